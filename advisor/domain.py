@@ -1,0 +1,223 @@
+"""The advisor's words: requests, candidates, recommendations, inventories; frozen values without behaviour or I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from models.profile import WorkloadProfile
+from profiler.observed import Host, Instance, IsolationSettings, Pinning
+
+__all__ = [
+    "Band",
+    "Candidate",
+    "Command",
+    "Constraints",
+    "Effect",
+    "Host",
+    "Instance",
+    "Inventory",
+    "IsolationSettings",
+    "ModelCard",
+    "Objective",
+    "Page",
+    "Pinning",
+    "PlacementRequest",
+    "Plan",
+    "PlanStep",
+    "Reason",
+    "Recommendation",
+    "Rejection",
+    "Scene",
+    "SceneEffects",
+    "WorkloadProfile",
+]
+
+T = TypeVar("T")
+
+Objective = Literal["worst", "total", "pack"]
+OBJECTIVES: tuple[Objective, ...] = ("worst", "total", "pack")
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """A whole cloud as the caller sees it. `observed_at` is when hosts were last seen (UTC); None = now."""
+
+    hosts: tuple[Host, ...] = ()
+    instances: tuple[Instance, ...] = ()
+    workloads: tuple[WorkloadProfile, ...] = ()
+    observed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What a candidate host must satisfy: every label, none of `exclude`, beside `affinity`, apart from `anti_affinity`."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    exclude: tuple[str, ...] = ()
+    affinity: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
+    kind: str | None = None
+    allow_stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRequest:
+    """Where should this instance go? `profile` may replace the instance's workload; with neither it is unknown."""
+
+    instance: Instance
+    profile: WorkloadProfile | None = None
+    hosts: tuple[str, ...] | None = None
+    constraints: Constraints = field(default_factory=Constraints)
+    objective: Objective = "worst"
+    limit: int = 5
+    explain: bool = True
+    commands: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A predicted ratio with its 90 % interval."""
+
+    expected: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What happens to one instance: `before` is its throughput ratio without the newcomer (None for the newcomer)."""
+
+    instance: str
+    throughput_ratio: Band
+    latency_ratio: Band
+    before: Band | None = None
+    outside_training: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One part of an explanation: `resource` (cpu, driver_domain, nic, disk, memory, unknown), its `share` of the loss
+    (0-1), who presses (`neighbour`, None = nobody in particular) and a sentence."""
+
+    resource: str
+    share: float
+    text: str
+    neighbour: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One step to apply and how to undo it; argv lists, never shell text."""
+
+    tool: str
+    argv: tuple[str, ...]
+    undo: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One host that can take the instance, with the pinning and settings that suit it best there."""
+
+    rank: int
+    host: str
+    score: float
+    combined_score: float
+    pinning: Pinning | None
+    isolation: IsolationSettings
+    newcomer: Effect
+    neighbours: tuple[Effect, ...]
+    tied_with: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    commands: tuple[Command, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A host that cannot take the instance: a stable code and a sentence."""
+
+    host: str
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The stored answer to a PlacementRequest."""
+
+    id: str
+    created_at: datetime
+    request: PlacementRequest
+    model_version: str
+    model_origin: str
+    degraded: bool
+    snapshot_age_s: float
+    candidates: tuple[Candidate, ...]
+    rejected: tuple[Rejection, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A host and who shares it: the question of `predict`. Workloads not among `workloads` are looked up by name."""
+
+    host: Host
+    instances: tuple[Instance, ...]
+    workloads: tuple[WorkloadProfile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SceneEffects:
+    """The answer to a Scene, one Effect per instance in the scene's order."""
+
+    model_version: str
+    model_origin: str
+    degraded: bool
+    effects: tuple[Effect, ...]
+    combined_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One placement of a plan: `host` None = no host could take it, with the reasons in `rejected`."""
+
+    instance: str
+    host: str | None
+    candidate: Candidate | None
+    rejected: tuple[Rejection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Instances placed one after another, with what is predicted for everybody before and after."""
+
+    id: str
+    created_at: datetime
+    model_version: str
+    model_origin: str
+    steps: tuple[PlanStep, ...]
+    before: Mapping[str, tuple[Effect, ...]]
+    after: Mapping[str, tuple[Effect, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """A registered model: `status` is candidate, active or retired; `card` is the artifact's card.json."""
+
+    version: str
+    status: str
+    created_at: datetime
+    origin: str
+    card: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A slice of a listing; `next_cursor` None = the end."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None = None

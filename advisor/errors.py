@@ -1,0 +1,56 @@
+"""The exceptions of the advisor, drawn as a tree; each has a stable code and speaks one sentence that says what to do."""
+
+from __future__ import annotations
+
+
+class AdvisorError(Exception):
+    """Root. `code` is stable and documented; `field` names the part of the input that is wrong, where there is one."""
+
+    code = "internal"
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+
+
+class InvalidInput(AdvisorError):  # noqa: N818 - reads as what it says at the raise
+    """Something from outside breaks a rule; nothing was written."""
+
+    code = "input.invalid"
+
+
+class NotFound(AdvisorError):  # noqa: N818
+    """What was named does not exist."""
+
+    code = "not_found"
+
+
+class Conflict(AdvisorError):  # noqa: N818
+    """The state moved on since the caller looked, or the change contradicts it."""
+
+    code = "conflict"
+
+
+class StaleGeneration(Conflict):
+    """An inventory was sent for a generation that is no longer the current one."""
+
+    code = "conflict.generation"
+
+
+class BrokenArtifact(AdvisorError):  # noqa: N818
+    """A model artifact is missing, truncated, foreign or fails its checksum; the active model stays."""
+
+    code = "model.broken"
+
+
+class StorageUnavailable(AdvisorError):  # noqa: N818
+    """The database does not answer or cannot write."""
+
+    code = "storage.unavailable"
+
+
+class OutOfSpace(StorageUnavailable):
+    """The disk is full: reads go on, writes are refused."""
+
+    code = "storage.full"

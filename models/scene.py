@@ -1,0 +1,197 @@
+"""SceneBatch: many scenes (a host and who shares it) as arrays; the one input of prior, features and predictors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.profile import WorkloadProfile
+from profiler.observed import HOST_KINDS, NET_MODES, DEFAULT_WEIGHT, Host, Instance
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
+DISK_KINDS = ("", "hdd", "ssd", "nvme", "network")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTable:
+    """Solo profiles as one matrix: `values[row, column]` in each metric's unit, nan = unknown.
+
+    Row 0 is the unknown workload. `rows` maps (platform, workload) to a row; platform "" holds everywhere.
+    """
+
+    columns: tuple[str, ...]
+    values: Floats
+    rows: Mapping[tuple[str, str], int]
+
+    @classmethod
+    def build(cls, profiles: Sequence[WorkloadProfile]) -> ProfileTable:
+        """Stack profiles; of two with the same platform and name the later one wins."""
+        columns = tuple(sorted({key for profile in profiles for key in profile.metrics}))
+        position = {key: column for column, key in enumerate(columns)}
+        rows: dict[tuple[str, str], int] = {}
+        values = [np.full(len(columns), np.nan)]
+        for profile in profiles:
+            row = np.full(len(columns), np.nan)
+            for key, value in profile.metrics.items():
+                row[position[key]] = value
+            rows[profile.platform, profile.name] = len(values)
+            values.append(row)
+        return cls(columns, np.vstack(values), rows)
+
+    def row(self, workload: str | None, platform: str = "") -> int:
+        """Row of a workload: as measured on `platform`, else as valid everywhere, else from any platform, else 0."""
+        if not workload:
+            return 0
+        found = self.rows.get((platform, workload)) or self.rows.get(("", workload))
+        if found:
+            return found
+        return next((row for (_, name), row in self.rows.items() if name == workload), 0)
+
+    def column(self, key: str) -> Floats:
+        """Values of one metric for every row, nan where unknown or where no profile has it. Shape (rows,)."""
+        if key in self.columns:
+            return self.values[:, self.columns.index(key)]
+        return np.full(len(self.values), np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class SceneBatch:
+    """S scenes with up to N slots for instances and up to P pCPUs. Slots without an instance have `present` False.
+
+    Per scene: `host_numbers` (S, 7) in the order of HOST_NUMBERS, nan = unknown; `kind` (S,) index into HOST_KINDS;
+    `disk_kind` (S,); `driver_cpus` (S, P) where the driver domain may run.
+    Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`,
+    `net_mode` index into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf);
+    `affinity` (S, N, P): the pCPUs that any vCPU of it may use.
+    """
+
+    table: ProfileTable
+    host_numbers: Floats
+    kind: Ints
+    disk_kind: Ints
+    driver_cpus: Bools
+    present: Bools
+    profile: Ints
+    load: Floats
+    vcpus: Floats
+    cap: Floats
+    weight: Floats
+    net_mode: Ints
+    net_rate: Floats
+    net_ceil: Floats
+    disk_limit: Floats
+    affinity: Bools
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def slots(self) -> int:
+        """N, the number of slots per scene."""
+        return int(self.present.shape[1])
+
+    @property
+    def pcpus(self) -> Floats:
+        """Number of pCPUs of each scene's host, (S,)."""
+        return self.host_numbers[:, 0]
+
+    def take(self, scenes: Ints) -> SceneBatch:
+        """The scenes with these indices, in this order; an index may repeat."""
+        return SceneBatch(
+            self.table,
+            **{f.name: getattr(self, f.name)[scenes] for f in fields(self) if f.name != "table"},
+        )
+
+    def with_slot(self, **values: NDArray[np.generic]) -> SceneBatch:
+        """Every scene with one more instance in a new last slot; `values` holds each per-slot field, shape (S, ...)."""
+        grown = {
+            name: np.concatenate([getattr(self, name), np.asarray(value)[:, None]], axis=1)
+            for name, value in values.items()
+        }
+        return replace(self, **grown)  # type: ignore[arg-type]
+
+
+SLOT_FIELDS = (
+    "present", "profile", "load", "vcpus", "cap", "weight", "net_mode", "net_rate", "net_ceil", "disk_limit", "affinity",
+)  # fmt: skip
+
+
+def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dict[str, np.generic | NDArray[np.bool_]]:
+    """One instance as the values of a slot on a host with `pcpus` pCPUs in a batch of `width` pCPUs.
+
+    ValueError when it is pinned to a pCPU that the host has not.
+    """
+    settings = instance.settings
+    affinity = np.zeros(width, dtype=bool)
+    union = settings.pinning.union if settings.pinning else frozenset()
+    if union and max(union) >= pcpus:
+        raise ValueError(f"instance {instance.id} is pinned to pCPU {max(union)}, the host has 0-{pcpus - 1}")
+    affinity[sorted(union) if union else slice(0, pcpus)] = True
+    network = settings.network
+    mode = network.mode if network else "none"
+    rate = network.rate_mbit if network and mode != "none" and network.rate_mbit else np.inf
+    ceil = rate if mode == "dedicated" else (network.ceil_mbit if network and network.ceil_mbit else np.inf)
+    return {
+        "present": np.bool_(True),
+        "profile": np.int64(profile),
+        "load": np.float64(instance.load),
+        "vcpus": np.float64(instance.vcpus),
+        "cap": np.float64(settings.cap_percent / 100 if settings.cap_percent else np.inf),
+        "weight": np.float64(settings.weight or DEFAULT_WEIGHT),
+        "net_mode": np.int64(NET_MODES.index(mode)),
+        "net_rate": np.float64(rate),
+        "net_ceil": np.float64(ceil),
+        "disk_limit": np.float64(settings.disk_limit_mb_s or np.inf),
+        "affinity": affinity,
+    }
+
+
+_EMPTY: dict[str, float] = {
+    "present": False, "profile": 0, "load": 0.0, "vcpus": 0.0, "cap": np.inf, "weight": 1.0, "net_mode": 0,
+    "net_rate": np.inf, "net_ceil": np.inf, "disk_limit": np.inf,
+}  # fmt: skip
+
+
+def host_numbers(host: Host) -> list[float]:
+    """The host's HOST_NUMBERS, nan where unknown."""
+    return [np.nan if (value := getattr(host, name)) is None else float(value) for name in HOST_NUMBERS]
+
+
+def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: ProfileTable) -> SceneBatch:
+    """Turn hosts with their instances into arrays; workloads are looked up in `table` on the host's platform.
+
+    Reference path: `advisor.snapshot` keeps such a batch and grows it without coming back here.
+    ValueError when an instance is pinned beyond its host's pCPUs.
+    """
+    count = len(scenes)
+    slots = max([len(instances) for _, instances in scenes], default=0)
+    width = max([host.pcpus for host, _ in scenes], default=1)
+    columns = {name: np.full((count, slots), empty) for name, empty in _EMPTY.items()}
+    columns["present"] = columns["present"].astype(bool)
+    affinity = np.zeros((count, slots, width), dtype=bool)
+    driver = np.zeros((count, width), dtype=bool)
+    for scene, (host, instances) in enumerate(scenes):
+        driver[scene, list(host.driver_cpus) if host.driver_cpus else slice(0, host.pcpus)] = True
+        for slot, instance in enumerate(instances):
+            row = table.row(instance.workload, host.platform)
+            for name, value in slot_values(instance, row, host.pcpus, width).items():
+                if name == "affinity":
+                    affinity[scene, slot] = value
+                else:
+                    columns[name][scene, slot] = value
+    return SceneBatch(
+        table=table,
+        host_numbers=np.array([host_numbers(host) for host, _ in scenes]).reshape(count, len(HOST_NUMBERS)),
+        kind=np.array([HOST_KINDS.index(host.kind) for host, _ in scenes], dtype=np.int64),
+        disk_kind=np.array([DISK_KINDS.index(host.disk_kind) for host, _ in scenes], dtype=np.int64),
+        driver_cpus=driver,
+        affinity=affinity,
+        **columns,  # type: ignore[arg-type]
+    )

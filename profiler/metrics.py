@@ -1,0 +1,63 @@
+"""The one table of metrics: name, unit, scope, kind and help; names follow the NEIGHBOR paper, section 3.4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Scope = Literal["instance", "driver_domain", "host"]
+Kind = Literal["rate", "percent", "ratio"]
+
+SCOPES: tuple[Scope, ...] = ("instance", "driver_domain", "host")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One of the eight system-level metrics.
+
+    `unit` is the unit of the value, `scopes` the scopes in which it exists, `default_scope` the one that is meant
+    when a metric is named without a scope.
+    """
+
+    name: str
+    unit: str
+    scopes: tuple[Scope, ...]
+    default_scope: Scope
+    kind: Kind
+    help: str
+
+
+_BOTH: tuple[Scope, ...] = ("instance", "driver_domain")
+
+EIGHT: tuple[Metric, ...] = (
+    Metric("event", "1/s", ("host",), "host", "rate", "events among VMs in the event channel per second"),
+    Metric("switch", "1/s", ("host",), "host", "rate", "switches of control among VMs per second"),
+    Metric("pages_exchanged", "pages/s", _BOTH, "instance", "rate", "memory pages exchanged in the I/O channel"),
+    Metric("execution", "1/s", _BOTH, "instance", "rate", "execution periods per second"),
+    Metric("pages_per_execution", "pages/exe", _BOTH, "instance", "ratio", "pages exchanged / execution periods"),
+    Metric("cpu", "%", _BOTH, "instance", "percent", "CPU utilisation, 100 = one whole CPU"),
+    Metric("waiting", "%", _BOTH, "instance", "percent", "time runnable in the run queue and not running"),
+    Metric("block", "%", _BOTH, "instance", "percent", "time blocked on I/O and not in the run queue"),
+)
+
+BY_NAME: dict[str, Metric] = {metric.name: metric for metric in EIGHT}
+
+
+def scope_of(name: str) -> Scope:
+    """Return the scope that a metric named without one has; names outside the eight belong to the instance."""
+    metric = BY_NAME.get(name)
+    return metric.default_scope if metric else "instance"
+
+
+def split_key(key: str) -> tuple[Scope, str]:
+    """Split `"driver_domain.cpu"` into scope and metric; a key without a scope gets the metric's default scope."""
+    for scope in SCOPES:
+        prefix = f"{scope}."
+        if key.startswith(prefix) and len(key) > len(prefix):
+            return scope, key[len(prefix) :]
+    return scope_of(key), key
+
+
+def join_key(scope: Scope, metric: str) -> str:
+    """Inverse of `split_key`: the shortest key that names this metric in this scope."""
+    return metric if scope_of(metric) == scope else f"{scope}.{metric}"

@@ -1,0 +1,247 @@
+"""The words for what is observed on a host: hosts, instances, settings, samples, probe results, co-locations; no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+HostKind = Literal["xen", "kvm", "lxc"]
+NetMode = Literal["none", "shared", "dedicated"]
+DiskKind = Literal["", "hdd", "ssd", "nvme", "network"]
+
+HOST_KINDS: tuple[HostKind, ...] = ("xen", "kvm", "lxc")
+NET_MODES: tuple[NetMode, ...] = ("none", "shared", "dedicated")
+DEFAULT_WEIGHT = 256  # Xen's default scheduler weight; renderers convert it to each hypervisor's own scale
+MAX_WEIGHT = 65_535  # xl(1), sched-credit
+MAX_CPUS = 4096  # what the parsers accept, against absurd ranges in input
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,255}\Z")
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def check_id(value: str, what: str = "id") -> str:
+    """Return `value` if it is an id of the contract (1-255 of letters, digits, `._:-`), else raise ValueError."""
+    if not _ID.match(value):
+        raise ValueError(f"{what} {value[:60]!r} is not 1-255 letters, digits or ._:- characters")
+    return value
+
+
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """Read a CPU list such as `0,2-3` into sorted CPU numbers; ValueError names the part that is wrong."""
+    cpus: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,5})(?:\s*-\s*(\d{1,5}))?\s*", part)
+        if not match:
+            raise ValueError(f"{part!r} in CPU list {text!r} is not a number or a range")
+        first = int(match[1])
+        last = int(match[2]) if match[2] is not None else first
+        if last < first or last >= MAX_CPUS:
+            raise ValueError(f"range {part!r} in CPU list {text!r} runs backwards or beyond CPU {MAX_CPUS - 1}")
+        cpus.update(range(first, last + 1))
+    return tuple(sorted(cpus))
+
+
+def format_cpus(cpus: tuple[int, ...] | frozenset[int]) -> str:
+    """Write CPU numbers as the shortest list with ranges, the inverse of `parse_cpus`."""
+    parts: list[str] = []
+    ordered = sorted(cpus)
+    start = 0
+    for position, cpu in enumerate(ordered):
+        if position + 1 < len(ordered) and ordered[position + 1] == cpu + 1:
+            continue
+        first = ordered[start]
+        parts.append(str(first) if first == cpu else f"{first}-{cpu}")
+        start = position + 1
+    return ",".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Pinning:
+    """Which pCPUs each vCPU may run on; `cpus[v]` is the sorted set of vCPU v, empty = any."""
+
+    cpus: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Pinning | None:
+        """Read `0:2|1:3` or `0:2-3` (vCPU:pCPU list); an empty text means unpinned and gives None."""
+        if not text.strip():
+            return None
+        by_vcpu: dict[int, tuple[int, ...]] = {}
+        for part in text.split("|"):
+            vcpu, colon, cpus = part.partition(":")
+            if not colon or not vcpu.strip().isdecimal() or len(vcpu) > 5:
+                raise ValueError(f"{part!r} in pinning {text!r} is not vCPU:pCPUs")
+            if int(vcpu) in by_vcpu:
+                raise ValueError(f"vCPU {int(vcpu)} stands twice in pinning {text!r}")
+            by_vcpu[int(vcpu)] = parse_cpus(cpus)
+        if sorted(by_vcpu) != list(range(len(by_vcpu))):
+            raise ValueError(f"vCPUs in pinning {text!r} are not numbered from 0 without gaps")
+        return cls(tuple(by_vcpu[vcpu] for vcpu in range(len(by_vcpu))))
+
+    @classmethod
+    def all_on(cls, cpus: tuple[int, ...], vcpus: int) -> Pinning:
+        """Pin each of `vcpus` vCPUs to the same set of pCPUs."""
+        return cls((tuple(sorted(cpus)),) * vcpus)
+
+    @property
+    def union(self) -> frozenset[int]:
+        """All pCPUs that any vCPU may use; empty when some vCPU may use any."""
+        if not all(self.cpus):
+            return frozenset()
+        return frozenset(cpu for cpus in self.cpus for cpu in cpus)
+
+    def __str__(self) -> str:
+        return "|".join(f"{vcpu}:{format_cpus(cpus)}" for vcpu, cpus in enumerate(self.cpus))
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """How tc treats an instance: `shared` may borrow up to `ceil_mbit`, `dedicated` keeps to `rate_mbit` (L9, L10)."""
+
+    mode: NetMode = "none"
+    rate_mbit: float | None = None
+    ceil_mbit: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in NET_MODES:
+            raise ValueError(f"network mode {self.mode!r} is none of {', '.join(NET_MODES)}")
+        if self.mode != "none" and not (self.rate_mbit and self.rate_mbit > 0):
+            raise ValueError(f"network mode {self.mode} needs a rate_mbit above 0")
+        if self.ceil_mbit is not None and self.rate_mbit is not None and self.ceil_mbit < self.rate_mbit:
+            raise ValueError(f"ceil_mbit {self.ceil_mbit} is below rate_mbit {self.rate_mbit}")
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationSettings:
+    """What holds an instance back; None = leave as is. The same type is observed and recommended.
+
+    `cap_percent`: 100 = one whole pCPU (Xen's unit, xl(1)); `weight`: Xen's scale with 256 as default;
+    `disk_limit_mb_s`: read plus write.
+    """
+
+    pinning: Pinning | None = None
+    cap_percent: float | None = None
+    weight: int | None = None
+    network: NetworkSettings | None = None
+    disk_limit_mb_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.cap_percent is not None and self.cap_percent <= 0:
+            raise ValueError(f"cap_percent {self.cap_percent} is not above 0 (leave it out for no cap)")
+        if self.weight is not None and not 1 <= self.weight <= MAX_WEIGHT:
+            raise ValueError(f"weight {self.weight} is outside 1-{MAX_WEIGHT}")
+        if self.disk_limit_mb_s is not None and self.disk_limit_mb_s <= 0:
+            raise ValueError(f"disk_limit_mb_s {self.disk_limit_mb_s} is not above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A hypervisor: what it has, and where its driver domain runs.
+
+    `numa[n]` are the pCPUs of node n; empty = one node. `driver_cpus` are the pCPUs of the driver domain (Dom0, or
+    vhost and emulator threads); empty = it may run anywhere. `*_overcommit` is how much may be promised per unit there.
+    """
+
+    id: str
+    kind: HostKind
+    pcpus: int
+    memory_mb: float
+    threads_per_core: int = 1
+    cpu_mhz: float | None = None
+    l2_mb: float | None = None
+    l3_mb: float | None = None
+    nic_mbit: float | None = None
+    disk_gb: float | None = None
+    disk_kind: DiskKind = ""
+    numa: tuple[tuple[int, ...], ...] = ()
+    driver_cpus: tuple[int, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    enabled: bool = True
+    cpu_overcommit: float = 4.0
+    memory_overcommit: float = 1.0
+    platform: str = ""  # the measured platform it is like; empty = its own numbers only
+
+    def __post_init__(self) -> None:
+        check_id(self.id, "host")
+        if self.kind not in HOST_KINDS:
+            raise ValueError(f"host {self.id}: kind {self.kind!r} is none of {', '.join(HOST_KINDS)}")
+        if not 1 <= self.pcpus <= MAX_CPUS:
+            raise ValueError(f"host {self.id}: pcpus {self.pcpus} is outside 1-{MAX_CPUS}")
+        if self.memory_mb <= 0:
+            raise ValueError(f"host {self.id}: memory_mb {self.memory_mb} is not above 0")
+        if any(not 0 <= cpu < self.pcpus for cpu in self.driver_cpus):
+            raise ValueError(f"host {self.id}: driver_cpus {format_cpus(self.driver_cpus)} go beyond {self.pcpus} pCPUs")
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A VM or a container; `host` None = not placed. `load` is offered load over what it can do alone."""
+
+    id: str
+    vcpus: int = 1
+    memory_mb: float = 0.0
+    disk_gb: float = 0.0
+    host: str | None = None
+    workload: str | None = None
+    load: float = 1.0
+    settings: IsolationSettings = field(default_factory=IsolationSettings)
+    service: Literal["latency", "throughput"] = "throughput"
+    min_throughput_ratio: float | None = None
+    labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+
+    def __post_init__(self) -> None:
+        check_id(self.id, "instance")
+        if not 1 <= self.vcpus <= MAX_CPUS:
+            raise ValueError(f"instance {self.id}: vcpus {self.vcpus} is outside 1-{MAX_CPUS}")
+        if self.memory_mb < 0 or self.disk_gb < 0:
+            raise ValueError(f"instance {self.id}: memory_mb and disk_gb cannot be negative")
+        if not 0 < self.load <= 10:
+            raise ValueError(f"instance {self.id}: load {self.load} is outside (0, 10]")
+        if self.min_throughput_ratio is not None and not 0 < self.min_throughput_ratio <= 1:
+            raise ValueError(f"instance {self.id}: min_throughput_ratio {self.min_throughput_ratio} is outside (0, 1]")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSample:
+    """One value of one metric at one time (seconds since the epoch, UTC); `instance` None = of the host."""
+
+    host: str
+    instance: str | None
+    scope: Literal["instance", "driver_domain", "host"]
+    metric: str
+    value: float
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """A probe's values with the circumstances they were taken under; unlike circumstances refuse comparison."""
+
+    probe: str
+    values: Mapping[str, float]
+    unit: str
+    circumstances: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One instance of a co-location with what it reached: `solo` B_i and `colocated` T_i in `unit`, None = unknown."""
+
+    instance: Instance
+    outcome: str
+    solo: float | None
+    colocated: float | None
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Colocation:
+    """Who shared a host under which settings, and each one's T_i against its B_i: one training example."""
+
+    run: str
+    platform: str
+    repeat: str
+    outcomes: tuple[Outcome, ...]
+    driver_cpus: tuple[int, ...] = ()
