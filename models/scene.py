@@ -23,27 +23,42 @@ DISK_KINDS = ("", "hdd", "ssd", "nvme", "network")
 class ProfileTable:
     """Solo profiles as one matrix: `values[row, column]` in each metric's unit, nan = unknown.
 
-    Row 0 is the unknown workload. `rows` maps (platform, workload) to a row; platform "" holds everywhere.
+    Row 0 is the unknown workload. `rows` maps (platform, workload) to a row; platform "" holds everywhere. `names` has
+    the workload of every row.
     """
 
     columns: tuple[str, ...]
     values: Floats
     rows: Mapping[tuple[str, str], int]
+    names: tuple[str, ...]
 
     @classmethod
     def build(cls, profiles: Sequence[WorkloadProfile]) -> ProfileTable:
-        """Stack profiles; of two with the same platform and name the later one wins."""
+        """Stack profiles; of two with the same platform and name the later one wins.
+
+        A metric that was not measured on one platform is taken from the profile that holds everywhere, else from
+        another platform of the same workload: a thin profile must not hide a full one.
+        """
         columns = tuple(sorted({key for profile in profiles for key in profile.metrics}))
         position = {key: column for column, key in enumerate(columns)}
         rows: dict[tuple[str, str], int] = {}
+        names = [""]
         values = [np.full(len(columns), np.nan)]
+        by_name: dict[str, list[int]] = {}
         for profile in profiles:
             row = np.full(len(columns), np.nan)
             for key, value in profile.metrics.items():
                 row[position[key]] = value
             rows[profile.platform, profile.name] = len(values)
+            by_name.setdefault(profile.name, []).append(len(values))
+            names.append(profile.name)
             values.append(row)
-        return cls(columns, np.vstack(values), rows)
+        merged = [row.copy() for row in values]
+        for (_, name), at in rows.items():
+            everywhere = rows.get(("", name))
+            for other in [*([everywhere] if everywhere else []), *by_name[name]]:
+                merged[at] = np.where(np.isnan(merged[at]), values[other], merged[at])
+        return cls(columns, np.vstack(merged), rows, tuple(names))
 
     def row(self, workload: str | None, platform: str = "") -> int:
         """Row of a workload: as measured on `platform`, else as valid everywhere, else from any platform, else 0."""
@@ -116,6 +131,25 @@ class SceneBatch:
             for name, value in values.items()
         }
         return replace(self, **grown)  # type: ignore[arg-type]
+
+    def with_last(self, **values: object) -> SceneBatch:
+        """Every scene with fields of its last slot replaced by one value each."""
+        changed = {name: getattr(self, name).copy() for name in values}
+        for name, value in values.items():
+            changed[name][:, -1] = value
+        return replace(self, **changed)
+
+
+def stack(batches: Sequence[SceneBatch]) -> SceneBatch:
+    """Batches of equal width, slots and profile table one after another."""
+    return SceneBatch(
+        batches[0].table,
+        **{
+            f.name: np.concatenate([getattr(batch, f.name) for batch in batches])
+            for f in fields(SceneBatch)
+            if f.name != "table"
+        },
+    )
 
 
 SLOT_FIELDS = (
