@@ -53,7 +53,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a candidate host must satisfy: every label, none of `exclude`, beside `affinity`, apart from `anti_affinity`."""
+    """What a host must satisfy: every label, not in `exclude`, beside all of `affinity`, apart from `anti_affinity`."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()

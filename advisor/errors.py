@@ -1,4 +1,4 @@
-"""The exceptions of the advisor, drawn as a tree; each has a stable code and speaks one sentence that says what to do."""
+"""The exceptions of the advisor, drawn as a tree; each has a stable code and says in one sentence what to do."""
 
 from __future__ import annotations
 
@@ -54,3 +54,9 @@ class OutOfSpace(StorageUnavailable):
     """The disk is full: reads go on, writes are refused."""
 
     code = "storage.full"
+
+
+class SchemaMismatch(StorageUnavailable):
+    """The database was written by another version of Cotenant, or by another program."""
+
+    code = "storage.schema"

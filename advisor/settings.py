@@ -1,4 +1,4 @@
-"""Settings of the server side, from the environment (`COTENANT_*`) or a command-line option; nothing is read elsewhere."""
+"""Settings of the server side, from the environment (`COTENANT_*`) or command-line options, and from nowhere else."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _check_sums(path: Path) -> None:
         raise ArtifactError(f"artifact {path.name}: {SUMS} does not list {CARD}")
     present = {entry.name for entry in path.iterdir()} - {SUMS}
     if present != set(listed):
-        odd = sorted(present ^ set(listed))[0]
+        odd = min(present ^ set(listed))
         raise ArtifactError(f"artifact {path.name}: {odd} is missing or was added after it was written")
     for name, digest in listed.items():
         if _sha256(path / name) != digest:

@@ -35,7 +35,7 @@ def mean(train: Examples, test: Examples) -> Floats:
 
 
 def additive(train: Examples, test: Examples) -> Floats:
-    """Each instance gets its part of the CPUs it may use: 1 / (CPU demand per CPU), a rule of thumb without learning."""
+    """Each instance gets its part of its CPUs, 1 / (CPU demand per CPU): a rule of thumb without learning."""
     del train
     crowd = test.x[:, test.names.index("cpu_crowd")]
     return np.asarray(1 / np.maximum(crowd, 1.0))
@@ -74,8 +74,8 @@ def matrix_factorisation(train: Examples, test: Examples) -> Floats:
     target = np.log(np.clip(train.ratio, LOWEST, None))
     centre = float(target.mean())
     pairs = [
-        (names[victim], [names[one.workload] for one in around])
-        for victim, around in zip(train.victim, train.neighbours, strict=True)
+        (names[victim], [names[one.workload] for one in beside])
+        for victim, beside in zip(train.victim, train.neighbours, strict=True)
     ]
     rows = np.array([victim for victim, _ in pairs], dtype=np.int64)
     around = np.zeros((len(pairs), len(names)))
@@ -83,11 +83,11 @@ def matrix_factorisation(train: Examples, test: Examples) -> Floats:
         np.add.at(around[row], neighbours, 1.0)
     left, right = _factorise(rows, around, target - centre, len(names))
     guess = np.full(len(test), centre)
-    for row, (victim, neighbours) in enumerate(zip(test.victim, test.neighbours, strict=True)):
-        pressing = sum((right[names[one.workload]] for one in neighbours if one.workload in names), np.zeros(RANK + 2))
+    for row, (victim, beside) in enumerate(zip(test.victim, test.neighbours, strict=True)):
+        pressing = sum((right[names[one.workload]] for one in beside if one.workload in names), np.zeros(RANK + 2))
         own = left[names[victim]] if victim in names else np.concatenate([[1.0, 0.0], np.zeros(RANK)])
         guess[row] += float(own @ pressing)
-    return np.clip(np.exp(guess), LOWEST, HIGHEST)
+    return np.asarray(np.clip(np.exp(guess), LOWEST, HIGHEST))
 
 
 def _factorise(rows: NDArray[np.int64], around: Floats, target: Floats, count: int) -> tuple[Floats, Floats]:
@@ -125,7 +125,7 @@ def _filled() -> tuple[SimpleImputer, StandardScaler]:
 def _regress(pipeline: Pipeline, train: Examples, test: Examples) -> Floats:
     columns = [at for at, name in enumerate(train.names) if not name.startswith("prior")]
     pipeline.fit(train.x[:, columns], train.ratio)
-    return np.clip(np.asarray(pipeline.predict(test.x[:, columns])), LOWEST, HIGHEST)
+    return np.asarray(np.clip(pipeline.predict(test.x[:, columns]), LOWEST, HIGHEST))
 
 
 BASELINES: dict[str, Baseline] = {

@@ -40,7 +40,6 @@ PROFILE_COLUMNS = ("platform", "workload", "load", "scope", "metric", "value")
 COLOCATION_COLUMNS = ("run", "platform", "instance", "workload", "outcome", "solo", "colocated")
 SATURATED = 1.0
 SHARE_OF_HOST = "% of host"  # a unit: 100 = all pCPUs together; turned into 100 = one pCPU on reading
-_NUMBERS = ("cpu_mhz", "l2_mb", "l3_mb", "nic_mbit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,10 @@ def _read_platforms(path: Path) -> dict[str, Host]:
                 threads_per_core=int(row.number("threads_per_core", low=1) or 1),
                 disk_kind=disk_kind if disk_kind in {"hdd", "ssd", "nvme", "network"} else "",  # type: ignore[arg-type]
                 platform=name,
-                **{column: row.number(column) for column in _NUMBERS},
+                cpu_mhz=row.number("cpu_mhz"),
+                l2_mb=row.number("l2_mb"),
+                l3_mb=row.number("l3_mb"),
+                nic_mbit=row.number("nic_mbit"),
             )
         except DatasetError:
             raise
@@ -253,7 +255,7 @@ def _settings(row: Row) -> IsolationSettings:
         pinning=pinning,
         cap_percent=row.number("cap_percent") or None,
         weight=int(weight) if weight is not None else None,
-        network=NetworkSettings(mode=mode, rate_mbit=rate) if mode != "none" and rate else None,  # type: ignore[arg-type]
+        network=NetworkSettings(mode=mode, rate_mbit=rate) if mode != "none" and rate else None,
         disk_limit_mb_s=row.number("disk_limit_mb_s") or None,
     )
 

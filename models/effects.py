@@ -58,13 +58,13 @@ def fit_main(
     def fit_on(rows: Ints, penalty: float) -> Effects:
         return _fit([victims[row] for row in rows], [neighbours[row] for row in rows], residual[rows], False, penalty)
 
-    losses: dict[float | None, float] = {
-        None: float(sum(np.abs(residual[judged]).sum() for _, judged in folds))
-    }
+    losses: dict[float | None, float] = {None: float(sum(np.abs(residual[judged]).sum() for _, judged in folds))}
     for penalty in PENALTIES:
         loss = 0.0
         for trained, judged in folds:
-            guess = fit_on(trained, penalty).predict([victims[row] for row in judged], [neighbours[row] for row in judged])
+            guess = fit_on(trained, penalty).predict(
+                [victims[row] for row in judged], [neighbours[row] for row in judged]
+            )
             loss += float(np.abs(residual[judged] - guess).sum())
         losses[penalty] = loss
     best = min(losses, key=lambda penalty: losses[penalty])

@@ -114,7 +114,7 @@ def pair_folds(examples: Examples, seed: int = 0, folds: int = FOLDS) -> list[Fo
     order = np.random.default_rng(seed).permutation(len(pairs))
     fold_of = {pairs[pair]: number % folds for number, pair in enumerate(order)}
     number = np.array([fold_of[pair] for pair in examples.pair])
-    return [fold for fold in _by_number(number, folds)]
+    return list(_by_number(number, folds))
 
 
 def workload_folds(examples: Examples, most: int = MOST_FOLDS) -> list[Fold]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +67,7 @@ def evaluate(
         raise DatasetError(f"{data.name}: {len(examples)} measured throughput ratios, at least {LEAST_ROWS} are needed")
     result: dict[str, Any] = {"dataset": data.name, "origin": data.origin, "rows": len(examples), "protocols": {}}
     for number, protocol in enumerate(protocols):
-        folds = [
-            fold for fold in folds_of(examples, protocol) if len(fold[0]) >= LEAST_ROWS and len(fold[1])
-        ]
+        folds = [fold for fold in folds_of(examples, protocol) if len(fold[0]) >= LEAST_ROWS and len(fold[1])]
         if not folds:
             result["protocols"][protocol] = {"skipped": _why_skipped(protocol), "models": {}}
             continue

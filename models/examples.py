@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,8 @@ from profiler.observed import Colocation, Host, Instance, Outcome
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+T = TypeVar("T")
 
 LOWEST_RATIO = 1e-3  # a T/B of 0 has no logarithm; what is slower than a thousandth counts as that
 
@@ -52,7 +56,7 @@ class Examples:
     def take(self, rows: Ints) -> Examples:
         """The rows with these numbers, in this order."""
 
-        def pick(values: Sequence[object]) -> tuple[object, ...]:
+        def pick(values: Sequence[T]) -> tuple[T, ...]:
             return tuple(values[row] for row in rows)
 
         return replace(
@@ -61,7 +65,12 @@ class Examples:
             ratio=self.ratio[rows],
             base=self.base[rows],
             size=self.size[rows],
-            **{name: pick(getattr(self, name)) for name in _TEXTS},
+            victim=pick(self.victim),
+            neighbours=pick(self.neighbours),
+            pair=pick(self.pair),
+            platform=pick(self.platform),
+            setting=pick(self.setting),
+            run=pick(self.run),
         )
 
     @property
@@ -75,9 +84,6 @@ class Examples:
     def involves(self, workload: str) -> NDArray[np.bool_]:
         """Rows of runs that contain a workload, as victim or neighbour; (R,)."""
         return np.array([workload in pair.split("+") for pair in self.pair], dtype=bool)
-
-
-_TEXTS = ("victim", "neighbours", "pair", "platform", "setting", "run")
 
 
 def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
@@ -100,7 +106,12 @@ def build_examples(datasets: Sequence[Dataset], metrics: Sequence[str], *, targe
         ratio=np.concatenate([part.ratio for part in kept]),
         base=np.concatenate([part.base for part in kept]),
         size=np.concatenate([part.size for part in kept]),
-        **{name: tuple(value for part in kept for value in getattr(part, name)) for name in _TEXTS},
+        victim=tuple(chain.from_iterable(part.victim for part in kept)),
+        neighbours=tuple(chain.from_iterable(part.neighbours for part in kept)),
+        pair=tuple(chain.from_iterable(part.pair for part in kept)),
+        platform=tuple(chain.from_iterable(part.platform for part in kept)),
+        setting=tuple(chain.from_iterable(part.setting for part in kept)),
+        run=tuple(chain.from_iterable(part.run for part in kept)),
     )
 
 

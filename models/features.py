@@ -22,7 +22,7 @@ _AROUND = ("neighbours", "near", "cpu_crowd", "pcpus_per_instance", "driver_cpus
 @dataclass(frozen=True, slots=True)
 class FeatureMatrix:
     """One row per present slot. `x` (R, F) with nan = unknown; `scene`, `slot` (R,) say whose row it is; `names` (F,);
-    `pressure` (F,) marks what neighbours do; `log_prior` (R,) is log of the prior's T/B; `prior` is what it came from."""
+    `pressure` (F,) marks what neighbours do; `log_prior` (R,) is the log of the T/B that `prior` gives."""
 
     x: Floats
     names: tuple[str, ...]
@@ -105,5 +105,3 @@ def _around(scenes: SceneBatch, prior: PriorResult, near: Floats, beside: Floats
     per_instance = scenes.pcpus[:, None] / np.maximum(scenes.present.sum(axis=1), 1)[:, None]
     columns = (count, near.sum(axis=2), prior.crowd, np.broadcast_to(per_instance, count.shape), kinds)
     return np.stack([np.asarray(column, dtype=float) for column in columns], axis=2)
-
-

@@ -1,4 +1,4 @@
-"""A fitted target: residual model with its calibration and the ranges it was trained on; fit here, kept by the artifact."""
+"""A fitted target: residual model, calibration and the ranges it was trained on."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class FittedTarget:
-    """Everything needed to predict one ratio. `low`, `high` (F,): the range of each feature in training, nan = never seen."""
+    """Everything needed to predict one ratio.
+
+    `low`, `high` (F,) are the range of each feature in training, nan = never seen.
+    """
 
     target: str
     model: ResidualModel
@@ -109,9 +112,7 @@ def fit_target(examples: Examples, target: str, *, seed: int = 0, progress: Prog
 
 def joined(one: Judged, other: Judged) -> Judged:
     """Both judgements as one."""
-    return Judged(
-        *(np.concatenate([getattr(one, name), getattr(other, name)]) for name in ("row", "error", "known"))
-    )
+    return Judged(*(np.concatenate([getattr(one, name), getattr(other, name)]) for name in ("row", "error", "known")))
 
 
 def _edge(x: Floats, pick: Callable[..., Any]) -> Floats:

@@ -21,8 +21,8 @@ FEW = 20  # with fewer scores than this a quantile is taken from everything toge
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """`quantile[group]`: the score that LEVEL of the left-out rows stayed under; `knots`, `scales`: the typical error of
-    log ratio against the contention that the base sees, piecewise linear."""
+    """`quantile[group]` is the score that LEVEL of the left-out rows stayed under; `knots`, `scales` are the typical
+    error of log ratio against the contention that the base sees, piecewise linear."""
 
     quantile: Mapping[str, float]
     knots: tuple[float, ...]
@@ -54,10 +54,10 @@ def contention(base: Floats) -> Floats:
 
 
 def calibrate(base: Floats, error: Floats, known: Bools) -> Calibration:
-    """Normalised split-conformal calibration (literature notes, 2.5) on errors of rows whose workload or pair was left out.
+    """Normalised split-conformal calibration (Lei et al., JASA 2018) on rows whose workload or pair was left out.
 
     `error` (J,) measured minus predicted log ratio; `known` (J,) whether all workloads of the row were in training
-    (then only the pair was new). The score is |error| / scale(contention); its finite-sample quantile is kept per group.
+    (then only the pair was new). The score is |error| / scale(contention); its finite-sample quantile holds per group.
     """
     hard = contention(base)
     knots = np.unique(np.quantile(hard, np.linspace(0, 1, CONTENTION_BINS))) if len(hard) else np.array([0.0])

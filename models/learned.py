@@ -54,7 +54,9 @@ class LearnedPredictor:
         else:
             spread = prior_spread(1 / matrix.prior.latency, scenes.profile == 0)
             raw = band(matrix.prior.latency, spread)
-            bands.append(Band(*(np.where(scenes.present, value, np.nan) for value in (raw.expected, raw.lower, raw.upper))))
+            bands.append(
+                Band(*(np.where(scenes.present, value, np.nan) for value in (raw.expected, raw.lower, raw.upper)))
+            )
         marks = np.zeros(scenes.present.shape, dtype=bool)
         marks[matrix.scene, matrix.slot] = outside
         return InterferencePrediction(throughput=bands[0], latency=bands[1], outside=marks)
@@ -70,7 +72,7 @@ class LearnedPredictor:
 
     def _nothing_in_common(self, matrix: FeatureMatrix) -> Bools:
         """Rows of which no metric that training knew is known."""
-        return ~np.isfinite(matrix.x[:, : len(self.metrics)]).any(axis=1)
+        return np.asarray(~np.isfinite(matrix.x[:, : len(self.metrics)]).any(axis=1))
 
     def _estimate(
         self,
@@ -83,9 +85,7 @@ class LearnedPredictor:
     ) -> Estimate:
         source = matrix.prior.throughput if target.target == "throughput" else matrix.prior.latency
         base = source[matrix.scene, matrix.slot]
-        return target.estimate(
-            matrix.x, base, _correction(target, matrix, scenes, effect_rows, known), known, size
-        )
+        return target.estimate(matrix.x, base, _correction(target, matrix, scenes, effect_rows, known), known, size)
 
     def _band(self, estimate: Estimate, matrix: FeatureMatrix, scenes: SceneBatch, blank: Bools) -> Band:
         """Spread rows over scenes; of rows without any known metric only the prior's wide interval is given."""
@@ -148,8 +148,8 @@ def _matrix(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
 
 def _scene_known(scenes: SceneBatch, known_rows: Bools) -> Bools:
     """Whether an instance and everybody with it is known; (S, N)."""
-    here = known_rows[scenes.profile] | ~scenes.present
-    return np.asarray(np.broadcast_to(here.all(axis=1)[:, None], here.shape))
+    everybody = np.asarray((known_rows[scenes.profile] | ~scenes.present).all(axis=1))
+    return np.asarray(np.broadcast_to(everybody[:, None], scenes.present.shape))
 
 
 def _same(columns: Sequence[str], values: Floats, seen: Mapping[str, float]) -> bool:

@@ -28,7 +28,7 @@ GOODPUT = 1448 / 1538
 # A weight is not a share under Xen's credit scheduler: ten times the weight got 57.1 against 42.9 % (finding L4).
 WEIGHT_EXPONENT = {"xen": float(np.log10(57.1 / 42.9)), "kvm": 1.0, "lxc": 1.0}
 PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules of thumb miss by (findings N3-N8)
-_ROUNDS = 24
+_ROUNDS, UNDAMPED, CONVERGED = 24, 2, 1e-5  # of the fixed point: most scenes need three rounds
 RESOURCES = ("cpu", "driver_domain", "nic", "disk")
 
 
@@ -49,8 +49,8 @@ class Demands:
 
 @dataclass(frozen=True, slots=True)
 class PriorResult:
-    """`throughput` (S, N) T/B; `latency` (S, N) ratio; `limits` (S, N, 4) how far each of RESOURCES alone would let it go;
-    `cpu_use` (S, N) CPUs asked for; `crowd` (S, N) CPU demand per CPU on the sets it may use."""
+    """`throughput` (S, N) T/B; `latency` (S, N) ratio; `limits` (S, N, 4) how far each of RESOURCES alone would let an
+    instance go; `demands` what was asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use."""
 
     throughput: Floats
     latency: Floats
@@ -82,8 +82,8 @@ def demands(scenes: SceneBatch) -> Demands:
     with np.errstate(invalid="ignore"):
         fastest = np.nanmax(np.concatenate([table.column("disk_mb_s"), [0.0]]))
     disk = rate / fastest if fastest > 0 else np.zeros_like(load)
-    # Alone it is blocked for this share of its time; one that is never blocked does not step back for the driver domain:
-    # two 1 KB servers and Dom0 hold a third of the CPU each (NEIGHBOR section 4.1.2, finding N5).
+    # Who is never blocked when alone does not step back for the driver domain: two 1 KB servers and Dom0 hold a third
+    # of the CPU each (NEIGHBOR section 4.1.2, finding N5).
     cpu_percent, waiting, block = column("cpu"), np.nan_to_num(column("waiting")), column("block")
     keen = 1 - block / np.maximum(cpu_percent + waiting + block, 1e-9)
     return Demands(
@@ -103,9 +103,7 @@ def solve(scenes: SceneBatch) -> PriorResult:
     """
     if scenes.slots == 0:
         nothing = np.ones((len(scenes), 0))
-        return PriorResult(
-            nothing, nothing, np.ones((len(scenes), 0, 4)), Demands(*[nothing] * 5), nothing
-        )
+        return PriorResult(nothing, nothing, np.ones((len(scenes), 0, 4)), Demands(*[nothing] * 5), nothing)
     want = demands(scenes)
     crowd = _crowd(scenes, want)
     driver_price = _driver_price(scenes, want)
@@ -117,7 +115,7 @@ def solve(scenes: SceneBatch) -> PriorResult:
     driver_most = np.array([DRIVER_PARALLEL[kind] for kind in HOST_KINDS])[scenes.kind]
     driver_most = np.maximum(driver_most, want.driver.max(axis=1, initial=0.0))  # solo it was seen to use that much
     limits = np.ones((*scenes.present.shape, 4))
-    damping = 1.0
+    active = np.ones(len(scenes), dtype=bool)  # scene by scene, so that no answer depends on what is asked with it
     for turn in range(_ROUNDS):
         others = [np.delete(limits, resource, axis=2).min(axis=2) for resource in range(4)]
         cpu_want = np.minimum(want.cpu * (want.keen + (1 - want.keen) * others[0]), scenes.cap)
@@ -134,10 +132,10 @@ def solve(scenes: SceneBatch) -> PriorResult:
             ],
             axis=2,
         )
-        change = float(np.abs(new - limits).max(initial=0.0))
-        limits = limits + damping * (new - limits)
-        damping = 1.0 if turn < 2 else 0.5
-        if change < 1e-4:
+        step = new - limits
+        limits += np.where(active, 1.0 if turn <= UNDAMPED else 0.5, 0.0)[:, None, None] * step
+        active &= np.abs(step).max(axis=(1, 2), initial=0.0) >= CONVERGED
+        if not active.any():
             break
     throughput = limits.min(axis=2)
     return PriorResult(throughput, _latency(scenes, want, throughput, crowd), limits, want, crowd)
@@ -235,7 +233,7 @@ class PriorPredictor:
 
 
 def prior_spread(throughput: Floats, unknown: NDArray[np.bool_]) -> Floats:
-    """Half width of the prior's interval on the log scale, (S, N): nearly nothing alone, wide where much is contended."""
+    """Half width of the prior's interval on the log scale, (S, N): small alone, wide where much is contended."""
     contended = 1 - np.clip(throughput, 0.0, 1.0)
     return np.where(unknown, 2.0, 1.0) * PRIOR_HALF_WIDTH * (0.15 + 0.85 * np.minimum(2 * contended, 1.0))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.profile import WorkloadProfile
-from profiler.observed import HOST_KINDS, NET_MODES, DEFAULT_WEIGHT, Host, Instance
+from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, NET_MODES, Host, Instance
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -126,11 +127,11 @@ class SceneBatch:
 
     def with_slot(self, **values: NDArray[np.generic]) -> SceneBatch:
         """Every scene with one more instance in a new last slot; `values` holds each per-slot field, shape (S, ...)."""
-        grown = {
+        grown: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), np.asarray(value)[:, None]], axis=1)
             for name, value in values.items()
         }
-        return replace(self, **grown)  # type: ignore[arg-type]
+        return replace(self, **grown)
 
     def with_last(self, **values: object) -> SceneBatch:
         """Every scene with fields of its last slot replaced by one value each."""
@@ -150,11 +151,6 @@ def stack(batches: Sequence[SceneBatch]) -> SceneBatch:
             if f.name != "table"
         },
     )
-
-
-SLOT_FIELDS = (
-    "present", "profile", "load", "vcpus", "cap", "weight", "net_mode", "net_rate", "net_ceil", "disk_limit", "affinity",
-)  # fmt: skip
 
 
 def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dict[str, np.generic | NDArray[np.bool_]]:
@@ -227,5 +223,5 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         disk_kind=np.array([DISK_KINDS.index(host.disk_kind) for host, _ in scenes], dtype=np.int64),
         driver_cpus=driver,
         affinity=affinity,
-        **columns,  # type: ignore[arg-type]
+        **columns,
     )

@@ -9,7 +9,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _SWEEPS = 60  # an upper bound; one class needs one sweep, disjoint sets one, chained sets a few
-_TOLERANCE = 1e-7
+_TOLERANCE = 1e-6  # of a CPU
 
 
 def fill(capacity: Floats, demand: Floats, weight: Floats, already: Floats | None = None) -> Floats:
@@ -38,7 +38,7 @@ def fill(capacity: Floats, demand: Floats, weight: Floats, already: Floats | Non
     before = np.where(reached > 0, slope[rows, reached - 1], 0.0)
     level = levels[rows, reached] - np.divide(over, before, out=np.zeros_like(over), where=before > 0)
     here = np.clip(level[:, None] * weight - held, 0.0, room)
-    return np.where((total <= capacity)[:, None], room, here)
+    return np.asarray(np.where((total <= capacity)[:, None], room, here))
 
 
 def _shifted(slope: Floats) -> Floats:
@@ -55,17 +55,21 @@ def share_sets(demand: Floats, weight: Floats, allowed: Bools, capacity: Floats)
     """
     count, consumers, classes = allowed.shape
     parts = np.zeros((count, consumers, classes))
+    active = np.arange(count)
     for _ in range(_SWEEPS if classes > 1 else 1):
-        moved = 0.0
+        now = parts[active]
+        moved = np.zeros(len(active))
         for one in range(classes):
-            elsewhere = parts.sum(axis=2) - parts[:, :, one]
-            wanted = np.where(allowed[:, :, one], demand, 0.0)
-            here = fill(capacity[:, one], wanted, weight, np.minimum(elsewhere, wanted))
-            moved = max(moved, float(np.abs(here - parts[:, :, one]).max(initial=0.0)))
-            parts[:, :, one] = here
-        if moved < _TOLERANCE:
+            elsewhere = now.sum(axis=2) - now[:, :, one]
+            wanted = np.where(allowed[active, :, one], demand[active], 0.0)
+            here = fill(capacity[active, one], wanted, weight[active], np.minimum(elsewhere, wanted))
+            moved = np.maximum(moved, np.abs(here - now[:, :, one]).max(axis=1, initial=0.0))
+            now[:, :, one] = here
+        parts[active] = now
+        active = active[moved >= _TOLERANCE]
+        if not len(active):
             break
-    return parts.sum(axis=2)
+    return np.asarray(parts.sum(axis=2))
 
 
 def cpu_classes(affinity: Bools, pcpus: Floats) -> tuple[Bools, Floats]:

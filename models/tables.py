@@ -1,4 +1,4 @@
-"""Rows of CSV and Parquet tables with the line they came from, and cells read strictly; nothing about what they mean."""
+"""Rows of CSV and Parquet tables with the line they came from, cells read strictly; nothing about what they mean."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
     import pyarrow
-    import pyarrow.parquet as parquet
+    from pyarrow import parquet
 
     try:
         table = parquet.ParquetFile(path)

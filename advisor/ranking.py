@@ -1,0 +1,106 @@
+"""Scores of candidate scenes and their order: the newcomer and every neighbour count alike; arrays only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.domain import Objective
+from models.prediction import InterferencePrediction
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+KEPT = 0.9  # a ratio counts as kept at this T/B where an instance names no limit of its own
+OTHERS_COUNT = 0.1  # of the losses beside the worst one: of two hosts with equal worst-offs the gentler one wins
+PIN_GAIN = 0.02  # a pinning must promise this much more than leaving the scheduler free: pins cost flexibility
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """`score` (S,) is what candidates are ordered by, a lower bound; `expected` and `half_width` (S,) describe the same
+    quantity for ties; `combined` (S,) is sum(T/B) over everybody; `breaks_newcomer`, `breaks_neighbour` (S,) whether
+    an expected ratio falls under a limit that was held before."""
+
+    score: Floats
+    expected: Floats
+    half_width: Floats
+    combined: Floats
+    breaks_newcomer: Bools
+    breaks_neighbour: Bools
+
+
+def score(
+    prediction: InterferencePrediction,
+    present: Bools,
+    before: Floats,
+    limits: Floats,
+    used_share: Floats,
+    objective: Objective,
+) -> Scores:
+    """Score S scenes whose last slot is the newcomer.
+
+    `present` (S, N); `before` (S, N) expected T/B of each resident without the newcomer, 1 for the newcomer itself, so
+    that after/before is what this placement does to each; `limits` (S, N) lowest T/B each accepts, nan = none;
+    `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`.
+
+    worst: the most harmed of all decides, by the lower bound, and what the others lose counts a tenth.
+    total: what the cloud gains, the newcomer's ratio minus everybody's loss.
+    pack: the fullest host on which every ratio is kept; hosts where one is not kept come after, by `worst`.
+    """
+    throughput = prediction.throughput
+    kept = np.where(present, throughput.expected / before, np.inf)
+    low = np.where(present, throughput.lower / before, np.inf)
+    half = np.where(present, throughput.expected - throughput.lower, 0.0)
+    worst_at = kept.argmin(axis=1)
+    rows = np.arange(len(kept))
+    if objective == "total":
+        losses = np.where(present, throughput.expected - before, 0.0).sum(axis=1)
+        expected = 1.0 + losses
+        half_width = np.sqrt((half**2).sum(axis=1))  # errors of different instances are taken as independent
+        value = expected - half_width
+    else:
+        expected = kept[rows, worst_at]
+        half_width = half[rows, worst_at]
+        loss = np.where(present, 1 - low, 0.0)
+        value = 1 - loss.max(axis=1) - OTHERS_COUNT * (loss.sum(axis=1) - loss.max(axis=1))
+    if objective == "pack":
+        needed = np.where(np.isnan(limits), KEPT, limits)
+        all_kept = np.where(present, throughput.expected >= np.minimum(needed, before), True).all(axis=1)
+        value = np.where(all_kept, 1.0 + used_share, value)
+        expected = np.where(all_kept, 1.0 + used_share, expected)
+        half_width = np.where(all_kept, 0.0, half_width)
+    under = present & (throughput.expected < limits) & (before >= np.nan_to_num(limits))
+    return Scores(
+        score=value,
+        expected=expected,
+        half_width=half_width,
+        combined=np.where(present, throughput.expected, 0.0).sum(axis=1),
+        breaks_newcomer=under[:, -1],
+        breaks_neighbour=np.asarray(under[:, :-1].any(axis=1)),
+    )
+
+
+def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> NDArray[np.int64]:
+    """The best option per host: `scores` holds options x hosts scenes, option by option; returns (H,) option numbers.
+
+    An option that breaks no limit beats one that does; then the higher score wins, where a pin must gain PIN_GAIN.
+    """
+    hosts = len(scores.score) // options
+    value = scores.score.reshape(options, hosts) - np.where(pins, PIN_GAIN, 0.0)[:, None]
+    fine = ~(scores.breaks_newcomer | scores.breaks_neighbour).reshape(options, hosts)
+    value = np.where(usable.reshape(options, hosts), value + 100.0 * fine, -np.inf)
+    return np.asarray(value.argmax(axis=0), dtype=np.int64)
+
+
+def order(score: Floats, names: list[str]) -> list[int]:
+    """Positions from best to worst; equal scores by host id (rule 3). Scores equal to nine digits count as equal."""
+    return sorted(range(len(names)), key=lambda position: (-round(float(score[position]), 9), names[position]))
+
+
+def tied(expected: Floats, half_width: Floats, one: int, other: int) -> bool:
+    """Whether the difference of two candidates lies inside their uncertainty (independent errors)."""
+    gap = abs(float(expected[one] - expected[other]))
+    return gap <= float(np.hypot(half_width[one], half_width[other]))
