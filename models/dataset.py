@@ -197,6 +197,7 @@ def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Coloca
         return ()
     together: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
     driver: dict[tuple[str, str, str], tuple[int, ...]] = {}
+    source: dict[tuple[str, str, str], tuple[str, str]] = {}
     seen: dict[tuple[str, str, str, str, str], int] = {}
     for row in read_rows(table, COLOCATION_COLUMNS):
         platform = _platform(row, platforms, required=True)
@@ -211,10 +212,18 @@ def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Coloca
         except ValueError as error:
             raise row.error("driver_cpus", str(error)) from None
         together[run].append(outcome)
+        source[run] = (row.text("paper"), row.text("finding"))
     return tuple(
-        Colocation(run=name, platform=platform, repeat=repeat, outcomes=tuple(outcomes), driver_cpus=driver[key])
-        for key, outcomes in together.items()
-        for platform, name, repeat in [key]
+        Colocation(
+            run=run[1],
+            platform=run[0],
+            repeat=run[2],
+            outcomes=tuple(outcomes),
+            driver_cpus=driver[run],
+            paper=source[run][0],
+            finding=source[run][1],
+        )
+        for run, outcomes in together.items()
     )
 
 

@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Progress = Callable[[str, float], None]
 
-OUTSIDE_SHARE = 0.1  # a row with more than this share of its features far from the training range lies outside
+OUTSIDE_SHARE = 0.2  # a row with more than this share of strange features lies outside the training data
 OUTSIDE_MARGIN = 0.5  # how far, in spans of the training range
 
 
@@ -59,9 +59,13 @@ class FittedTarget:
     figures: Mapping[str, Mapping[str, float]]
 
     def estimate(self, x: Floats, base: Floats, correction: Floats, known: Bools, size: NDArray[np.int64]) -> Estimate:
-        """Turn corrections of log ratio (R,) into ratios with intervals. `size` (R,) instances in each row's scene."""
-        outside = self.outside(x) | (size > self.most_instances)
-        expected = np.clip(base * np.exp(correction), LOWEST[self.target], HIGHEST[self.target])
+        """Turn corrections of log ratio (R,) into ratios with intervals. `size` (R,) instances in each row's scene.
+
+        Outside the training data nothing learned is applied: the prior answers, with a wide interval.
+        """
+        outside = self.outside(x)
+        expected = np.clip(base * np.exp(np.where(outside, 0.0, correction)), LOWEST[self.target], HIGHEST[self.target])
+        outside |= size > self.most_instances
         half = self.calibration.half_width(base, known, outside)
         return Estimate(
             expected=expected,
@@ -72,13 +76,13 @@ class FittedTarget:
         )
 
     def outside(self, x: Floats) -> Bools:
-        """Rows whose features lie far from all training rows, or of which training never saw a known feature; (R,)."""
+        """Rows with too many features that lie far from all training rows or that training never saw; (R,)."""
         span = np.maximum(self.high - self.low, 1e-9)
         with np.errstate(invalid="ignore"):
             far = (x < self.low - OUTSIDE_MARGIN * span) | (x > self.high + OUTSIDE_MARGIN * span)
-        finite = np.isfinite(x) & np.isfinite(self.low)
-        counted = np.maximum(finite.sum(axis=1), 1)
-        return np.asarray((far & finite).sum(axis=1) / counted > OUTSIDE_SHARE)
+        finite = np.isfinite(x)
+        strange = finite & (far | ~np.isfinite(self.low))
+        return np.asarray(strange.sum(axis=1) / np.maximum(finite.sum(axis=1), 1) > OUTSIDE_SHARE)
 
 
 def fit_target(examples: Examples, target: str, *, seed: int = 0, progress: Progress | None = None) -> FittedTarget:

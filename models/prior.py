@@ -155,7 +155,9 @@ def _driver_price(scenes: SceneBatch, want: Demands) -> Floats:
     """
     driver_size = scenes.driver_cpus.sum(axis=1)
     guest = np.minimum(np.minimum(scenes.affinity.sum(axis=2), scenes.vcpus), MOST_COUNTED_CPUS)
-    further = np.maximum(np.minimum(driver_size, MOST_COUNTED_CPUS) - 1, 0)[:, None] + np.maximum(guest - 1, 0)
+    driver = np.minimum(driver_size, MOST_COUNTED_CPUS)[:, None]
+    # A driver-domain CPU takes part in the events of all guests, a guest's CPU only in its own: it counts half.
+    further = np.maximum(driver - 1, 0) + np.maximum(guest - 1, 0) / 2
     spread = (scenes.driver_cpus * _spread(scenes, want)).sum(axis=1) / np.maximum(driver_size, 1)
     crowded = np.clip(spread - 1, 0.0, 1.0)[:, None]
     xen = (scenes.kind == HOST_KINDS.index("xen"))[:, None]

@@ -172,7 +172,9 @@ class Host:
         if self.memory_mb <= 0:
             raise ValueError(f"host {self.id}: memory_mb {self.memory_mb} is not above 0")
         if any(not 0 <= cpu < self.pcpus for cpu in self.driver_cpus):
-            raise ValueError(f"host {self.id}: driver_cpus {format_cpus(self.driver_cpus)} go beyond {self.pcpus} pCPUs")
+            raise ValueError(
+                f"host {self.id}: driver_cpus {format_cpus(self.driver_cpus)} go beyond {self.pcpus} pCPUs"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,3 +247,5 @@ class Colocation:
     repeat: str
     outcomes: tuple[Outcome, ...]
     driver_cpus: tuple[int, ...] = ()
+    paper: str = ""  # where the figures are from a paper: which one, and the finding they belong to
+    finding: str = ""
