@@ -1,0 +1,91 @@
+"""Recommendations as the JSON of the public contract, section 4; the one place that knows that shape."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC
+from typing import Any
+
+from advisor.domain import Band, Candidate, Command, Effect, IsolationSettings, Pinning, Reason, Recommendation
+
+Json = dict[str, Any]
+
+
+def recommendation_as_json(recommendation: Recommendation) -> Json:
+    """The answer to `POST /v1/placements`; numbers that are not finite, which JSON lacks, become null."""
+    request = recommendation.request
+    return {
+        "id": recommendation.id,
+        "created_at": recommendation.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "model": {"version": recommendation.model_version, "origin": recommendation.model_origin},
+        "degraded": recommendation.degraded,
+        "snapshot_age_s": recommendation.snapshot_age_s,
+        "dry_run": request.dry_run,
+        "candidates": [_candidate(one, commands=request.commands) for one in recommendation.candidates],
+        "rejected": [{"host": one.host, "code": one.code, "reason": one.reason} for one in recommendation.rejected],
+        "notes": list(recommendation.notes),
+    }
+
+
+def _candidate(candidate: Candidate, *, commands: bool) -> Json:
+    answer: Json = {
+        "rank": candidate.rank,
+        "host": candidate.host,
+        "score": _number(candidate.score),
+        "tied_with": list(candidate.tied_with),
+        "combined_score": _number(candidate.combined_score),
+        "pinning": _pinning(candidate.pinning),
+        "isolation": _isolation(candidate.isolation),
+        "newcomer": _effect(candidate.newcomer),
+        "neighbours": [{"instance": one.instance, **_effect(one)} for one in candidate.neighbours],
+        "reasons": [_reason(one) for one in candidate.reasons],
+    }
+    if commands:
+        answer["commands"] = [_command(one) for one in candidate.commands]
+    return answer
+
+
+def _effect(effect: Effect) -> Json:
+    before = {} if effect.before is None else {"before": _band(effect.before)}
+    return {
+        **before,
+        "throughput_ratio": _band(effect.throughput_ratio),
+        "latency_ratio": _band(effect.latency_ratio),
+        "outside_training": effect.outside_training,
+    }
+
+
+def _band(band: Band) -> Json:
+    return {"expected": _number(band.expected), "lower": _number(band.lower), "upper": _number(band.upper)}
+
+
+def _pinning(pinning: Pinning | None) -> dict[str, list[int]] | None:
+    return None if pinning is None else {str(vcpu): list(cpus) for vcpu, cpus in enumerate(pinning.cpus)}
+
+
+def _isolation(settings: IsolationSettings) -> Json:
+    network = settings.network
+    return {
+        "cap_percent": settings.cap_percent,
+        "weight": settings.weight,
+        "network": network and {"mode": network.mode, "rate_mbit": network.rate_mbit, "ceil_mbit": network.ceil_mbit},
+        "disk_limit_mb_s": settings.disk_limit_mb_s,
+    }
+
+
+def _reason(reason: Reason) -> Json:
+    return {
+        "resource": reason.resource,
+        "share": _number(reason.share),
+        "text": reason.text,
+        "neighbour": reason.neighbour,
+    }
+
+
+def _command(command: Command) -> Json:
+    note = {"note": command.note} if command.note else {}
+    return {"tool": command.tool, "argv": list(command.argv), "undo": list(command.undo), **note}
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

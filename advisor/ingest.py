@@ -1,0 +1,114 @@
+"""Observations on their way in: which samples and colocations are taken, and why the others are dropped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection
+
+from advisor.errors import Conflict, InvalidInput
+from advisor.inventory import CLOCK_SKEW
+from advisor.store import colocations, counters, hosts, instances, samples
+from advisor.validation import check_value
+from profiler.metrics import SCOPES
+from profiler.observed import Colocation, MetricSample, check_id
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What became of a batch; `dropped` has the position in the batch and the reason of each sample not taken."""
+
+    accepted: int
+    duplicate: int
+    dropped: tuple[tuple[int, str], ...]
+
+
+def ingest(connection: Connection, batch: Sequence[MetricSample], *, now: datetime, fresh_s: float) -> Ingested:
+    """Store a batch of samples; sent again it is all duplicates. Their hosts count as seen at the samples' times."""
+    known_hosts = hosts.known(connection, (sample.host for sample in batch))
+    known_instances = instances.known(connection, (sample.instance for sample in batch if sample.instance))
+    taken: list[MetricSample] = []
+    dropped: list[tuple[int, str]] = []
+    for position, sample in enumerate(batch):
+        reason = _fault(sample, now.timestamp()) or _stranger(sample, known_hosts, known_instances)
+        if reason is None:
+            taken.append(sample)
+        else:
+            dropped.append((position, reason))
+    accepted = samples.add(connection, taken)
+    _note_sightings(connection, taken, now, timedelta(seconds=fresh_s))
+    return Ingested(accepted, len(taken) - accepted, tuple(dropped))
+
+
+def record(connection: Connection, colocation: Colocation, *, now: datetime) -> bool:
+    """Store a colocation; False when it is there, Conflict when its run and repeat are there with other values."""
+    _check_colocation(colocation)
+    if colocations.add(connection, colocation, now):
+        return True
+    if colocations.get(connection, colocation.run, colocation.platform, colocation.repeat) != colocation:
+        message = f"run {colocation.run}, repeat {colocation.repeat} is stored with other values; give it another name"
+        raise Conflict(message, field="run")
+    return False
+
+
+def _fault(sample: MetricSample, now_s: float) -> str | None:
+    """What is wrong with a sample by itself."""
+    try:
+        check_id(sample.metric, "metric")
+    except ValueError as error:
+        return str(error)
+    if sample.scope not in SCOPES:
+        return f"scope {sample.scope!r} is none of {', '.join(SCOPES)}"
+    if not math.isfinite(sample.value) or sample.value < 0:
+        return f"value {sample.value} is not a finite number of at least 0"
+    if not math.isfinite(sample.time_s) or sample.time_s < 0:
+        return f"time {sample.time_s} is not a time"
+    if sample.time_s > now_s + CLOCK_SKEW.total_seconds():
+        return f"time is {sample.time_s - now_s:.0f} s in the future; check the clock of the host"
+    return None
+
+
+def _stranger(sample: MetricSample, known_hosts: set[str], known_instances: set[str]) -> str | None:
+    """Whether the inventory has nobody of this name."""
+    if sample.host not in known_hosts:
+        return f"unknown host {sample.host[:60]!r}"
+    if sample.instance is not None and sample.instance not in known_instances:
+        return f"unknown instance {sample.instance[:60]!r}"
+    return None
+
+
+def _note_sightings(connection: Connection, taken: Sequence[MetricSample], now: datetime, fresh: timedelta) -> None:
+    latest: dict[str, float] = {}
+    for sample in taken:
+        latest[sample.host] = max(sample.time_s, latest.get(sample.host, 0.0))
+    times = {host: min(datetime.fromtimestamp(time_s, UTC), now) for host, time_s in latest.items()}
+    # A tenth of the allowed age is near enough, and spares a write per host and batch.
+    before = hosts.heard(connection, times, every=fresh / 10)
+    if any(last < now - fresh <= times[host] for host, last in before.items()):
+        counters.bump(connection, "sightings")
+
+
+def _check_colocation(colocation: Colocation) -> None:
+    check_value(colocation)
+    for name in ("run", "platform", "repeat"):
+        if len(getattr(colocation, name)) > 255:
+            raise InvalidInput(f"{name} is longer than 255 characters", field=name)
+    if not colocation.run:
+        raise InvalidInput("a colocation needs the name of its run", field="run")
+    if not colocation.outcomes:
+        raise InvalidInput(f"run {colocation.run} has no outcomes", field="outcomes")
+    twice = next(_repeated(colocation), None)
+    if twice:
+        raise InvalidInput(f"run {colocation.run}: {twice} stands twice", field="outcomes")
+
+
+def _repeated(colocation: Colocation) -> Iterator[str]:
+    seen: set[tuple[str, str]] = set()
+    for outcome in colocation.outcomes:
+        key = outcome.instance.id, outcome.outcome
+        if key in seen:
+            yield f"{outcome.outcome} of {outcome.instance.id}"
+        seen.add(key)

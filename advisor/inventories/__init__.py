@@ -1,0 +1,1 @@
+"""Where inventories come from: files and clouds; each adapter gives an `advisor.domain.Inventory`."""

@@ -1,0 +1,250 @@
+"""Inventory, scene and instance-list files (YAML or JSON) as domain values; every error names file, line and field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, Scene, WorkloadProfile
+from advisor.inventories.document import Item, built, read_document
+from advisor.validation import misfit
+from models.dataset import DatasetError, load_dataset
+from profiler.metrics import join_key, split_key
+from profiler.observed import HOST_KINDS, MAX_WEIGHT, NET_MODES, DiskKind, NetworkSettings, check_id, parse_cpus
+
+Reader = Callable[[Item], Any]
+ORIGINS = ("paper", "measured", "simulated", "given", "unknown")
+SERVICES = ("latency", "throughput")
+
+# The largest values that are taken: ten times what the largest machines have, so that a slip of units is noticed.
+MAX_MEMORY_MB = 1e9
+MAX_DISK_GB = 1e9
+MAX_NIC_MBIT = 1e7
+MAX_CPU_MHZ = 1e5
+MAX_CACHE_MB = 1e5
+
+
+def load_inventory(path: Path) -> Inventory:
+    """Read hosts, instances, workloads and the profiles of datasets; InvalidInput names file, line and field.
+
+    A workload of the file wins over a dataset's of the same name and platform.
+    """
+    top = read_document(path).mapping(("hosts", "instances", "workloads", "datasets", "observed_at"))
+    hosts = _each(top, "hosts", _host, "id")
+    instances = _each(top, "instances", _instance, "id")
+    _check_places(top, hosts, instances)
+    observed_at = _time(top["observed_at"]) if "observed_at" in top else None
+    return Inventory(tuple(hosts), tuple(instances), _workloads(top, path.parent), observed_at)
+
+
+def load_scene(path: Path) -> Scene:
+    """Read one `host`, the `instances` that share it, `workloads` and `datasets`; the host's id may be left out."""
+    document = read_document(path)
+    top = document.mapping(("host", "instances", "workloads", "datasets"))
+    if "host" not in top:
+        document.fail("field host is missing: a scene is one host and the instances that share it")
+    host = _host(top["host"], default_id="host")
+    instances = [
+        _instance(item, default_host=host.id) for item in (top["instances"].items() if "instances" in top else ())
+    ]
+    if not instances:
+        document.fail("field instances is missing or empty: there is nobody to predict")
+    _check_twice(top["instances"].items(), [instance.id for instance in instances], "id")
+    _check_places(top, [host], instances)
+    return Scene(host, tuple(instances), _workloads(top, path.parent))
+
+
+def load_instances(path: Path) -> tuple[Instance, ...]:
+    """Read a list of instances, a mapping with the list `instances`, or one instance."""
+    document = read_document(path)
+    if isinstance(document.value, Mapping):
+        if "instances" not in document.value:
+            return (_instance(document),)
+        return tuple(_each(document.mapping(("instances",)), "instances", _instance, "id"))
+    instances = [_instance(item) for item in document.items()]
+    _check_twice(document.items(), [instance.id for instance in instances], "id")
+    return tuple(instances)
+
+
+def _id(item: Item) -> str:
+    return built(item, lambda: check_id(item.text()))
+
+
+def _cpus(item: Item) -> tuple[int, ...]:
+    """`0,2-3`, or a list of numbers and ranges."""
+    if isinstance(item.value, str):
+        text = item.text()
+        return built(item, lambda: parse_cpus(text)) if text else ()
+    return tuple(sorted({cpu for part in item.items() for cpu in _cpus(part)}))
+
+
+def _numa(item: Item) -> tuple[tuple[int, ...], ...]:
+    return tuple(_cpus(part) for part in item.items())
+
+
+def _labels(item: Item) -> Mapping[str, str]:
+    return {name: value.text() for name, value in item.mapping().items()}
+
+
+def _pinning(item: Item) -> Pinning | None:
+    text = item.text()
+    return built(item, lambda: Pinning.parse(text))
+
+
+def _network(item: Item) -> NetworkSettings:
+    rate = _up_to(MAX_NIC_MBIT)
+    values = _read(item, {"mode": _choice(NET_MODES), "rate_mbit": rate, "ceil_mbit": rate})
+    return built(item, lambda: NetworkSettings(**values))
+
+
+def _up_to(high: float) -> Reader:
+    return lambda item: item.number(0.0, high)
+
+
+def _choice(choices: Sequence[str]) -> Reader:
+    return lambda item: item.choice(choices)
+
+
+HOST: Mapping[str, Reader] = {
+    "id": _id,
+    "kind": _choice(HOST_KINDS),
+    "pcpus": Item.whole,
+    "memory_mb": _up_to(MAX_MEMORY_MB),
+    "threads_per_core": lambda item: item.whole(1, 16),
+    "cpu_mhz": _up_to(MAX_CPU_MHZ),
+    "l2_mb": _up_to(MAX_CACHE_MB),
+    "l3_mb": _up_to(MAX_CACHE_MB),
+    "nic_mbit": _up_to(MAX_NIC_MBIT),
+    "disk_gb": _up_to(MAX_DISK_GB),
+    "disk_kind": _choice(get_args(DiskKind)),
+    "numa": _numa,
+    "driver_cpus": _cpus,
+    "labels": _labels,
+    "enabled": Item.flag,
+    "cpu_overcommit": lambda item: item.number(0.01, 1000),
+    "memory_overcommit": lambda item: item.number(0.01, 1000),
+    "platform": Item.text,
+}
+NEEDED = ("kind", "pcpus", "memory_mb")  # of a host
+SETTINGS: Mapping[str, Reader] = {
+    "pinning": _pinning,
+    "cap_percent": _up_to(1e6),
+    "weight": lambda item: item.whole(1, MAX_WEIGHT),
+    "network": _network,
+    "disk_limit_mb_s": _up_to(1e6),
+}
+INSTANCE: Mapping[str, Reader] = {
+    "id": _id,
+    "host": _id,
+    "vcpus": Item.whole,
+    "memory_mb": _up_to(MAX_MEMORY_MB),
+    "disk_gb": _up_to(MAX_DISK_GB),
+    "workload": Item.text,
+    "load": Item.number,
+    **SETTINGS,
+    "service": _choice(SERVICES),
+    "min_throughput_ratio": Item.number,
+    "labels": _labels,
+}
+
+
+def _host(item: Item, *, default_id: str | None = None) -> Host:
+    values = _read(item, HOST, needed=NEEDED if default_id else ("id", *NEEDED))
+    host = built(item, lambda: Host(**{"id": default_id, **values}))
+    if any(cpu >= host.pcpus for node in host.numa for cpu in node):
+        item.mapping()["numa"].fail(f"names a CPU beyond the host's {host.pcpus}")
+    return host
+
+
+def _instance(item: Item, *, default_host: str | None = None) -> Instance:
+    values = {"host": default_host} | _read(item, INSTANCE, needed=("id",))
+    settings = {name: values.pop(name) for name in SETTINGS if name in values}
+    return built(item, lambda: Instance(**values, settings=IsolationSettings(**settings)))
+
+
+def _workload(item: Item) -> WorkloadProfile:
+    readers: Mapping[str, Reader] = {
+        "name": Item.text,
+        "platform": Item.text,
+        "metrics": _metrics,
+        "origin": _choice(ORIGINS),
+    }
+    values = _read(item, readers, needed=("name", "metrics"))
+    if not 1 <= len(values["name"]) <= 255:
+        item.mapping()["name"].fail("is longer than 255 characters")
+    return built(item, lambda: WorkloadProfile(**values))
+
+
+def _metrics(item: Item) -> Mapping[str, float]:
+    found: dict[str, float] = {}
+    for name, value in item.mapping().items():
+        key = built(value, lambda name=name: join_key(*split_key(check_id(name, "metric"))))  # type: ignore[misc]
+        if key in found:
+            value.fail(f"is the metric {key}, which stands there already")
+        found[key] = value.number(0.0, 1e15)
+    return found
+
+
+def _workloads(top: Mapping[str, Item], folder: Path) -> tuple[WorkloadProfile, ...]:
+    given = _each(top, "workloads", _workload, "name", key=lambda one: (one.name, one.platform))
+    found = {(one.name, one.platform): one for one in (*_profiles(top, folder), *given)}
+    return tuple(found.values())
+
+
+def _profiles(top: Mapping[str, Item], folder: Path) -> Iterable[WorkloadProfile]:
+    for item in top["datasets"].items() if "datasets" in top else ():
+        try:
+            yield from load_dataset(folder / item.text()).profiles
+        except DatasetError as error:
+            item.fail(str(error))
+
+
+def _check_places(top: Mapping[str, Item], hosts: Sequence[Host], instances: Sequence[Instance]) -> None:
+    by_id = {host.id: host for host in hosts}
+    for item, instance in zip(top["instances"].items() if "instances" in top else (), instances, strict=True):
+        if instance.host is None:
+            continue
+        if instance.host not in by_id:
+            item.mapping()["host"].fail(f"there is no host {instance.host} in this file")
+        problem = misfit(by_id[instance.host], [instance])
+        if problem:
+            item.mapping()["pinning"].fail(problem)
+
+
+def _each(
+    top: Mapping[str, Item], name: str, read: Reader, field: str, *, key: Callable[[Any], object] | None = None
+) -> list[Any]:
+    """The list under `name`, empty when it is missing; `key` (by default the attribute `field`) stands once only."""
+    items = top[name].items() if name in top else ()
+    values = [read(item) for item in items]
+    _check_twice(items, [key(value) if key else getattr(value, field) for value in values], field)
+    return values
+
+
+def _check_twice(items: Sequence[Item], keys: Sequence[object], field: str) -> None:
+    first: dict[object, Item] = {}
+    for item, key in zip(items, keys, strict=True):
+        if key in first:
+            name = " on ".join(filter(None, key)) if isinstance(key, tuple) else key
+            item.mapping()[field].fail(f"{name} stands twice, first in line {first[key].line}")
+        first[key] = item
+
+
+def _read(item: Item, readers: Mapping[str, Reader], *, needed: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a mapping, each through its reader; fails on unknown and on missing ones."""
+    fields = item.mapping(tuple(readers))
+    missing = [name for name in needed if name not in fields]
+    if missing:
+        item.fail(f"field {missing[0]} is missing")
+    return {name: readers[name](value) for name, value in fields.items()}
+
+
+def _time(item: Item) -> datetime:
+    text = item.text()
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        item.fail(f"{text[:40]!r} is not a time like 2026-01-02T03:04:05Z")
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

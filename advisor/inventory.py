@@ -1,0 +1,155 @@
+"""Writes to the inventory with the checks that span several rows; each moves the generation in its own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection
+
+from advisor.domain import Host, Instance, Inventory, WorkloadProfile
+from advisor.errors import Conflict, InvalidInput, NotFound, StaleGeneration
+from advisor.store import counters, hosts, instances, pending, workloads
+from advisor.validation import check_unique, check_value, misfit
+
+MODES = ("replace", "merge")
+CLOCK_SKEW = timedelta(minutes=5)  # how far ahead of ours a reporter's clock may run
+MAX_NAME = 255
+
+
+def put_host(connection: Connection, host: Host, now: datetime) -> bool:
+    """Insert or replace a host; Conflict when an instance on it is pinned to a pCPU that it would no longer have."""
+    check_value(host)
+    counters.bump(connection, "inventory")
+    problem = misfit(host, instances.on_host(connection, host.id))
+    if problem:
+        raise Conflict(problem, field="pcpus")
+    is_new = not hosts.known(connection, [host.id])
+    hosts.put(connection, [host], now)
+    return is_new
+
+
+def delete_host(connection: Connection, host_id: str) -> None:
+    """Conflict while instances are on it."""
+    counters.bump(connection, "inventory")
+    there = instances.on_host(connection, host_id)
+    if there:
+        raise Conflict(f"host {host_id} still holds {len(there)} instances, {there[0].id} among them; move them first")
+    if not hosts.delete(connection, host_id):
+        raise NotFound(f"there is no host {host_id}")
+
+
+def put_instance(connection: Connection, instance: Instance) -> bool:
+    """Insert or replace an instance; InvalidInput when its host does not exist or lacks a pCPU that it is pinned to."""
+    check_value(instance)
+    counters.bump(connection, "inventory")
+    if instance.host is not None:
+        host = hosts.get(connection, instance.host)
+        if host is None:
+            message = f"instance {instance.id}: there is no host {instance.host}; put the host first"
+            raise InvalidInput(message, field="host")
+        _check_fit(host, [instance])
+        pending.drop(connection, [instance.id])
+    is_new = not instances.known(connection, [instance.id])
+    instances.put(connection, [instance])
+    return is_new
+
+
+def delete_instance(connection: Connection, instance_id: str) -> None:
+    counters.bump(connection, "inventory")
+    if not instances.delete(connection, instance_id):
+        raise NotFound(f"there is no instance {instance_id}")
+
+
+def put_workload(connection: Connection, workload: WorkloadProfile) -> bool:
+    check_value(workload)
+    check_name(workload)
+    counters.bump(connection, "inventory")
+    is_new = not workloads.exists(connection, workload.name, workload.platform)
+    workloads.put(connection, [workload])
+    return is_new
+
+
+def delete_workload(connection: Connection, name: str) -> None:
+    """Forget a workload on every platform; instances that run it count as unknown from then on."""
+    counters.bump(connection, "inventory")
+    if not workloads.delete(connection, name):
+        raise NotFound(f"there is no workload {name}")
+
+
+def put_all(connection: Connection, inventory: Inventory, *, mode: str, generation: int | None, now: datetime) -> int:
+    """Write a whole cloud and return the new generation; StaleGeneration unless `generation` is the current one.
+
+    `merge` adds and replaces. `replace` also deletes hosts and instances that are not named; profiles are knowledge
+    that syncs seldom carry, so they are replaced only when the inventory brings any.
+    """
+    _check_inventory(inventory, mode)
+    current = counters.bump(connection, "inventory")
+    if generation is not None and generation != current - 1:
+        message = f"the inventory is at generation {current - 1}, not {generation}: read it again and send your change"
+        raise StaleGeneration(message, field="generation")
+    seen_at = _observed_at(inventory, now)
+    if mode == "replace":
+        instances.keep(connection, (instance.id for instance in inventory.instances))
+        instances.unplace(connection)  # so that no host which is about to go is still referred to
+        hosts.replace_all(connection, inventory.hosts, seen_at)
+        if inventory.workloads:
+            workloads.replace_all(connection, inventory.workloads)
+    else:
+        hosts.put(connection, inventory.hosts, seen_at)
+        workloads.put(connection, inventory.workloads)
+    _check_hosts(inventory, hosts.known(connection, (one.host for one in inventory.instances if one.host)))
+    instances.put(connection, inventory.instances)
+    _check_fits(connection, inventory)
+    pending.drop(connection, (one.id for one in inventory.instances if one.host))
+    return current
+
+
+def check_name(workload: WorkloadProfile) -> None:
+    """Names of workloads come from datasets as well, so they may hold blanks; nothing that breaks a line."""
+    if not 1 <= len(workload.name) <= MAX_NAME or not workload.name.isprintable() or len(workload.platform) > MAX_NAME:
+        message = f"workload {workload.name[:60]!r} is not named with 1-{MAX_NAME} printable characters"
+        raise InvalidInput(message, field="name")
+
+
+def _check_inventory(inventory: Inventory, mode: str) -> None:
+    if mode not in MODES:
+        raise InvalidInput(f"mode {mode!r} is none of {', '.join(MODES)}", field="mode")
+    check_value(inventory)
+    check_unique((host.id for host in inventory.hosts), "host")
+    check_unique((instance.id for instance in inventory.instances), "instance")
+    named = ((f"{one.name} on {one.platform}" if one.platform else one.name) for one in inventory.workloads)
+    check_unique(named, "workload")
+    for workload in inventory.workloads:
+        check_name(workload)
+
+
+def _observed_at(inventory: Inventory, now: datetime) -> datetime:
+    observed_at = inventory.observed_at or now
+    if observed_at.tzinfo is None:
+        observed_at = observed_at.replace(tzinfo=UTC)
+    if observed_at > now + CLOCK_SKEW:
+        message = f"observed_at {observed_at.isoformat()} is in the future; check the clock of the sender"
+        raise InvalidInput(message, field="observed_at")
+    return min(observed_at, now)
+
+
+def _check_hosts(inventory: Inventory, known: set[str]) -> None:
+    for instance in inventory.instances:
+        if instance.host is not None and instance.host not in known:
+            raise InvalidInput(f"instance {instance.id} is on unknown host {instance.host}", field="instances")
+
+
+def _check_fits(connection: Connection, inventory: Inventory) -> None:
+    """Whatever was touched from either side: a host may have lost pCPUs, an instance may have moved."""
+    touched = {host.id for host in inventory.hosts} | {one.host for one in inventory.instances}
+    by_id = {host.id: host for host in hosts.load_all(connection) if host.id in touched}
+    for instance in instances.load_all(connection):
+        if instance.host in by_id:
+            _check_fit(by_id[instance.host], [instance])
+
+
+def _check_fit(host: Host, there: Iterable[Instance]) -> None:
+    problem = misfit(host, there)
+    if problem:
+        raise InvalidInput(problem, field="pinning")

@@ -1,0 +1,79 @@
+"""Questions on files: answered without server and database, by the newest artifact at hand or the queueing prior."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from advisor import predictors, questions, training
+from advisor.domain import Instance, Inventory, PlacementRequest, Plan, Recommendation, Scene, SceneEffects
+from advisor.predictors import Chosen
+from advisor.questions import Progress
+from advisor.settings import Settings
+from advisor.snapshot import ClusterSnapshot
+
+
+def where(inventory: Inventory, request: PlacementRequest, *, model: Path | None, settings: Settings) -> Recommendation:
+    """Rank the hosts of an inventory for one instance; nothing is stored and nothing held."""
+    questions.check_request(request)
+    now = datetime.now(UTC)
+    seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
+    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
+    return questions.recommend(snapshot, _choose(model, settings), request, now=now, fresh_s=settings.fresh_s)
+
+
+def predict(scene: Scene, *, model: Path | None, settings: Settings) -> SceneEffects:
+    """What co-located instances do to each other; every profile comes from the scene itself."""
+    return questions.predict_scene(_choose(model, settings), scene, ())
+
+
+def plan(
+    inventory: Inventory,
+    instances: Sequence[Instance],
+    *,
+    model: Path | None,
+    settings: Settings,
+    objective: str = "worst",
+    progress: Progress | None = None,
+) -> Plan:
+    """Place instances one after another on an inventory."""
+    now = datetime.now(UTC)
+    chosen = _choose(model, settings)
+    return questions.place_all(chosen, inventory, instances, objective=objective, now=now, progress=progress)
+
+
+def write_plan_report(inventory: Inventory, plan: Plan, path: Path) -> None:
+    """Write a plan as one self-contained HTML file; InvalidInput, StorageUnavailable or OutOfSpace on failure."""
+    from advisor import reports  # with its drawing library: only who wants a picture waits for it
+
+    reports.write_plan_report(inventory, plan, path)
+
+
+def train(datasets: Sequence[Path], *, settings: Settings, progress: Progress | None = None) -> Path:
+    """Fit a model on dataset directories; returns the folder of its artifact, a candidate until it is activated."""
+    return training.train(datasets, settings.model_dir, progress)
+
+
+def evaluate(
+    dataset: Path,
+    *,
+    protocols: Sequence[str],
+    settings: Settings,  # noqa: ARG001 - for evaluations that are spread over a cluster
+    progress: Progress | None = None,
+) -> Mapping[str, Any]:
+    """Errors of the model and of every baseline under each protocol; leaves no artifact behind."""
+    return training.evaluate(dataset, protocols, progress)
+
+
+def findings(settings: Settings, *, model: Path | None) -> Sequence[Mapping[str, Any]]:
+    """The papers' findings with what was measured and what the model says."""
+    from advisor import findings as rows
+
+    return rows.findings(settings, model)
+
+
+def _choose(model: Path | None, settings: Settings) -> Chosen:
+    """The named artifact, which must be intact; else the newest intact one, else the prior."""
+    return predictors.newest(settings.model_dir) if model is None else Chosen(predictors.load(model))

@@ -1,0 +1,104 @@
+"""Which predictor answers, and what happens when it fails: the queueing prior takes over and the answer says so."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from advisor.errors import BrokenArtifact
+from models.prediction import InterferencePrediction, Predictor
+from models.prior import PriorPredictor
+from models.scene import SceneBatch
+
+T = TypeVar("T")
+Notes = tuple[str, ...]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The predictor in use; `degraded` when it stands in for one that could not be read, with a note that says why."""
+
+    predictor: Predictor
+    degraded: bool = False
+    notes: Notes = ()
+
+
+class PredictorFailedError(Exception):
+    """A predictor raised, or gave numbers that are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Guarded:
+    """A predictor whose every failure is a PredictorFailedError, so that it is told from a failing filter (rule 1)."""
+
+    predictor: Predictor
+
+    @property
+    def version(self) -> str:
+        return self.predictor.version
+
+    @property
+    def origin(self) -> str:
+        return self.predictor.origin
+
+    def predict(self, scenes: SceneBatch) -> InterferencePrediction:
+        try:
+            prediction = self.predictor.predict(scenes)
+        except Exception as error:
+            raise PredictorFailedError(f"{type(error).__name__}: {error}") from error
+        expected = prediction.throughput.expected
+        if expected.shape != scenes.present.shape or not np.isfinite(expected[scenes.present]).all():
+            raise PredictorFailedError("it gave no finite number for some instance")
+        return prediction
+
+
+def ask(chosen: Chosen, question: Callable[[Predictor, bool, Notes], T]) -> T:
+    """Put a question to the predictor in use, and to the prior when that one fails.
+
+    `question` gets a predictor, whether the answer is degraded, and notes for it.
+    """
+    if isinstance(chosen.predictor, PriorPredictor):
+        return question(chosen.predictor, chosen.degraded, chosen.notes)
+    try:
+        return question(_Guarded(chosen.predictor), chosen.degraded, chosen.notes)
+    except PredictorFailedError as error:
+        version = chosen.predictor.version
+        log.exception("model %s failed", version)
+        note = f"Model {version} failed ({error}); the queueing prior answered instead."
+        return question(PriorPredictor(), True, (*chosen.notes, note))
+
+
+def load(path: Path) -> Predictor:
+    """Read an artifact directory; BrokenArtifact when it is missing, foreign or fails its checksum."""
+    from models import artifact
+
+    try:
+        return artifact.load(path)
+    except (ValueError, OSError) as error:
+        raise BrokenArtifact(f"model {path.name} cannot be used: {error}") from error
+
+
+def load_or_prior(path: Path) -> Chosen:
+    """Read the artifact that should answer; the prior, degraded, when it is broken."""
+    try:
+        return Chosen(load(path))
+    except BrokenArtifact as error:
+        log.error("%s", error)  # noqa: TRY400 - the sentence says it all
+        note = f"{error.message}; the queueing prior answered instead."
+        return Chosen(PriorPredictor(), degraded=True, notes=(note,))
+
+
+def newest(model_dir: Path) -> Chosen:
+    """The intact artifact that was trained last, the prior where there is none; the answer's model says which."""
+    if not model_dir.is_dir():
+        return Chosen(PriorPredictor())
+    from models import artifact  # with LightGBM: only who has models waits for it
+
+    path = artifact.newest(model_dir)
+    return Chosen(PriorPredictor()) if path is None else load_or_prior(path)

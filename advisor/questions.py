@@ -1,0 +1,118 @@
+"""The questions as service and command line both put them: checked, asked, and on failure asked again of the prior."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from advisor import placement, predictors
+from advisor.domain import (
+    OBJECTIVES,
+    Instance,
+    Inventory,
+    Objective,
+    PlacementRequest,
+    Plan,
+    Recommendation,
+    Scene,
+    SceneEffects,
+    WorkloadProfile,
+)
+from advisor.errors import InvalidInput
+from advisor.predictors import Chosen
+from advisor.snapshot import ClusterSnapshot
+from advisor.validation import check_unique, check_value, misfit
+
+Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
+
+
+def recommend(
+    snapshot: ClusterSnapshot, chosen: Chosen, request: PlacementRequest, *, now: datetime, fresh_s: float
+) -> Recommendation:
+    """Rank the hosts of a snapshot; `fresh_s` is how old the news of a host may be. The request is a checked one."""
+    recommendation_id = new_id(now)
+    return predictors.ask(
+        chosen,
+        lambda predictor, degraded, notes: placement.recommend(
+            snapshot,
+            predictor,
+            request,
+            recommendation_id=recommendation_id,
+            now=now,
+            fresh_s=fresh_s,
+            degraded=degraded,
+            notes=notes,
+        ),
+    )
+
+
+def predict_scene(chosen: Chosen, scene: Scene, workloads: Sequence[WorkloadProfile]) -> SceneEffects:
+    """What the instances of a scene do to each other; `workloads` are looked up by name where the scene has none."""
+    check_scene(scene)
+    named = {instance.workload for instance in scene.instances}
+    wanted = [workload for workload in workloads if workload.name in named]
+    return predictors.ask(
+        chosen,
+        lambda predictor, degraded, _: replace(
+            placement.predict_scene(scene, predictor, workloads=wanted), degraded=degraded
+        ),
+    )
+
+
+def place_all(
+    chosen: Chosen,
+    inventory: Inventory,
+    instances: Sequence[Instance],
+    *,
+    objective: str,
+    now: datetime,
+    progress: Progress | None = None,
+) -> Plan:
+    """Place instances one after another, each with the former ones in place."""
+    from advisor import planning  # with its solver: only who plans waits for it
+
+    aim = check_objective(objective)
+    check_value(tuple(instances))
+    check_unique((instance.id for instance in instances), "instance")
+    return predictors.ask(
+        chosen,
+        lambda predictor, *_: planning.place_all(
+            inventory, instances, predictor, objective=aim, now=now, progress=progress
+        ),
+    )
+
+
+def check_request(request: PlacementRequest) -> None:
+    """Refuse what the types let through; InvalidInput names the field."""
+    check_value(request)
+    check_objective(request.objective)
+    if request.limit < 1:
+        raise InvalidInput(f"limit {request.limit} is below 1", field="limit")
+    pinning = request.instance.settings.pinning
+    if pinning is not None and len(pinning.cpus) > request.instance.vcpus:
+        message = f"the pinning names {len(pinning.cpus)} vCPUs, the instance has {request.instance.vcpus}"
+        raise InvalidInput(message, field="pinning")
+
+
+def check_scene(scene: Scene) -> None:
+    """Refuse duplicate names and pinnings that the host has no pCPUs for."""
+    check_value(scene)
+    check_unique((instance.id for instance in scene.instances), "instance")
+    problem = misfit(scene.host, scene.instances)
+    if problem:
+        raise InvalidInput(problem, field="pinning")
+
+
+def check_objective(objective: str) -> Objective:
+    """The objective of that name; InvalidInput when there is none."""
+    for known in OBJECTIVES:
+        if objective == known:
+            return known
+    raise InvalidInput(f"objective {objective!r} is none of {', '.join(OBJECTIVES)}", field="objective")
+
+
+def new_id(now: datetime) -> str:
+    """An id that sorts by time (milliseconds), so that lists of answers can be read newest first."""
+    return f"{int(now.timestamp() * 1000):012x}-{secrets.token_hex(5)}"

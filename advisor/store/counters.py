@@ -1,0 +1,53 @@
+"""Counters that move with every change, so that each process notices what the others wrote; nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import sqlalchemy as sa
+
+from advisor.store.schema import metadata
+from advisor.store.statements import insert_new
+
+Counter = Literal["inventory", "sightings", "pending", "models"]
+
+counters = sa.Table(
+    "counters",
+    metadata,
+    sa.Column("name", sa.String(32), primary_key=True),
+    sa.Column("value", sa.BigInteger, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Where each counter stands: `inventory` is the generation that callers see, `sightings` moves when a host that
+    had gone stale is heard of again."""
+
+    inventory: int = 0
+    sightings: int = 0
+    pending: int = 0
+    models: int = 0
+
+
+def read(connection: sa.Connection) -> Counts:
+    """All counters at once; one that never moved is 0."""
+    return Counts(**{row.name: row.value for row in connection.execute(sa.select(counters))})
+
+
+def bump(connection: sa.Connection, name: Counter) -> int:
+    """Move a counter and return its new value.
+
+    Do this first in a writing transaction: it takes the row's lock, so that generations have the order of commits.
+    """
+    insert_new(connection, counters, [{"name": name, "value": 0}])
+    statement = sa.update(counters).where(counters.c.name == name).values(value=counters.c.value + 1)
+    return int(connection.execute(statement.returning(counters.c.value)).scalar_one())
+
+
+def bump_from(connection: sa.Connection, name: Counter, expected: int) -> bool:
+    """Move a counter only when it stands at `expected`; False = somebody else was faster, nothing was written."""
+    insert_new(connection, counters, [{"name": name, "value": 0}])
+    here = sa.and_(counters.c.name == name, counters.c.value == expected)
+    return connection.execute(sa.update(counters).where(here).values(value=expected + 1)).rowcount == 1

@@ -1,0 +1,68 @@
+"""Pending answers: instances just advised to a host, which count there until the inventory shows them or time is up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from advisor.domain import Instance, WorkloadProfile
+from advisor.store import codec
+from advisor.store.hosts import hosts
+from advisor.store.schema import ID, VALUE, UtcTime, metadata
+from advisor.store.statements import chunks, upsert
+
+pending = sa.Table(
+    "pending",
+    metadata,
+    sa.Column("instance", ID, primary_key=True),  # a second answer for the same instance replaces the first
+    sa.Column("host", ID, sa.ForeignKey(hosts.c.id, ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("recommendation", ID, nullable=False),
+    sa.Column("placed", VALUE, nullable=False),  # the instance as advised: on its host, with its settings
+    sa.Column("profile", VALUE),  # what the question said of its workload, where it was no named one
+    sa.Column("expires_at", UtcTime, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One answer that the inventory does not show yet; `placed.host` is the advised host."""
+
+    recommendation: str
+    placed: Instance
+    profile: WorkloadProfile | None
+    expires_at: datetime
+
+    @property
+    def host(self) -> str:
+        """The advised host."""
+        return self.placed.host or ""
+
+
+def hold(connection: sa.Connection, held: Pending) -> None:
+    """Keep an answer; IntegrityError when its host is gone."""
+    row = {"instance": held.placed.id, "host": held.host, **codec.encode(held)}
+    upsert(connection, pending, [row | {"expires_at": held.expires_at}])
+
+
+def drop(connection: sa.Connection, instance_ids: Iterable[str]) -> None:
+    """Forget answers, since the inventory shows these instances."""
+    for some in chunks(sorted(set(instance_ids))):
+        connection.execute(sa.delete(pending).where(pending.c.instance.in_(some)))
+
+
+def purge(connection: sa.Connection, now: datetime) -> None:
+    """Delete what has expired."""
+    connection.execute(sa.delete(pending).where(pending.c.expires_at <= now))
+
+
+def load_all(connection: sa.Connection, now: datetime) -> tuple[Pending, ...]:
+    """What has not expired, by instance."""
+    query = sa.select(pending).where(pending.c.expires_at > now).order_by(pending.c.instance)
+    return tuple(_read(row) for row in connection.execute(query).mappings())
+
+
+def _read(row: sa.RowMapping) -> Pending:
+    return codec.decode(Pending, dict(row) | {"expires_at": row["expires_at"].isoformat()})

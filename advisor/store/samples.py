@@ -1,0 +1,73 @@
+"""Samples: one series per host, instance, scope and metric, and its values by time; the only SQL about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+
+from advisor.store.schema import ID, metadata
+from advisor.store.statements import chunks, insert_new
+from profiler.observed import MetricSample
+
+SeriesKey = tuple[str, str, str, str]
+
+# Neither table refers to hosts or instances: what was measured outlives them, and retention removes it.
+series = sa.Table(
+    "series",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("host", ID, nullable=False),
+    sa.Column("instance", ID, nullable=False),  # empty = of the host, since NULLs are never duplicates
+    sa.Column("scope", sa.String(16), nullable=False),
+    sa.Column("metric", ID, nullable=False),
+    sa.UniqueConstraint("host", "instance", "scope", "metric"),
+)
+
+samples = sa.Table(
+    "samples",
+    metadata,
+    sa.Column("series", sa.ForeignKey(series.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("time_s", sa.Double, primary_key=True),  # seconds since the epoch, UTC
+    sa.Column("value", sa.Double, nullable=False),
+    sqlite_with_rowid=False,  # half the size: the key is the row
+)
+
+
+def add(connection: sa.Connection, items: Sequence[MetricSample]) -> int:
+    """Insert the samples whose host, instance, scope, metric and time are new; returns how many were."""
+    ids = _series_ids(connection, sorted({_key(sample) for sample in items}))
+    rows = [{"series": ids[_key(item)], "time_s": item.time_s, "value": item.value} for item in items]
+    return insert_new(connection, samples, rows)
+
+
+def of_instance(connection: sa.Connection, instance_id: str) -> tuple[MetricSample, ...]:
+    """Everything measured of an instance, in order of time."""
+    query = sa.select(series, samples.c.time_s, samples.c.value).join(samples, samples.c.series == series.c.id)
+    rows = connection.execute(query.where(series.c.instance == instance_id).order_by(samples.c.time_s, series.c.id))
+    return tuple(
+        MetricSample(row.host, row.instance or None, row.scope, row.metric, row.value, row.time_s) for row in rows
+    )
+
+
+def _key(sample: MetricSample) -> SeriesKey:
+    return sample.host, sample.instance or "", sample.scope, sample.metric
+
+
+def _series_ids(connection: sa.Connection, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, int]:
+    found = _find(connection, keys)
+    missing = [key for key in keys if key not in found]
+    if not missing:
+        return found
+    names = ("host", "instance", "scope", "metric")
+    insert_new(connection, series, [dict(zip(names, key, strict=True)) for key in missing])
+    return {**found, **_find(connection, missing)}
+
+
+def _find(connection: sa.Connection, keys: Sequence[SeriesKey]) -> dict[SeriesKey, int]:
+    columns = sa.tuple_(series.c.host, series.c.instance, series.c.scope, series.c.metric)
+    found: dict[SeriesKey, int] = {}
+    for some in chunks(keys):
+        for row in connection.execute(sa.select(series).where(columns.in_(some))):
+            found[row.host, row.instance, row.scope, row.metric] = row.id
+    return found

@@ -1,0 +1,62 @@
+"""Workloads: the table of named solo profiles, one row per workload and platform; the only SQL about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from advisor.domain import Page, WorkloadProfile
+from advisor.store import codec
+from advisor.store.schema import ID, VALUE, metadata
+from advisor.store.statements import page, upsert
+
+workloads = sa.Table(
+    "workloads",
+    metadata,
+    sa.Column("name", ID, primary_key=True),
+    sa.Column("platform", ID, primary_key=True),  # empty = holds on every platform
+    sa.Column("metrics", VALUE, nullable=False),
+    sa.Column("origin", sa.String(32), nullable=False),
+)
+
+
+def put(connection: sa.Connection, items: Sequence[WorkloadProfile]) -> None:
+    """Insert or replace."""
+    upsert(connection, workloads, [codec.encode(profile) for profile in items])
+
+
+def named(connection: sa.Connection, name: str) -> tuple[WorkloadProfile, ...]:
+    """The profiles with this name, the one that holds everywhere first."""
+    query = sa.select(workloads).where(workloads.c.name == name).order_by(workloads.c.platform)
+    return tuple(_read(row) for row in connection.execute(query).mappings())
+
+
+def exists(connection: sa.Connection, name: str, platform: str) -> bool:
+    here = sa.and_(workloads.c.name == name, workloads.c.platform == platform)
+    return connection.scalar(sa.select(sa.exists().where(here))) or False
+
+
+def delete(connection: sa.Connection, name: str) -> bool:
+    """Delete a workload on every platform; False when there is none."""
+    return connection.execute(sa.delete(workloads).where(workloads.c.name == name)).rowcount > 0
+
+
+def replace_all(connection: sa.Connection, items: Sequence[WorkloadProfile]) -> None:
+    """Make these profiles the only ones."""
+    connection.execute(sa.delete(workloads))
+    put(connection, items)
+
+
+def list_page(connection: sa.Connection, *, cursor: str | None, limit: int) -> Page[WorkloadProfile]:
+    keys = [workloads.c.name, workloads.c.platform]
+    return page(connection, sa.select(workloads), keys, _read, cursor=cursor, limit=limit)
+
+
+def load_all(connection: sa.Connection) -> tuple[WorkloadProfile, ...]:
+    query = sa.select(workloads).order_by(workloads.c.name, workloads.c.platform)
+    return tuple(_read(row) for row in connection.execute(query).mappings())
+
+
+def _read(row: sa.RowMapping) -> WorkloadProfile:
+    return codec.decode(WorkloadProfile, row)

@@ -1,0 +1,75 @@
+"""Rules on input that no single domain type can check: storable numbers and text, unique names, pinnings that fit."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from advisor.domain import Host, Instance
+from advisor.errors import InvalidInput
+
+MAX_WHOLE = 2**31 - 1  # what an integer column holds on every database
+MAX_NUMBER = 1e15  # beyond anything measured; keeps sums finite
+
+
+def check_value(value: Any, path: str = "") -> None:
+    """Refuse numbers that are not finite, negative or absurd and text that no database stores; InvalidInput says where.
+
+    Walks dataclasses, mappings and sequences.
+    """
+    if is_dataclass(value):
+        for field in fields(value):
+            check_value(getattr(value, field.name), _join(path, field.name))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            check_value(key, path)
+            check_value(item, _join(path, str(key)))
+    elif isinstance(value, tuple | list):
+        for position, item in enumerate(value):
+            check_value(item, f"{path}[{position}]")
+    elif isinstance(value, str):
+        _check_text(value, path)
+    elif isinstance(value, float | int) and not isinstance(value, bool):
+        _check_number(value, path)
+
+
+def check_unique(names: Iterable[object], what: str) -> None:
+    """Refuse a name that stands twice."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InvalidInput(f"{what} {twice[0]} stands twice", field=what)
+
+
+def misfit(host: Host, instances: Iterable[Instance]) -> str | None:
+    """Why an instance cannot be on this host as it is pinned, None when all can."""
+    for instance in instances:
+        pinning = instance.settings.pinning
+        if pinning is None:
+            continue
+        highest = max((cpu for cpus in pinning.cpus for cpu in cpus), default=0)
+        if highest >= host.pcpus:
+            return f"instance {instance.id} is pinned to pCPU {highest}, host {host.id} has 0-{host.pcpus - 1}"
+        if len(pinning.cpus) > instance.vcpus:
+            return f"instance {instance.id} has {instance.vcpus} vCPUs, its pinning names {len(pinning.cpus)}"
+    return None
+
+
+def _check_text(text: str, path: str) -> None:
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidInput(f"{path or 'text'} holds a character that cannot be stored", field=path or None)
+
+
+def _check_number(number: float, path: str) -> None:
+    if isinstance(number, float) and not math.isfinite(number):
+        raise InvalidInput(f"{path} is {number}, not a finite number", field=path)
+    if number < 0:
+        raise InvalidInput(f"{path} is {number}, below 0", field=path)
+    if number > (MAX_NUMBER if isinstance(number, float) else MAX_WHOLE):
+        raise InvalidInput(f"{path} is {number:.3g}, absurdly large", field=path)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

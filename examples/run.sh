@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# What `make run` does after setup: database, model, example cloud, service, one answered question. Safe to repeat.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=${BIN:-.venv/bin}
+listen=${COTENANT_LISTEN:-127.0.0.1:8080}
+
+ask() {
+  echo
+  echo "Where should shop-7 go? (examples/shop-7.yaml on examples/cloud.yaml)"
+  "$bin/cotenant" where examples/cloud.yaml --instance examples/shop-7.yaml --explain
+}
+
+"$bin/cotenant" db upgrade
+if ! "$bin/cotenant" models list --json | grep -q '"status": *"active"'; then
+  version=$("$bin/cotenant" train --json | "$bin/python" -c 'import json, sys; print(json.load(sys.stdin)["version"])')
+  "$bin/cotenant" models activate "$version"
+fi
+"$bin/cotenant" sync examples/cloud.yaml
+
+if "$bin/python" - "$listen" <<'PY'
+import sys, urllib.request
+try:
+    urllib.request.urlopen(f"http://{sys.argv[1]}/healthz", timeout=2).read()
+except Exception:
+    sys.exit(1)
+PY
+then
+  ask
+  echo
+  echo "The service runs already: http://$listen"
+  exit 0
+fi
+
+"$bin/cotenant" serve --listen "$listen" &
+service=$!
+trap 'kill "$service" 2>/dev/null || true; wait "$service" 2>/dev/null || true' EXIT
+for _ in $(seq 100); do
+  kill -0 "$service" 2>/dev/null || exit 1
+  "$bin/python" -c "import urllib.request; urllib.request.urlopen('http://$listen/readyz', timeout=1)" 2>/dev/null && break
+  sleep 0.2
+done
+ask
+echo
+echo "The service runs on http://$listen (web page; API at /docs). Ctrl-C stops it."
+wait "$service"

@@ -1,0 +1,118 @@
+"""Recommendations as JSON have the shape of the public contract."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from advisor.domain import (
+    Band,
+    Candidate,
+    Command,
+    Effect,
+    Instance,
+    PlacementRequest,
+    Reason,
+    Recommendation,
+    Rejection,
+)
+from advisor.service import recommendation_as_json
+from profiler.observed import IsolationSettings, NetworkSettings, Pinning
+
+INF = float("inf")
+
+
+def answer(*, commands: bool = True, settings: IsolationSettings | None = None) -> Recommendation:
+    pinning = Pinning(((2,), (3,)))
+    settings = settings or IsolationSettings(pinning, None, 512, NetworkSettings("shared", 200.0, 1000.0))
+    return Recommendation(
+        id="r1",
+        created_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        request=PlacementRequest(Instance("shop-7"), commands=commands),
+        model_version="m1",
+        model_origin="measured",
+        degraded=False,
+        snapshot_age_s=2.1,
+        candidates=(
+            Candidate(
+                1,
+                "h3",
+                0.93,
+                1.58,
+                settings.pinning,
+                settings,
+                Effect("shop-7", Band(0.95, 0.9, 0.98), Band(1.1, 1.0, INF)),
+                (Effect("batch-1", Band(0.97, 0.93, 1.0), Band(1.0, 1.0, 1.1), before=Band(0.99, 0.98, 1.0)),),
+                ("h5",),
+                (Reason("driver_domain", 0.6, "…"),),
+                (Command("xl", ("xl", "vcpu-pin", "shop-7", "0", "2"), ("xl", "vcpu-pin", "shop-7", "0", "all")),),
+            ),
+        ),
+        rejected=(Rejection("h9", "capacity.memory", "needs 4096 MB, 1024 MB free"),),
+        notes=("a note",),
+    )
+
+
+def test_the_shape_is_the_contract_s() -> None:
+    assert recommendation_as_json(answer()) == {
+        "id": "r1",
+        "created_at": "2026-01-02T03:04:05Z",
+        "model": {"version": "m1", "origin": "measured"},
+        "degraded": False,
+        "snapshot_age_s": 2.1,
+        "dry_run": False,
+        "candidates": [
+            {
+                "rank": 1,
+                "host": "h3",
+                "score": 0.93,
+                "tied_with": ["h5"],
+                "combined_score": 1.58,
+                "pinning": {"0": [2], "1": [3]},
+                "isolation": {
+                    "cap_percent": None,
+                    "weight": 512,
+                    "network": {"mode": "shared", "rate_mbit": 200.0, "ceil_mbit": 1000.0},
+                    "disk_limit_mb_s": None,
+                },
+                "newcomer": {
+                    "throughput_ratio": {"expected": 0.95, "lower": 0.9, "upper": 0.98},
+                    "latency_ratio": {"expected": 1.1, "lower": 1.0, "upper": None},
+                    "outside_training": False,
+                },
+                "neighbours": [
+                    {
+                        "instance": "batch-1",
+                        "before": {"expected": 0.99, "lower": 0.98, "upper": 1.0},
+                        "throughput_ratio": {"expected": 0.97, "lower": 0.93, "upper": 1.0},
+                        "latency_ratio": {"expected": 1.0, "lower": 1.0, "upper": 1.1},
+                        "outside_training": False,
+                    }
+                ],
+                "reasons": [{"resource": "driver_domain", "share": 0.6, "text": "…", "neighbour": None}],
+                "commands": [
+                    {
+                        "tool": "xl",
+                        "argv": ["xl", "vcpu-pin", "shop-7", "0", "2"],
+                        "undo": ["xl", "vcpu-pin", "shop-7", "0", "all"],
+                    }
+                ],
+            }
+        ],
+        "rejected": [{"host": "h9", "code": "capacity.memory", "reason": "needs 4096 MB, 1024 MB free"}],
+        "notes": ["a note"],
+    }
+
+
+def test_commands_stand_there_only_when_they_were_asked_for() -> None:
+    assert "commands" not in recommendation_as_json(answer(commands=False))["candidates"][0]
+
+
+def test_an_instance_left_as_it_is_has_null_settings() -> None:
+    (candidate,) = recommendation_as_json(answer(settings=IsolationSettings()))["candidates"]
+    assert candidate["pinning"] is None
+    assert set(candidate["isolation"].values()) == {None}
+
+
+def test_the_answer_is_strict_json() -> None:
+    json.dumps(recommendation_as_json(answer()), allow_nan=False)

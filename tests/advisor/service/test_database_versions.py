@@ -1,0 +1,63 @@
+"""An Advisor on a database that is empty, older, newer or somebody else's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from advisor.errors import SchemaMismatch
+from advisor.service import Advisor
+from advisor.settings import Settings
+from advisor.store import migrate
+from advisor.store.engine import Database
+
+
+def test_an_empty_database_is_brought_up_without_asking(settings: Settings) -> None:
+    with Advisor(settings) as advisor:
+        assert advisor.hosts().items == ()
+
+
+def test_a_newer_database_is_refused_at_once(settings: Settings) -> None:
+    Advisor(settings).close()
+    _set_revision(settings, "9999")
+    with pytest.raises(SchemaMismatch, match="newer Cotenant"):
+        Advisor(settings)
+
+
+def test_the_database_of_another_program_is_refused_at_once(settings: Settings) -> None:
+    _execute(settings, "CREATE TABLE theirs (id INTEGER)")
+    with pytest.raises(SchemaMismatch, match="another program"):
+        Advisor(settings)
+
+
+def test_an_older_database_is_refused_until_it_is_upgraded(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    Advisor(settings).close()
+    monkeypatch.setattr(migrate, "fit", lambda _connection: "older")
+    with Advisor(settings) as advisor:
+        for call in (advisor.hosts, advisor.ready, advisor.generation):
+            with pytest.raises(SchemaMismatch, match="cotenant db upgrade"):
+                call()
+        revision = advisor.upgrade_database()
+        assert revision
+        assert advisor.hosts().items == ()
+
+
+def test_a_failed_start_leaves_the_database_unlocked(settings: Settings, tmp_path: Path) -> None:
+    _execute(settings, "CREATE TABLE theirs (id INTEGER)")
+    with pytest.raises(SchemaMismatch):
+        Advisor(settings)
+    _execute(settings, "DROP TABLE theirs")
+    Advisor(settings).close()
+
+
+def _execute(settings: Settings, statement: str) -> None:
+    database = Database(settings.database)
+    with database.write() as connection:
+        connection.execute(sa.text(statement))
+    database.close()
+
+
+def _set_revision(settings: Settings, revision: str) -> None:
+    _execute(settings, f"UPDATE alembic_version SET version_num = '{revision}'")

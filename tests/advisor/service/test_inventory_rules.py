@@ -1,0 +1,199 @@
+"""Hosts, instances, workloads and whole clouds through the Advisor: what is taken, what is refused, what moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from service_clock import Clock
+
+from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, WorkloadProfile
+from advisor.errors import AdvisorError, Conflict, InvalidInput, NotFound, StaleGeneration
+from advisor.service import Advisor
+
+HOST = Host("h1", "xen", 4, 8192)
+OTHER = Host("h2", "kvm", 8, 8192)
+PINNED = Instance("i1", vcpus=2, host="h1", settings=IsolationSettings(Pinning(((2,), (3,)))))
+WEB = WorkloadProfile("web", {"cpu": 50.0})
+CLOUD = Inventory((HOST, OTHER), (PINNED, Instance("i2", host="h2")), (WEB,))
+
+
+def everything(advisor: Advisor) -> tuple[object, ...]:
+    return advisor.hosts().items, advisor.instances().items, advisor.workloads().items
+
+
+def test_putting_says_whether_the_thing_is_new(advisor: Advisor) -> None:
+    assert [advisor.put_host(HOST), advisor.put_host(HOST)] == [True, False]
+    assert [advisor.put_instance(PINNED), advisor.put_instance(PINNED)] == [True, False]
+    assert [advisor.put_workload(WEB), advisor.put_workload(WEB)] == [True, False]
+    assert everything(advisor) == ((HOST,), (PINNED,), (WEB,))
+
+
+def test_every_change_of_the_inventory_moves_the_generation_by_one(advisor: Advisor) -> None:
+    changes: list[Callable[[], object]] = [
+        lambda: advisor.put_host(HOST),
+        lambda: advisor.put_instance(PINNED),
+        lambda: advisor.put_workload(WEB),
+        lambda: advisor.delete_workload("web"),
+        lambda: advisor.delete_instance("i1"),
+        lambda: advisor.delete_host("h1"),
+        lambda: advisor.put_inventory(CLOUD, mode="replace", generation=None),
+    ]
+    for expected, change in enumerate(changes, start=1):
+        change()
+        assert advisor.generation() == expected
+
+
+@pytest.mark.parametrize("what", ["host", "instance", "workload", "recommendation", "model"])
+def test_what_is_missing_is_not_found(advisor: Advisor, what: str) -> None:
+    with pytest.raises(NotFound, match=f"there is no {what} ghost"):
+        getattr(advisor, what)("ghost")
+
+
+@pytest.mark.parametrize("what", ["host", "instance", "workload"])
+def test_deleting_what_is_missing_is_not_found_and_moves_nothing(advisor: Advisor, what: str) -> None:
+    with pytest.raises(NotFound, match=f"there is no {what} ghost"):
+        getattr(advisor, f"delete_{what}")("ghost")
+    assert advisor.generation() == 0
+
+
+def test_a_host_cannot_go_while_instances_are_on_it(advisor: Advisor) -> None:
+    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+    with pytest.raises(Conflict, match="still holds 1 instances, i1"):
+        advisor.delete_host("h1")
+    advisor.put_instance(replace(PINNED, host=None))
+    advisor.delete_host("h1")
+
+
+def test_an_instance_cannot_be_on_a_host_that_does_not_exist(advisor: Advisor) -> None:
+    with pytest.raises(InvalidInput, match="there is no host h1") as caught:
+        advisor.put_instance(PINNED)
+    assert caught.value.field == "host"
+
+
+def test_an_instance_cannot_be_pinned_beyond_its_host(advisor: Advisor) -> None:
+    advisor.put_host(replace(HOST, pcpus=3))
+    with pytest.raises(InvalidInput, match="pinned to pCPU 3, host h1 has 0-2"):
+        advisor.put_instance(PINNED)
+    advisor.put_host(HOST)
+    advisor.put_instance(PINNED)
+    with pytest.raises(Conflict, match="pinned to pCPU 3"):
+        advisor.put_host(replace(HOST, pcpus=3))
+    with pytest.raises(InvalidInput, match="pinned to pCPU 3"):
+        advisor.put_inventory(Inventory((replace(HOST, pcpus=3),)), mode="merge", generation=None)
+    assert advisor.host("h1") == HOST
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        replace(HOST, memory_mb=math.inf),
+        replace(HOST, nic_mbit=math.nan),
+        replace(HOST, l3_mb=-1.0),
+        replace(HOST, threads_per_core=2**40),
+        replace(HOST, labels={"zone": "a\0b"}),
+        replace(HOST, labels={"zone": "\ud800"}),
+    ],
+)
+def test_values_that_cannot_be_stored_are_refused_by_field(advisor: Advisor, host: Host) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        advisor.put_host(host)
+    assert caught.value.field
+    assert advisor.hosts().items == ()
+
+
+def test_a_whole_cloud_replaces_the_former_one(advisor: Advisor) -> None:
+    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+    smaller = Inventory((OTHER,), (replace(PINNED, host="h2"),))
+    advisor.put_inventory(smaller, mode="replace", generation=None)
+    assert advisor.hosts().items == smaller.hosts
+    assert advisor.instances().items == smaller.instances
+
+
+def test_profiles_stay_when_a_replacing_cloud_brings_none_and_go_when_it_does(advisor: Advisor) -> None:
+    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+    advisor.put_inventory(Inventory(CLOUD.hosts), mode="replace", generation=None)
+    assert advisor.workloads().items == (WEB,)
+    batch = WorkloadProfile("batch", {"cpu": 100.0})
+    advisor.put_inventory(Inventory(workloads=(batch,)), mode="replace", generation=None)
+    assert everything(advisor) == ((), (), (batch,))
+
+
+def test_merging_adds_and_replaces_and_deletes_nothing(advisor: Advisor) -> None:
+    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+    bigger = replace(OTHER, pcpus=16)
+    advisor.put_inventory(Inventory((bigger,), (Instance("i3", host="h1"),)), mode="merge", generation=None)
+    assert advisor.hosts().items == (HOST, bigger)
+    assert [instance.id for instance in advisor.instances().items] == ["i1", "i2", "i3"]
+    assert [instance.id for instance in advisor.instances(host="h1").items] == ["i1", "i3"]
+
+
+def test_a_cloud_for_a_former_generation_is_stale_and_changes_nothing(advisor: Advisor) -> None:
+    first = advisor.put_inventory(CLOUD, mode="replace", generation=0)
+    assert first == 1
+    with pytest.raises(StaleGeneration, match="at generation 1, not 0"):
+        advisor.put_inventory(Inventory(), mode="replace", generation=0)
+    assert advisor.hosts().items == CLOUD.hosts
+    assert advisor.generation() == 1
+    assert advisor.put_inventory(Inventory(), mode="replace", generation=1) == 2
+
+
+@pytest.mark.parametrize(
+    ("inventory", "mode", "reason"),
+    [
+        (Inventory((HOST, HOST)), "merge", "host h1 stands twice"),
+        (Inventory((HOST,), (PINNED, PINNED)), "merge", "instance i1 stands twice"),
+        (Inventory(workloads=(WEB, WEB)), "merge", "workload web stands twice"),
+        (Inventory((HOST,), (Instance("i2", host="h9"),)), "replace", "instance i2 is on unknown host h9"),
+        (Inventory((OTHER,), (PINNED,)), "replace", "instance i1 is on unknown host h1"),
+        (Inventory((HOST,)), "append", "mode 'append' is none of replace, merge"),
+        (Inventory(workloads=(WorkloadProfile("a\nb", {}),)), "merge", "printable"),
+        (Inventory(workloads=(WorkloadProfile("", {}),)), "merge", "printable"),
+    ],
+)
+def test_a_broken_cloud_is_refused_whole(advisor: Advisor, inventory: Inventory, mode: str, reason: str) -> None:
+    advisor.put_inventory(Inventory((HOST, OTHER), (PINNED,)), mode="replace", generation=None)
+    before = everything(advisor)
+    with pytest.raises(InvalidInput, match=reason):
+        advisor.put_inventory(inventory, mode=mode, generation=None)
+    assert everything(advisor) == before
+    assert advisor.generation() == 1
+
+
+def test_a_cloud_observed_in_the_future_is_refused(advisor: Advisor, clock: Clock) -> None:
+    advisor.put_inventory(
+        Inventory((HOST,), observed_at=clock.now + timedelta(minutes=4)), mode="merge", generation=None
+    )
+    with pytest.raises(InvalidInput, match="in the future"):
+        advisor.put_inventory(Inventory(observed_at=clock.now + timedelta(minutes=6)), mode="merge", generation=None)
+
+
+def test_a_workload_is_kept_per_platform_and_the_general_one_is_given_first(advisor: Advisor) -> None:
+    special = replace(WEB, platform="I", metrics={"cpu": 99.0})
+    advisor.put_workload(special)
+    assert advisor.workload("web") == special
+    advisor.put_workload(WEB)
+    assert advisor.workload("web") == WEB
+    assert advisor.workload("web", platform="I") == special
+    advisor.delete_workload("web")
+    assert advisor.workloads().items == ()
+
+
+def test_a_large_cloud_is_replaced_in_one_transaction(advisor: Advisor) -> None:
+    hosts = tuple(Host(f"h{number}", "kvm", 16, 65536) for number in range(600))
+    instances = tuple(Instance(f"i{number}", host=f"h{number % 600}") for number in range(1800))
+    advisor.put_inventory(Inventory(hosts, instances), mode="replace", generation=None)
+    moved = tuple(replace(instance, host=f"h{number % 599}") for number, instance in enumerate(instances))
+    advisor.put_inventory(Inventory(hosts[:599], moved), mode="replace", generation=1)
+    assert advisor.ready()["hosts"] == 599
+    assert len(advisor.instances(host="h0", limit=1000).items) == 4
+
+
+def test_every_error_of_the_advisor_speaks_one_sentence(advisor: Advisor) -> None:
+    with pytest.raises(AdvisorError) as caught:
+        advisor.instance("ghost")
+    assert caught.value.message == "there is no instance ghost"
+    assert caught.value.code == "not_found"

@@ -1,0 +1,224 @@
+"""Models: listed as candidates, activated by a second step, never able to break an answer."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from service_clock import Clock
+
+import models.artifact
+from advisor import service
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, Scene, WorkloadProfile
+from advisor.errors import AdvisorError, BrokenArtifact, InvalidInput, NotFound, StorageUnavailable
+from advisor.service import Advisor
+from advisor.settings import Settings
+from models.prediction import InterferencePrediction
+from models.prior import PriorPredictor
+from models.scene import SceneBatch
+
+PAPERS = Path(__file__).parents[3] / "datasets" / "papers"
+HOSTS = (Host("h1", "xen", 4, 8192), Host("h2", "xen", 4, 8192))
+WEB = WorkloadProfile("web", {"cpu": 80.0})
+CLOUD = Inventory(HOSTS, (Instance("a", host="h1", workload="web"),), (WEB,))
+REQUEST = PlacementRequest(Instance("new", workload="web"), dry_run=True)
+SCENE = Scene(HOSTS[0], (Instance("a", workload="web"), Instance("b", workload="web")), (WEB,))
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real artifact, outside of any service's model folder."""
+    settings = Settings(state_dir=tmp_path_factory.mktemp("training"))
+    return service.train([PAPERS], settings=settings)
+
+
+@pytest.fixture(autouse=True)
+def _cloud(advisor: Advisor) -> None:
+    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+
+
+def spoil(artifact: Path) -> None:
+    (artifact / "throughput.json").write_text("{}")
+
+
+def test_without_a_learned_model_the_prior_is_active_and_not_degraded(advisor: Advisor) -> None:
+    (prior,) = advisor.models()
+    assert (prior.version, prior.status) == ("prior", "active")
+    answer = advisor.place(REQUEST)
+    assert (answer.model_version, answer.degraded, answer.notes) == ("prior", False, ())
+    assert len(answer.candidates) == 2
+
+
+def test_a_registered_model_is_a_candidate_that_answers_nothing_yet(advisor: Advisor, trained: Path) -> None:
+    card = advisor.register_model(trained)
+    assert (card.version, card.status, card.origin) == (trained.name, "candidate", "paper")
+    assert card.card == models.artifact.read_card(trained)
+    assert advisor.model(card.version) == card
+    assert advisor.register_model(trained) == card
+    assert [one.status for one in advisor.models()] == ["candidate", "active"]
+    assert advisor.place(REQUEST).model_version == "prior"
+
+
+def test_an_active_model_answers_and_the_prior_can_be_called_back(advisor: Advisor, trained: Path) -> None:
+    version = advisor.register_model(trained).version
+    assert advisor.activate_model(version).status == "active"
+    answer = advisor.place(REQUEST)
+    assert (answer.model_version, answer.model_origin, answer.degraded) == (version, "paper", False)
+    assert advisor.predict(SCENE).model_version == version
+    assert advisor.plan([Instance("new", workload="web")]).model_version == version
+    assert advisor.ready()["model"] == version
+    assert advisor.register_model(trained).status == "active"
+    assert advisor.activate_model("prior").status == "active"
+    assert advisor.model(version).status == "retired"
+    assert advisor.place(REQUEST).model_version == "prior"
+
+
+def test_other_processes_follow_an_activation(
+    advisor: Advisor, trained: Path, settings: Settings, clock: Clock
+) -> None:
+    with Advisor(settings, clock=clock) as other:
+        assert other.ready()["model"] == "prior"
+        advisor.activate_model(advisor.register_model(trained).version)
+        assert other.ready()["model"] == trained.name
+
+
+def test_an_artifact_is_copied_to_the_model_folder_and_outlives_its_source(
+    advisor: Advisor, trained: Path, settings: Settings, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "download" / trained.name
+    shutil.copytree(trained, elsewhere)
+    version = advisor.register_model(elsewhere).version
+    shutil.rmtree(elsewhere)
+    advisor.activate_model(version)
+    assert [path.name for path in settings.model_dir.iterdir()] == [version]
+    assert not advisor.place(REQUEST).degraded
+
+
+@pytest.mark.parametrize("kind", ["missing", "a file", "an empty folder", "spoilt"])
+def test_a_broken_artifact_is_not_registered(advisor: Advisor, trained: Path, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "broken"
+    if kind == "a file":
+        path.touch()
+    elif kind == "an empty folder":
+        path.mkdir()
+    elif kind == "spoilt":
+        shutil.copytree(trained, path)
+        spoil(path)
+    with pytest.raises(BrokenArtifact, match="broken"):
+        advisor.register_model(path)
+    assert len(advisor.models()) == 1
+
+
+def test_activating_a_broken_model_changes_nothing(advisor: Advisor, trained: Path, settings: Settings) -> None:
+    version = advisor.register_model(trained).version
+    spoil(settings.model_dir / version)
+    with pytest.raises(BrokenArtifact):
+        advisor.activate_model(version)
+    assert advisor.model(version).status == "candidate"
+    assert advisor.ready()["model"] == "prior"
+
+
+def test_activating_a_model_that_nobody_registered_is_not_found(advisor: Advisor) -> None:
+    with pytest.raises(NotFound, match="no model ghost"):
+        advisor.activate_model("ghost")
+
+
+def test_an_active_model_that_breaks_on_disk_degrades_the_answer_and_says_why(
+    advisor: Advisor, trained: Path, settings: Settings, clock: Clock
+) -> None:
+    version = advisor.register_model(trained).version
+    advisor.activate_model(version)
+    spoil(settings.model_dir / version)
+    with Advisor(settings, clock=clock) as restarted:
+        answer = restarted.place(REQUEST)
+        assert restarted.predict(SCENE).degraded
+        assert restarted.ready()["degraded"]
+    assert (answer.model_version, answer.degraded) == ("prior", True)
+    assert version in answer.notes[0]
+    assert len(answer.candidates) == 2
+
+
+@dataclass
+class Faulty:
+    """A predictor that fails in one way or another."""
+
+    failure: str
+    version: str = "m-faulty"
+    origin: str = "measured"
+
+    def predict(self, scenes: SceneBatch) -> InterferencePrediction:
+        if self.failure == "raises":
+            raise RuntimeError("out of order")
+        good = PriorPredictor().predict(scenes)
+        if self.failure == "shape":
+            return PriorPredictor().predict(scenes.take(np.array([], dtype=np.int64)))
+        return replace(good, throughput=replace(good.throughput, expected=good.throughput.expected * np.nan))
+
+
+@pytest.mark.parametrize("failure", ["raises", "shape", "nan"])
+def test_a_predictor_that_fails_falls_back_to_the_prior(
+    advisor: Advisor, trained: Path, failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models.artifact, "load", lambda _path: Faulty(failure, version=trained.name))
+    monkeypatch.setattr(models.artifact, "read_card", lambda _path: {})
+    advisor.activate_model(advisor.register_model(trained).version)
+    answer = advisor.place(REQUEST)
+    assert (answer.model_version, answer.degraded) == ("prior", True)
+    assert "failed" in answer.notes[0]
+    assert advisor.predict(SCENE).degraded
+    assert advisor.plan([Instance("new")]).model_version == "prior"
+
+
+def test_a_filter_that_fails_fails_the_question(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("advisor.filters.apply", broken)
+    with pytest.raises(ZeroDivisionError):
+        advisor.place(REQUEST)
+    assert advisor.recommendations().items == ()
+
+
+def test_one_shot_questions_use_the_prior_then_the_newest_intact_artifact_then_the_named_one(
+    trained: Path, tmp_path: Path
+) -> None:
+    settings = Settings(state_dir=tmp_path / "state")
+    assert service.where(CLOUD, REQUEST, model=None, settings=settings).model_version == "prior"
+    shutil.copytree(trained, settings.model_dir / trained.name)
+    (settings.model_dir / "broken").mkdir()
+    (settings.model_dir / "a-file").touch()
+    answer = service.where(CLOUD, REQUEST, model=None, settings=settings)
+    assert (answer.model_version, answer.degraded) == (trained.name, False)
+    assert service.predict(SCENE, model=trained, settings=settings).model_version == trained.name
+    assert service.plan(CLOUD, [Instance("n")], model=trained, settings=settings).model_version == trained.name
+    with pytest.raises(BrokenArtifact):
+        service.where(CLOUD, REQUEST, model=tmp_path / "none", settings=settings)
+
+
+def test_a_broken_dataset_is_invalid_input_and_leaves_no_artifact(tmp_path: Path) -> None:
+    settings = Settings(state_dir=tmp_path / "state")
+    with pytest.raises(InvalidInput, match="not a dataset directory"):
+        service.train([tmp_path / "none"], settings=settings)
+    with pytest.raises(InvalidInput, match="at least one dataset"):
+        service.train([], settings=settings)
+    with pytest.raises(InvalidInput, match="not a dataset directory"):
+        service.evaluate(tmp_path / "none", protocols=(), settings=settings)
+    assert not settings.model_dir.exists()
+
+
+def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "state").touch()
+    with pytest.raises(StorageUnavailable, match="cannot be used"):
+        service.train([PAPERS], settings=Settings(state_dir=tmp_path / "state"))
+
+
+def test_a_plan_is_written_as_a_report_or_the_reason_is_said(tmp_path: Path) -> None:
+    plan = service.plan(CLOUD, [Instance("n", workload="web")], model=None, settings=Settings(state_dir=tmp_path))
+    service.write_plan_report(CLOUD, plan, tmp_path / "report.html")
+    assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    with pytest.raises(AdvisorError, match="does not exist"):
+        service.write_plan_report(CLOUD, plan, tmp_path / "missing" / "report.html")

@@ -1,0 +1,151 @@
+"""Samples and colocations: taken once, dropped with a reason, and what they tell about hosts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from service_clock import Clock
+
+from advisor.domain import Host, Instance, PlacementRequest
+from advisor.errors import Conflict, InvalidInput
+from advisor.service import Advisor
+from advisor.settings import Settings
+from profiler.observed import Colocation, MetricSample, Outcome
+
+REQUEST = PlacementRequest(Instance("new"), dry_run=True)
+
+
+@pytest.fixture(autouse=True)
+def _inventory(advisor: Advisor) -> None:
+    advisor.put_host(Host("h1", "xen", 4, 8192))
+    advisor.put_instance(Instance("i1", host="h1"))
+
+
+@pytest.fixture
+def sample(clock: Clock) -> MetricSample:
+    return MetricSample("h1", "i1", "instance", "cpu", 30.0, clock.now.timestamp())
+
+
+def test_a_batch_is_counted_and_sent_again_is_all_duplicates(advisor: Advisor, sample: MetricSample) -> None:
+    batch = [sample, replace(sample, metric="event", scope="host", instance=None), replace(sample, value=99.0)]
+    assert advisor.ingest(batch) == {"accepted": 2, "duplicate": 1, "dropped": ()}
+    assert advisor.ingest(batch) == {"accepted": 0, "duplicate": 3, "dropped": ()}
+    assert advisor.ingest([]) == {"accepted": 0, "duplicate": 0, "dropped": ()}
+
+
+def test_each_sample_that_is_not_taken_has_its_position_and_reason(advisor: Advisor, sample: MetricSample) -> None:
+    batch = [
+        sample,
+        replace(sample, host="h9"),
+        replace(sample, instance="ghost"),
+        replace(sample, value=math.nan),
+        replace(sample, value=math.inf),
+        replace(sample, value=-1.0),
+        replace(sample, time_s=math.nan),
+        replace(sample, time_s=sample.time_s + 301),
+        replace(sample, metric=""),
+        replace(sample, metric="a b"),
+        replace(sample, scope="galaxy"),  # type: ignore[arg-type]
+    ]
+    answer = advisor.ingest(batch)
+    assert answer["accepted"] == 1
+    assert answer["dropped"] == (
+        (1, "unknown host 'h9'"),
+        (2, "unknown instance 'ghost'"),
+        (3, "value nan is not a finite number of at least 0"),
+        (4, "value inf is not a finite number of at least 0"),
+        (5, "value -1.0 is not a finite number of at least 0"),
+        (6, "time nan is not a time"),
+        (7, "time is 301 s in the future; check the clock of the host"),
+        (8, "metric '' is not 1-255 letters, digits or ._:- characters"),
+        (9, "metric 'a b' is not 1-255 letters, digits or ._:- characters"),
+        (10, "scope 'galaxy' is none of instance, driver_domain, host"),
+    )
+
+
+def test_a_batch_over_the_limit_is_refused_whole(settings: Settings, sample: MetricSample, tmp_path: Path) -> None:
+    small = settings.model_copy(update={"max_batch": 2, "database": f"sqlite:///{tmp_path}/small.sqlite3"})
+    with Advisor(small) as advisor, pytest.raises(InvalidInput, match="3 samples in one batch, at most 2"):
+        advisor.ingest([sample] * 3)
+
+
+def test_a_host_not_heard_of_for_too_long_is_rejected_with_that_reason(advisor: Advisor, clock: Clock) -> None:
+    clock.turn(3601)
+    answer = advisor.place(REQUEST)
+    assert answer.candidates == ()
+    assert [(one.host, one.code) for one in answer.rejected] == [("h1", "host.no_data")]
+
+
+def test_a_sample_makes_a_stale_host_count_again_at_once(advisor: Advisor, clock: Clock, sample: MetricSample) -> None:
+    clock.turn(7200)
+    assert advisor.place(REQUEST).candidates == ()
+    advisor.ingest([replace(sample, time_s=clock.now.timestamp())])
+    assert [one.host for one in advisor.place(REQUEST).candidates] == ["h1"]
+
+
+def test_samples_that_are_old_themselves_do_not_freshen_a_host(
+    advisor: Advisor, clock: Clock, sample: MetricSample
+) -> None:
+    clock.turn(7200)
+    answer = advisor.ingest([replace(sample, time_s=clock.now.timestamp() - 3601)])
+    assert answer["accepted"] == 1
+    assert advisor.place(REQUEST).candidates == ()
+
+
+def test_a_host_that_keeps_sending_samples_never_goes_stale(
+    advisor: Advisor, clock: Clock, sample: MetricSample
+) -> None:
+    for _ in range(50):
+        clock.turn(600)
+        advisor.ingest([replace(sample, time_s=clock.now.timestamp())])
+        assert len(advisor.place(REQUEST).candidates) == 1
+
+
+def test_samples_do_not_move_the_generation(advisor: Advisor, clock: Clock, sample: MetricSample) -> None:
+    before = advisor.generation()
+    clock.turn(7200)
+    advisor.ingest([replace(sample, time_s=clock.now.timestamp())])
+    assert advisor.generation() == before
+
+
+COLOCATION = Colocation(
+    "run-1",
+    "I",
+    "1",
+    (
+        Outcome(Instance("a", workload="web"), "throughput", 1900.0, 1560.0, "req/s"),
+        Outcome(Instance("b", workload="batch"), "throughput", 112.0, None, "req/s"),
+    ),
+)
+
+
+def test_a_colocation_is_taken_once(advisor: Advisor) -> None:
+    assert advisor.record_colocation(COLOCATION)
+    assert not advisor.record_colocation(COLOCATION)
+    assert advisor.record_colocation(replace(COLOCATION, repeat="2"))
+
+
+def test_the_same_run_with_other_values_is_a_conflict(advisor: Advisor) -> None:
+    advisor.record_colocation(COLOCATION)
+    with pytest.raises(Conflict, match="run-1, repeat 1"):
+        advisor.record_colocation(replace(COLOCATION, driver_cpus=(0,)))
+
+
+@pytest.mark.parametrize(
+    ("broken", "field"),
+    [
+        (replace(COLOCATION, run=""), "run"),
+        (replace(COLOCATION, repeat="x" * 256), "repeat"),
+        (replace(COLOCATION, outcomes=()), "outcomes"),
+        (replace(COLOCATION, outcomes=COLOCATION.outcomes[:1] * 2), "outcomes"),
+        (replace(COLOCATION, outcomes=(replace(COLOCATION.outcomes[0], solo=math.nan),)), "outcomes[0].solo"),
+        (replace(COLOCATION, outcomes=(replace(COLOCATION.outcomes[0], colocated=-1.0),)), "outcomes[0].colocated"),
+    ],
+)
+def test_a_broken_colocation_is_refused_by_field(advisor: Advisor, broken: Colocation, field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        advisor.record_colocation(broken)
+    assert caught.value.field == field

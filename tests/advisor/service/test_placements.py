@@ -1,0 +1,254 @@
+"""Answers: stored, held as pending until the inventory shows them, and the same for every process on the database."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from service_clock import Clock
+
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, Recommendation, Scene, WorkloadProfile
+from advisor.errors import InvalidInput, NotFound
+from advisor.service import Advisor, recommendation_as_json
+from advisor.settings import Settings
+from profiler.observed import IsolationSettings, Pinning
+
+BUSY = WorkloadProfile("busy", {"cpu": 100.0})
+HOSTS = tuple(Host(f"h{number}", "kvm", 2, 4096) for number in range(1, 5))
+
+
+def ask(name: str, **changes: Any) -> PlacementRequest:
+    return PlacementRequest(Instance(name, memory_mb=1024.0, workload="busy"), **changes)
+
+
+def first(answer: Recommendation) -> str:
+    return answer.candidates[0].host
+
+
+@pytest.fixture(autouse=True)
+def _cloud(advisor: Advisor) -> None:
+    advisor.put_inventory(Inventory(HOSTS, workloads=(BUSY,)), mode="replace", generation=None)
+
+
+def test_an_answer_is_stored_as_it_was_given(advisor: Advisor) -> None:
+    answer = advisor.place(ask("a", commands=True))
+    assert advisor.recommendation(answer.id) == answer
+    assert advisor.recommendations().items == (answer,)
+
+
+def test_answers_are_listed_newest_first(advisor: Advisor, clock: Clock) -> None:
+    ids = []
+    for name in "abc":
+        ids.append(advisor.place(ask(name)).id)
+        clock.turn(1)
+    page = advisor.recommendations(limit=2)
+    rest = advisor.recommendations(limit=2, cursor=page.next_cursor)
+    assert [answer.id for answer in (*page.items, *rest.items)] == ids[::-1]
+
+
+def test_equal_questions_in_a_row_spread_over_the_hosts(advisor: Advisor) -> None:
+    placed = Counter(first(advisor.place(ask(f"n{number}"))) for number in range(8))
+    assert placed == {host.id: 2 for host in HOSTS}
+
+
+def test_questions_at_the_same_time_spread_as_well(advisor: Advisor) -> None:
+    placed: list[str] = []
+
+    def place(number: int) -> None:
+        placed.append(first(advisor.place(ask(f"n{number}"))))
+
+    threads = [threading.Thread(target=place, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Counter(placed) == {host.id: 2 for host in HOSTS}
+
+
+def test_another_process_on_the_same_database_counts_the_pending_answers(
+    advisor: Advisor, settings: Settings, clock: Clock
+) -> None:
+    with Advisor(settings, clock=clock) as other:
+        placed = [first(one.place(ask(f"n{number}"))) for number, one in enumerate([advisor, other, advisor, other])]
+    assert sorted(placed) == [host.id for host in HOSTS]
+
+
+def test_answers_of_two_processes_at_the_same_time_do_not_overtake_each_other(
+    advisor: Advisor, settings: Settings, clock: Clock
+) -> None:
+    placed: list[str] = []
+
+    def place(one: Advisor, name: str) -> None:
+        placed.extend(first(one.place(ask(f"{name}{number}"))) for number in range(4))
+
+    with Advisor(settings, clock=clock) as other:
+        threads = [threading.Thread(target=place, args=pair) for pair in ((advisor, "a"), (other, "b"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert Counter(placed) == {host.id: 2 for host in HOSTS}
+
+
+def test_pending_answers_survive_a_restart(advisor: Advisor, settings: Settings, clock: Clock) -> None:
+    taken = first(advisor.place(ask("a")))
+    advisor.close()
+    with Advisor(settings, clock=clock) as restarted:
+        assert first(restarted.place(ask("b"))) != taken
+
+
+def test_a_dry_run_is_stored_and_holds_nothing(advisor: Advisor) -> None:
+    answers = [advisor.place(ask(f"n{number}", dry_run=True)) for number in range(3)]
+    assert len({first(answer) for answer in answers}) == 1
+    assert advisor.recommendation(answers[0].id).request.dry_run
+    assert recommendation_as_json(answers[0])["dry_run"] is True
+
+
+def test_holding_can_be_switched_off(settings: Settings, clock: Clock) -> None:
+    with Advisor(settings.model_copy(update={"reserve_s": 0.0}), clock=clock) as advisor:
+        assert len({first(advisor.place(ask(f"n{number}"))) for number in range(3)}) == 1
+
+
+def test_a_pending_answer_lapses_after_its_time(advisor: Advisor, clock: Clock) -> None:
+    taken = first(advisor.place(ask("a")))
+    clock.turn(59)
+    assert first(advisor.place(ask("b", dry_run=True))) != taken
+    clock.turn(1)
+    assert first(advisor.place(ask("b", dry_run=True))) == taken
+
+
+def test_a_pending_answer_ends_when_the_inventory_shows_the_instance_elsewhere(advisor: Advisor) -> None:
+    taken = first(advisor.place(ask("a")))
+    advisor.put_instance(Instance("a", memory_mb=1024.0, workload="busy", host="h4"))
+    assert first(advisor.place(ask("b", dry_run=True))) == taken
+
+
+def test_a_pending_answer_counts_once_when_the_inventory_shows_the_instance(advisor: Advisor) -> None:
+    taken = first(advisor.place(ask("a")))
+    cloud = Inventory(HOSTS, (Instance("a", memory_mb=1024.0, workload="busy", host=taken),))
+    advisor.put_inventory(cloud, mode="replace", generation=None)
+    answer = advisor.place(ask("b", hosts=(taken,), dry_run=True))
+    assert [effect.instance for effect in answer.candidates[0].neighbours] == ["a"]
+
+
+def test_an_instance_that_is_asked_about_again_is_not_its_own_neighbour(advisor: Advisor) -> None:
+    taken = first(advisor.place(ask("a")))
+    again = advisor.place(ask("a"))
+    assert first(again) == taken
+    assert again.candidates[0].neighbours == ()
+
+
+def test_a_pending_answer_counts_with_the_profile_that_its_question_gave(advisor: Advisor) -> None:
+    heavy = WorkloadProfile("", {"cpu": 100.0})
+    asked = Instance("a", vcpus=2, memory_mb=1024.0)
+    taken = first(advisor.place(PlacementRequest(asked, profile=heavy, hosts=("h1",))))
+    pressed = advisor.place(ask("b", hosts=(taken,), dry_run=True))
+    assert "unknown" not in " ".join(pressed.notes)
+    assert [effect.instance for effect in pressed.candidates[0].neighbours] == ["a"]
+
+
+def test_a_pending_answer_counts_with_its_advised_pinning(advisor: Advisor) -> None:
+    pinned = replace(ask("a").instance, settings=IsolationSettings(pinning=Pinning(((1,),))))
+    answer = advisor.place(PlacementRequest(pinned, hosts=("h1",)))
+    view, _ = advisor._current.at(answer.created_at)
+    assert view.expected.instances[0].settings.pinning == answer.candidates[0].pinning
+    assert view.expected.instances[0].host == "h1"
+    assert view.inventory.instances == ()
+
+
+def test_a_pending_answer_whose_host_lost_its_cpus_breaks_no_later_answer(advisor: Advisor) -> None:
+    pinned = replace(ask("a").instance, settings=IsolationSettings(pinning=Pinning(((1,),))))
+    answer = advisor.place(PlacementRequest(pinned, hosts=("h1",)))
+    assert answer.candidates[0].pinning == Pinning(((1,),))
+    advisor.put_host(replace(HOSTS[0], pcpus=1))
+    assert advisor.place(ask("b", hosts=("h1",))).candidates[0].neighbours == ()
+    advisor.delete_host("h1")
+    assert advisor.ready()["hosts"] == 3
+
+
+def test_nothing_is_held_when_no_host_fits(advisor: Advisor) -> None:
+    answer = advisor.place(PlacementRequest(Instance("huge", memory_mb=1e6)))
+    assert answer.candidates == ()
+    assert {one.code for one in answer.rejected} == {"capacity.memory"}
+    assert advisor.recommendation(answer.id) == answer
+
+
+def test_a_question_about_an_empty_cloud_has_an_empty_answer(advisor: Advisor) -> None:
+    advisor.put_inventory(Inventory(), mode="replace", generation=None)
+    answer = advisor.place(ask("a"))
+    assert answer.candidates == answer.rejected == ()
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (ask("a", objective="best"), "objective"),
+        (ask("a", limit=0), "limit"),
+        (PlacementRequest(Instance("a", memory_mb=math.nan)), "instance.memory_mb"),
+        (PlacementRequest(Instance("a", settings=IsolationSettings(Pinning(((0,), (1,)))))), "pinning"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused_by_field_and_not_stored(
+    advisor: Advisor, request_: PlacementRequest, field: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        advisor.place(request_)
+    assert caught.value.field == field
+    assert advisor.recommendations().items == ()
+
+
+def test_the_outcome_of_an_answer_is_kept_and_the_latest_word_wins(advisor: Advisor) -> None:
+    answer = advisor.place(ask("a"))
+    assert advisor.outcome(answer.id) is None
+    advisor.record_outcome(answer.id, "h1", {"a": 0.9})
+    advisor.record_outcome(answer.id, "h2", {"a": 0.8, "b": 1.0})
+    outcome = advisor.outcome(answer.id)
+    assert outcome is not None
+    assert (outcome.host, outcome.ratios) == ("h2", {"a": 0.8, "b": 1.0})
+    with pytest.raises(NotFound):
+        advisor.record_outcome("ghost", "h1", {})
+    with pytest.raises(InvalidInput, match=r"ratios\.a"):
+        advisor.record_outcome(answer.id, "h1", {"a": math.nan})
+
+
+def test_a_scene_looks_up_workloads_that_it_does_not_bring(advisor: Advisor) -> None:
+    crowded = Scene(Host("x", "kvm", 1, 1024), (Instance("a", workload="busy"), Instance("b", workload="busy")))
+    shared = advisor.predict(crowded).effects[0].throughput_ratio.expected
+    light = replace(crowded, workloads=(WorkloadProfile("busy", {"cpu": 5.0}),))
+    assert shared < 0.8 < advisor.predict(light).effects[0].throughput_ratio.expected
+
+
+@pytest.mark.parametrize(
+    "instances",
+    [(Instance("a"), Instance("a")), (Instance("a", settings=IsolationSettings(Pinning(((4,),)))),)],
+)
+def test_an_impossible_scene_is_refused(advisor: Advisor, instances: tuple[Instance, ...]) -> None:
+    with pytest.raises(InvalidInput):
+        advisor.predict(Scene(HOSTS[0], instances))
+
+
+def test_a_plan_builds_on_pending_answers_and_holds_nothing_itself(advisor: Advisor) -> None:
+    taken = first(advisor.place(ask("a")))
+    arriving = [ask(f"n{number}").instance for number in range(3)]
+    plan = advisor.plan(arriving)
+    assert {step.host for step in plan.steps} == {host.id for host in HOSTS} - {taken}
+    assert advisor.plan(arriving).steps == plan.steps
+
+
+def test_readiness_tells_what_answers(advisor: Advisor, clock: Clock) -> None:
+    advisor.place(ask("a"))
+    clock.turn(5)
+    assert advisor.ready() == {
+        "database": "sqlite",
+        "generation": 1,
+        "model": "prior",
+        "degraded": False,
+        "snapshot_age_s": 0.0,
+        "hosts": 4,
+    }
+    clock.turn(3)
+    assert advisor.ready()["snapshot_age_s"] == 3.0

@@ -1,0 +1,166 @@
+"""What goes wrong with a database is said in one sentence, as the right kind of error."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from advisor.errors import InvalidInput, OutOfSpace, StorageUnavailable
+from advisor.store import counters, hosts, migrate, samples
+from advisor.store.engine import Database
+from profiler.observed import Host, MetricSample
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("", "not understood"),
+        ("nonsense", "not understood"),
+        ("mysql://localhost/x", "not supported"),
+        ("sqlite://", "memory"),
+        ("sqlite:///:memory:", "memory"),
+    ],
+)
+def test_a_database_url_that_makes_no_sense_is_refused(url: str, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason) as caught:
+        Database(url)
+    assert caught.value.field == "database"
+
+
+def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        database = Database("postgresql://cotenant:secret@localhost:1/x")
+    except InvalidInput as error:  # the driver is not installed here
+        assert "secret" not in error.message
+    else:
+        assert "secret" not in database.name
+
+
+def test_missing_folders_are_made(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/a/b/c.sqlite3")
+    assert migrate.upgrade(database)
+    database.close()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageUnavailable, match="cannot make folder"):
+        Database(f"sqlite:///{tmp_path}/file/x/c.sqlite3")
+
+
+def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "c.sqlite3").write_bytes(b"certainly no database" * 100)
+    database = Database(f"sqlite:///{tmp_path}/c.sqlite3")
+    with pytest.raises(StorageUnavailable, match="not a database"), database.read() as connection:
+        counters.read(connection)
+    database.close()
+
+
+def test_a_directory_in_place_of_the_file_is_unavailable(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}")
+    with pytest.raises(StorageUnavailable), database.read() as connection:
+        counters.read(connection)
+
+
+def test_a_writer_that_waits_too_long_is_told_that_the_database_is_locked(url: str, database: Database) -> None:
+    impatient = Database(url, busy_s=0.05)
+    with (
+        database.write() as connection,
+        pytest.raises(StorageUnavailable, match="locked by another writer"),
+        impatient.write(),
+    ):
+        counters.bump(connection, "inventory")
+    impatient.close()
+
+
+def test_readers_go_on_while_one_writes_and_see_what_was_before(url: str, database: Database) -> None:
+    reader = Database(url, busy_s=0.05)
+    with database.write() as writing:
+        counters.bump(writing, "inventory")
+        with reader.read() as reading:
+            assert counters.read(reading).inventory == 0
+    with reader.read() as reading:
+        assert counters.read(reading).inventory == 1
+    reader.close()
+
+
+def test_a_read_sees_one_moment(url: str, database: Database) -> None:
+    with database.read() as reading:
+        before = counters.read(reading)
+        with database.write() as writing:
+            counters.bump(writing, "inventory")
+        assert counters.read(reading) == before
+
+
+def test_foreign_keys_are_enforced_and_the_journal_is_a_write_ahead_log(database: Database) -> None:
+    with database.read() as connection:
+        assert connection.scalar(sa.text("PRAGMA foreign_keys")) == 1
+        assert connection.scalar(sa.text("PRAGMA journal_mode")) == "wal"
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small tmpfs")
+    with tempfile.TemporaryDirectory() as folder:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, text=True, check=False
+        )
+        if mounted.returncode != 0:
+            pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.strip()}")
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_refuses_writes_and_leaves_everything_readable(small_disk: Path) -> None:
+    database = Database(f"sqlite:///{small_disk}/cotenant.sqlite3")
+    migrate.upgrade(database)
+    with database.write() as connection:
+        hosts.put(connection, [Host("h1", "xen", 4, 1024)], NOW)
+    stored = 0
+    with pytest.raises(OutOfSpace, match="no space left"):
+        for batch in range(1000):
+            with database.write() as connection:
+                items = [MetricSample("h1", None, "host", "event", 1.0, batch * 1000.0 + time) for time in range(1000)]
+                added = samples.add(connection, items)
+            stored += added
+    assert stored > 0
+    with database.read() as connection:
+        assert [host.id for host in hosts.load_all(connection)] == ["h1"]
+        assert connection.scalar(sa.select(sa.func.count()).select_from(samples.samples)) == stored
+    database.close()
+    with sqlite3.connect(small_disk / "cotenant.sqlite3") as plain:
+        assert plain.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    plain.close()
+
+
+def test_writes_go_on_when_there_is_space_again(small_disk: Path) -> None:
+    database = Database(f"sqlite:///{small_disk}/cotenant.sqlite3")
+    migrate.upgrade(database)
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    with pytest.raises(OutOfSpace):
+        for number in range(1000):
+            with database.write() as connection:
+                hosts.put(connection, [Host(f"h{number}", "xen", 4, 1024, labels={"fill": "x" * 4000})], NOW)
+    filler.unlink()
+    with database.write() as connection:
+        hosts.put(connection, [Host("after", "xen", 4, 1024)], NOW)
+    with database.read() as connection:
+        assert hosts.get(connection, "after") is not None
+    database.close()

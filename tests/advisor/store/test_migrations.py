@@ -1,0 +1,116 @@
+"""Tables come from migrations, and a database of another version is refused with what to do."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import threading
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy.dialects import postgresql
+
+import advisor.store
+from advisor.errors import SchemaMismatch
+from advisor.store import migrate, schema
+from advisor.store.engine import Database
+
+for module in pkgutil.iter_modules(advisor.store.__path__):  # so that no table is forgotten
+    if module.name != "migrations":
+        importlib.import_module(f"advisor.store.{module.name}")
+
+
+def _set_revision(database: Database, revision: str) -> None:
+    with database.write() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = :revision"), {"revision": revision})
+
+
+def test_migrated_tables_are_the_ones_that_the_code_names(database: Database) -> None:
+    with database.read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+        tables = set(sa.inspect(connection).get_table_names()) - {"alembic_version"}
+    assert tables == set(schema.metadata.tables)
+
+
+def test_migrated_constraints_are_the_ones_that_the_code_names(url: str, database: Database) -> None:
+    """Autogenerate does not look at everything: compare the statements that made the tables."""
+    other = Database(url.replace("cotenant", "created"))
+    with other.write() as connection:
+        schema.metadata.create_all(connection)
+        created = _statements(connection)
+    other.close()
+    with database.read() as connection:
+        assert _statements(connection) == created
+
+
+def _statements(connection: sa.Connection) -> dict[str, list[str]]:
+    rows = connection.execute(
+        sa.text("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'alembic%' AND sql <> ''")
+    )
+    return {row.name: sorted(part.strip(" ,\t\n") for part in row.sql.split("\n")) for row in rows}
+
+
+def test_upgrading_twice_changes_nothing(database: Database) -> None:
+    assert migrate.upgrade(database) == migrate.upgrade(database)
+
+
+def test_many_upgrades_at_once_make_the_tables_once(url: str) -> None:
+    revisions: list[str] = []
+
+    def upgrade() -> None:
+        database = Database(url)
+        revisions.append(migrate.upgrade(database))
+        database.close()
+
+    threads = [threading.Thread(target=upgrade) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(revisions) == 4
+    assert len(set(revisions)) == 1
+
+
+@pytest.mark.parametrize("refused", ["newer", "foreign"])
+def test_a_database_that_is_not_ours_to_change_stays_as_it_is(url: str, refused: migrate.Fit) -> None:
+    database = Database(url)
+    if refused == "newer":
+        migrate.upgrade(database)
+        _set_revision(database, "9999")
+    else:
+        with database.write() as connection:
+            connection.execute(sa.text("CREATE TABLE theirs (id INTEGER)"))
+    with database.read() as connection:
+        assert migrate.fit(connection) == refused
+    with pytest.raises(SchemaMismatch, match="name another database"):
+        migrate.upgrade(database)
+    with database.read() as connection:
+        assert migrate.fit(connection) == refused
+    database.close()
+
+
+def test_the_way_out_of_each_mismatch_is_named(database: Database) -> None:
+    with pytest.raises(SchemaMismatch, match="cotenant db upgrade"):
+        migrate.refuse(database, "older")
+    with pytest.raises(SchemaMismatch, match="newer Cotenant"):
+        migrate.refuse(database, "newer")
+    migrate.refuse(database, "current")
+
+
+def test_migrations_are_found_from_any_folder(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    database = Database(url)
+    assert migrate.upgrade(database)
+    database.close()
+
+
+def test_every_table_can_be_made_on_postgresql() -> None:
+    dialect = postgresql.dialect()
+    for table in schema.metadata.sorted_tables:
+        statement = str(sa.schema.CreateTable(table).compile(dialect=dialect))
+        assert "WITHOUT ROWID" not in statement
+        for index in table.indexes:
+            assert str(sa.schema.CreateIndex(index).compile(dialect=dialect))

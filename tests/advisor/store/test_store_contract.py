@@ -1,0 +1,238 @@
+"""What callers of the store rely on, on every database that it runs on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from advisor.domain import ModelCard, WorkloadProfile
+from advisor.errors import Conflict, InvalidInput
+from advisor.store import counters, hosts, instances, models, pending, samples, statements, workloads
+from advisor.store.engine import Database
+from advisor.store.pending import Pending
+from profiler.observed import Host, Instance, MetricSample
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+HOST = Host("h1", "xen", 4, 8192)
+
+
+def test_a_page_ends_where_the_next_one_begins(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [Host(f"h{number}", "kvm", 4, 1024) for number in range(7)], NOW)
+    found: list[str] = []
+    cursor = None
+    sizes = []
+    while True:
+        with database.read() as connection:
+            page = hosts.list_page(connection, cursor=cursor, limit=3)
+        found += [host.id for host in page.items]
+        sizes.append(len(page.items))
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert found == [f"h{number}" for number in range(7)]
+    assert sizes == [3, 3, 1]
+
+
+def test_a_page_that_holds_everything_has_no_next_one(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [HOST], NOW)
+        assert hosts.list_page(connection, cursor=None, limit=1).next_cursor is None
+
+
+def test_workloads_of_one_name_are_paged_by_platform(database: Database) -> None:
+    profiles = [WorkloadProfile("web", {"cpu": 1.0}, platform) for platform in ("", "I", "II")]
+    with database.write() as connection:
+        workloads.put(connection, profiles)
+        first = workloads.list_page(connection, cursor=None, limit=2)
+        rest = workloads.list_page(connection, cursor=first.next_cursor, limit=2)
+    assert [*first.items, *rest.items] == profiles
+
+
+def test_what_was_inserted_before_the_cursor_does_not_move_the_next_page(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [Host(name, "kvm", 4, 1024) for name in ("b", "c", "d")], NOW)
+        first = hosts.list_page(connection, cursor=None, limit=2)
+        hosts.put(connection, [Host("a", "kvm", 4, 1024)], NOW)
+        rest = hosts.list_page(connection, cursor=first.next_cursor, limit=2)
+    assert [host.id for host in rest.items] == ["d"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "", "////", "W10", "WyJhIiwiYiJd", "\u00fc", "W1tbW1tb", "bnVsbA"])
+def test_a_cursor_from_elsewhere_is_refused(database: Database, cursor: str) -> None:
+    with pytest.raises(InvalidInput, match="cursor") as caught, database.read() as connection:
+        hosts.list_page(connection, cursor=cursor, limit=3)
+    assert caught.value.field == "cursor"
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1001])
+def test_a_page_size_outside_1_to_1000_is_refused(database: Database, limit: int) -> None:
+    with pytest.raises(InvalidInput, match="limit"), database.read() as connection:
+        hosts.list_page(connection, cursor=None, limit=limit)
+
+
+def test_putting_again_replaces(database: Database) -> None:
+    bigger = Host("h1", "xen", 8, 8192, labels={"zone": "a"})
+    with database.write() as connection:
+        hosts.put(connection, [HOST], NOW)
+        hosts.put(connection, [bigger], NOW + timedelta(1))
+        assert hosts.load_all(connection) == (bigger,)
+        assert hosts.sightings(connection) == {"h1": NOW + timedelta(1)}
+
+
+def test_replacing_all_deletes_what_is_not_named_even_thousands(database: Database) -> None:
+    many = [Host(f"h{number}", "kvm", 4, 1024) for number in range(2 * statements.CHUNK + 1)]
+    with database.write() as connection:
+        hosts.replace_all(connection, many, NOW)
+        assert len(hosts.load_all(connection)) == len(many)
+        hosts.replace_all(connection, [HOST], NOW)
+        assert hosts.load_all(connection) == (HOST,)
+
+
+def test_known_finds_thousands_of_names(database: Database) -> None:
+    names = [f"h{number}" for number in range(3 * statements.CHUNK)]
+    with database.write() as connection:
+        hosts.put(connection, [Host(name, "kvm", 4, 1024) for name in names], NOW)
+        assert hosts.known(connection, [*names, "stranger"]) == set(names)
+
+
+def test_an_instance_on_a_host_that_does_not_exist_is_refused_and_nothing_is_written(database: Database) -> None:
+    with pytest.raises(Conflict), database.write() as connection:
+        instances.put(connection, [Instance("i1")])
+        instances.put(connection, [Instance("i2", host="nowhere")])
+    with database.read() as connection:
+        assert instances.load_all(connection) == ()
+
+
+def test_a_host_that_instances_refer_to_cannot_be_deleted(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [HOST], NOW)
+        instances.put(connection, [Instance("i1", host="h1")])
+    with pytest.raises(Conflict), database.write() as connection:
+        hosts.delete(connection, "h1")
+
+
+def test_deleting_says_whether_there_was_anything(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [HOST], NOW)
+        assert hosts.delete(connection, "h1")
+        assert not hosts.delete(connection, "h1")
+
+
+def test_pending_answers_go_with_their_host(database: Database) -> None:
+    held = Pending("r1", Instance("i1", host="h1"), None, NOW + timedelta(minutes=1))
+    with database.write() as connection:
+        hosts.put(connection, [HOST], NOW)
+        pending.hold(connection, held)
+        hosts.delete(connection, "h1")
+        assert pending.load_all(connection, NOW) == ()
+
+
+def test_a_second_answer_for_an_instance_replaces_the_first(database: Database) -> None:
+    later = NOW + timedelta(minutes=1)
+    with database.write() as connection:
+        hosts.put(connection, [HOST, Host("h2", "xen", 4, 1)], NOW)
+        pending.hold(connection, Pending("r1", Instance("i1", host="h1"), None, later))
+        pending.hold(connection, Pending("r2", Instance("i1", host="h2"), None, later))
+        assert [held.host for held in pending.load_all(connection, NOW)] == ["h2"]
+
+
+def test_expired_answers_can_be_purged(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [HOST], NOW)
+        pending.hold(connection, Pending("r1", Instance("i1", host="h1"), None, NOW))
+        pending.hold(connection, Pending("r2", Instance("i2", host="h1"), None, NOW + timedelta(seconds=1)))
+        pending.purge(connection, NOW)
+        long_ago = NOW - timedelta(days=1)
+        assert [held.placed.id for held in pending.load_all(connection, long_ago)] == ["i2"]
+
+
+def test_samples_sent_again_are_not_stored_again(database: Database) -> None:
+    batch = [
+        MetricSample("h1", None, "host", "event", 3.0, 100.0),
+        MetricSample("h1", "i1", "instance", "cpu", 30.0, 100.0),
+        MetricSample("h1", "i1", "instance", "cpu", 40.0, 110.0),
+        MetricSample("h1", "i1", "driver_domain", "cpu", 5.0, 100.0),
+    ]
+    with database.write() as connection:
+        assert samples.add(connection, batch) == 4
+    with database.write() as connection:
+        assert samples.add(connection, batch) == 0
+        again = [
+            MetricSample("h1", "i1", "instance", "cpu", 99.0, 100.0),
+            MetricSample("h1", "i1", "instance", "cpu", 1.0, 120.0),
+        ]
+        assert samples.add(connection, again) == 1
+        values = [sample.value for sample in samples.of_instance(connection, "i1")]
+    assert sorted(values) == [1.0, 5.0, 30.0, 40.0]
+
+
+def test_a_sample_twice_in_one_batch_is_stored_once(database: Database) -> None:
+    sample = MetricSample("h1", None, "host", "event", 3.0, 100.0)
+    with database.write() as connection:
+        assert samples.add(connection, [sample, sample]) == 1
+
+
+def test_adding_nothing_is_fine(database: Database) -> None:
+    with database.write() as connection:
+        assert samples.add(connection, []) == 0
+        hosts.put(connection, [], NOW)
+        instances.keep(connection, [])
+
+
+def test_counters_begin_at_zero_and_move_one_by_one(database: Database) -> None:
+    with database.write() as connection:
+        assert counters.read(connection) == counters.Counts()
+        assert [counters.bump(connection, "inventory") for _ in range(3)] == [1, 2, 3]
+        assert counters.read(connection) == counters.Counts(inventory=3)
+
+
+def test_a_counter_moves_only_from_where_it_was_expected(database: Database) -> None:
+    with database.write() as connection:
+        assert counters.bump_from(connection, "pending", 0)
+        assert not counters.bump_from(connection, "pending", 0)
+        assert counters.read(connection).pending == 1
+
+
+def test_the_database_itself_refuses_a_second_active_model(database: Database) -> None:
+    with database.write() as connection:
+        models.add(connection, ModelCard("m1", "active", NOW, "paper", {}))
+        models.add(connection, ModelCard("m2", "active", NOW, "paper", {}))
+        assert [card.version for card in models.load_all(connection)] == ["m1"]
+
+
+def test_activation_retires_the_former_model(database: Database) -> None:
+    with database.write() as connection:
+        for version in ("m1", "m2"):
+            models.add(connection, ModelCard(version, "candidate", NOW, "paper", {}))
+        models.activate(connection, "m1")
+        models.activate(connection, "m2")
+        assert {card.version: card.status for card in models.load_all(connection)} == {"m1": "retired", "m2": "active"}
+        models.activate(connection, None)
+        assert models.active(connection) is None
+
+
+def test_hosts_heard_of_again_soon_are_not_written_again(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [HOST, Host("h2", "xen", 4, 1)], NOW)
+        times = {"h1": NOW + timedelta(seconds=50), "h2": NOW + timedelta(seconds=70)}
+        assert hosts.heard(connection, times, every=timedelta(minutes=1)) == {"h2": NOW}
+        assert hosts.sightings(connection) == {"h1": NOW, "h2": times["h2"]}
+
+
+def test_an_older_sighting_does_not_turn_back_the_clock(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [HOST], NOW)
+        assert hosts.heard(connection, {"h1": NOW - timedelta(days=1)}, every=timedelta(minutes=1)) == {}
+        assert hosts.sightings(connection) == {"h1": NOW}
+
+
+def test_a_failed_transaction_leaves_nothing_behind(database: Database) -> None:
+    with pytest.raises(RuntimeError), database.write() as connection:
+        counters.bump(connection, "inventory")
+        hosts.put(connection, [HOST], NOW)
+        raise RuntimeError
+    with database.read() as connection:
+        assert hosts.load_all(connection) == ()
+        assert counters.read(connection).inventory == 0
