@@ -3,7 +3,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
-LAB_TOOLS := nginx-light wrk httperf fio sysbench iperf3 iproute2 procps
+LAB_TOOLS := nginx-light wrk httperf fio sysbench iperf3 iproute2 procps cgroup-tools libvirt-clients
 
 .PHONY: run test lint setup lab-tools bench clean
 .DEFAULT_GOAL := help

@@ -342,7 +342,8 @@ def _candidates(
                 ),
                 reasons=why,
                 commands=(
-                    render.commands(host, request.instance, request.instance.settings, settings)
+                    # nothing is set for an instance that is yet to be placed
+                    render.commands(host, request.instance, IsolationSettings(), settings, neighbours=residents)
                     if request.commands
                     else ()
                 ),

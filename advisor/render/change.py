@@ -1,0 +1,116 @@
+"""Change: an instance on its host, what holds now and what is wanted; Step: one command with its place in the order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeVar
+
+from advisor.domain import Command
+from advisor.errors import InvalidInput
+from profiler.observed import DEFAULT_WEIGHT, Host, Instance, IsolationSettings, Pinning, format_cpus
+
+T = TypeVar("T")
+
+
+class Phase(IntEnum):
+    """When a command runs.
+
+    Pins come first: they decide whom the instance can disturb at all. A weight or cap that is raised before would fall
+    on the CPUs that it is about to leave, and a new cap would throttle it there with nobody gaining from it. Then what
+    loosens, then what tightens: so it is never held by an old limit that goes and a new one that comes at once.
+    """
+
+    PIN = 0
+    LOOSEN = 1
+    TIGHTEN = 2
+    NOTE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command and when it runs."""
+
+    phase: Phase
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is asked of a renderer. None in `wanted` = leave as is; None in `current` = the tool's own default."""
+
+    host: Host
+    instance: Instance
+    current: IsolationSettings
+    wanted: IsolationSettings
+
+    def __post_init__(self) -> None:
+        pinning = self.wanted.pinning
+        if pinning is None:
+            return
+        if len(pinning.cpus) > self.instance.vcpus:
+            raise InvalidInput(
+                f"instance {self.instance.id} has {self.instance.vcpus} vCPUs, the pinning names {len(pinning.cpus)}",
+                field="pinning",
+            )
+        beyond = [cpu for cpus in pinning.cpus for cpu in cpus if cpu >= self.host.pcpus]
+        if beyond:
+            raise InvalidInput(
+                f"instance {self.instance.id} cannot be pinned to pCPU {max(beyond)}: host {self.host.id} has "
+                f"0-{self.host.pcpus - 1}",
+                field="pinning",
+            )
+
+    @property
+    def every_cpu(self) -> frozenset[int]:
+        """All pCPUs of the host."""
+        return frozenset(range(self.host.pcpus))
+
+    def moved_vcpus(self) -> Iterator[tuple[int, frozenset[int], frozenset[int]]]:
+        """(vCPU, pCPUs now, pCPUs wanted) for each vCPU that moves; those that no pin is wanted for stay."""
+        if self.wanted.pinning is None:
+            return
+        for vcpu in range(len(self.wanted.pinning.cpus)):
+            now, then = self.allowed(self.current.pinning, vcpu), self.allowed(self.wanted.pinning, vcpu)
+            if now != then:
+                yield vcpu, now, then
+
+    def allowed(self, pinning: Pinning | None, vcpu: int) -> frozenset[int]:
+        """The pCPUs that a vCPU may run on; unpinned is every pCPU of the host."""
+        cpus = pinning.cpus[vcpu] if pinning is not None and vcpu < len(pinning.cpus) else ()
+        return frozenset(cpus) or self.every_cpu
+
+    def cpu_list(self, cpus: frozenset[int], anywhere: str) -> str:
+        """CPUs as the tools read them; `anywhere` is the tool's word for no pin."""
+        return anywhere if cpus == self.every_cpu else format_cpus(cpus)
+
+    def weights(self, convert: Callable[[int], int]) -> tuple[int, int] | None:
+        """(now, wanted) on the tool's scale, or None where nothing is wanted."""
+        if self.wanted.weight is None:
+            return None
+        return convert(self.current.weight or DEFAULT_WEIGHT), convert(self.wanted.weight)
+
+
+def replaced(
+    tool: str, now: T, then: T, argv: Callable[[T], tuple[str, ...]], *, loosens: bool, note: str = ""
+) -> Iterator[Step]:
+    """The step from one value to the other with its undo; none where they are equal on the tool's own scale."""
+    if now != then:
+        yield Step(Phase.LOOSEN if loosens else Phase.TIGHTEN, Command(tool, argv(then), argv(now), note))
+
+
+def more(now: float | None, then: float | None) -> bool:
+    """Whether the instance may use more afterwards; None = no limit."""
+    return (math.inf if then is None else then) > (math.inf if now is None else now)
+
+
+def bytes_per_second(limit_mb_s: float | None) -> int | None:
+    """A limit in MB/s (10**6 bytes) as bytes per second, None = no limit."""
+    return None if limit_mb_s is None else max(1, round(limit_mb_s * 1e6))
+
+
+def only_said(tool: str, note: str) -> Step:
+    """A setting that cannot be rendered: nothing to run, a sentence why."""
+    return Step(Phase.NOTE, Command(tool, (), (), note))

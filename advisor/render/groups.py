@@ -1,0 +1,51 @@
+"""Weight and cap in the kernel's units for control groups, version 1 and 2, shared by containers and libvirt."""
+
+from __future__ import annotations
+
+from profiler.observed import DEFAULT_WEIGHT
+
+DEFAULT_SHARES, SHARES_RANGE = (
+    1024,
+    (2, 262_144),
+)  # cpu.shares, version 1 (kernel/sched/sched.h; libvirt's formatdomain)
+DEFAULT_V2_WEIGHT, V2_WEIGHT_RANGE = 100, (1, 10_000)  # cpu.weight (cgroup-v2.rst)
+DEFAULT_PERIOD_US = 100_000  # sched-bwc.rst
+# A quota is spent anew each period, so the period bounds how long a capped instance stalls. 20 ms is 4 of the kernel's
+# slices of 5 ms (sched_cfs_bandwidth_slice_us).
+PERIOD_US = 20_000
+MIN_QUOTA_US = 1_000  # sched-bwc.rst; virsh(1), schedinfo
+
+
+def shares(weight: int) -> int:
+    """Xen's weight as cpu.shares: 256 is 1024; exact on the whole scale of 1-65535."""
+    return _scaled(weight, DEFAULT_SHARES, SHARES_RANGE)
+
+
+def v2_weight(weight: int) -> int:
+    """Xen's weight as cpu.weight: 256 is 100; rounded, and no more than 10000 (from weight 25600 on)."""
+    return _scaled(weight, DEFAULT_V2_WEIGHT, V2_WEIGHT_RANGE)
+
+
+def weight_note(weight: int | None, cgroup: int) -> str:
+    """What is lost of a weight on the tool's scale, or nothing."""
+    if weight is None or cgroup == 1 or weight * DEFAULT_V2_WEIGHT <= V2_WEIGHT_RANGE[1] * DEFAULT_WEIGHT:
+        return ""
+    return f"cpu.weight ends at {V2_WEIGHT_RANGE[1]}, so weight {weight} counts as {V2_WEIGHT_RANGE[1] * 256 // 100}"
+
+
+def period_and_quota(cpus: float) -> tuple[int, int]:
+    """(period, quota) in µs for so many CPUs; the long period where the short one would have under 1 ms of quota."""
+    period = PERIOD_US if PERIOD_US * cpus >= MIN_QUOTA_US else DEFAULT_PERIOD_US
+    return period, max(MIN_QUOTA_US, round(period * cpus))
+
+
+def quota_note(cpus: float) -> str:
+    """What is lost of a cap in the kernel's units, or nothing."""
+    period, quota = period_and_quota(cpus)
+    if quota <= period * cpus * 1.05:
+        return ""
+    return f"the kernel grants no less than {MIN_QUOTA_US} µs in {period} µs: {quota / period:.0%} of a CPU"
+
+
+def _scaled(weight: int, default: int, limits: tuple[int, int]) -> int:
+    return min(max(limits[0], round(weight * default / DEFAULT_WEIGHT)), limits[1])

@@ -1,0 +1,92 @@
+"""Names from outside, checked before they stand in a command: no options, no other domain, no path out of a group."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.errors import InvalidInput
+from profiler.observed import Host, Instance
+
+# What the inventory may say about an instance (`mac`, `disk`, `cgroup`) or its host (`uplink`) in its labels.
+MAC, DISK, CGROUP, UPLINK = "mac", "disk", "cgroup", "uplink"
+
+_GROUP_PART = re.compile(r"[A-Za-z0-9._:@\\-]{1,255}\Z")  # systemd escapes with backslashes: machine-lxc\x2dshop.scope
+_INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}\Z")  # 15 characters: IFNAMSIZ in linux/if.h
+_DISK_TARGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}\Z")
+_DISK_NUMBER = re.compile(r"\d{1,4}:\d{1,7}\Z")
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
+
+
+def domain_name(instance: Instance) -> str:
+    """The name by which xl and virsh find the instance and nothing else.
+
+    Refused are names that would be read as an option, and names that mean another domain: both tools take a number for
+    a domain id before they look at names (libxl_domain_qualifier_to_domid; virshLookupDomainInternal), so that a VM
+    named `0` would be the driver domain on Xen.
+    """
+    name = _not_an_option(instance.id, "instance")
+    if name.isdecimal() or name in ("Domain-0", ".", ".."):
+        raise InvalidInput(
+            f"no command can be rendered for instance {name!r}: tools would take that name for something else; "
+            "give the VM a name with a letter in it",
+            field="instance.name",
+        )
+    return name
+
+
+def group_path(instance: Instance) -> str:
+    """The control group of a container, below its hierarchy: the label `cgroup`, else where LXC 4 and later put it."""
+    path = instance.labels.get(CGROUP) or f"lxc.payload.{instance.id}"
+    parts = _not_an_option(path, "control group").split("/")
+    if any(part in (".", "..") or not _GROUP_PART.match(part) for part in parts):
+        raise InvalidInput(
+            f"instance {instance.id}: control group {path[:80]!r} is not a plain path below the hierarchy "
+            "(such as lxc.payload.shop-7)",
+            field=f"instance.labels.{CGROUP}",
+        )
+    return path
+
+
+def uplink_name(host: Host, uplink: str | None) -> str | None:
+    """The interface that carries the guests' traffic out of the host: as given, else the host's label, else None."""
+    name = uplink if uplink is not None else host.labels.get(UPLINK)
+    if name is not None and not _INTERFACE.match(name):
+        raise InvalidInput(f"host {host.id}: uplink {name[:60]!r} is not an interface name", field="host.labels.uplink")
+    return name
+
+
+def mac_address(instance: Instance) -> str | None:
+    """The label `mac`, in small letters, or None where there is none."""
+    return _labelled(instance, MAC, _MAC, "a MAC address (such as 52:54:00:12:34:56)")
+
+
+def disk_target(instance: Instance) -> str | None:
+    """The label `disk` as libvirt names a disk (`vda`), or None."""
+    return _labelled(instance, DISK, _DISK_TARGET, "a disk of the domain (such as vda)")
+
+
+def disk_number(instance: Instance) -> str | None:
+    """The label `disk` as control groups name a block device (`8:0`), or None."""
+    return _labelled(instance, DISK, _DISK_NUMBER, "a device number (major:minor, such as 8:0)")
+
+
+def _labelled(instance: Instance, label: str, pattern: re.Pattern[str], expected: str) -> str | None:
+    value = instance.labels.get(label)
+    if value is None:
+        return None
+    if label == MAC:
+        value = value.lower()
+    if not pattern.match(value):
+        raise InvalidInput(
+            f"instance {instance.id}: label {label} {value[:60]!r} is not {expected}", field=f"instance.labels.{label}"
+        )
+    return value
+
+
+def _not_an_option(name: str, what: str) -> str:
+    if name.startswith("-"):
+        raise InvalidInput(
+            f"no command can be rendered for {what} {name[:60]!r}: tools would read that name as an option",
+            field="instance.name",
+        )
+    return name

@@ -1,0 +1,75 @@
+"""A plan as one self-contained HTML file; nothing is predicted here, and the file asks no other host for anything."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+from pathlib import Path
+
+import jinja2
+
+from advisor.domain import Inventory, Plan
+from advisor.errors import InvalidInput, OutOfSpace
+from advisor.reports import pictures, view, words
+
+__all__ = ["plan_as_html", "write_plan_report"]
+
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent.parent / "templates"),
+    autoescape=True,  # names come from outside
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {
+    "percent": words.percent,
+    "points": words.points,
+    "band": words.band,
+    "settings": words.settings,
+    "refusals": words.refusals,
+}
+
+
+def write_plan_report(inventory: Inventory, plan: Plan, path: Path) -> None:
+    """Write the report, whole or not at all; a file that is there is replaced when the new one is complete.
+
+    OutOfSpace when the disk is full, InvalidInput when `path` cannot be written.
+    """
+    _write_whole(path, plan_as_html(inventory, plan).encode())
+
+
+def plan_as_html(inventory: Inventory, plan: Plan) -> str:
+    """The report's text; the same plan gives the same text."""
+    hosts = view.hosts(inventory, plan)
+    drawn = view.worth_a_picture(hosts, plan)
+    return _TEMPLATES.get_template("plan.html.j2").render(
+        plan=plan,
+        steps=view.steps(inventory, plan),
+        hosts=hosts,
+        drawn=list(zip(drawn, pictures.throughput(drawn, salt=plan.id), strict=True)),
+        headline=words.headline(plan),
+        sentences=words.summary(inventory, plan, hosts),
+        refused=[step for step in plan.steps if step.host is None],
+        origin=words.origin(plan.model_origin),
+        outside=any(row.after and row.after.outside_training for host in hosts for row in host.rows),
+        left_out=sum(1 for host in hosts if host.rows) - len(drawn),
+    )
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"the report cannot be written to {path}: it is not a regular file; name an .html file")
+    target = path.resolve()
+    partial = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.partial")
+    try:
+        try:
+            partial.write_bytes(content)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OutOfSpace(f"no space left for the report {path}: free some and try again") from error
+        if not target.parent.is_dir():
+            raise InvalidInput(f"the report cannot be written: folder {target.parent} does not exist") from error
+        raise InvalidInput(f"the report cannot be written to {path}: {error.strerror or error}") from error

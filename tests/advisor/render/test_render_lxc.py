@@ -1,0 +1,108 @@
+"""Settings as cgset commands for containers: exact argv and undo on both versions of control groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.errors import InvalidInput
+from advisor.render import commands
+from profiler.observed import Host, Instance, IsolationSettings, Pinning
+
+HOST = Host("h1", "lxc", pcpus=4, memory_mb=8192)
+WEB = Instance("web", vcpus=2, labels={"disk": "8:16"})
+END = ("--", "lxc.payload.web")
+
+
+def pins(text: str) -> IsolationSettings:
+    return IsolationSettings(pinning=Pinning.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "now", "then", "values", "undo_values"),
+    [
+        (2, IsolationSettings(), pins("0:2|1:3"), ["cpuset.cpus=2-3"], ["cpuset.cpus=0-3"]),
+        (1, pins("0:2|1:2"), pins("0:0-1|1:0-1"), ["cpuset.cpus=0-1"], ["cpuset.cpus=2"]),
+        (2, IsolationSettings(), IsolationSettings(cap_percent=50), ["cpu.max=10000 20000"], ["cpu.max=max 100000"]),
+        (
+            2,
+            IsolationSettings(cap_percent=2),
+            IsolationSettings(cap_percent=250),
+            ["cpu.max=50000 20000"],
+            ["cpu.max=2000 100000"],
+        ),
+        (
+            1,
+            IsolationSettings(),
+            IsolationSettings(cap_percent=50),
+            ["cpu.cfs_period_us=20000", "cpu.cfs_quota_us=10000"],
+            ["cpu.cfs_quota_us=-1", "cpu.cfs_period_us=100000"],
+        ),
+        (2, IsolationSettings(), IsolationSettings(weight=512), ["cpu.weight=200"], ["cpu.weight=100"]),
+        (1, IsolationSettings(), IsolationSettings(weight=1), ["cpu.shares=4"], ["cpu.shares=1024"]),
+        (2, IsolationSettings(), IsolationSettings(weight=1), ["cpu.weight=1"], ["cpu.weight=100"]),
+        (
+            2,
+            IsolationSettings(disk_limit_mb_s=20),
+            IsolationSettings(disk_limit_mb_s=50),
+            ["io.max=8:16 rbps=50000000 wbps=50000000"],
+            ["io.max=8:16 rbps=20000000 wbps=20000000"],
+        ),
+        (
+            2,
+            IsolationSettings(),
+            IsolationSettings(disk_limit_mb_s=0.5),
+            ["io.max=8:16 rbps=500000 wbps=500000"],
+            ["io.max=8:16 rbps=max wbps=max"],
+        ),
+        (
+            1,
+            IsolationSettings(),
+            IsolationSettings(disk_limit_mb_s=50),
+            ["blkio.throttle.read_bps_device=8:16 50000000", "blkio.throttle.write_bps_device=8:16 50000000"],
+            ["blkio.throttle.read_bps_device=8:16 0", "blkio.throttle.write_bps_device=8:16 0"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_difference_becomes_a_cgset_command_with_its_undo(
+    cgroup: int, now: IsolationSettings, then: IsolationSettings, values: list[str], undo_values: list[str]
+) -> None:
+    (command,) = commands(HOST, WEB, now, then, cgroup=cgroup)
+    assert command.argv == ("cgset", *(part for value in values for part in ("-r", value)), *END)
+    assert command.undo == ("cgset", *(part for value in undo_values for part in ("-r", value)), *END)
+
+
+def test_different_pins_per_vcpu_become_one_set_and_the_note_says_so() -> None:
+    (command,) = commands(HOST, WEB, IsolationSettings(), pins("0:1|1:3"))
+    assert "cpuset.cpus=1,3" in command.argv
+    assert "no vCPUs" in command.note
+
+
+def test_a_disk_limit_says_that_reading_and_writing_are_limited_apart() -> None:
+    (command,) = commands(HOST, WEB, IsolationSettings(), IsolationSettings(disk_limit_mb_s=50))
+    assert "twice" in command.note
+
+
+def test_the_group_may_be_named_by_a_label() -> None:
+    instance = Instance("web", labels={"cgroup": r"machine.slice/machine-lxc\x2dweb.scope"})
+    (command,) = commands(HOST, instance, IsolationSettings(), IsolationSettings(weight=512))
+    assert command.argv[-2:] == ("--", r"machine.slice/machine-lxc\x2dweb.scope")
+
+
+@pytest.mark.parametrize(
+    "group", ["..", "a/../b", ".", "/etc", "a//b", "-r", "a b", "a\n", "a\0b", "a;reboot", "$(id)"]
+)
+def test_a_group_that_is_no_plain_path_is_refused(group: str) -> None:
+    instance = Instance("web", labels={"cgroup": group})
+    with pytest.raises(InvalidInput, match=r"control group|no command"):
+        commands(HOST, instance, IsolationSettings(), IsolationSettings(weight=512))
+
+
+@pytest.mark.parametrize("name", ["..", "-x", "0", "a:b"])
+def test_odd_but_allowed_ids_stay_inside_the_hierarchy_behind_their_prefix(name: str) -> None:
+    (command,) = commands(HOST, Instance(name), IsolationSettings(), IsolationSettings(weight=512))
+    assert command.argv[-2:] == ("--", f"lxc.payload.{name}")
+
+
+def test_an_unknown_version_of_control_groups_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="version 1 or 2"):
+        commands(HOST, WEB, IsolationSettings(), IsolationSettings(weight=512), cgroup=3)
