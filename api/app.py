@@ -1,0 +1,121 @@
+"""The application: the only list of routes, and what is put around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import Depends, FastAPI
+from fastapi.responses import HTMLResponse, PlainTextResponse
+from starlette.middleware import Middleware
+from starlette.staticfiles import StaticFiles
+
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api import openapi, problems
+from api.auth import LoopbackNames
+from api.envelope import BodyLimit, Envelope
+from api.routes import hosts, instances, inventory, observations, operations, questions, registry, workloads
+from api.routes.common import require_json
+from api.telemetry import Telemetry
+from api.web import pages
+from api.web.render import STATIC
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One line of the list: `fails` are the statuses of its own problems, beside those that every route can have."""
+
+    method: str
+    path: str
+    endpoint: Callable[..., Any]
+    tag: str
+    status: int = 200
+    created: bool = False  # answers 201 too, when the thing is new
+    fails: tuple[int, ...] = ()
+    answers: type[PlainTextResponse | HTMLResponse] | None = None  # where the answer is not JSON
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("PUT", "/v1/hosts/{host}", hosts.put, "inventory", created=True, fails=(409,)),
+    Route("GET", "/v1/hosts/{host}", hosts.get, "inventory", fails=(404,)),
+    Route("DELETE", "/v1/hosts/{host}", hosts.delete, "inventory", status=204, fails=(404, 409)),
+    Route("GET", "/v1/hosts", hosts.listing, "inventory"),
+    Route("PUT", "/v1/instances/{instance}", instances.put, "inventory", created=True, fails=(409,)),
+    Route("GET", "/v1/instances/{instance}", instances.get, "inventory", fails=(404,)),
+    Route("DELETE", "/v1/instances/{instance}", instances.delete, "inventory", status=204, fails=(404,)),
+    Route("GET", "/v1/instances", instances.listing, "inventory"),
+    Route("PUT", "/v1/workloads/{workload}", workloads.put, "inventory", created=True, fails=(409,)),
+    Route("GET", "/v1/workloads/{workload}", workloads.get, "inventory", fails=(404,)),
+    Route("DELETE", "/v1/workloads/{workload}", workloads.delete, "inventory", status=204, fails=(404,)),
+    Route("GET", "/v1/workloads", workloads.listing, "inventory"),
+    Route("PUT", "/v1/inventory", inventory.put, "inventory", fails=(409,)),
+    Route("GET", "/v1/inventory", inventory.get, "inventory"),
+    Route("POST", "/v1/samples", observations.samples, "observations"),
+    Route("POST", "/v1/colocations", observations.colocations, "observations", created=True, fails=(409,)),
+    Route("POST", "/v1/predictions", questions.predict, "questions"),
+    Route("POST", "/v1/placements", questions.place, "questions", fails=(409,)),
+    Route("GET", "/v1/placements/{placement}", questions.placement, "questions", fails=(404,)),
+    Route("POST", "/v1/placements/{placement}/outcome", questions.outcome, "questions", status=204, fails=(404, 409)),
+    Route("POST", "/v1/plans", questions.plan, "questions", fails=(409,)),
+    Route("GET", "/v1/models", registry.listing, "models"),
+    Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409)),
+    Route("GET", "/v1/models/{version}", registry.get, "models", fails=(404,)),
+    Route("POST", "/v1/models/{version}/activate", registry.activate, "models", fails=(404, 409)),
+    Route("GET", "/healthz", operations.healthz, "operations"),
+    Route("GET", "/readyz", operations.readyz, "operations"),
+    Route("GET", "/metrics", operations.metrics, "operations", answers=PlainTextResponse),
+    Route("GET", "/", pages.where, "pages", answers=HTMLResponse),
+    Route("GET", "/docs", pages.docs, "pages", answers=HTMLResponse),
+)
+
+
+def create_app(advisor: Advisor, settings: Settings) -> FastAPI:
+    """The ASGI application over an Advisor that the caller opened and will close."""
+    telemetry = Telemetry(advisor)
+    app = FastAPI(
+        title="Cotenant",
+        version=version("cotenant"),
+        summary="Where should this VM go, so that nobody on that host suffers?",
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        docs_url=None,  # FastAPI's page loads its script from another host
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=[
+            Middleware(Envelope, telemetry=telemetry),
+            Middleware(LoopbackNames),
+            Middleware(BodyLimit, most_bytes=int(settings.max_body_mb * 2**20)),
+        ],
+    )
+    app.state.advisor, app.state.settings, app.state.telemetry = advisor, settings, telemetry
+    problems.install(app)
+    for route in ROUTES:
+        _add(app, route)
+    app.mount("/static", StaticFiles(directory=STATIC))
+    openapi.install(app)
+    return app
+
+
+def _add(app: FastAPI, route: Route) -> None:
+    title, _, text = (route.endpoint.__doc__ or "").partition("\n")
+    takes_body = route.method in {"PUT", "POST"} and "body" in route.endpoint.__annotations__
+    options: dict[str, Any] = {"response_class": route.answers, "response_model": None} if route.answers else {}
+    if route.status == 204:
+        options["response_model"] = None
+    app.add_api_route(
+        route.path,
+        route.endpoint,
+        methods=[route.method],
+        status_code=route.status,
+        tags=[route.tag],
+        summary=title.rstrip("."),
+        description=text.strip(),
+        operation_id=f"{route.tag}.{route.endpoint.__module__.rpartition('.')[2]}.{route.endpoint.__name__}",
+        dependencies=[Depends(require_json)] if takes_body else [],
+        response_model_exclude_unset=True,  # what was not asked for is absent, not empty
+        include_in_schema=route.tag != "pages",
+        responses=openapi.responses(route.endpoint, route.fails, takes_body=takes_body, created=route.created),
+        **options,
+    )

@@ -1,0 +1,112 @@
+"""How answers look as text: the ranked table, reasons, commands with their undo, rejected hosts, and who answered."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+
+from advisor.domain import Candidate, Effect, IsolationSettings, Recommendation, Rejection
+from api.cli.output import print_table, say
+
+MANY = 20  # rejected hosts, from which on they are counted and not listed
+
+
+def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, commands: bool) -> None:
+    name = answer.request.instance.id
+    if answer.candidates:
+        best = answer.candidates[0]
+        if now_on and now_on in {best.host, *best.tied_with}:
+            say(f"{name} is on {now_on} already; no other host is surely better.")
+        else:
+            say(f"{name} should go to {best.host}.")
+        say()
+        rows = [_row(candidate) for candidate in answer.candidates]
+        headers = ("rank", "host", "score", "newcomer (90 % interval)", "worst neighbour", "settings", "tied with")
+        print_table(headers, rows, right=(0, 2))
+    else:
+        say(f"No host can take {name}.")
+    for candidate in answer.candidates:
+        if explain:
+            _show_reasons(candidate)
+        if commands:
+            _show_commands(candidate)
+    if answer.rejected:
+        say()
+        _show_rejected(answer.rejected, everyone=explain or len(answer.rejected) <= MANY)
+    say()
+    for note in answer.notes:
+        say(note)
+    say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
+
+
+def _show_rejected(rejected: Sequence[Rejection], *, everyone: bool) -> None:
+    if everyone:
+        print_table(("rejected", "code", "reason"), [(one.host, one.code, one.reason) for one in rejected])
+        return
+    first = {one.code: one for one in reversed(rejected)}
+    counts = Counter(one.code for one in rejected).most_common()
+    rows = [(count, code, f"{first[code].host}: {first[code].reason}") for code, count in counts]
+    print_table(("rejected", "code", "for example (--explain tells all)"), rows, right=(0,))
+
+
+def _row(candidate: Candidate) -> tuple[object, ...]:
+    return (
+        candidate.rank,
+        candidate.host,
+        f"{candidate.score:.3f}",
+        ratio(candidate.newcomer),
+        worst_neighbour(candidate),
+        _settings(candidate.isolation),
+        ", ".join(candidate.tied_with),
+    )
+
+
+def _show_reasons(candidate: Candidate) -> None:
+    say()
+    say(f"Why {candidate.host}:")
+    for reason in candidate.reasons:
+        say(f"  {reason.text}")
+
+
+def _show_commands(candidate: Candidate) -> None:
+    say()
+    say(f"Commands for {candidate.host}, each with its undo; nothing was run:")
+    if not candidate.commands:
+        say("  none needed")
+    for command in candidate.commands:
+        say(f"  {shlex.join(command.argv)}{f'    # {command.note}' if command.note else ''}")
+        say(f"    undo: {shlex.join(command.undo)}")
+
+
+def ratio(effect: Effect) -> str:
+    band = effect.throughput_ratio
+    return f"{band.expected:.2f} ({band.lower:.2f}-{band.upper:.2f})"
+
+
+def remark(effect: Effect) -> str:
+    return "outside the training data" if effect.outside_training else ""
+
+
+def worst_neighbour(candidate: Candidate) -> str:
+    worst = min(candidate.neighbours, key=lambda effect: effect.throughput_ratio.expected, default=None)
+    return f"{worst.instance} {worst.throughput_ratio.expected:.2f}" if worst else "none"
+
+
+def _settings(settings_there: IsolationSettings) -> str:
+    network = settings_there.network
+    parts = (
+        f"pin {settings_there.pinning}" if settings_there.pinning else "",
+        f"cap {settings_there.cap_percent:g} %" if settings_there.cap_percent is not None else "",
+        f"weight {settings_there.weight}" if settings_there.weight is not None else "",
+        f"{network.mode} {network.rate_mbit:g} Mbit/s" if network and network.rate_mbit is not None else "",
+        f"disk {settings_there.disk_limit_mb_s:g} MB/s" if settings_there.disk_limit_mb_s is not None else "",
+    )
+    return ", ".join(part for part in parts if part) or "as is"
+
+
+def model_line(version: str, origin: str, *, degraded: bool = False) -> str:
+    line = f"Answered by model {version}, trained on {origin} data."
+    if origin == "prior":
+        line = "Answered by the queueing prior; no learned model was used."
+    return f"{line} Degraded: the learned model failed." if degraded else line

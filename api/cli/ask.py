@@ -1,0 +1,143 @@
+"""The questions on files: where, predict, plan; no server and no database."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor import service
+from advisor.domain import Instance, Inventory, PlacementRequest
+from advisor.errors import InvalidInput
+from api.cli.answers import model_line, ratio, remark, show_answer, worst_neighbour
+from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
+from api.cli.output import print_json, print_table, progress, say
+from api.schemas.effects import SceneAnswer
+from api.schemas.plans import PlanAnswer
+
+InventoryFile = Annotated[Path, typer.Argument(metavar="INVENTORY.yaml", help="Hosts, instances and workloads.")]
+
+
+def where(
+    inventory: InventoryFile,
+    instance: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE_OR_NAME",
+            help="YAML file with one instance, or the name of one in the inventory, which is then asked about as if it "
+            "were to be placed anew.",
+        ),
+    ],
+    hosts: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Answer only these hosts.", show_default="all hosts")
+    ] = None,
+    objective: ObjectiveName = "worst",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Most hosts in the answer.")] = 5,
+    explain: Annotated[bool, typer.Option("--explain", help="Say why.")] = False,
+    commands: Annotated[bool, typer.Option("--commands", help="Print the commands, with their undo.")] = False,
+    as_json: AsJson = False,
+    model: ModelDir = None,
+) -> None:
+    """Rank the hosts of an inventory for one instance.
+
+    Hosts are ranked by what would happen to everybody there. No server and no database are needed.
+    """
+    cloud = service.load_inventory(inventory)
+    asked, now_on, others = _find(cloud, instance)
+    request = PlacementRequest(
+        instance=asked,
+        hosts=_names(hosts),
+        objective=objective,
+        limit=limit,
+        explain=explain,
+        commands=commands,
+        dry_run=True,
+    )
+    answer = service.where(others, request, model=model, settings=settings())
+    if as_json:
+        print_json(service.recommendation_as_json(answer))
+    else:
+        show_answer(answer, now_on, explain=explain, commands=commands)
+
+
+def predict(
+    scene: Annotated[Path, typer.Argument(metavar="SCENE.yaml", help="One host and the instances on it.")],
+    as_json: AsJson = False,
+    model: ModelDir = None,
+) -> None:
+    """Predict what co-located instances do to each other."""
+    answer = service.predict(service.load_scene(scene), model=model, settings=settings())
+    if as_json:
+        print_json(SceneAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
+        return
+    rows = [
+        (effect.instance, ratio(effect), f"{effect.latency_ratio.expected:.2f}", remark(effect))
+        for effect in answer.effects
+    ]
+    print_table(("instance", "throughput ratio (90 % interval)", "latency ratio", ""), rows, right=(2,))
+    say(f"Combined score {answer.combined_score:.2f} of {len(answer.effects)}.")
+    say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
+
+
+def plan(
+    inventory: InventoryFile,
+    add: Annotated[Path, typer.Option(metavar="FILE", help="YAML file with the instances to place, in this order.")],
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT.html", help="Write a self-contained report.", show_default="no report"),
+    ] = None,
+    objective: ObjectiveName = "worst",
+    as_json: AsJson = False,
+    model: ModelDir = None,
+) -> None:
+    """Place a list of instances one after another."""
+    cloud = service.load_inventory(inventory)
+    instances = service.load_instances(add)
+    with progress() as advance:
+        answer = service.plan(cloud, instances, model=model, settings=settings(), objective=objective, progress=advance)
+    if report:
+        service.write_plan_report(cloud, answer, report)
+    if as_json:
+        print_json(PlanAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
+        return
+    rows = []
+    for step in answer.steps:
+        there = step.candidate
+        worst = worst_neighbour(there) if there else "; ".join(one.reason for one in step.rejected[:1])
+        rows.append((step.instance, step.host or "none", ratio(there.newcomer) if there else "", worst))
+    print_table(("instance", "host", "newcomer (90 % interval)", "worst neighbour, or why not"), rows)
+    placed = sum(step.host is not None for step in answer.steps)
+    say(f"{placed} of {len(answer.steps)} instances placed.")
+    say(model_line(answer.model_version, answer.model_origin))
+    if report:
+        say(f"Report written to {report}.")
+
+
+def _find(cloud: Inventory, wanted: str) -> tuple[Instance, str | None, Inventory]:
+    """The instance in question without a place, where it is now, and the cloud without it."""
+    path = Path(wanted)
+    if path.is_file() or path.suffix in {".yaml", ".yml", ".json"}:
+        instances = service.load_instances(path)
+        if len(instances) != 1:
+            raise InvalidInput(f"{path} holds {len(instances)} instances, one is needed; use plan for many")
+        found = instances[0]
+    else:
+        named = [one for one in cloud.instances if one.id == wanted]
+        if not named:
+            raise InvalidInput(f"--instance {wanted}: there is no such file, and no instance of that name")
+        found = named[0]
+    others = replace(cloud, instances=tuple(one for one in cloud.instances if one.id != found.id))
+    # A pinning speaks of the pCPUs of the host that it leaves.
+    anew = replace(found, host=None, settings=replace(found.settings, pinning=None))
+    return anew, found.host, others
+
+
+def _names(hosts: str | None) -> tuple[str, ...] | None:
+    if hosts is None:
+        return None
+    names = tuple(name.strip() for name in hosts.split(",") if name.strip())
+    if not names:
+        raise InvalidInput("--hosts names no host; write --hosts a,b")
+    return names

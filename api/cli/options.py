@@ -1,0 +1,49 @@
+"""Options that several commands share, and the settings that come of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from advisor.domain import OBJECTIVES, Objective
+from advisor.errors import InvalidInput
+from advisor.settings import Settings
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+ModelDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="Model artifact that answers.",
+        show_default="the newest intact one in the state folder, else the queueing prior",
+    ),
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="Database URL.", show_default="COTENANT_DATABASE, else sqlite:///var/cotenant.sqlite3"
+    ),
+]
+ObjectiveName = Annotated[
+    Objective,
+    typer.Option(help="worst: best for the worst-off instance; total: best combined score; pack: fewest hosts."),
+]
+__all__ = ["OBJECTIVES", "AsJson", "Database", "ModelDir", "ObjectiveName", "settings"]
+
+
+def settings(**options: Any) -> Settings:
+    """The settings from environment and options; an option that was not given changes nothing."""
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "settings"
+        source = f"--{name}" if name in given else f"COTENANT_{name.upper()}"
+        raise InvalidInput(f"{source}: {first['msg']}", field=name) from error

@@ -1,0 +1,87 @@
+"""What commands print: tables (rich on a terminal, plain columns elsewhere), JSON, and progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+Advance = Callable[[str, float], None]
+
+
+def clean(value: object) -> str:
+    """A value as printable text: names come from files and networks, and a terminal obeys control characters."""
+    return "".join(char if char.isprintable() else "�" for char in str(value))
+
+
+def say(text: str = "") -> None:
+    """Print one line."""
+    typer.echo(clean(text))
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:
+    """Print rows under headers; `right` are the columns aligned to the right, where numbers belong."""
+    cells = [[clean(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich(headers, cells, right)
+    else:
+        _print_plain(headers, cells, right)
+
+
+def _print_rich(headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[int]) -> None:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for number, header in enumerate(headers):
+        table.add_column(header, justify="right" if number in right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))  # Text: markup in a name is only text
+    Console().print(table)
+
+
+def _print_plain(headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[int]) -> None:
+    table = [list(headers), *cells]
+    widths = [max(len(row[column]) for row in table) for column in range(len(headers))]
+    for row in table:
+        shown = [
+            cell.rjust(width) if number in right else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        typer.echo("  ".join(shown).rstrip())
+
+
+@contextmanager
+def progress() -> Iterator[Advance]:
+    """Give a callback that shows what is being done: a bar on a terminal, else a plain line for every tenth."""
+    if sys.stderr.isatty():
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("starting", total=1.0)
+            yield lambda what, fraction: bar.update(task, description=clean(what), completed=fraction)
+    else:
+        yield _Lines()
+
+
+class _Lines:
+    """Progress as lines in a log."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, int] | None = None
+
+    def __call__(self, what: str, fraction: float) -> None:
+        step = (what, int(fraction * 10))
+        if step != self._last:
+            self._last = step
+            typer.echo(f"{clean(what)}: {step[1] * 10} %", err=True)

@@ -1,0 +1,69 @@
+"""What FastAPI's OpenAPI document lacks: problem documents on every operation, and what they look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from api.problems import INTERNAL, KINDS, MEDIA_TYPE
+from api.schemas.pages import FieldError, Problem
+
+_REF = "#/components/schemas/{model}"
+_EVERY = (400, 421, 422, 500, 503)  # what any operation can answer
+_WITH_BODY = (413, 415, 507)
+
+
+def responses(
+    endpoint: Callable[..., Any], fails: tuple[int, ...], *, takes_body: bool, created: bool
+) -> dict[int | str, dict[str, Any]]:
+    """The documented answers of a route beside its success."""
+    statuses = sorted({*_EVERY, *fails, *(_WITH_BODY if takes_body else ())})
+    documented: dict[int | str, dict[str, Any]] = {status: _problem(status) for status in statuses}
+    if created:
+        documented[201] = {"model": get_type_hints(endpoint)["return"], "description": "Created"}
+    return documented
+
+
+def _problem(status: int) -> dict[str, Any]:
+    kinds = [kind for kind in KINDS if kind.status == status] or [INTERNAL]
+    text = "; ".join(f"`{kind.code}`: {kind.title}. {kind.help}" for kind in kinds)
+    return {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}}
+
+
+def install(app: FastAPI) -> None:
+    """Make the application's document the complete one; it is built once, on first use."""
+
+    def complete() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _complete(app)
+        return app.openapi_schema
+
+    app.openapi = complete  # type: ignore[method-assign] # FastAPI's documented way to extend the document
+
+
+def _complete(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        license_info=app.license_info,
+        routes=app.routes,
+        tags=[
+            {"name": "questions", "description": "where should this go, and what would it do to whom"},
+            {"name": "inventory", "description": "hosts, instances and workloads as the service knows them"},
+            {"name": "observations", "description": "what was measured"},
+            {"name": "models", "description": "learned models"},
+            {"name": "operations", "description": "for those who run the service"},
+        ],
+    )
+    schemas = document["components"]["schemas"]
+    for model in (Problem, FieldError):
+        schema = model.model_json_schema(ref_template=_REF, mode="serialization")
+        schema.pop("$defs", None)
+        schemas[model.__name__] = schema
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    return document

@@ -1,0 +1,165 @@
+"""Errors → status in one table, and every error answer as an RFC 9457 problem document (or page, for a browser)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from advisor.errors import (
+    AdvisorError,
+    BrokenArtifact,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    OutOfSpace,
+    SchemaMismatch,
+    StaleGeneration,
+    StorageUnavailable,
+)
+from api.schemas.pages import FieldError, Problem
+from api.web.render import error_page, wants_page
+
+MEDIA_TYPE = "application/problem+json"
+MOST_ERRORS = 20  # a batch of ten thousand wrong samples is told about once, not ten thousand times
+log = logging.getLogger("cotenant.errors")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problem: its stable code, status, title, what the caller can do, and headers that go with it."""
+
+    code: str
+    status: int
+    title: str
+    help: str
+    headers: Mapping[str, str] | None = None
+
+
+_RETRY = {"Retry-After": "5"}
+
+# The one table. An error's kind is that of the first class in its method resolution order that stands here.
+OF_ERROR: Mapping[type[AdvisorError], Kind] = {
+    InvalidInput: Kind("input.invalid", 422, "Invalid input", "Mend the named field and send it again."),
+    NotFound: Kind("not_found", 404, "Not found", "Check the name, or create it first."),
+    Conflict: Kind("conflict", 409, "Conflict", "Look at the current state, then decide anew."),
+    StaleGeneration: Kind(
+        "conflict.generation", 409, "Stale generation", "Read the current generation, merge, and send it again."
+    ),
+    BrokenArtifact: Kind(
+        "model.broken", 409, "Broken model artifact", "Train or copy the model again; the active one stays."
+    ),
+    StorageUnavailable: Kind(
+        "storage.unavailable", 503, "Storage unavailable", "Wait and try again; look at /readyz.", _RETRY
+    ),
+    SchemaMismatch: Kind(
+        "storage.schema", 503, "Database of another version", "Run `cotenant db upgrade`, or name another database."
+    ),
+    OutOfSpace: Kind("storage.full", 507, "Storage full", "Free disk space; reading still works."),
+}
+# What HTTP itself refuses, before any of our code is asked.
+OF_STATUS: Mapping[int, Kind] = {
+    kind.status: kind
+    for kind in (
+        Kind("input.malformed", 400, "Malformed request", "Send well-formed JSON in UTF-8."),
+        Kind("route.unknown", 404, "Unknown path", "See /docs for what there is."),
+        Kind("method.not_allowed", 405, "Method not allowed", "See the Allow header."),
+        Kind("input.too_large", 413, "Request too large", "Send it in smaller parts."),
+        Kind("input.media_type", 415, "Unsupported media type", "Send application/json, not compressed."),
+        Kind("request.misdirected", 421, "Misdirected request", "Without a token, ask by a loopback name or address."),
+    )
+}
+INTERNAL = Kind("internal", 500, "Internal error", "Report it with the request id; the log has the details.")
+KINDS: tuple[Kind, ...] = (*OF_STATUS.values(), *OF_ERROR.values(), INTERNAL)
+
+
+def kind_of(error: AdvisorError) -> Kind:
+    """The row of the table for an error; an error that nobody foresaw is internal."""
+    return next((OF_ERROR[cls] for cls in type(error).__mro__ if cls in OF_ERROR), INTERNAL)
+
+
+def respond(
+    request: Request,
+    kind: Kind,
+    detail: str,
+    *,
+    field: str | None = None,
+    errors: Sequence[FieldError] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """The answer for a problem: a page where a person asked with a browser, a problem document everywhere else."""
+    problem = Problem(
+        type=f"/docs#{kind.code}",
+        title=kind.title,
+        status=kind.status,
+        detail=detail,
+        code=kind.code,
+        request_id=getattr(request.state, "request_id", ""),
+        field=field,
+        errors=list(errors),
+    )
+    every = {**(kind.headers or {}), **(headers or {})}
+    if wants_page(request):
+        return error_page(problem, kind.help, every)
+    return Response(problem.model_dump_json(), kind.status, every, MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Teach the application to answer every foreseen error with a problem document."""
+    app.add_exception_handler(AdvisorError, _advisor_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)
+
+
+def unexpected(request: Request, error: Exception) -> Response:
+    """The answer when our code broke: the log gets everything, the caller nothing but the request id."""
+    log.error("unexpected error", exc_info=error, extra={"request_id": getattr(request.state, "request_id", "")})
+    return respond(request, INTERNAL, "something went wrong inside the service")
+
+
+def _advisor_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AdvisorError)  # noqa: S101 - registered for this class only
+    kind = kind_of(error)
+    if kind is INTERNAL:
+        return unexpected(request, error)
+    return respond(request, kind, error.message, field=error.field)
+
+
+def _invalid_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class only
+    found = error.errors()
+    if any(item["type"] == "json_invalid" for item in found):
+        return respond(request, OF_STATUS[400], f"the body is not JSON: {found[0]['ctx']['error']}")
+    errors = [_field_error(item) for item in found[:MOST_ERRORS]]
+    first = errors[0]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    detail = f"{first.field}: {first.detail}{more}"
+    return respond(request, OF_ERROR[InvalidInput], detail, field=first.field, errors=errors)
+
+
+def _field_error(item: Mapping[str, Any]) -> FieldError:
+    # The input itself is left out: it may be huge or secret, and it may hold what JSON cannot carry.
+    steps = [str(step)[:80] for step in item["loc"]]
+    shown = steps[1:] if steps[0] in {"body", "query", "path"} and len(steps) > 1 else steps
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return FieldError(field=_printable(".".join(shown)), code=str(item["type"]), detail=_printable(message))
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "�" for char in text)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+    kind = OF_STATUS.get(error.status_code) or Kind(f"http.{error.status_code}", error.status_code, error.detail, "")
+    detail = error.detail
+    if detail == HTTPStatus(error.status_code).phrase:  # the router's own, which says no more than the status
+        detail = f"nothing answers {request.method[:20]} {_printable(request.url.path[:200])}"
+    return respond(request, kind, detail, headers=error.headers)

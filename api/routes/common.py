@@ -1,0 +1,59 @@
+"""What handlers share: the advisor and settings of the application, path ids, paging, limits on batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, cast
+
+from fastapi import Depends, Path, Query, Request
+from starlette.exceptions import HTTPException
+
+from advisor.errors import InvalidInput
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.schemas.base import ID_PATTERN, TEXT_PATTERN
+from api.telemetry import Telemetry
+
+
+def get_advisor(request: Request) -> Advisor:
+    """The application's Advisor."""
+    return cast(Advisor, request.app.state.advisor)
+
+
+def get_settings(request: Request) -> Settings:
+    """The application's settings."""
+    return cast(Settings, request.app.state.settings)
+
+
+def get_telemetry(request: Request) -> Telemetry:
+    """The application's metrics."""
+    return cast(Telemetry, request.app.state.telemetry)
+
+
+def require_json(request: Request) -> None:
+    """Refuse a body that is not plain JSON; a browser cannot send this type to another site without asking first."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind and kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise HTTPException(415, f"the body is {kind[:100]}, application/json is needed")
+    comes = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    if not kind and comes:
+        raise HTTPException(415, "the body has no content type, application/json is needed")
+
+
+AdvisorDep = Annotated[Advisor, Depends(get_advisor)]
+SettingsDep = Annotated[Settings, Depends(get_settings)]
+TelemetryDep = Annotated[Telemetry, Depends(get_telemetry)]
+PathId = Annotated[str, Path(pattern=ID_PATTERN, min_length=1, max_length=255)]
+PathName = Annotated[str, Path(pattern=TEXT_PATTERN, min_length=1, max_length=255)]
+QueryId = Annotated[str | None, Query(pattern=ID_PATTERN, min_length=1, max_length=255)]
+Cursor = Annotated[
+    str | None,
+    Query(min_length=1, max_length=1000, pattern=TEXT_PATTERN, description="`next_cursor` of the page before"),
+]
+Limit = Annotated[int, Query(ge=1, le=1000, description="most items on a page")]
+
+
+def check_batch(items: Sequence[object], settings: Settings, field: str) -> None:
+    """Refuse more items in one call than the settings allow."""
+    if len(items) > settings.max_batch:
+        raise InvalidInput(f"{len(items)} {field} in one call, at most {settings.max_batch} are taken", field=field)

@@ -1,0 +1,46 @@
+"""The whole inventory in one call, guarded by its generation."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import Header, Response
+
+from advisor.errors import InvalidInput
+from api.routes.common import AdvisorDep, SettingsDep, check_batch
+from api.schemas.inventory import Generation, InventoryBody
+
+IfMatch = Annotated[
+    str | None, Header(max_length=100, description='the generation as an entity tag, `"7"`, instead of the body field')
+]
+
+
+def put(
+    body: InventoryBody, advisor: AdvisorDep, settings: SettingsDep, response: Response, if_match: IfMatch = None
+) -> Generation:
+    """Replace or merge a whole cloud; 409 when the named generation is no longer the current one."""
+    for field in ("hosts", "instances", "workloads"):
+        check_batch(getattr(body, field), settings, field)
+    expected = _expected(body.generation, if_match)
+    generation = advisor.put_inventory(body.to_domain(), mode=body.mode, generation=expected)
+    response.headers["ETag"] = f'"{generation}"'
+    return Generation(generation=generation)
+
+
+def get(advisor: AdvisorDep, response: Response) -> Generation:
+    """The current generation, to be named in the next change."""
+    generation = advisor.generation()
+    response.headers["ETag"] = f'"{generation}"'
+    return Generation(generation=generation)
+
+
+def _expected(generation: int | None, if_match: str | None) -> int | None:
+    if if_match is None or if_match.strip() == "*":
+        return generation
+    match = re.fullmatch(r'\s*"(\d{1,15})"\s*', if_match)
+    if not match:
+        raise InvalidInput('If-Match is not an entity tag of this resource, such as "7"', field="if-match")
+    if generation is not None and generation != int(match[1]):
+        raise InvalidInput("If-Match and the field generation name different generations", field="generation")
+    return int(match[1])

@@ -1,0 +1,100 @@
+"""What every schema shares: strict field types, and how a domain type's refusal becomes InvalidInput."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from advisor.errors import InvalidInput
+from profiler.observed import MAX_CPUS
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ID_PATTERN = r"^[A-Za-z0-9._:-]{1,255}$"
+# No control characters: names and labels end up in terminals, log lines and databases that refuse NUL.
+TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"
+_RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})\Z")
+_LARGEST = 1e15  # above every real memory, rate or counter, and small enough that sums of them stay finite
+
+
+class Schema(BaseModel):
+    """Base of all schemas: unknown fields are refused, numbers are finite, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def examples(*bodies: dict[str, Any]) -> ConfigDict:
+    """Configuration of a schema that shows these bodies in the OpenAPI document; a test sends every one."""
+    return ConfigDict(json_schema_extra={"examples": list(bodies)})
+
+
+class Answer(BaseModel):
+    """Base of what only goes out: later versions may add fields, so clients must let unknown ones pass."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+def _rfc3339(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value
+    if not isinstance(value, str) or not _RFC3339.match(value):
+        raise ValueError("is not an RFC 3339 time with a zone, such as 2026-01-31T12:00:00Z")
+    return value
+
+
+def _in_our_age(value: datetime) -> datetime:
+    # Outside these years the change to UTC or to seconds since the epoch can leave what datetime can hold.
+    if not 1970 <= value.year <= 9998:
+        raise ValueError("is outside the years 1970-9998")
+    return value.astimezone(UTC)
+
+
+def _write_time(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+Id = Annotated[str, Field(pattern=ID_PATTERN, min_length=1, max_length=255)]
+Name = Annotated[str, Field(pattern=TEXT_PATTERN, min_length=1, max_length=255)]  # of workloads: datasets use blanks
+Text = Annotated[str, Field(pattern=TEXT_PATTERN, max_length=1000)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Amount = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=_LARGEST)]
+Positive = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=_LARGEST)]
+Ratio = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=1)]
+Cpus = Annotated[int, Field(strict=True, ge=1, le=MAX_CPUS)]
+Cpu = Annotated[int, Field(strict=True, ge=0, lt=MAX_CPUS)]
+Flag = Annotated[bool, Field(strict=True)]
+Time = Annotated[
+    AwareDatetime,
+    BeforeValidator(_rfc3339),
+    AfterValidator(_in_our_age),
+    PlainSerializer(_write_time, return_type=str, when_used="json"),
+]
+Labels = Annotated[dict[Name, Annotated[str, Field(pattern=TEXT_PATTERN, max_length=255)]], Field(max_length=100)]
+Metrics = Annotated[dict[Id, Amount], Field(max_length=1000)]
+Figure = float | None  # in an answer; null where there is no finite number
+
+
+def same_name(given: str | None, path: str) -> str:
+    """The name in the path; ValueError when the body says another one."""
+    if given not in {None, path}:
+        raise ValueError(f"the body says {given}, the path says {path}")
+    return path
+
+
+def as_input(convert: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a conversion to a domain type: what the type refuses is wrong input, not our mistake."""
+
+    @wraps(convert)
+    def converted(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return convert(*args, **kwargs)
+        except ValueError as error:
+            raise InvalidInput(str(error)) from error
+
+    return converted

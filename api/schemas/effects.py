@@ -1,0 +1,95 @@
+"""Schemas of predictions: bands, what happens to each instance, and the scene that is asked about."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from advisor.domain import Band, Effect, Scene, SceneEffects
+from api.schemas.base import Answer, Figure, Schema, examples
+from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem, each_to_domain
+
+
+class BandOut(Answer):
+    """A predicted ratio with its 90 % interval; 1.0 = as alone."""
+
+    expected: Figure
+    lower: Figure
+    upper: Figure
+
+    @classmethod
+    def of(cls, band: Band) -> BandOut:
+        """From the domain."""
+        return cls(expected=band.expected, lower=band.lower, upper=band.upper)
+
+
+class EffectOut(Answer):
+    """What happens to one instance."""
+
+    instance: str
+    before: BandOut | None = Field(default=None, description="without the newcomer; null for the newcomer itself")
+    throughput_ratio: BandOut
+    latency_ratio: BandOut
+    outside_training: bool = Field(default=False, description="the question lies outside the training data")
+
+    @classmethod
+    def of(cls, effect: Effect) -> EffectOut:
+        """From the domain."""
+        return cls(
+            instance=effect.instance,
+            before=None if effect.before is None else BandOut.of(effect.before),
+            throughput_ratio=BandOut.of(effect.throughput_ratio),
+            latency_ratio=BandOut.of(effect.latency_ratio),
+            outside_training=effect.outside_training,
+        )
+
+
+class ModelRef(Answer):
+    """Which model answered, and where its training data came from."""
+
+    version: str
+    origin: str
+
+
+class SceneBody(Schema):
+    """A host and who shares it; workloads that are not given here are looked up by name."""
+
+    model_config = examples(
+        {
+            "host": {"id": "h3", "kind": "kvm", "pcpus": 4, "memory_mb": 65536},
+            "instances": [{"id": "shop-3", "vcpus": 2, "workload": "web-1k"}, {"id": "batch-1", "workload": "batch"}],
+            "workloads": [{"name": "web-1k", "metrics": {"cpu": 62.0}}, {"name": "batch", "metrics": {"cpu": 100.0}}],
+        }
+    )
+
+    host: HostItem
+    instances: Annotated[list[InstanceItem], Field(min_length=1, max_length=1000)]
+    workloads: Annotated[list[WorkloadItem], Field(max_length=1000)] = Field(default=[])
+
+    def to_domain(self) -> Scene:
+        """The domain's Scene; InvalidInput names the item that is wrong."""
+        return Scene(
+            host=self.host.as_domain(),
+            instances=each_to_domain("instances", self.instances, InstanceItem.as_domain),
+            workloads=each_to_domain("workloads", self.workloads, WorkloadItem.as_domain),
+        )
+
+
+class SceneAnswer(Answer):
+    """What the instances of a scene do to each other, in the scene's order."""
+
+    model: ModelRef
+    degraded: bool
+    combined_score: Figure = Field(description="sum of the expected throughput ratios")
+    effects: list[EffectOut]
+
+    @classmethod
+    def of(cls, answer: SceneEffects) -> SceneAnswer:
+        """From the domain."""
+        return cls(
+            model=ModelRef(version=answer.model_version, origin=answer.model_origin),
+            degraded=answer.degraded,
+            combined_score=answer.combined_score,
+            effects=[EffectOut.of(effect) for effect in answer.effects],
+        )

@@ -1,0 +1,235 @@
+"""Schemas of the cloud: hosts, instances, workloads, and the whole inventory in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field
+
+from advisor.domain import Host, Instance, Inventory, WorkloadProfile
+from advisor.errors import InvalidInput
+from api.schemas.base import (
+    Amount,
+    Answer,
+    Cpu,
+    Cpus,
+    Flag,
+    Id,
+    Labels,
+    Metrics,
+    Name,
+    Positive,
+    Ratio,
+    Schema,
+    Text,
+    Time,
+    as_input,
+    examples,
+    same_name,
+)
+from api.schemas.settings import Isolation, PinningMap, pinning_map, to_settings
+from profiler.observed import MAX_CPUS, DiskKind, HostKind
+
+CpuList = Annotated[list[Cpu], Field(max_length=MAX_CPUS)]
+Service = Literal["latency", "throughput"]
+T = TypeVar("T")
+D = TypeVar("D")
+SAME = "in a PUT it may be left out, else it must be that of the path"
+
+
+class HostBody(Schema):
+    """A hypervisor: what it has, and where its driver domain runs."""
+
+    model_config = examples(
+        {"kind": "xen", "pcpus": 8, "memory_mb": 65536, "nic_mbit": 1000, "driver_cpus": [0], "labels": {"zone": "a"}}
+    )
+
+    id: Id | None = Field(default=None, description=SAME)
+    kind: HostKind
+    pcpus: Cpus
+    memory_mb: Positive
+    threads_per_core: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
+    cpu_mhz: Positive | None = None
+    l2_mb: Positive | None = None
+    l3_mb: Positive | None = None
+    nic_mbit: Positive | None = None
+    disk_gb: Amount | None = None
+    disk_kind: DiskKind = ""
+    numa: list[CpuList] = Field(default=[], max_length=MAX_CPUS, description="pCPUs of each node; empty = one node")
+    driver_cpus: CpuList = Field(default=[], description="pCPUs of the driver domain; empty = it may run anywhere")
+    labels: Labels = Field(default={})
+    enabled: Flag = True
+    cpu_overcommit: Positive = 4.0
+    memory_overcommit: Positive = 1.0
+    platform: Text = Field(default="", description="the measured platform it is like; empty = its own numbers only")
+
+    @as_input
+    def to_domain(self, host_id: str) -> Host:
+        """The domain's Host of that id."""
+        fields = {name: getattr(self, name) for name in HostBody.model_fields if name != "id"}
+        fields["numa"] = tuple(tuple(sorted(set(cpus))) for cpus in self.numa)
+        fields["driver_cpus"] = tuple(sorted(set(self.driver_cpus)))
+        return Host(id=same_name(self.id, host_id), **fields)
+
+
+class HostItem(HostBody):
+    """A host with its id."""
+
+    id: Id
+
+    def as_domain(self) -> Host:
+        """The domain's Host."""
+        return self.to_domain(self.id)
+
+    @classmethod
+    def of(cls, host: Host) -> HostItem:
+        """From the domain; what is stored was checked on its way in, checking again could only fail the reader."""
+        fields = {name: getattr(host, name) for name in cls.model_fields}
+        lists = {"numa": [list(cpus) for cpus in host.numa], "driver_cpus": list(host.driver_cpus)}
+        return cls.model_construct(**{**fields, **lists, "labels": dict(host.labels)})
+
+
+class InstanceBody(Schema):
+    """A VM or a container: what it needs, where it is, what holds it back."""
+
+    model_config = examples(
+        {"vcpus": 2, "memory_mb": 4096, "host": "h3", "workload": "web-1k", "pinning": {"0": [2], "1": [3]}}
+    )
+
+    id: Id | None = Field(default=None, description=SAME)
+    vcpus: Cpus = 1
+    memory_mb: Amount = 0.0
+    disk_gb: Amount = 0.0
+    host: Id | None = Field(default=None, description="the host it is on; null = not placed")
+    workload: Name | None = Field(default=None, description="name of a known workload; null = unknown")
+    load: Annotated[float, Field(strict=True, gt=0, le=10)] = Field(
+        default=1.0, description="offered load as a fraction of what it can do alone"
+    )
+    pinning: PinningMap | None = None
+    isolation: Isolation = Field(default=Isolation())
+    service: Service = "throughput"
+    min_throughput_ratio: Ratio | None = None
+    labels: Labels = Field(default={})
+
+    @as_input
+    def to_domain(self, instance_id: str) -> Instance:
+        """The domain's Instance of that id."""
+        return Instance(
+            id=same_name(self.id, instance_id),
+            vcpus=self.vcpus,
+            memory_mb=self.memory_mb,
+            disk_gb=self.disk_gb,
+            host=self.host,
+            workload=self.workload,
+            load=self.load,
+            settings=to_settings(self.isolation, self.pinning),
+            service=self.service,
+            min_throughput_ratio=self.min_throughput_ratio,
+            labels=self.labels,
+        )
+
+
+class InstanceItem(InstanceBody):
+    """An instance with its id."""
+
+    id: Id
+
+    def as_domain(self) -> Instance:
+        """The domain's Instance."""
+        return self.to_domain(self.id)
+
+    @classmethod
+    def of(cls, instance: Instance) -> InstanceItem:
+        """From the domain, unchecked."""
+        same = {name: getattr(instance, name) for name in cls.model_fields if name not in {"pinning", "isolation"}}
+        return cls.model_construct(
+            **{**same, "labels": dict(instance.labels)},
+            pinning=pinning_map(instance.settings.pinning),
+            isolation=Isolation.of(instance.settings),
+        )
+
+
+class WorkloadBody(Schema):
+    """How a workload behaves alone: metric → value at load 1.0, in the metric's unit."""
+
+    model_config = examples({"metrics": {"cpu": 62.0, "driver_domain.cpu": 31.0, "pages_exchanged": 5200.0}})
+
+    name: Name | None = Field(default=None, description=SAME)
+    metrics: Metrics = Field(description="eight system-level ones and any further name")
+    platform: Text = Field(default="", description="where it was measured; empty = holds on every platform")
+    origin: Text = Field(default="given", description="paper, measured, simulated, given or unknown")
+
+    @as_input
+    def to_domain(self, name: str) -> WorkloadProfile:
+        """The domain's profile of that name."""
+        return WorkloadProfile(
+            name=same_name(self.name, name), metrics=self.metrics, platform=self.platform, origin=self.origin
+        )
+
+
+class WorkloadItem(WorkloadBody):
+    """A workload with its name."""
+
+    name: Name
+
+    def as_domain(self) -> WorkloadProfile:
+        """The domain's WorkloadProfile."""
+        return self.to_domain(self.name)
+
+    @classmethod
+    def of(cls, workload: WorkloadProfile) -> WorkloadItem:
+        """From the domain, unchecked."""
+        return cls.model_construct(
+            name=workload.name, metrics=dict(workload.metrics), platform=workload.platform, origin=workload.origin
+        )
+
+
+class InventoryBody(Schema):
+    """A whole cloud as the caller sees it."""
+
+    model_config = examples(
+        {
+            "hosts": [{"id": "h3", "kind": "kvm", "pcpus": 8, "memory_mb": 65536}],
+            "instances": [{"id": "shop-3", "vcpus": 2, "memory_mb": 4096, "host": "h3", "workload": "web-1k"}],
+            "workloads": [{"name": "web-1k", "metrics": {"cpu": 62.0, "driver_domain.cpu": 31.0}}],
+            "mode": "merge",
+        }
+    )
+
+    hosts: list[HostItem] = Field(default=[])
+    instances: list[InstanceItem] = Field(default=[])
+    workloads: list[WorkloadItem] = Field(default=[])
+    observed_at: Time | None = Field(default=None, description="when the hosts were last seen; null = now")
+    mode: Literal["replace", "merge"] = Field(
+        default="replace", description="replace: hosts and instances that are not named go away; merge: they stay"
+    )
+    generation: Annotated[int, Field(strict=True, ge=0, le=2**53)] | None = Field(
+        default=None, description="the generation this change was made from: 409 when it is no longer the current one"
+    )
+
+    def to_domain(self) -> Inventory:
+        """The domain's Inventory; InvalidInput names the item that is wrong."""
+        return Inventory(
+            hosts=each_to_domain("hosts", self.hosts, HostItem.as_domain),
+            instances=each_to_domain("instances", self.instances, InstanceItem.as_domain),
+            workloads=each_to_domain("workloads", self.workloads, WorkloadItem.as_domain),
+            observed_at=self.observed_at,
+        )
+
+
+def each_to_domain(field: str, items: Sequence[T], convert: Callable[[T], D]) -> tuple[D, ...]:
+    """Convert every item of a list; InvalidInput names the list and the position."""
+    converted = []
+    for position, item in enumerate(items):
+        try:
+            converted.append(convert(item))
+        except InvalidInput as error:
+            raise InvalidInput(error.message, field=f"{field}.{position}") from error
+    return tuple(converted)
+
+
+class Generation(Answer):
+    """The inventory's generation: it grows with every change."""
+
+    generation: int

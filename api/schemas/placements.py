@@ -1,0 +1,218 @@
+"""Schemas of the main question: where should this instance go, the ranked answer, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from advisor.domain import Constraints, Instance, Objective, PlacementRequest, Recommendation, WorkloadProfile
+from advisor.errors import InvalidInput
+from advisor.service import recommendation_as_json
+from api.schemas.base import (
+    Amount,
+    Answer,
+    Cpus,
+    Figure,
+    Flag,
+    Id,
+    Labels,
+    Metrics,
+    Name,
+    Positive,
+    Ratio,
+    Schema,
+    Time,
+    as_input,
+    examples,
+)
+from api.schemas.effects import BandOut, EffectOut, ModelRef
+from api.schemas.inventory import Service
+from api.schemas.settings import Isolation, PinningMap, to_settings
+from profiler.observed import HostKind
+
+Ids = Annotated[list[Id], Field(max_length=10_000)]
+
+
+class NewInstance(Schema):
+    """The instance to place; `profile` may replace `workload`; with neither, it is treated as unknown."""
+
+    name: Id
+    vcpus: Cpus = 1
+    memory_mb: Amount = 0.0
+    disk_gb: Amount = 0.0
+    workload: Name | None = None
+    profile: Metrics | None = Field(default=None, description="its solo metrics at load 1.0, instead of a workload")
+    load: Annotated[float, Field(strict=True, gt=0, le=10)] = 1.0
+    service: Service = "throughput"
+    min_throughput_ratio: Ratio | None = None
+    pinning: PinningMap | None = None
+    isolation: Isolation = Field(default=Isolation())
+    labels: Labels = Field(default={})
+
+    @as_input
+    def to_domain(self) -> tuple[Instance, WorkloadProfile | None]:
+        """The domain's Instance, and its own profile where one was given."""
+        if self.workload and self.profile is not None:
+            raise InvalidInput("give workload or profile, not both", field="instance.profile")
+        instance = Instance(
+            id=self.name,
+            vcpus=self.vcpus,
+            memory_mb=self.memory_mb,
+            disk_gb=self.disk_gb,
+            workload=self.workload,
+            load=self.load,
+            settings=to_settings(self.isolation, self.pinning),
+            service=self.service,
+            min_throughput_ratio=self.min_throughput_ratio,
+            labels=self.labels,
+        )
+        profile = None if self.profile is None else WorkloadProfile(name=self.name, metrics=self.profile)
+        return instance, profile
+
+
+class ConstraintsBody(Schema):
+    """What a candidate host must satisfy."""
+
+    labels: Labels = Field(default={}, description="every one of these labels")
+    exclude: Ids = Field(default=[], description="none of these hosts")
+    affinity: Ids = Field(default=[], description="beside these instances")
+    anti_affinity: Ids = Field(default=[], description="apart from these instances")
+    kind: HostKind | None = None
+    allow_stale: Flag = Field(default=False, description="hosts without fresh data may answer too")
+
+    def to_domain(self) -> Constraints:
+        """The domain's Constraints."""
+        return Constraints(
+            labels=self.labels,
+            exclude=tuple(self.exclude),
+            affinity=tuple(self.affinity),
+            anti_affinity=tuple(self.anti_affinity),
+            kind=self.kind,
+            allow_stale=self.allow_stale,
+        )
+
+
+class PlacementBody(Schema):
+    """Where should this instance go?"""
+
+    model_config = examples(
+        {
+            "instance": {
+                "name": "shop-7",
+                "vcpus": 2,
+                "memory_mb": 4096,
+                "workload": "web-1k",
+                "service": "latency",
+                "min_throughput_ratio": 0.9,
+            },
+            "constraints": {"labels": {"zone": "a"}, "exclude": ["h9"], "anti_affinity": ["shop-3"]},
+            "objective": "worst",
+            "limit": 5,
+            "commands": True,
+        }
+    )
+
+    instance: NewInstance
+    hosts: Ids | None = Field(default=None, description="answer only these hosts; null = all")
+    constraints: ConstraintsBody = Field(default=ConstraintsBody())
+    objective: Objective = Field(
+        default="worst", description="worst: best worst-off instance; total: combined score; pack: fewest hosts"
+    )
+    limit: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(default=5, description="most candidates given")
+    explain: Flag = True
+    commands: Flag = False
+    dry_run: Flag = Field(default=False, description="hold nothing: the answer reserves no host")
+
+    def to_domain(self) -> PlacementRequest:
+        """The domain's request."""
+        instance, profile = self.instance.to_domain()
+        return PlacementRequest(
+            instance=instance,
+            profile=profile,
+            hosts=None if self.hosts is None else tuple(self.hosts),
+            constraints=self.constraints.to_domain(),
+            objective=self.objective,
+            limit=self.limit,
+            explain=self.explain,
+            commands=self.commands,
+            dry_run=self.dry_run,
+        )
+
+
+class ReasonOut(Answer):
+    """One part of an explanation."""
+
+    resource: str
+    share: Figure = Field(description="share of the loss, 0-1")
+    text: str
+    neighbour: str | None
+
+
+class CommandOut(Answer):
+    """One step to apply and how to undo it; argument lists, never shell text."""
+
+    tool: str
+    argv: list[str]
+    undo: list[str]
+    note: str = ""
+
+
+class NewcomerOut(Answer):
+    """What happens to the newcomer."""
+
+    throughput_ratio: BandOut
+    latency_ratio: BandOut
+    outside_training: bool
+
+
+class CandidateOut(Answer):
+    """One host that can take the instance, with the pinning and settings that suit it best there."""
+
+    rank: int
+    host: str
+    score: Figure
+    tied_with: list[str]
+    combined_score: Figure
+    pinning: dict[str, list[int]] | None
+    isolation: Isolation
+    newcomer: NewcomerOut
+    neighbours: list[EffectOut]
+    reasons: list[ReasonOut]
+    commands: list[CommandOut] = Field(default=[], description="where they were asked for")
+
+
+class RejectionOut(Answer):
+    """A host that cannot take the instance: a stable code and a sentence."""
+
+    host: str
+    code: str
+    reason: str
+
+
+class PlacementAnswer(Answer):
+    """The ranked answer; an empty list of candidates with reasons is an answer too."""
+
+    id: str
+    created_at: Time
+    model: ModelRef
+    degraded: bool = Field(description="the learned model failed and the queueing prior answered")
+    snapshot_age_s: float
+    dry_run: bool
+    notes: list[str]
+    candidates: list[CandidateOut]
+    rejected: list[RejectionOut]
+
+    @classmethod
+    def of(cls, answer: Recommendation) -> PlacementAnswer:
+        """From the domain, in the one shape that command line and REST share."""
+        return cls.model_validate(recommendation_as_json(answer))
+
+
+class OutcomeBody(Schema):
+    """What really happened after a placement: measured T/B of each instance on the host it went to."""
+
+    model_config = examples({"host": "h3", "throughput_ratios": {"shop-7": 0.93, "batch-1": 0.98}})
+
+    host: Id
+    throughput_ratios: Annotated[dict[Id, Positive], Field(min_length=1, max_length=10_000)]

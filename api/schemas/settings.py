@@ -1,0 +1,79 @@
+"""Schemas of what holds an instance back: pinning, CPU cap and weight, network class, disk limit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from api.schemas.base import Cpu, Positive, Schema
+from profiler.observed import MAX_CPUS, MAX_WEIGHT, IsolationSettings, NetMode, NetworkSettings, Pinning
+
+PinningMap = Annotated[
+    dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})$")], Annotated[list[Cpu], Field(max_length=MAX_CPUS)]],
+    Field(
+        max_length=MAX_CPUS,
+        description="vCPU → the pCPUs it may run on; an empty list means any",
+        examples=[{"0": [2], "1": [3]}],
+    ),
+]
+
+
+class Network(Schema):
+    """How tc treats an instance: `shared` may borrow up to `ceil_mbit`, `dedicated` keeps to `rate_mbit`."""
+
+    mode: NetMode = "none"
+    rate_mbit: Positive | None = None
+    ceil_mbit: Positive | None = None
+
+
+class Isolation(Schema):
+    """CPU, network and disk settings; null = leave as is."""
+
+    cap_percent: Positive | None = Field(default=None, description="CPU cap, 100 = one whole pCPU")
+    weight: Annotated[int, Field(strict=True, ge=1, le=MAX_WEIGHT)] | None = Field(
+        default=None, description="CPU weight on Xen's scale, 256 = default"
+    )
+    network: Network | None = None
+    disk_limit_mb_s: Positive | None = Field(default=None, description="read plus write")
+
+    @classmethod
+    def of(cls, settings: IsolationSettings) -> Isolation:
+        """Everything but the pinning, which stands beside it."""
+        network = settings.network
+        shown = network and Network.model_construct(
+            mode=network.mode, rate_mbit=network.rate_mbit, ceil_mbit=network.ceil_mbit
+        )
+        return cls.model_construct(
+            cap_percent=settings.cap_percent,
+            weight=settings.weight,
+            network=shown,
+            disk_limit_mb_s=settings.disk_limit_mb_s,
+        )
+
+
+def pinning_map(pinning: Pinning | None) -> dict[str, list[int]] | None:
+    """A pinning as JSON: vCPU number → list of pCPUs."""
+    return None if pinning is None else {str(vcpu): list(cpus) for vcpu, cpus in enumerate(pinning.cpus)}
+
+
+def to_settings(isolation: Isolation | None, pinning: dict[str, list[int]] | None) -> IsolationSettings:
+    """The domain's settings from the two fields of the API; ValueError when vCPUs are not numbered without gaps."""
+    given = isolation or Isolation()
+    asked = given.network
+    return IsolationSettings(
+        pinning=_to_pinning(pinning),
+        cap_percent=given.cap_percent,
+        weight=given.weight,
+        network=None if asked is None else NetworkSettings(asked.mode, asked.rate_mbit, asked.ceil_mbit),
+        disk_limit_mb_s=given.disk_limit_mb_s,
+    )
+
+
+def _to_pinning(pinning: dict[str, list[int]] | None) -> Pinning | None:
+    if not pinning:
+        return None
+    vcpus = sorted(int(vcpu) for vcpu in pinning)
+    if vcpus != list(range(len(vcpus))):
+        raise ValueError("pinning: vCPUs are not numbered from 0 without gaps")
+    return Pinning(tuple(tuple(sorted(set(pinning[str(vcpu)]))) for vcpu in vcpus))

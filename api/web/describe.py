@@ -1,0 +1,147 @@
+"""The OpenAPI document → what the page on `/docs` lists: groups of operations with parameters, fields and answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A parameter or a field of a body."""
+
+    name: str
+    type: str
+    shape: str  # the name of the schema that the type speaks of, empty for plain types
+    required: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method on one path."""
+
+    id: str
+    method: str
+    path: str
+    summary: str
+    text: str
+    parameters: tuple[Field, ...]
+    body: tuple[Field, ...]
+    example: str
+    answers: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A named schema."""
+
+    name: str
+    text: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The operations of one tag."""
+
+    name: str
+    text: str
+    operations: tuple[Operation, ...]
+
+
+def describe(document: Document) -> tuple[Group, ...]:
+    """All operations by tag, in the document's order."""
+    found: dict[str, list[Operation]] = {tag["name"]: [] for tag in document["tags"]}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            found[operation["tags"][0]].append(_operation(document, method, path, operation))
+    texts = {tag["name"]: tag["description"] for tag in document["tags"]}
+    return tuple(Group(name, texts[name], tuple(operations)) for name, operations in found.items() if operations)
+
+
+def shapes(document: Document) -> tuple[Shape, ...]:
+    """Every shape that bodies and answers are made of."""
+    return tuple(
+        Shape(name, schema.get("description", ""), _fields(schema))
+        for name, schema in document["components"]["schemas"].items()
+        if "properties" in schema
+    )
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(("?", ".")) else f"{text}."
+
+
+def _operation(document: Document, method: str, path: str, operation: Document) -> Operation:
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    schema = _resolve(document, content.get("schema", {}))
+    examples = schema.get("examples", [])
+    return Operation(
+        id=operation["operationId"],
+        method=method.upper(),
+        path=path,
+        summary=_sentence(operation["summary"]),
+        text="" if operation.get("description", "").startswith(operation["summary"]) else operation["description"],
+        parameters=tuple(
+            Field(one["name"], _type(one["schema"]), "", one.get("required", False), _text(one, one["schema"]))
+            for one in operation.get("parameters", [])
+        ),
+        body=_fields(schema),
+        example=json.dumps(examples[0], indent=2) if examples else "",
+        answers=tuple(sorted(status for status in operation["responses"] if status < "4")),
+        problems=tuple(sorted(status for status in operation["responses"] if status >= "4")),
+    )
+
+
+def _fields(schema: Document) -> tuple[Field, ...]:
+    required = schema.get("required", [])
+    return tuple(
+        Field(name, _type(one), _shape(one), name in required, _text(one, one))
+        for name, one in schema.get("properties", {}).items()
+    )
+
+
+def _text(described: Document, schema: Document) -> str:
+    parts = [described.get("description", "")]
+    if not isinstance(schema.get("default"), dict | list) and schema.get("default") not in (None, ""):
+        parts.append(f"default {json.dumps(schema['default'])}")
+    limits = [f"{words} {schema[key]:g}" for key, words in _LIMITS if key in schema]
+    return "; ".join(part for part in (*parts, *limits) if part)
+
+
+_LIMITS = (("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"))
+
+
+def _type(schema: Document) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "enum" in schema:
+        return " | ".join(json.dumps(value) for value in schema["enum"])
+    if "const" in schema:
+        return json.dumps(schema["const"])
+    if "anyOf" in schema:
+        return " | ".join(_type(one) for one in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"list of {_type(schema['items'])}"
+    if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"map to {_type(schema['additionalProperties'])}"
+    return str(schema.get("type", "any"))
+
+
+def _shape(schema: Document) -> str:
+    """The first schema that is referred to in a type."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    inner = [*schema.get("anyOf", []), schema.get("items"), schema.get("additionalProperties")]
+    return next((found for one in inner if isinstance(one, dict) and (found := _shape(one))), "")
+
+
+def _resolve(document: Document, schema: Document) -> Document:
+    while "$ref" in schema:
+        schema = document["components"]["schemas"][str(schema["$ref"]).rpartition("/")[2]]
+    return schema

@@ -1,0 +1,109 @@
+"""The question on the page: what stands in the address bar → a placement request, or what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from advisor.domain import OBJECTIVES, Instance, Objective, PlacementRequest
+from advisor.errors import InvalidInput
+from profiler.observed import check_id
+
+DEFAULTS: Mapping[str, str] = {
+    "instance": "",
+    "name": "new-instance",
+    "workload": "",
+    "vcpus": "2",
+    "memory_mb": "2048",
+    "min_throughput_ratio": "",
+    "service": "throughput",
+    "objective": "worst",
+}
+SHOWN = 10  # candidates on the page; the API gives more
+
+
+@dataclass(slots=True)
+class Form:
+    """The fields as typed, and what is wrong with each; `asked` says whether there is a question at all."""
+
+    values: dict[str, str]
+    asked: bool
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> Form:
+        """Take the known fields from a query; an empty query is the page before the first question."""
+        given = {name: query[name].strip()[:255] for name in DEFAULTS if name in query}
+        return cls(values={**DEFAULTS, **given}, asked=bool(given.get("instance") or given.get("name")))
+
+    @property
+    def existing(self) -> str:
+        """The instance of the inventory that is asked about; empty = a new one."""
+        return self.values["instance"]
+
+    def new_instance(self) -> Instance | None:
+        """The new instance that was typed in; None when something is wrong, which `errors` then says."""
+        vcpus = self._number("vcpus", whole=True)
+        memory = self._number("memory_mb")
+        limit = self._number("min_throughput_ratio") if self.values["min_throughput_ratio"] else None
+        for name in ("name", "workload"):
+            self._check_id(name)
+        if self.values["service"] not in {"latency", "throughput"}:
+            self.errors["service"] = "is neither latency nor throughput"
+        if self.errors or vcpus is None or memory is None:
+            return None
+        try:
+            return Instance(
+                id=self.values["name"],
+                vcpus=int(vcpus),
+                memory_mb=memory,
+                workload=self.values["workload"] or None,
+                service="latency" if self.values["service"] == "latency" else "throughput",
+                min_throughput_ratio=limit,
+            )
+        except ValueError as error:
+            self.errors["name"] = str(error)
+            return None
+
+    def request(self, instance: Instance, *, hosts: tuple[str, ...] | None = None) -> PlacementRequest:
+        """The question; a dry run, because looking must not reserve anything."""
+        return PlacementRequest(
+            instance=instance,
+            hosts=hosts,
+            objective=self.objective,
+            limit=SHOWN,
+            explain=True,
+            commands=True,
+            dry_run=True,
+        )
+
+    @property
+    def objective(self) -> Objective:
+        """The objective that was chosen; anything else counts as the default."""
+        return next((known for known in OBJECTIVES if known == self.values["objective"]), "worst")
+
+    def blame(self, error: InvalidInput) -> None:
+        """Put the advisor's refusal beside the field it speaks of."""
+        name = (error.field or "").rpartition(".")[2]
+        self.errors[name if name in DEFAULTS else "name"] = error.message
+
+    def _number(self, name: str, *, whole: bool = False) -> float | None:
+        text = self.values[name].replace(",", ".")
+        try:
+            value = float(int(text)) if whole else float(text)
+        except (ValueError, OverflowError):
+            value = math.nan
+        low, high = {"vcpus": (1, 4096), "memory_mb": (0, 1e9), "min_throughput_ratio": (0.01, 1)}[name]
+        if not low <= value <= high:
+            self.errors[name] = f"is not a {'whole ' if whole else ''}number from {low:g} to {high:.15g}"
+            return None
+        return value
+
+    def _check_id(self, name: str) -> None:
+        if name == "workload" and not self.values[name]:
+            return
+        try:
+            check_id(self.values[name], name)
+        except ValueError:
+            self.errors[name] = "is not 1–255 letters, digits or . _ : -"

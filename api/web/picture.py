@@ -1,0 +1,105 @@
+"""Numbers → what a page shows: interval pictures, words for ratios and ages; no HTML here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.domain import Candidate, Effect, IsolationSettings
+from profiler.observed import format_cpus
+
+WIDTH = 240  # of a picture, in its own units
+MOST = 1.1  # the right edge: an instance can be a little faster than its solo measurement said
+KEPT = 0.9  # without a limit of its own, an instance counts as unharmed from here on
+_LEFT, _RIGHT = 4.0, 236.0
+
+
+def x(ratio: float) -> float:
+    """Where a throughput ratio stands in a picture that reaches from 0 to MOST; what is beyond is drawn at the edge."""
+    return round(_LEFT + (_RIGHT - _LEFT) * min(max(ratio, 0.0), MOST) / MOST, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One instance in the table of a candidate: its picture and its figures."""
+
+    name: str
+    newcomer: bool
+    level: str  # good, fair or bad: how the expected ratio compares with its limit
+    low: float
+    high: float
+    mark: float
+    before: float | None
+    limit: float | None
+    figure: str
+    interval: str
+    before_figure: str
+    latency: str
+    outside: bool
+    words: str
+    complaint: str  # in words, when the level is bad
+
+
+def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Row:
+    """What happens to one instance, ready to be drawn; `limit` is the lowest ratio it accepts, None = not said."""
+    band = effect.throughput_ratio
+    before = effect.before.expected if effect.before else None
+    words = f"expected {band.expected:.2f} of its own speed, between {band.lower:.2f} and {band.upper:.2f}"
+    if before is not None:
+        words += f", before {before:.2f}"
+    if limit is not None:
+        words += f", limit {limit:.2f}"
+    return Row(
+        name=effect.instance,
+        newcomer=newcomer,
+        level=_level(band.expected, band.lower, KEPT if limit is None else limit),
+        low=x(band.lower),
+        high=x(band.upper),
+        mark=x(band.expected),
+        before=None if before is None else x(before),
+        limit=None if limit is None else x(limit),
+        figure=f"{band.expected:.2f}",
+        interval=f"{band.lower:.2f}–{band.upper:.2f}",
+        before_figure="–" if before is None else f"{before:.2f}",
+        latency=f"× {effect.latency_ratio.expected:.2f}",
+        outside=effect.outside_training,
+        words=words,
+        complaint="below its limit" if limit is not None else f"loses more than {1 - KEPT:.0%}",
+    )
+
+
+def _level(expected: float, lower: float, limit: float) -> str:
+    if expected < limit:
+        return "bad"
+    return "good" if lower >= limit else "fair"
+
+
+def worst_neighbour(candidate: Candidate) -> Effect | None:
+    """The neighbour that this placement leaves worst off; None on an empty host."""
+    return min(candidate.neighbours, key=lambda effect: effect.throughput_ratio.expected, default=None)
+
+
+def settings_in_words(settings: IsolationSettings) -> list[tuple[str, str]]:
+    """Every setting that is to be made, as name and value; empty = leave everything as is."""
+    found: list[tuple[str, str]] = []
+    if settings.pinning:
+        cpus = [f"{vcpu} → {format_cpus(there) or 'any'}" for vcpu, there in enumerate(settings.pinning.cpus)]
+        found.append(("Pinning, vCPU → pCPU", ", ".join(cpus)))
+    if settings.cap_percent is not None:
+        found.append(("CPU cap", f"{settings.cap_percent:g} % (100 = one CPU)"))
+    if settings.weight is not None:
+        found.append(("CPU weight", f"{settings.weight} (256 = default)"))
+    network = settings.network
+    if network and network.mode != "none":
+        ceil = f", up to {network.ceil_mbit:g} Mbit/s" if network.ceil_mbit else ""
+        found.append(("Network", f"{network.mode}, {network.rate_mbit or 0:g} Mbit/s{ceil}"))
+    if settings.disk_limit_mb_s is not None:
+        found.append(("Disk limit", f"{settings.disk_limit_mb_s:g} MB/s"))
+    return found
+
+
+def age_in_words(seconds: float) -> str:
+    """An age as people say it."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -1,0 +1,38 @@
+"""A real Advisor on a temporary SQLite with a small cloud in it, and a client that speaks to the app in process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from api_client import Client
+
+from advisor.service import Advisor, load_inventory
+from advisor.settings import Settings
+from api.app import create_app
+
+CLOUD = Path(__file__).parent / "cloud.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"COTENANT_{name.upper()}", raising=False)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path, max_body_mb=0.25, max_batch=20)
+
+
+@pytest.fixture
+def advisor(settings: Settings) -> Iterator[Advisor]:
+    with Advisor(settings) as opened:
+        opened.put_inventory(load_inventory(CLOUD), mode="replace", generation=None)
+        yield opened
+
+
+@pytest.fixture
+def client(advisor: Advisor, settings: Settings) -> Client:
+    return Client(create_app(advisor, settings))

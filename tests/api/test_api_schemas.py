@@ -1,0 +1,164 @@
+"""What goes in comes out again: schemas and domain types say the same."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+import pytest
+from api_client import Client
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from advisor.domain import Host, Instance, IsolationSettings, Pinning, PlacementRequest, WorkloadProfile
+from advisor.errors import InvalidInput
+from advisor.service import Advisor, recommendation_as_json
+from api.app import ROUTES
+from api.schemas.base import Amount, Time
+from api.schemas.inventory import HostItem, InstanceItem, InventoryBody, WorkloadItem
+from api.schemas.placements import NewInstance, PlacementAnswer, PlacementBody
+from profiler.observed import NetworkSettings
+
+HOST = Host(
+    id="h1",
+    kind="xen",
+    pcpus=8,
+    memory_mb=1024.5,
+    threads_per_core=2,
+    cpu_mhz=2400.0,
+    l2_mb=1.0,
+    l3_mb=8.0,
+    nic_mbit=1000.0,
+    disk_gb=100.0,
+    disk_kind="ssd",
+    numa=((0, 1, 2, 3), (4, 5, 6, 7)),
+    driver_cpus=(0, 1),
+    labels={"zone": "a"},
+    enabled=False,
+    cpu_overcommit=2.0,
+    memory_overcommit=1.5,
+    platform="I",
+)
+INSTANCE = Instance(
+    id="a",
+    vcpus=2,
+    memory_mb=512.0,
+    disk_gb=3.0,
+    host="h1",
+    workload="web 1 KB",
+    load=0.5,
+    settings=IsolationSettings(Pinning(((2, 3), ())), 150.0, 512, NetworkSettings("shared", 10.0, 100.0), 5.0),
+    service="latency",
+    min_throughput_ratio=0.9,
+    labels={"team": "x"},
+)
+WORKLOAD = WorkloadProfile(name="web 1 KB", metrics={"cpu": 1.5}, platform="I", origin="measured")
+
+
+def test_a_host_survives_the_way_out_and_in() -> None:
+    assert HostItem.model_validate_json(HostItem.of(HOST).model_dump_json()).as_domain() == HOST
+
+
+def test_an_instance_survives_the_way_out_and_in() -> None:
+    assert InstanceItem.model_validate_json(InstanceItem.of(INSTANCE).model_dump_json()).as_domain() == INSTANCE
+
+
+def test_a_workload_survives_the_way_out_and_in() -> None:
+    assert WorkloadItem.model_validate_json(WorkloadItem.of(WORKLOAD).model_dump_json()).as_domain() == WORKLOAD
+
+
+def test_the_answer_is_the_contracts_shape_and_nothing_is_lost_in_the_schema(advisor: Advisor) -> None:
+    request = PlacementRequest(Instance(id="n", workload="web-1k"), commands=True, dry_run=True)
+    answer = advisor.place(request)
+    assert answer.candidates
+    shown = PlacementAnswer.of(answer).model_dump(mode="json", exclude_unset=True)
+    assert shown == recommendation_as_json(answer)
+
+
+def test_every_field_of_a_request_reaches_the_advisor() -> None:
+    body = {
+        "instance": {"name": "n", "vcpus": 2, "memory_mb": 1, "disk_gb": 2, "profile": {"cpu": 1}, "load": 0.5,
+                     "service": "latency", "min_throughput_ratio": 0.5, "pinning": {"0": [1], "1": [2]},
+                     "isolation": {"weight": 128}, "labels": {"a": "b"}},
+        "hosts": ["h1"],
+        "constraints": {"labels": {"z": "a"}, "exclude": ["x"], "affinity": ["y"], "anti_affinity": ["q"],
+                        "kind": "kvm", "allow_stale": True},
+        "objective": "pack", "limit": 3, "explain": False, "commands": True, "dry_run": True,
+    }  # fmt: skip
+    request = PlacementBody.model_validate(body).to_domain()
+    assert request.profile == WorkloadProfile(name="n", metrics={"cpu": 1})
+    assert request.instance == Instance(
+        id="n",
+        vcpus=2,
+        memory_mb=1,
+        disk_gb=2,
+        load=0.5,
+        service="latency",
+        min_throughput_ratio=0.5,
+        settings=IsolationSettings(Pinning(((1,), (2,))), weight=128),
+        labels={"a": "b"},
+    )
+    kept = request.constraints
+    assert (kept.labels, kept.exclude, kept.affinity, kept.anti_affinity, kept.kind, kept.allow_stale) == (
+        {"z": "a"}, ("x",), ("y",), ("q",), "kvm", True,
+    )  # fmt: skip
+    assert (request.hosts, request.objective, request.limit) == (("h1",), "pack", 3)
+    assert (request.explain, request.commands, request.dry_run) == (False, True, True)
+
+
+def test_what_a_domain_type_refuses_is_wrong_input() -> None:
+    with pytest.raises(InvalidInput, match="without gaps"):
+        NewInstance.model_validate({"name": "n", "pinning": {"1": [1]}}).to_domain()
+    wrong = {"hosts": [{"id": "h", "kind": "kvm", "pcpus": 1, "memory_mb": 1, "driver_cpus": [3]}]}
+    with pytest.raises(InvalidInput) as refused:
+        InventoryBody.model_validate(wrong).to_domain()
+    assert refused.value.field == "hosts.0"
+
+
+@given(st.floats() | st.integers() | st.booleans() | st.text(max_size=5) | st.none())
+def test_an_amount_is_a_finite_number_of_sane_size_or_nothing(value: object) -> None:
+    try:
+        taken = TypeAdapter(Amount).validate_python(value)
+    except ValidationError:
+        return
+    assert not isinstance(value, bool | str | None)
+    assert math.isfinite(taken)
+    assert 0 <= taken <= 1e15
+
+
+@given(st.text(max_size=40) | st.datetimes().map(lambda time: time.isoformat() + "Z") | st.integers() | st.floats())
+def test_a_time_is_in_utc_or_refused(value: object) -> None:
+    try:
+        taken = TypeAdapter(Time).validate_python(value)
+    except ValidationError:
+        return
+    assert taken.tzinfo is UTC
+    assert taken.timestamp() >= datetime(1970, 1, 1, tzinfo=UTC).timestamp()
+
+
+def test_every_example_in_the_description_is_taken(client: Client) -> None:
+    document = client.get("/openapi.json").json()
+    tried = 0
+    for route in ROUTES:
+        operation = document["paths"].get(route.path, {}).get(route.method.lower(), {})
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        if not content:
+            continue
+        name = content["schema"]["$ref"].rpartition("/")[2]
+        for example in document["components"]["schemas"][name]["examples"]:
+            path = route.path.replace("{", "").replace("}", "")
+            answer = client.ask(route.method, path, json=example)
+            # Beyond the schema, these examples speak of things that this small cloud does not have.
+            missing = {"/v1/models", "/v1/placements/{placement}/outcome"}
+            assert answer.status_code in ({404} if route.path in missing else {200, 201}), f"{path}: {answer.text}"
+            tried += 1
+    assert tried == 11
+
+
+def test_schemas_refuse_unknown_fields_and_answers_do_not() -> None:
+    def tree(cls: type[BaseModel]) -> list[type[BaseModel]]:
+        return [found for child in cls.__subclasses__() for found in (child, *tree(child))]
+
+    ours = [cls for cls in tree(BaseModel) if cls.__module__.startswith("api.schemas") and cls.model_fields]
+    assert {cls.__name__ for cls in ours if cls.model_config.get("extra") not in {"forbid", "allow"}} == set()

@@ -1,0 +1,224 @@
+"""`where`, `predict` and `plan` on files: tables, JSON, exit codes and one sentence for every mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sample_answer import HOSTILE, answer
+from typer.testing import CliRunner, Result
+
+from advisor.domain import Rejection
+from api.cli import app
+
+CLOUD = str(Path(__file__).parent / "cloud.yaml")
+SHOP = "{id: shop-7, vcpus: 2, memory_mb: 4096, workload: web-1k, min_throughput_ratio: 0.8}"
+SCENE = """
+host: {kind: xen, pcpus: 2, memory_mb: 4096, driver_cpus: "0"}
+instances: [{id: one, workload: web}, {id: two, workload: hog}]
+workloads: [{name: web, metrics: {cpu: 60, driver_domain.cpu: 30}}, {name: hog, metrics: {cpu: 100}}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("shop.yaml").write_text(SHOP, encoding="utf-8")
+    Path("scene.yaml").write_text(SCENE, encoding="utf-8")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def told(result: Result) -> str:
+    """The one sentence on standard error."""
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_where_prints_ranked_hosts_then_rejected_ones_then_who_answered() -> None:
+    result = run("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h3,h4,h6")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] in {"shop-7 should go to h3.", "shop-7 should go to h4."}
+    assert lines[2].split("  ")[0] == "rank"
+    ranked = [line.split()[:2] for line in lines[3:5]]
+    assert [rank for rank, _ in ranked] == ["1", "2"]
+    assert {host for _, host in ranked} == {"h3", "h4"}
+    assert re.search(r"\d\.\d\d \(\d\.\d\d-\d\.\d\d\) +mystery \d\.\d\d +", "\n".join(lines))
+    assert any(line.split()[:2] == ["h6", "host.disabled"] for line in lines)
+    assert lines[-1] == "Answered by the queueing prior; no learned model was used."
+    assert "Why" not in result.stdout
+    assert "Commands" not in result.stdout
+
+
+def test_where_gives_reasons_and_commands_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.cli.ask.service.where", lambda _, request, **__: answer(request))
+    result = run("where", CLOUD, "--instance", "shop.yaml", "--explain", "--commands")
+    assert "Why h1:\n  The driver domain costs the worst-off up to 7%" in result.stdout
+    assert "  xl vcpu-pin shop-7 0 2\n    undo: xl vcpu-pin shop-7 0 all\n" in result.stdout
+    assert "Commands for h2, each with its undo; nothing was run:\n  none needed\n" in result.stdout
+    assert "pin 0:2|1:3, cap 150 %, weight 512, shared 200 Mbit/s, disk 40 MB/s" in result.stdout
+    assert "Answered by model m-1, trained on measured data." in result.stdout
+
+
+def test_where_as_json_is_the_answer_of_the_api() -> None:
+    asked = ("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h3,h4", "--json")
+    found = json.loads(run(*asked, "--commands").stdout)
+    assert {one["host"] for one in found["candidates"]} == {"h3", "h4"}
+    assert found["model"] == {"version": "prior", "origin": "prior"}
+    assert found["dry_run"] is True
+    assert "commands" in found["candidates"][0]
+    assert "commands" not in json.loads(run(*asked).stdout)["candidates"][0]
+
+
+def test_an_instance_of_the_inventory_is_taken_off_its_host_first() -> None:
+    result = run("where", CLOUD, "--instance", "batch-1", "--json", "--hosts", "h2")
+    found = json.loads(result.stdout)
+    assert found["candidates"][0]["neighbours"] == []
+
+
+@pytest.mark.parametrize(("name", "here"), [("shop-3", "h1"), ("batch-1", "h2")])  # the best host, and one tied with it
+def test_an_instance_that_is_well_where_it_is_stays_there(
+    name: str, here: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.cli.ask.service.where", lambda _, request, **__: answer(request))
+    assert run("where", CLOUD, "--instance", name).stdout.startswith(f"{name} is on {here} already;")
+    assert run("where", CLOUD, "--instance", "mystery").stdout.startswith("mystery should go to h1.")
+
+
+def test_only_named_hosts_answer() -> None:
+    found = json.loads(run("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h3, h5,nope", "--json").stdout)
+    assert [one["host"] for one in found["candidates"]] == ["h3"]
+    assert [(one["host"], one["code"]) for one in found["rejected"]] == [
+        ("h5", "capacity.memory"),
+        ("nope", "host.unknown"),
+    ]
+
+
+def test_no_host_is_an_answer_not_a_failure() -> None:
+    result = run("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h5")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("No host can take shop-7.")
+
+
+def test_hundreds_of_rejected_hosts_are_counted_unless_all_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = [Rejection(f"h{number}", "capacity.memory", f"{number} MB free") for number in range(300)]
+    rejected = (Rejection("a", "host.disabled", "the host is disabled"), *memory)
+    monkeypatch.setattr("api.cli.ask.service.where", lambda _, request, **__: answer(request, rejected=rejected))
+    short = run("where", CLOUD, "--instance", "shop.yaml").stdout
+    assert re.search(r"300  capacity\.memory  h0: 0 MB free\n +1  host\.disabled    a: the host is disabled", short)
+    assert "h299" not in short
+    assert "h299" in run("where", CLOUD, "--instance", "shop.yaml", "--explain").stdout
+
+
+def test_a_degraded_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.cli.ask.service.where", lambda _, request, **__: answer(request, degraded=True))
+    assert "Degraded: the learned model failed." in run("where", CLOUD, "--instance", "shop.yaml").stdout
+
+
+def test_no_name_can_speak_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def place(_: Any, request: Any, **__: Any) -> Any:
+        return answer(request, hostile="\x1b]0;owned\x07\x1b[2J\u202e" + HOSTILE)
+
+    monkeypatch.setattr("api.cli.ask.service.where", place)
+    shown = run("where", CLOUD, "--instance", "shop.yaml", "--explain", "--commands").stdout
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("where", "nope.yaml", "--instance", "x"), "there is no file nope.yaml"),
+        (("where", CLOUD, "--instance", "nope"), "no such file, and no instance of that name"),
+        (("where", CLOUD, "--instance", "nope.yaml"), "there is no file nope.yaml"),
+        (("where", CLOUD, "--instance", "scene.yaml"), "scene.yaml"),
+        (("where", CLOUD, "--instance", "two.yaml"), "holds 2 instances, one is needed"),
+        (("where", CLOUD, "--instance", "shop.yaml", "--hosts", " , "), "--hosts names no host"),
+        (("where", "broken.yaml", "--instance", "x"), "broken.yaml, line 1, field hosts[0].pcpus"),
+        (("predict", CLOUD), "field host is missing"),
+        (("predict", "nope.yaml"), "there is no file nope.yaml"),
+        (("plan", CLOUD, "--add", "nope.yaml"), "there is no file nope.yaml"),
+        (("where", ".", "--instance", "x"), "is a directory"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
+    Path("two.yaml").write_text("[{id: a}, {id: b}]", encoding="utf-8")
+    Path("broken.yaml").write_text("hosts: [{id: h, kind: kvm, pcpus: x, memory_mb: 1}]", encoding="utf-8")
+    if arguments[:2] == ("predict", CLOUD):
+        Path("no-host.yaml").write_text("instances: [{id: a}]", encoding="utf-8")
+        arguments = ("predict", "no-host.yaml")
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert words in told(result)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("where",),
+        ("where", CLOUD),
+        ("where", CLOUD, "--instance", "x", "--limit", "0"),
+        ("where", CLOUD, "--instance", "x", "--limit", "many"),
+        ("where", CLOUD, "--instance", "x", "--objective", "best"),
+        ("where", CLOUD, "--instance", "x", "--model", "nope"),
+        ("where", CLOUD, "--instance", "x", "--nope"),
+        ("nope",),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+
+
+def test_a_broken_model_is_exit_code_1() -> None:
+    Path("m").mkdir()
+    result = run("where", CLOUD, "--instance", "shop.yaml", "--model", "m")
+    assert result.exit_code == 1
+    assert "model m cannot be used" in told(result)
+
+
+@pytest.mark.parametrize("name", ["COTENANT_FRESH_S", "COTENANT_MAX_BATCH"])
+def test_a_wrong_setting_is_named_by_its_variable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "x")
+    result = run("where", CLOUD, "--instance", "shop.yaml")
+    assert result.exit_code == 2
+    assert name in told(result)
+
+
+def test_predict_shows_everybody_in_the_scene() -> None:
+    result = run("predict", "scene.yaml")
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:3]] == ["one", "two"]
+    assert "Combined score" in result.stdout
+
+
+def test_predict_as_json_is_the_answer_of_the_api() -> None:
+    found = json.loads(run("predict", "scene.yaml", "--json").stdout)
+    assert [one["instance"] for one in found["effects"]] == ["one", "two"]
+    assert set(found["effects"][0]["throughput_ratio"]) == {"expected", "lower", "upper"}
+
+
+def test_plan_places_one_after_another_and_writes_a_report() -> None:
+    Path("add.yaml").write_text("[{id: n1, vcpus: 2, workload: web-1k}, {id: n2, vcpus: 64}]", encoding="utf-8")
+    result = run("plan", CLOUD, "--add", "add.yaml", "--report", "out.html")
+    assert result.exit_code == 0
+    assert "1 of 2 instances placed." in result.stdout
+    assert "Report written to out.html." in result.stdout
+    assert "needs 64 vCPUs" in result.stdout
+    assert Path("out.html").read_text(encoding="utf-8").startswith("<!")
+    assert "placing n1: 0 %" in result.stderr
+
+
+def test_plan_as_json_is_the_answer_of_the_api() -> None:
+    Path("add.yaml").write_text("[{id: n1, vcpus: 2, workload: web-1k}]", encoding="utf-8")
+    found = json.loads(run("plan", CLOUD, "--add", "add.yaml", "--json").stdout)
+    assert found["steps"][0]["instance"] == "n1"
+    assert found["steps"][0]["host"] in found["after"]

@@ -1,0 +1,182 @@
+"""The real program in a real process: help, exit codes, pipes, and the service from start to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from api.cli import app
+
+CLOUD = Path(__file__).parent / "cloud.yaml"
+PROGRAM = (sys.executable, "-W", "error", "-c", "from api.cli import main; main()")
+COMMANDS = ("serve", "where", "predict", "plan", "train", "evaluate", "findings", "sync", "models", "db")
+
+
+def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (*PROGRAM, *arguments),
+        cwd=cwd,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    done = run("--version", cwd=tmp_path)
+    assert done.returncode == 0
+    assert re.fullmatch(r"cotenant \d+\.\d+\.\d+\n", done.stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"]).stdout
+    assert "Usage: " in shown
+    for option in re.findall(r"^  (?:-\w, )?--[a-z-]+.*?(?=^  \S|\Z)", shown, re.MULTILINE | re.DOTALL):
+        assert len(option.split()) > 2, f"no help for {option}"
+
+
+def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
+    shell = f"{sys.executable} -c 'from api.cli import main; main()' serve --help | true"
+    done = subprocess.run(shell, shell=True, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+
+
+def test_what_nobody_foresaw_is_one_sentence_without_a_traceback(tmp_path: Path) -> None:
+    broken = "import api.cli.ask as a; a.service.load_inventory = lambda _: 1 / 0; from api.cli import main; main()"
+    command = (sys.executable, "-c", broken, "where", "x.yaml", "--instance", "y")
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("cotenant: internal error, ZeroDivisionError: division by zero")
+    assert len(done.stderr.splitlines()) == 1
+    loud = {**os.environ, "COTENANT_LOG_LEVEL": "debug"}
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60, env=loud)
+    assert "Traceback" in done.stderr
+
+
+class Service:
+    """`cotenant serve` on a port of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            (*PROGRAM, "serve", "--listen", "127.0.0.1:0"), cwd=folder, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stderr
+        self.lines: list[str] = []
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if found := re.match(r"Cotenant listens on (http://127\.0\.0\.1:(\d+)) ", line):
+                self.url, self.port = found[1], int(found[2])
+                return
+        raise AssertionError("".join(self.lines))
+
+    def stop(self, number: int = signal.SIGTERM) -> list[str]:
+        """Ask it to stop; what it had to say."""
+        self.process.send_signal(number)
+        assert self.process.stderr
+        rest = self.process.stderr.readlines()
+        self.process.wait(timeout=30)
+        self.process.stderr.close()
+        return rest
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    started = Service(tmp_path)
+    yield started
+    if started.process.poll() is None:
+        started.process.kill()
+        started.process.communicate()
+
+
+def test_the_service_answers_logs_and_stops_gracefully(service: Service, tmp_path: Path) -> None:
+    assert "No token is configured: this machine only." in service.lines[-1]
+    loaded = run("sync", str(CLOUD), cwd=tmp_path)
+    assert loaded.returncode == 0
+    question = {"instance": {"name": "n", "vcpus": 2, "workload": "web-1k"}}
+    with httpx.Client(base_url=service.url) as client:
+        assert client.get("/readyz").json()["hosts"] == 6
+        answer = client.post("/v1/placements", json=question, headers={"Authorization": "Bearer secret"})
+        assert answer.json()["candidates"][0]["rank"] == 1
+        assert "server" not in answer.headers
+        assert client.get("/").status_code == 200
+        taken = run("serve", "--listen", f"127.0.0.1:{service.port}", cwd=tmp_path)
+    assert taken.returncode == 1
+    assert taken.stderr == (
+        f"cotenant: cannot listen on 127.0.0.1:{service.port}: Address already in use; choose another\n"
+    )
+    lines = service.stop()
+    assert service.process.returncode == 0
+    told = [json.loads(line) for line in lines]
+    assert [line["route"] for line in told if line["logger"] == "cotenant.access"] == ["/readyz", "/v1/placements", "/"]
+    assert "secret" not in "".join(lines)
+
+
+def test_ctrl_c_is_a_good_end_too(service: Service) -> None:
+    service.stop(signal.SIGINT)
+    assert service.process.returncode == 0
+
+
+def test_a_request_under_way_is_finished_before_the_end(service: Service) -> None:
+    body = b'{"samples": []}'
+    head = (
+        f"POST /v1/samples HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    )
+    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as connection:
+        connection.sendall(head.encode() + b"\r\n\r\n" + body[:5])
+        time.sleep(0.3)
+        service.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        connection.sendall(body[5:])
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 422")
+    service.stop()
+    assert service.process.returncode == 0
+
+
+def test_a_database_of_another_program_is_told_before_anybody_asks(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "other.sqlite3")) as other:
+        other.execute("CREATE TABLE songs (title TEXT)")
+    done = run("serve", "--listen", "127.0.0.1:0", "--database", "sqlite:///other.sqlite3", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "holds tables of another program" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("listen", "words"),
+    [
+        ("0.0.0.0:0", "refusing to listen on 0.0.0.0: no token is configured"),
+        ("example.org:80", "refusing to listen on example.org"),
+        ("nonsense", "'nonsense' is not ADDRESS:PORT"),
+    ],
+)
+def test_where_nobody_should_listen_is_wrong_usage(listen: str, words: str) -> None:
+    result = CliRunner().invoke(app, ["serve", "--listen", listen])
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_unknown_log_level_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COTENANT_LOG_LEVEL", "loud")
+    result = CliRunner().invoke(app, ["serve", "--listen", "127.0.0.1:0"])
+    assert result.exit_code == 2
+    assert "COTENANT_LOG_LEVEL 'loud'" in result.stderr

@@ -1,0 +1,186 @@
+"""`sync`, `db`, `models`, `train`, `evaluate` and `findings`: what is kept, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.cli import app
+
+CLOUD = str(Path(__file__).parent / "cloud.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_sync_loads_an_inventory_and_says_what_it_loaded() -> None:
+    first, second = run("sync", CLOUD), run("sync", CLOUD, "--json")
+    assert first.stdout == "Loaded 6 hosts, 6 instances, 3 workloads; the inventory is at generation 1.\n"
+    assert json.loads(second.stdout) == {"generation": 2, "hosts": 6, "instances": 6, "workloads": 3}
+
+
+def test_sync_drops_what_is_not_named_unless_it_merges() -> None:
+    Path("one.yaml").write_text("hosts: [{id: h7, kind: kvm, pcpus: 2, memory_mb: 1024}]", encoding="utf-8")
+    run("sync", CLOUD)
+    run("sync", "one.yaml", "--merge")
+    with Advisor(Settings()) as advisor:
+        assert len(advisor.hosts().items) == 7
+    run("sync", "one.yaml")
+    with Advisor(Settings()) as advisor:
+        assert [host.id for host in advisor.hosts().items] == ["h7"]
+
+
+def test_sync_of_a_broken_file_writes_nothing() -> None:
+    Path("broken.yaml").write_text("hosts: [{id: h7, kind: kvm, pcpus: 2}]", encoding="utf-8")
+    result = run("sync", "broken.yaml")
+    assert result.exit_code == 2
+    assert result.stderr == "cotenant: broken.yaml, line 1, field hosts[0]: field memory_mb is missing\n"
+    assert not Path("var").exists()
+
+
+def test_the_database_can_be_named() -> None:
+    assert run("sync", CLOUD, "--database", "sqlite:///elsewhere.sqlite3").exit_code == 0
+    assert Path("elsewhere.sqlite3").exists()
+    assert not Path("var").exists()
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "sqlite://"])
+def test_a_database_that_makes_no_sense_is_wrong_usage(url: str) -> None:
+    assert run("db", "upgrade", "--database", url).exit_code == 2
+
+
+def test_a_database_that_cannot_be_made_is_a_failure() -> None:
+    Path("file").write_text("", encoding="utf-8")
+    result = run("db", "upgrade", "--database", "sqlite:///file/db.sqlite3")
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_upgrade_tells_the_revision_and_is_safe_to_repeat() -> None:
+    first, second = run("db", "upgrade"), run("db", "upgrade", "--json")
+    revision = json.loads(second.stdout)["revision"]
+    assert first.stdout == f"The database is at revision {revision}.\n"
+
+
+def test_the_prior_is_listed_shown_and_activated() -> None:
+    assert run("models", "list").stdout.splitlines()[1].split() == ["prior", "active", "built", "in", "prior"]
+    assert json.loads(run("models", "list", "--json").stdout)[0]["version"] == "prior"
+    assert "queueing prior" in run("models", "show", "prior").stdout
+    assert json.loads(run("models", "show", "prior", "--json").stdout)["status"] == "active"
+    assert run("models", "activate", "prior").stdout == "Model prior answers from now on.\n"
+    assert json.loads(run("models", "activate", "prior", "--json").stdout)["version"] == "prior"
+
+
+@pytest.mark.parametrize("command", ["show", "activate"])
+@pytest.mark.parametrize("version", ["nope", "..", "../x", "/etc"])
+def test_a_model_that_is_not_there_is_a_failure(command: str, version: str) -> None:
+    result = run("models", command, version)
+    assert result.exit_code == 1
+    assert result.stderr == f"cotenant: there is no model {version}\n"
+
+
+def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def train(datasets: Any, *, settings: Settings, progress: Any) -> Path:
+        asked["datasets"] = list(datasets)
+        progress("fitting", 0.25)
+        return settings.model_dir / "m-1"
+
+    monkeypatch.setattr("api.cli.learn.service.train", train)
+    monkeypatch.setattr(Advisor, "register_model", lambda _, artifact: asked.update(registered=artifact))
+    result = run("train", "--dataset", "a", "--dataset", "b")
+    assert asked == {"datasets": [Path("a"), Path("b")], "registered": Path("var/models/m-1")}
+    assert result.stderr == "fitting: 20 %\n"
+    assert "It answers after: cotenant models activate m-1" in result.stdout
+    quiet = json.loads(run("train", "--dataset", "a", "--no-register", "--json").stdout)
+    assert quiet == {"version": "m-1", "artifact": "var/models/m-1", "registered": False}
+
+
+def test_train_takes_all_datasets_that_lie_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("b", "a", "not-one"):
+        Path("datasets", name).mkdir(parents=True)
+        if name != "not-one":
+            Path("datasets", name, "dataset.yaml").write_text("", encoding="utf-8")
+    asked: list[Path] = []
+    monkeypatch.setattr("api.cli.learn.service.train", lambda datasets, **_: asked.extend(datasets) or Path("m-1"))
+    assert run("train", "--no-register").exit_code == 0
+    assert asked == [Path("datasets/a"), Path("datasets/b")]
+
+
+def test_train_without_any_dataset_is_wrong_usage() -> None:
+    result = run("train")
+    assert result.exit_code == 2
+    assert "no --dataset was given" in result.stderr
+
+
+def test_train_on_a_broken_dataset_names_it() -> None:
+    result = run("train", "--dataset", "nope")
+    assert result.exit_code == 2
+    assert "nope" in result.stderr.splitlines()[-1]
+
+
+def test_a_model_in_the_state_folder_is_registered_when_it_is_activated(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("var/models/m-1").mkdir(parents=True)
+    Path("var/models/m-1/card.json").write_text("{}", encoding="utf-8")
+    result = run("models", "activate", "m-1")
+    assert result.exit_code == 1
+    assert "m-1" in result.stderr
+    assert "not a model artifact" in result.stderr
+
+
+EVALUATION = {
+    "dataset": "lab",
+    "rows": 12,
+    "protocols": {
+        "unseen_pair": {
+            "models": {"cotenant": {"mape": 0.0412345, "coverage": 0.9}, "ones": {"mape": 0.3, "coverage": None}}
+        },
+        "pairs_to_n": {"skipped": "the dataset has no run of three or more instances", "models": {}},
+    },
+}
+
+
+def test_evaluate_shows_a_table_for_each_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr("api.cli.learn.service.evaluate", lambda dataset, **given: asked.update(given) or EVALUATION)
+    result = run("evaluate", "--dataset", "lab")
+    assert asked["protocols"] == ("unseen_pair", "unseen_workload")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "lab: 12 rows"
+    assert lines[2] == "unseen_pair"
+    assert lines[4].split() == ["cotenant", "0.04123", "0.9"]
+    assert lines[5].split() == ["ones", "0.3"]
+    assert lines[-1] == "pairs_to_n: skipped, the dataset has no run of three or more instances"
+
+
+def test_evaluate_as_json_gives_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.cli.learn.service.evaluate", lambda *_, **__: EVALUATION)
+    assert json.loads(run("evaluate", "--dataset", "lab", "--json").stdout) == EVALUATION
+
+
+def test_evaluate_refuses_a_dataset_that_is_not_there() -> None:
+    result = run("evaluate", "--dataset", "nope")
+    assert result.exit_code == 2
+    assert "nope" in result.stderr.splitlines()[-1]
+
+
+def test_findings_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"finding": "N3", "paper": 1.58, "predicted": 1.512345}, {"finding": "N11", "paper": None, "measured": "x"}]
+    monkeypatch.setattr("api.cli.learn.service.findings", lambda *_, **__: rows)
+    lines = run("findings").stdout.splitlines()
+    assert lines[0].split() == ["finding", "paper", "predicted", "measured"]
+    assert lines[1].split() == ["N3", "1.58", "1.512"]
+    assert json.loads(run("findings", "--json").stdout) == rows

@@ -1,0 +1,135 @@
+"""Plays the HTTP conversations of the YAML files in this folder against the real application on a temporary SQLite.
+
+A file is a list of steps that share one service, in order. A step:
+
+    - say: what this step shows
+      PUT: /v1/hosts/h1                 # method and path; $name stands for a value that was kept
+      json: {...}                       # the body; or raw: text, or repeat: [text, times]
+      headers: {...}
+      file: [models/x/card.json, text]  # written below the state folder first
+      status: 201
+      has: {...}                        # a part of the answer: mappings may have more, lists must match item by item;
+                                        # "~pattern" is searched as a regular expression, "*" is anything
+      lacks: [text, ...]                # must not stand in the answer
+      header: {...}                     # of the answer, matched like `has`
+      keep: {name: path.in.answer}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from advisor.service import Advisor, load_inventory
+from advisor.settings import Settings
+from api.app import ROUTES, create_app
+from api.problems import KINDS
+
+HERE = Path(__file__).parent
+FILES = sorted(HERE.glob("*.yaml"))
+METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS", "BREW")
+# Kinds of problems that need a broken service, not a wrong question: tests/api/test_api_problems.py.
+ELSEWHERE = {"internal", "storage.unavailable", "storage.full", "storage.schema"}
+
+
+def steps_of(file: Path) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return steps
+
+
+def question_of(step: dict[str, Any]) -> tuple[str, str]:
+    return next((method, step[method]) for method in METHODS if method in step)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_conversation(file: Path, tmp_path: Path) -> None:
+    settings = Settings(
+        database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path, max_body_mb=0.25, max_batch=20, reserve_s=0
+    )
+    with Advisor(settings) as advisor:
+        advisor.put_inventory(load_inventory(HERE.parent / "api" / "cloud.yaml"), mode="replace", generation=None)
+        asyncio.run(_play(create_app(advisor, settings), steps_of(file), tmp_path))
+
+
+def test_every_route_is_spoken_to() -> None:
+    asked = [question_of(step) for file in FILES for step in steps_of(file)]
+    silent = [route for route in ROUTES if not any(_meets(route.method, route.path, *question) for question in asked)]
+    assert [(route.method, route.path) for route in silent] == []
+
+
+def test_every_kind_of_problem_is_provoked() -> None:
+    text = "".join(file.read_text(encoding="utf-8") for file in FILES)
+    assert {kind.code for kind in KINDS if f"code: {kind.code}" not in text} == ELSEWHERE
+
+
+def _meets(method: str, template: str, asked_method: str, asked_path: str) -> bool:
+    pattern = re.sub(r"\{\w+\}", "[^/]+", template)
+    return method == asked_method and re.fullmatch(pattern, asked_path.partition("?")[0]) is not None
+
+
+async def _play(app: Any, steps: list[dict[str, Any]], state: Path) -> None:
+    kept: dict[str, str] = {}
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        for step in steps:
+            if "file" in step:
+                path = state / step["file"][0]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(step["file"][1], encoding="utf-8")
+            method, path_template = question_of(step)
+            path_asked = re.sub(r"\$(\w+)", lambda found: kept[found[1]], path_template)
+            answer = await client.request(method, path_asked, **_body(step))
+            _check(step, answer)
+            for name, where in step.get("keep", {}).items():
+                kept[name] = str(_reach(answer.json(), where))
+
+
+def _body(step: dict[str, Any]) -> dict[str, Any]:
+    headers = step.get("headers", {})
+    if "raw" in step or "repeat" in step:
+        text = step["raw"] if "raw" in step else step["repeat"][0] * step["repeat"][1]
+        return {"content": text.encode(), "headers": {"Content-Type": "application/json", **headers}}
+    return {"json": step["json"], "headers": headers} if "json" in step else {"headers": headers}
+
+
+def _check(step: dict[str, Any], answer: httpx.Response) -> None:
+    shown = f"{step['say']}: {answer.status_code} {answer.text[:1000]}"
+    assert answer.status_code == step["status"], shown
+    if answer.status_code >= 400 and answer.content and "text/html" not in answer.headers["content-type"]:
+        assert answer.headers["content-type"] == "application/problem+json", shown
+        assert answer.json()["request_id"] == answer.headers["x-request-id"], shown
+    if "has" in step:
+        _match(step["has"], answer.text if isinstance(step["has"], str) else answer.json(), shown)
+    for text in step.get("lacks", ()):
+        assert text not in answer.text, shown
+    for name, wanted in step.get("header", {}).items():
+        _match(wanted, answer.headers.get(name), f"{name} of {shown}")
+
+
+def _match(wanted: Any, found: Any, shown: str) -> None:
+    if isinstance(wanted, dict):
+        assert isinstance(found, dict), shown
+        for name, value in wanted.items():
+            assert name in found, f"{name} is missing in {shown}"
+            _match(value, found[name], f"{name} of {shown}")
+    elif isinstance(wanted, list):
+        assert isinstance(found, list), shown
+        assert len(found) == len(wanted), shown
+        for value, one in zip(wanted, found, strict=True):
+            _match(value, one, shown)
+    elif isinstance(wanted, str) and wanted.startswith("~"):
+        assert re.search(wanted[1:], str(found)), shown
+    elif wanted != "*":
+        assert found == wanted, shown
+
+
+def _reach(value: Any, where: str) -> Any:
+    for step in where.split("."):
+        value = value[int(step)] if isinstance(value, list) else value[step]
+    return value
