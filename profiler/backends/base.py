@@ -1,0 +1,100 @@
+"""The seam between a hypervisor and the collectors: the Backend protocol and the cumulative counters it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from profiler.observed import Instance, IsolationSettings
+
+
+class BackendError(Exception):
+    """A backend cannot work on this host; the message says what is missing and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounters:
+    """What the scheduler counted for one schedulable thing: a thread of a container, or a vCPU.
+
+    `io_bytes` is only set where the host keeps no count of block I/O per instance.
+    """
+
+    run_ns: int
+    wait_ns: int
+    timeslices: int
+    switches: int
+    io_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DomainCounters:
+    """Cumulative counters of one instance or of the driver domain.
+
+    `cpu_ns` is the host's own account of all run time, vanished tasks included; None = sum the tasks.
+    `interrupt_ns` and `executions` are run time and execution periods outside any task (softirqs of the driver domain).
+    `further` holds cumulative counters beyond the eight metrics, suffix = unit (`_ns`, `_us`); `gauges` holds values of
+    now. `absent` says for each counter that is None or missing why.
+    """
+
+    vcpus: int
+    tasks: Mapping[str, TaskCounters]
+    cpu_ns: int | None = None
+    interrupt_ns: int = 0
+    executions: int = 0
+    net_bytes: int | None = None
+    disk_bytes: int | None = None
+    further: Mapping[str, int] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCounters:
+    """Cumulative counters of the whole host; `events` stands in for event-channel events, ns are summed over CPUs."""
+
+    events: int
+    busy_ns: int
+    steal_ns: int
+    pcpus: int
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """One reading of everything at (nearly) one time.
+
+    `time_s` is the epoch time for people and databases, `monotonic_s` the clock that rates are computed with.
+    `driver` or `whole` is None when the host does not show it; `absent` says why. `vanished` names instances that went
+    away while being read.
+    """
+
+    host: str
+    time_s: float
+    monotonic_s: float
+    instances: Mapping[str, DomainCounters]
+    driver: DomainCounters | None
+    whole: HostCounters | None
+    absent: Mapping[str, str] = field(default_factory=dict)
+    vanished: tuple[str, ...] = ()
+
+
+class Backend(Protocol):
+    """Reads one kind of hypervisor. No method changes anything on the host."""
+
+    @property
+    def name(self) -> str:
+        """`lxc`, `xen`, `libvirt` or `recorded`."""
+
+    @property
+    def host(self) -> str:
+        """Id of the host that is read."""
+
+    def list_instances(self) -> list[Instance]:
+        """Every running instance, ordered by id."""
+
+    def read_counters(self) -> Counters:
+        """Read all instances in bulk; an instance that vanishes meanwhile is named in `vanished`, never an error."""
+
+    def read_isolation(self, instance: Instance) -> IsolationSettings:
+        """What holds this instance back now; a setting that cannot be read is None."""

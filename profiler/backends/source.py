@@ -1,0 +1,152 @@
+"""Where a backend's text comes from: the live host, the live host while it is recorded, or a recording."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+_READ_SIZE = 1 << 16
+_LIMIT = 1 << 24  # no file that is read here comes near 16 MB; more means that something is wrong with it
+
+
+class Source(Protocol):
+    """Files of a host by absolute path; every method raises OSError as the operating system does."""
+
+    def read(self, path: str) -> str: ...
+    def names(self, path: str) -> list[str]: ...
+    def link(self, path: str) -> str: ...
+    def clock(self) -> tuple[float, float]:
+        """Epoch seconds and monotonic seconds."""
+
+
+class LiveSource:
+    """This host, now."""
+
+    def read(self, path: str) -> str:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # no file object for each of very many small files
+        try:
+            parts = [os.read(descriptor, _READ_SIZE)]
+            size = len(parts[0])
+            while parts[-1] and size <= _LIMIT:
+                parts.append(os.read(descriptor, _READ_SIZE))
+                size += len(parts[-1])
+        finally:
+            os.close(descriptor)
+        return b"".join(parts).decode("utf-8", "replace")
+
+    def names(self, path: str) -> list[str]:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+
+    def link(self, path: str) -> str:
+        return os.readlink(path)  # noqa: PTH115 - no Path object for each of very many
+
+    def clock(self) -> tuple[float, float]:
+        return time.time(), time.monotonic()
+
+
+@dataclass(slots=True)
+class Reading:
+    """Everything that one reading looked at, by path; an int in place of a value is the errno that came instead."""
+
+    clock: tuple[float, float] = (0.0, 0.0)
+    files: dict[str, str | int] = field(default_factory=dict)
+    directories: dict[str, list[str] | int] = field(default_factory=dict)
+    links: dict[str, str | int] = field(default_factory=dict)
+
+
+class RecordingSource:
+    """The live host; keeps what was read until `cut` starts the next reading."""
+
+    def __init__(self, live: Source) -> None:
+        self._live = live
+        self.readings: list[Reading] = [Reading()]
+
+    def cut(self) -> None:
+        """Start a new reading."""
+        self.readings.append(Reading())
+
+    def read(self, path: str) -> str:
+        return self._keep(self.readings[-1].files, path, self._live.read)
+
+    def names(self, path: str) -> list[str]:
+        return self._keep(self.readings[-1].directories, path, self._live.names)
+
+    def link(self, path: str) -> str:
+        return self._keep(self.readings[-1].links, path, self._live.link)
+
+    def clock(self) -> tuple[float, float]:
+        self.readings[-1].clock = self._live.clock()
+        return self.readings[-1].clock
+
+    @staticmethod
+    def _keep(kept: dict[str, T | int], path: str, read: Callable[[str], T]) -> T:
+        try:
+            value = read(path)
+        except OSError as error:
+            kept[path] = error.errno or 0
+            raise
+        kept[path] = value
+        return value
+
+    def save(self, path: Path, *, backend: str, host: str, note: str) -> None:
+        """Write the readings as one JSON file that `RecordedSource` replays."""
+        readings = [
+            {"clock": r.clock, "files": _public(r.files), "directories": r.directories, "links": r.links}
+            for r in self.readings
+        ]
+        document = {"backend": backend, "host": host, "note": note, "readings": readings}
+        path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _public(files: dict[str, str | int]) -> dict[str, str | int]:
+    """Without what no backend needs and nobody should have to publish: mounts other than control groups."""
+    mounts = files.get("/proc/mounts")
+    if not isinstance(mounts, str):
+        return files
+    kept = [line for line in mounts.splitlines(keepends=True) if " cgroup" in line]
+    return {**files, "/proc/mounts": "".join(kept)}
+
+
+class RecordedSource:
+    """Replays recorded readings one after another; a path that was not recorded does not exist."""
+
+    def __init__(self, readings: list[Reading]) -> None:
+        if not readings:
+            raise ValueError("a recording needs at least one reading")
+        self._readings = readings
+        self._position = 0
+
+    @property
+    def length(self) -> int:
+        return len(self._readings)
+
+    def advance(self) -> None:
+        """Go to the next reading; the last one stays."""
+        self._position = min(self._position + 1, len(self._readings) - 1)
+
+    def read(self, path: str) -> str:
+        return str(self._get(self._readings[self._position].files, path))
+
+    def names(self, path: str) -> list[str]:
+        return list(self._get(self._readings[self._position].directories, path))
+
+    def link(self, path: str) -> str:
+        return str(self._get(self._readings[self._position].links, path))
+
+    def clock(self) -> tuple[float, float]:
+        return self._readings[self._position].clock
+
+    @staticmethod
+    def _get(kept: dict[str, Any], path: str) -> Any:
+        value = kept.get(path, 2)  # ENOENT
+        if isinstance(value, int):
+            raise OSError(value, os.strerror(value), path)
+        return value

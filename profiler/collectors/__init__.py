@@ -1,0 +1,6 @@
+"""Two readings of a Backend into rates and MetricSamples; formulas live here, reading does not."""
+
+from profiler.collectors.differences import Deltas, Difference, Drop, difference
+from profiler.collectors.samples import Absence, Collected, collect, unit_of
+
+__all__ = ["Absence", "Collected", "Deltas", "Difference", "Drop", "collect", "difference", "unit_of"]

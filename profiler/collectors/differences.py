@@ -1,0 +1,179 @@
+"""Two readings of cumulative counters into what happened between them; resets, gaps and vanished tasks end here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from profiler.backends import Counters, DomainCounters, HostCounters, TaskCounters
+
+MAX_GAP_S = 300.0  # readings further apart (a suspended host, a hung tool) say nothing about now
+_UNEXPLAINED = 0.1  # share of CPU time that ended tasks may take with them before task metrics are dropped
+_NEGLIGIBLE = 0.01  # … unless it is under this share of the window, where it cannot matter
+
+DropReason = Literal["clock", "reset", "vanished", "new", "tasks_ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A sample that was not made: of which instance (None = all of the reading) and why."""
+
+    instance: str | None
+    reason: DropReason
+
+
+@dataclass(frozen=True, slots=True)
+class Deltas:
+    """What one instance, or the driver domain, did in `seconds`; None = unknown, with a reason in `absent`."""
+
+    seconds: float
+    vcpus: int
+    cpu_ns: int
+    wait_ns: int | None
+    executions: int | None
+    switches: int | None
+    net_bytes: int | None
+    disk_bytes: int | None
+    further: Mapping[str, int] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HostDeltas:
+    """What the whole host did in `seconds`."""
+
+    seconds: float
+    events: int
+    busy_ns: int
+    steal_ns: int
+    pcpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Everything between two readings; `time_s` is that of the second."""
+
+    host: str
+    time_s: float
+    seconds: float
+    instances: Mapping[str, Deltas]
+    driver: Deltas | None
+    whole: HostDeltas | None
+    drops: tuple[Drop, ...] = ()
+
+
+def difference(first: Counters, second: Counters) -> Difference:
+    """Subtract two readings of the same host; whatever cannot be subtracted honestly is dropped and named."""
+    seconds = second.monotonic_s - first.monotonic_s
+    if not 0 < seconds <= MAX_GAP_S:
+        return Difference(second.host, second.time_s, seconds, {}, None, None, (Drop(None, "clock"),))
+    drops = [Drop(name, "vanished") for name in sorted(set(first.instances) - set(second.instances))]
+    instances: dict[str, Deltas] = {}
+    for name, counters in second.instances.items():
+        if name not in first.instances:
+            drops.append(Drop(name, "new"))
+            continue
+        deltas = _domain(first.instances[name], counters, seconds)
+        if deltas is None:
+            drops.append(Drop(name, "reset"))
+            continue
+        if deltas.wait_ns is None:
+            drops.append(Drop(name, "tasks_ended"))
+        instances[name] = deltas
+    driver = _domain(first.driver, second.driver, seconds) if first.driver and second.driver else None
+    whole = _host(first.whole, second.whole, seconds) if first.whole and second.whole else None
+    return Difference(second.host, second.time_s, seconds, instances, driver, whole, tuple(drops))
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskSums:
+    run_ns: int = 0
+    wait_ns: int = 0
+    timeslices: int = 0
+    switches: int = 0
+    io_bytes: int = 0
+    ended: int = 0
+
+    def plus(self, task: TaskCounters, earlier: TaskCounters) -> _TaskSums:
+        return _TaskSums(
+            self.run_ns + task.run_ns - earlier.run_ns,
+            self.wait_ns + task.wait_ns - earlier.wait_ns,
+            self.timeslices + task.timeslices - earlier.timeslices,
+            self.switches + task.switches - earlier.switches,
+            self.io_bytes + (task.io_bytes or 0) - (earlier.io_bytes or 0),
+            self.ended,
+        )
+
+
+_UNBORN = TaskCounters(0, 0, 0, 0, 0)
+
+
+def _sum_tasks(first: Mapping[str, TaskCounters], second: Mapping[str, TaskCounters], window_ns: float) -> _TaskSums:
+    sums = _TaskSums(ended=len(set(first) - set(second)))
+    for name, task in second.items():
+        earlier = first.get(name)
+        if earlier is not None and _went_on(earlier, task):
+            sums = sums.plus(task, earlier)
+        elif task.run_ns <= window_ns:  # more run time than the window has: it was moved here, its past is not ours
+            sums = sums.plus(task, _UNBORN)
+    return sums
+
+
+def _went_on(earlier: TaskCounters, task: TaskCounters) -> bool:
+    """False when the number was given to another task meanwhile: its counters then start anew."""
+    return task.run_ns >= earlier.run_ns and task.timeslices >= earlier.timeslices and task.wait_ns >= earlier.wait_ns
+
+
+def _domain(first: DomainCounters, second: DomainCounters, seconds: float) -> Deltas | None:
+    """Subtract one domain's counters; None = a counter ran backwards."""
+    tasks = _sum_tasks(first.tasks, second.tasks, seconds * 1e9 * second.vcpus)
+    absent = {**first.absent, **second.absent}
+    interrupt_ns = second.interrupt_ns - first.interrupt_ns
+    cpu_ns = _minus(second.cpu_ns, first.cpu_ns)
+    net_bytes = _minus(second.net_bytes, first.net_bytes)
+    disk_bytes = _minus(second.disk_bytes, first.disk_bytes)
+    further = {name: value - first.further[name] for name, value in second.further.items() if name in first.further}
+    counted = (interrupt_ns, cpu_ns, net_bytes, disk_bytes, second.executions - first.executions, *further.values())
+    if any(value is not None and value < 0 for value in counted):
+        return None
+    if disk_bytes is None and "disk_bytes" not in absent and first.disk_bytes is None:
+        disk_bytes = max(0, tasks.io_bytes)
+    known = _tasks_explain(cpu_ns, tasks, seconds)
+    if not known:
+        absent["tasks"] = f"{tasks.ended} tasks ended meanwhile and took their scheduler counts with them"
+    return Deltas(
+        seconds,
+        second.vcpus,
+        interrupt_ns + (tasks.run_ns if cpu_ns is None else cpu_ns),
+        tasks.wait_ns if known else None,
+        tasks.timeslices + second.executions - first.executions if known else None,
+        tasks.switches if known else None,
+        net_bytes,
+        disk_bytes,
+        further,
+        second.gauges,
+        absent,
+    )
+
+
+def _tasks_explain(cpu_ns: int | None, tasks: _TaskSums, seconds: float) -> bool:
+    """Whether the tasks that are still there account for the CPU time that was used."""
+    if tasks.ended == 0 or cpu_ns is None:
+        return True
+    lost = cpu_ns - tasks.run_ns
+    return lost <= _UNEXPLAINED * cpu_ns or lost <= _NEGLIGIBLE * seconds * 1e9
+
+
+def _minus(later: int | None, earlier: int | None) -> int | None:
+    return None if later is None or earlier is None else later - earlier
+
+
+def _host(first: HostCounters, second: HostCounters, seconds: float) -> HostDeltas | None:
+    events = second.events - first.events
+    busy = second.busy_ns - first.busy_ns
+    steal = max(0, second.steal_ns - first.steal_ns)  # some hypervisors let steal run backwards by a tick
+    if events < 0 or busy < 0:
+        return None
+    return HostDeltas(seconds, events, busy, steal, second.pcpus)

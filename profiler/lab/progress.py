@@ -1,0 +1,73 @@
+"""Tells people how far a campaign is: a live bar on a terminal, plain lines elsewhere, with the time left."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+_EVERY_S = 10.0  # plain lines come at most this often, besides the first and the last
+_FIRST_GUESS_S = 1.5  # set-up and clean-up of a run beside its window and warm-up, until runs were timed
+
+
+class CampaignProgress:
+    """Context manager; `step` after each run."""
+
+    def __init__(self, total: int, done: int, run_s: float, stream: TextIO, *, quiet: bool = False) -> None:
+        self._console = Console(file=stream, highlight=False, soft_wrap=True)
+        self._total = total
+        self._done = done
+        self._took = [run_s + _FIRST_GUESS_S]
+        self._quiet = quiet
+        self._last_line = 0.0
+        self._bar: Progress | None = None
+        if self._console.is_terminal and not quiet:
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"),
+                console=self._console,
+            )  # fmt: skip
+            self._task = self._bar.add_task("starting", total=total, completed=done, left=self._left())
+
+    def __enter__(self) -> CampaignProgress:
+        if self._bar is not None:
+            self._bar.start()
+        elif not self._quiet:
+            self._console.print(f"{self._done} of {self._total} runs are done, {self._left()}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def begin(self, name: str, number: int) -> None:
+        """A run begins."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=f"round {number} {name}")
+
+    def step(self, name: str, number: int, took_s: float, result: str) -> None:
+        """A run ended; `result` is said beside it."""
+        self._done += 1
+        self._took.append(took_s)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done, left=self._left())
+            return
+        now = time.monotonic()
+        if not self._quiet and (now - self._last_line >= _EVERY_S or self._done == self._total):
+            self._last_line = now
+            self._console.print(f"{self._done}/{self._total} round {number} {name}: {result}; {self._left()}")
+
+    def say(self, text: str) -> None:
+        """A line that must not be missed."""
+        if not self._quiet:
+            self._console.print(text, markup=False)
+
+    def _left(self) -> str:
+        recent = self._took[1:][-50:] or self._took
+        seconds = (self._total - self._done) * sum(recent) / len(recent)
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes}:{rest:02d} left"

@@ -1,0 +1,57 @@
+"""Text of /proc, /sys and control groups (later xentop, xl and virsh) into numbers; no I/O anywhere in here."""
+
+from profiler.parse.cgroup import (
+    Quota,
+    parse_cfs_quota,
+    parse_cpu_max,
+    parse_cpuset,
+    parse_device_limits,
+    parse_flat,
+    parse_io_max,
+    parse_io_stat,
+    parse_service_bytes,
+)
+from profiler.parse.proc import (
+    HostStat,
+    InterfaceBytes,
+    Mount,
+    Pressure,
+    TaskStatus,
+    TaskTimes,
+    parse_counter,
+    parse_mounts,
+    parse_net_dev,
+    parse_pressure,
+    parse_schedstat,
+    parse_stat,
+    parse_status,
+    parse_task_io,
+)
+from profiler.parse.text import ParseError
+
+__all__ = [
+    "HostStat",
+    "InterfaceBytes",
+    "Mount",
+    "ParseError",
+    "Pressure",
+    "Quota",
+    "TaskStatus",
+    "TaskTimes",
+    "parse_cfs_quota",
+    "parse_counter",
+    "parse_cpu_max",
+    "parse_cpuset",
+    "parse_device_limits",
+    "parse_flat",
+    "parse_io_max",
+    "parse_io_stat",
+    "parse_mounts",
+    "parse_net_dev",
+    "parse_pressure",
+    "parse_schedstat",
+    "parse_service_bytes",
+    "parse_stat",
+    "parse_status",
+    "parse_task_io",
+]

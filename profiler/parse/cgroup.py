@@ -1,0 +1,117 @@
+"""Text of control group files, version 1 and 2, into numbers; no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from profiler.observed import parse_cpus
+from profiler.parse.text import ParseError, count, lines
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """CPU bandwidth: `quota_us` of run time per `period_us`; None = no limit."""
+
+    quota_us: int | None
+    period_us: int
+
+    @property
+    def percent(self) -> float | None:
+        """The cap, 100 = one whole CPU."""
+        return None if self.quota_us is None else 100.0 * self.quota_us / self.period_us
+
+
+def parse_flat(text: str, where: str = "") -> dict[str, int]:
+    """Read `key value` lines: `cpu.stat` of both versions, `cgroup.events` and their like."""
+    found: dict[str, int] = {}
+    for number, line in lines(text):
+        fields = line.split()
+        if len(fields) != 2:
+            raise ParseError("flat keyed file", where, number, "key and number expected")
+        found[fields[0]] = count(fields[1], "flat keyed file", where, number)
+    return found
+
+
+def parse_cpu_max(text: str, where: str = "") -> Quota:
+    """Read `cpu.max` (version 2): `max 100000` or `50000 100000`."""
+    fields = text.split()
+    if len(fields) != 2:
+        raise ParseError("cpu.max", where, 1, "quota and period expected")
+    quota = None if fields[0] == "max" else count(fields[0], "cpu.max", where)
+    return _quota(quota, count(fields[1], "cpu.max", where), where)
+
+
+def parse_cfs_quota(quota_text: str, period_text: str, where: str = "") -> Quota:
+    """Read `cpu.cfs_quota_us` and `cpu.cfs_period_us` (version 1); -1 means no limit."""
+    quota = None if quota_text.strip() == "-1" else count(quota_text, "cpu.cfs_quota_us", where)
+    return _quota(quota, count(period_text, "cpu.cfs_period_us", where), where)
+
+
+def _quota(quota_us: int | None, period_us: int, where: str) -> Quota:
+    if period_us == 0 or quota_us == 0:
+        raise ParseError("cpu quota", where, 1, "quota and period must be above 0")
+    return Quota(quota_us, period_us)
+
+
+def parse_cpuset(text: str, where: str = "") -> tuple[int, ...]:
+    """Read `cpuset.cpus` or `cpuset.cpus.effective`; an empty file means that the group sets none."""
+    if not text.strip():
+        return ()
+    try:
+        return parse_cpus(text.strip())
+    except ValueError as error:
+        raise ParseError("cpuset", where, 1, str(error)) from None
+
+
+def parse_io_stat(text: str, where: str = "") -> dict[str, int]:
+    """Read `io.stat` (version 2): bytes read and written per device `major:minor`."""
+    found: dict[str, int] = {}
+    for number, line in lines(text):
+        device, *fields = line.split()
+        values = dict(field.partition("=")[::2] for field in fields)
+        if not fields:  # a device that was configured and not used yet stands alone on its line
+            found[device] = 0
+            continue
+        if "rbytes" not in values or "wbytes" not in values:
+            raise ParseError("io.stat", where, number, "rbytes= or wbytes= is missing")
+        found[device] = sum(count(values[key], "io.stat", where, number) for key in ("rbytes", "wbytes"))
+    return found
+
+
+def parse_service_bytes(text: str, where: str = "") -> dict[str, int]:
+    """Read `blkio.throttle.io_service_bytes` (version 1): bytes read and written per device."""
+    found: dict[str, int] = {}
+    for number, line in lines(text):
+        fields = line.split()
+        if len(fields) == 2 and fields[0] == "Total":
+            count(fields[1], "io_service_bytes", where, number)
+            continue
+        if len(fields) != 3:
+            raise ParseError("io_service_bytes", where, number, "device, operation and number expected")
+        value = count(fields[2], "io_service_bytes", where, number)
+        if fields[1] in ("Read", "Write"):
+            found[fields[0]] = found.get(fields[0], 0) + value
+    return found
+
+
+def parse_device_limits(text: str, where: str = "") -> dict[str, int]:
+    """Read `blkio.throttle.read_bps_device` (version 1): bytes per second per device."""
+    found: dict[str, int] = {}
+    for number, line in lines(text):
+        fields = line.split()
+        if len(fields) != 2:
+            raise ParseError("blkio limit", where, number, "device and number expected")
+        found[fields[0]] = count(fields[1], "blkio limit", where, number)
+    return found
+
+
+def parse_io_max(text: str, where: str = "") -> dict[str, int]:
+    """Read `io.max` (version 2): the lower of the read and write limits in bytes/s per device that has one."""
+    found: dict[str, int] = {}
+    for number, line in lines(text):
+        device, *fields = line.split()
+        values = dict(field.partition("=")[::2] for field in fields)
+        limits = [values[key] for key in ("rbps", "wbps") if values.get(key, "max") != "max"]
+        if limits:
+            found[device] = min(count(limit, "io.max", where, number) for limit in limits)
+    return found

@@ -1,0 +1,187 @@
+"""Text of /proc and /sys files into numbers: tasks, host times, interfaces, pressure, mounts; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from profiler.parse.text import ParseError, count, decimal, lines
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTimes:
+    """One task's schedstat (kernel: Documentation/scheduler/sched-stats.rst): ns on a CPU, ns runnable, timeslices."""
+
+    run_ns: int
+    wait_ns: int
+    timeslices: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """What of a task's status file is used; `rss_kb` is that of its whole process, None for kernel threads."""
+
+    process: int
+    voluntary: int
+    involuntary: int
+    rss_kb: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceBytes:
+    """Bytes that one network interface received and sent since it was made."""
+
+    received: int
+    sent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Stall totals in µs since boot (kernel: Documentation/accounting/psi.rst); `full_us` is absent on old kernels."""
+
+    some_us: int
+    full_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostStat:
+    """/proc/stat: ticks per state over all CPUs, context switches, and softirqs by name, all since boot."""
+
+    ticks: Mapping[str, int]
+    switches: int
+    softirqs: Mapping[str, int]
+    cpus: int
+
+    @property
+    def busy(self) -> int:
+        """Ticks in which some task or interrupt of this machine ran; time stolen by a hypervisor is not in it."""
+        return sum(value for state, value in self.ticks.items() if state not in ("idle", "iowait", "steal"))
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One line of /proc/mounts."""
+
+    target: str
+    kind: str
+    options: tuple[str, ...]
+
+
+# Order of the columns: kernel fs/proc/stat.c and include/linux/interrupt.h (softirq_to_name).
+CPU_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
+_NET_DEV_COLUMNS = 16
+_SENT_COLUMN = 8
+
+
+def parse_schedstat(text: str, where: str = "") -> TaskTimes:
+    """Read `/proc/<pid>/task/<tid>/schedstat`."""
+    fields = text.split()
+    if len(fields) != 3:
+        raise ParseError("schedstat", where, 1, f"3 numbers expected, {len(fields)} found")
+    run_ns, wait_ns, timeslices = (count(field, "schedstat", where) for field in fields)
+    return TaskTimes(run_ns, wait_ns, timeslices)
+
+
+def parse_status(text: str, where: str = "") -> TaskStatus:
+    """Read context switches and resident memory from `/proc/<pid>/status`."""
+    found: dict[str, int] = {}
+    for number, line in lines(text):
+        key, _, value = line.partition(":")
+        if key in ("Tgid", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
+            found[key] = count(value, "status", where, number)
+        elif key == "VmRSS":
+            found[key] = count(value.removesuffix("kB"), "status", where, number)
+    try:
+        switches = found["voluntary_ctxt_switches"], found["nonvoluntary_ctxt_switches"]
+        return TaskStatus(found["Tgid"], *switches, found.get("VmRSS"))
+    except KeyError as missing:
+        raise ParseError("status", where, 1, f"no line {missing.args[0]}") from None
+
+
+def parse_task_io(text: str, where: str = "") -> int:
+    """Read from `/proc/<pid>/io` how many bytes a task made the block layer read and write."""
+    found: dict[str, int] = {}
+    for number, line in lines(text):
+        key, colon, value = line.partition(":")
+        if not colon:
+            raise ParseError("io", where, number, f"{line[:60]!r} is not `key: value`")
+        found[key] = count(value, "io", where, number)
+    if "read_bytes" not in found or "write_bytes" not in found:
+        raise ParseError("io", where, 1, "read_bytes or write_bytes is missing")
+    return found["read_bytes"] + found["write_bytes"]
+
+
+def parse_net_dev(text: str, where: str = "") -> dict[str, InterfaceBytes]:
+    """Read `/proc/net/dev`: bytes per interface."""
+    found: dict[str, InterfaceBytes] = {}
+    for number, line in lines(text):
+        if "|" in line and ":" not in line:  # the two header lines
+            continue
+        name, colon, rest = line.rpartition(":")  # alias interfaces hold a colon in their name
+        fields = rest.split()
+        if not colon or len(fields) != _NET_DEV_COLUMNS:
+            raise ParseError("net/dev", where, number, f"name and {_NET_DEV_COLUMNS} numbers expected")
+        found[name.strip()] = InterfaceBytes(
+            count(fields[0], "net/dev", where, number), count(fields[_SENT_COLUMN], "net/dev", where, number)
+        )
+    return found
+
+
+def parse_counter(text: str, where: str = "") -> int:
+    """Read a file that holds one counter, such as `/sys/class/net/<dev>/statistics/rx_bytes` or `cpuacct.usage`."""
+    return count(text, "counter", where)
+
+
+def parse_pressure(text: str, where: str = "") -> Pressure:
+    """Read a pressure file (`/proc/pressure/cpu`, `cpu.pressure` of a group): the totals."""
+    totals: dict[str, int] = {}
+    for number, line in lines(text):
+        kind, *fields = line.split()
+        if kind not in ("some", "full"):
+            raise ParseError("pressure", where, number, f"{kind[:60]!r} is neither some nor full")
+        values = dict(field.partition("=")[::2] for field in fields)
+        if "total" not in values:
+            raise ParseError("pressure", where, number, "total= is missing")
+        for average in ("avg10", "avg60", "avg300"):
+            decimal(values.get(average, ""), "pressure", where, number)
+        totals[kind] = count(values["total"], "pressure", where, number)
+    if "some" not in totals:
+        raise ParseError("pressure", where, 1, "no line some")
+    return Pressure(totals["some"], totals.get("full"))
+
+
+def parse_stat(text: str, where: str = "") -> HostStat:
+    """Read `/proc/stat`."""
+    ticks: dict[str, int] = {}
+    softirqs: dict[str, int] = {}
+    switches: int | None = None
+    cpus = 0
+    for number, line in lines(text):
+        key, *fields = line.split()
+        if key == "cpu":
+            if len(fields) < len(CPU_STATES):
+                raise ParseError("stat", where, number, f"{len(CPU_STATES)} times expected, {len(fields)} found")
+            # guest and guest_nice are left out on purpose: the kernel counts them in user and nice as well
+            ticks = {state: count(f, "stat", where, number) for state, f in zip(CPU_STATES, fields, strict=False)}
+        elif key.startswith("cpu"):
+            cpus += 1
+        elif key == "ctxt":
+            switches = count(" ".join(fields), "stat", where, number)
+        elif key == "softirq":
+            softirqs = {name: count(f, "stat", where, number) for name, f in zip(SOFTIRQS, fields[1:], strict=False)}
+    if not ticks or switches is None:
+        raise ParseError("stat", where, 1, "no line cpu or ctxt")
+    return HostStat(ticks, switches, softirqs, cpus)
+
+
+def parse_mounts(text: str, where: str = "") -> list[Mount]:
+    """Read `/proc/mounts`; blanks in paths are written there as octal escapes."""
+    found: list[Mount] = []
+    for number, line in lines(text):
+        fields = line.split(" ")
+        if len(fields) < 4:
+            raise ParseError("mounts", where, number, "source, target, type and options expected")
+        target = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+        found.append(Mount(target, fields[2], tuple(fields[3].split(","))))
+    return found

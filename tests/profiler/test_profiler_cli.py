@@ -1,0 +1,139 @@
+"""The command line: exit codes, JSON of every command, errors of one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from profiler.checks import check_host
+from profiler.cli import main
+
+EIGHT = {"event", "switch", "pages_exchanged", "execution", "pages_per_execution", "cpu", "waiting", "block"}
+
+
+def test_once_shows_the_eight_metrics_of_a_recording(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["once", "--replay", str(recording), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {sample["metric"] for sample in document["samples"]} >= EIGHT
+    assert document["absent"] == []
+    assert {instance["weight"] for instance in document["instances"]} == {256, 512}
+
+
+def test_once_prints_a_table_with_every_instance(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["once", "--replay", str(recording)]) == 0
+    printed = capsys.readouterr().out
+    assert "web-1k" in printed
+    assert "driver domain" in printed
+    assert "host event" in printed
+
+
+def test_once_on_this_host_needs_no_root_and_no_containers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["once", "--interval", "0.05", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert any(sample["scope"] == "host" for sample in document["samples"])
+
+
+def test_what_once_recorded_replays_to_the_same_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "reading.json"
+    assert main(["once", "--interval", "0.05", "--json", "--record", str(path)]) == 0
+    live = json.loads(capsys.readouterr().out)
+    assert main(["once", "--replay", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == live
+
+
+def test_a_recording_keeps_no_mounts_but_control_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "reading.json"
+    assert main(["once", "--interval", "0.01", "--json", "--record", str(path)]) == 0
+    mounts = json.loads(path.read_text())["readings"][0]["files"].get("/proc/mounts", "")
+    assert all(" cgroup" in line for line in mounts.splitlines())
+
+
+def test_check_tells_state_distortion_and_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--json"]) == 0
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert {"frequency governor", "SMT", "steal", "NUMA balancing", "schedstat", "pressure (PSI)"} <= set(checks)
+    assert all(check["distorts"] for check in checks.values() if check["state"] == "warning")
+
+
+class _Files:
+    """A host of which only these files are visible."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self._files = files
+
+    def read(self, path: str) -> str:
+        if path not in self._files:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return self._files[path]
+
+    def names(self, path: str) -> list[str]:
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    link = read
+
+    def clock(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
+
+def test_every_setting_that_distorts_is_a_warning_with_a_fix() -> None:
+    source = _Files(
+        {
+            "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
+            "/sys/devices/system/cpu/smt/active": "1\n",
+            "/proc/sys/kernel/numa_balancing": "1\n",
+            "/sys/module/kvm/parameters/halt_poll_ns": "200000\n",
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet\n",
+            "/proc/self/schedstat": "0 0 0\n",
+        }
+    )
+    checks = {check.name: check for check in check_host(source, sleep=lambda _seconds: None)}
+    warned = {name for name, check in checks.items() if check.state == "warning"}
+    assert warned == set(checks) - {"steal"}
+    assert all(checks[name].distorts and checks[name].fix for name in warned)
+    assert checks["steal"].state == "unknown"
+
+
+def test_show_of_nothing_fails_with_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "show", str(tmp_path / "none")]) == 1
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1
+    assert "name a directory that lab run wrote" in errors
+
+
+def test_a_wrong_campaign_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("name: x\n")
+    assert main(["lab", "run", str(path), "--out", str(tmp_path / "out")]) == 2
+    assert "workloads" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_root_the_lab_says_so_and_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    tiny = Path(__file__).with_name("tiny.yaml")
+    assert main(["lab", "run", str(tiny), "--out", str(tmp_path / "out"), "--state", str(tmp_path / "state")]) == 1
+    assert "run it as root" in capsys.readouterr().err
+    assert not (tmp_path / "state").exists()
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_missing_recording_fails_with_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["once", "--replay", str(tmp_path / "none.json")]) == 1
+    assert "--record" in capsys.readouterr().err
+
+
+def test_clean_with_nothing_to_do_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "clean", "--state", str(tmp_path / "none"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"removed": []}
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["once", "--interval", "0"], ["lab"], ["lab", "run"]])
+def test_wrong_usage_exits_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage" in capsys.readouterr().err
