@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,17 +13,31 @@ from models.prior import RESOURCES, PriorResult
 Floats = NDArray[np.float64]
 
 WORTH_NAMING = 0.005  # of log T/B; smaller losses are not worth a sentence
-_NAMES = {"cpu": "CPU", "driver_domain": "driver domain", "nic": "network link", "disk": "disk"}
+_NAMES = {
+    "cpu": "CPU",
+    "driver_domain": "driver domain",
+    "nic": "network link",
+    "disk": "disk",
+    "memory": "memory bandwidth",
+}
 _WHY = {
     "cpu": "both want the same CPUs",
     "driver_domain": "both feed pages through the driver domain, which is one shared server",
     "nic": "both want the link; switches and events rise with them",
     "disk": "both keep the disk busy",
+    "memory": "both stream from memory",
 }
 
 
-def reasons(prior: PriorResult, scene: int, residents: tuple[Instance, ...], slots: list[int]) -> tuple[Reason, ...]:
-    """Reasons for one scene whose last slot is the newcomer; `slots[i]` is the slot of `residents[i]`.
+def reasons(
+    prior: PriorResult,
+    scene: int,
+    residents: tuple[Instance, ...],
+    slots: list[int],
+    common_cpus: Sequence[float] | None = None,
+) -> tuple[Reason, ...]:
+    """Reasons for one scene whose last slot is the newcomer; `slots[i]` is the slot of `residents[i]`, `common_cpus[i]`
+    how many of the newcomer's pCPUs it may use (None = everybody may use all).
 
     The loss of each resource is -log of how far it alone would let the newcomer and its neighbours go, by the queueing
     prior; shares add to 1 over the resources named. The neighbour named presses hardest on that resource.
@@ -34,10 +50,14 @@ def reasons(prior: PriorResult, scene: int, residents: tuple[Instance, ...], slo
         alone = "it would be alone on this host" if not residents else "nobody wants what another one needs"
         return (Reason("none", 0.0, f"No contention is expected: {alone}."),)
     total = float(sum(losses[resource] for resource in named))
-    wants = (prior.demands.cpu, prior.demands.driver, prior.demands.net, prior.demands.disk)
+    wants = (prior.demands.cpu, prior.demands.driver, prior.demands.net, prior.demands.disk, prior.demands.memory)
     found = []
     for resource in sorted(named, key=lambda one: -losses[one]):
-        presses = [(float(wants[resource][scene, slot]), one.id) for slot, one in zip(slots, residents, strict=True)]
+        presses = [
+            (float(wants[resource][scene, slot]), one.id)
+            for at, (slot, one) in enumerate(zip(slots, residents, strict=True))
+            if RESOURCES[resource] != "cpu" or common_cpus is None or common_cpus[at] > 0
+        ]
         pressing = max(presses, default=(0.0, ""))
         neighbour = pressing[1] if pressing[0] > 0 else None
         name = RESOURCES[resource]

@@ -72,7 +72,7 @@ def _disk(snapshot: ClusterSnapshot, host: int, request: PlacementRequest) -> st
 
 def _pins(snapshot: ClusterSnapshot, host: int, request: PlacementRequest) -> str | None:
     pinning = request.instance.settings.pinning
-    highest = max(pinning.union, default=0) if pinning else 0
+    highest = max((cpu for cpus in pinning.cpus for cpu in cpus), default=0) if pinning else 0
     has: Host = snapshot.hosts[host]
     return None if highest < has.pcpus else f"pinned to pCPU {highest}, the host has 0-{has.pcpus - 1}"
 

@@ -17,12 +17,13 @@ Bools = NDArray[np.bool_]
 @dataclass(frozen=True, slots=True)
 class PinningOption:
     """One way to pin the newcomer on every host: `affinity` (S, P); `usable` (S,) where it is a choice of its own;
-    `pins` False = it needs no command."""
+    `pins` False = it needs no command; `given` is the newcomer's own pinning where that is the way."""
 
     name: str
     affinity: Bools
     usable: Bools
     pins: bool
+    given: Pinning | None = None
 
 
 def options(scenes: SceneBatch, newcomer: Instance) -> tuple[PinningOption, ...]:
@@ -36,10 +37,10 @@ def options(scenes: SceneBatch, newcomer: Instance) -> tuple[PinningOption, ...]
     exists = np.arange(width)[None, :] < scenes.pcpus[:, None]
     everywhere = np.ones(count, dtype=bool)
     pinning = newcomer.settings.pinning
-    if pinning is not None and pinning.union:
+    if pinning is not None and any(pinning.cpus):
         fixed = np.zeros((count, width), dtype=bool)
-        fixed[:, [cpu for cpu in pinning.union if cpu < width]] = True
-        return (PinningOption("as asked", fixed & exists, everywhere, pins=True),)
+        fixed[:, [cpu for cpu in pinning.union or range(width) if cpu < width]] = True
+        return (PinningOption("as asked", fixed & exists, everywhere, pins=True, given=pinning),)
     found = [PinningOption("unpinned", exists, everywhere, pins=False)]
     own_driver = scenes.driver_cpus & (scenes.driver_cpus.sum(axis=1) < scenes.pcpus)[:, None]
     free = exists & ~own_driver
@@ -57,6 +58,8 @@ def options(scenes: SceneBatch, newcomer: Instance) -> tuple[PinningOption, ...]
 
 def as_pinning(option: PinningOption, scene: int, vcpus: int) -> Pinning | None:
     """The option on one host as a Pinning; one pCPU per vCPU where the counts match, else the whole set for each."""
+    if option.given is not None:
+        return option.given
     if not option.pins:
         return None
     cpus = tuple(int(cpu) for cpu in np.flatnonzero(option.affinity[scene]))

@@ -66,7 +66,7 @@ def recommend(
     kept, rejected = filters.apply(snapshot, request, fresh_s=fresh_s)
     table, row, unknown = _profile_row(snapshot, request)
     if unknown:
-        what = request.instance.workload or "no workload"
+        what = request.instance.workload or f"what {request.instance.id} runs"
         notes = (*notes, f"Nothing is known about {what}: it is treated as unknown and the intervals are wide.")
     candidates: tuple[Candidate, ...] = ()
     if kept:
@@ -89,8 +89,9 @@ def recommend(
 def _profile_row(snapshot: ClusterSnapshot, request: PlacementRequest) -> tuple[ProfileTable, int | None, bool]:
     """The profile table, the newcomer's row in it (None = look it up per host by name), whether nothing is known."""
     if request.profile is not None and request.profile.known:
-        profile = replace(request.profile, name=request.profile.name or request.instance.id, platform="")
-        table = ProfileTable.build((*snapshot.workloads, profile))
+        # a row of its own, so that residents whose workload has the same name stay what the cloud says of them
+        profile = replace(request.profile, name=request.profile.name or request.instance.id)
+        table = snapshot.scenes.table.with_profile(profile)
         return table, len(table.values) - 1, False
     table = snapshot.scenes.table
     return table, None, table.row(request.instance.workload) == 0
@@ -214,15 +215,22 @@ def _limits(snapshot: ClusterSnapshot, hosts: Ints, newcomer: Instance, slots: i
 
 
 def _scores(snapshot: ClusterSnapshot, request: PlacementRequest, question: _Question, times: int) -> ranking.Scores:
-    used = snapshot.used_vcpus[question.hosts] + request.instance.vcpus
     return ranking.score(
         question.prediction,
         question.scenes.present,
         np.tile(question.before, (times, 1)),
         np.tile(question.limits, (times, 1)),
-        np.tile(used / question.scenes.pcpus[: len(question.hosts)], times),
+        np.tile(_used_share(snapshot, request, question.hosts), times),
         request.objective,
     )
+
+
+def _used_share(snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints) -> Floats:
+    """vCPUs promised over pCPUs once the newcomer, which may sit there already, is on a host; (H,)."""
+    used = snapshot.used_vcpus[hosts] + request.instance.vcpus
+    for at, host in enumerate(hosts):
+        used[at] -= sum(one.vcpus for one in snapshot.residents[host] if one.id == request.instance.id)
+    return np.asarray(used / snapshot.scenes.pcpus[hosts])
 
 
 def _climb(
@@ -253,13 +261,12 @@ def _climb(
     everything = stack_scenes(scenes)
     prediction = predictor.predict(everything)
     owner = np.concatenate([np.tile(np.arange(len(question.hosts)), _times(question)), [at for at, _ in tried]])
-    used = (snapshot.used_vcpus[question.hosts] + request.instance.vcpus) / everything.pcpus[: len(question.hosts)]
     scores = ranking.score(
         prediction,
         everything.present,
         question.before[owner],
         question.limits[owner],
-        used[owner],
+        _used_share(snapshot, request, question.hosts)[owner],
         request.objective,
     )
     fine = ~(scores.breaks_newcomer | scores.breaks_neighbour)
@@ -287,8 +294,8 @@ def _limit_rejection(
             f"{request.instance.id} would reach {expected[-1]:.2f} of its own speed, its limit is {limit}, "
             "and no weight, cap or tc class mends it",
         )
-    limits = final.question.limits[at]
-    under = [slot for slot in range(len(limits) - 1) if expected[slot] < limits[slot]]
+    limits, before = final.question.limits[at], final.question.before[at]
+    under = [slot for slot in range(len(limits) - 1) if expected[slot] < limits[slot] <= before[slot]]
     slot = under[0]
     resident = snapshot.residents[final.question.hosts[at]][slot]
     return Rejection(
@@ -315,10 +322,13 @@ def _candidates(
         settings = final.settings[at]
         nic_limit = float(prior.limits[rank - 1, -1, 2])
         if nic_limit < 1 and settings.network is None:
-            settings = replace(settings, network=isolation.uplink_class(host, request.instance, nic_limit))
+            share = nic_limit * float(prior.demands.net[rank - 1, -1]) / (host.nic_mbit or np.inf)
+            settings = replace(settings, network=isolation.uplink_class(host, request.instance, share))
         why: tuple[Reason, ...] = ()
         if request.explain:
-            why = explanation.reasons(prior, rank - 1, residents, slots)
+            mine = question.scenes.affinity[scene, -1]
+            common = [float((question.scenes.affinity[scene, slot] & mine).sum()) for slot in slots]
+            why = explanation.reasons(prior, rank - 1, residents, slots, common)
             if rank == 1 and len(ordered) > 1:
                 other = ordered[1]
                 tie = ranking.tied(expected, half, at, other)

@@ -15,7 +15,7 @@ class Settings(BaseSettings):
 
     database: str = Field("sqlite:///var/cotenant.sqlite3", description="database URL (SQLAlchemy)")
     state_dir: Path = Field(Path("var"), description="folder for model artifacts and other files the service writes")
-    datasets_dir: Path = Field(Path("datasets"), description="folder of datasets that train and findings read by default")
+    datasets_dir: Path = Field(Path("datasets"), description="folder of datasets that train and findings read")
     listen: str = Field("127.0.0.1:8080", description="address and port of the REST service")
     fresh_s: float = Field(3600.0, gt=0, description="a host not seen for this many seconds counts as without data")
     reserve_s: float = Field(60.0, ge=0, description="seconds an answer stays pending on its host; 0 = off")

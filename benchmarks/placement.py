@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -20,7 +22,7 @@ import numpy as np
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlacementRequest
 from advisor.placement import recommend
 from advisor.snapshot import ClusterSnapshot
-from benchmarks.measured import CrossFitted, Pairs
+from benchmarks.measured import CrossFitted, Pairs, throughput_only, without_pairs
 from models.dataset import load_dataset
 from models.prediction import Predictor
 from models.prior import PriorPredictor
@@ -87,20 +89,34 @@ class Cloud:
         return int(answer.candidates[0].host[1:])
 
 
-def which_of_two(cloud: Cloud, predictor: Predictor) -> tuple[int, int, int]:
-    """(right, decided by more than noise, asked) over all questions `newcomer: host with A or host with B`."""
+def questions(pairs: Pairs) -> list[tuple[str, str, str]]:
+    """Every question `newcomer: beside one or beside other`."""
+    return [(new, one, other) for new in pairs.workloads for one, other in combinations(pairs.workloads, 2)]
+
+
+def left_out(question: tuple[str, str, str]) -> frozenset[str]:
+    """The two pairs that a question is about."""
+    new, one, other = question
+    return frozenset({"+".join(sorted((new, one))), "+".join(sorted((new, other)))})
+
+
+def which_of_two(cloud: Cloud, ask: Callable[[frozenset[str]], Predictor]) -> tuple[int, int, int]:
+    """(right, decided by more than noise, asked) over all questions `newcomer: host with A or host with B`.
+
+    `ask` gives the predictor for a question, trained without both pairs that the question is about.
+    """
     right = decided = asked = 0
-    for newcomer in cloud.pairs.workloads:
-        for one, other in combinations(cloud.pairs.workloads, 2):
-            scores = [cloud.pairs.score(resident, newcomer, cloud.pins) for resident in (one, other)]
-            if scores[0] is None or scores[1] is None:
-                continue
-            asked += 1
-            gap = scores[0][0] - scores[1][0]
-            if abs(gap) <= NOISE * float(np.hypot(scores[0][1], scores[1][1])):
-                continue
-            decided += 1
-            right += (cloud.ask(predictor, (one, other), newcomer, (0, 1)) == 0) == (gap > 0)
+    for question in questions(cloud.pairs):
+        newcomer, one, other = question
+        scores = [cloud.pairs.score(resident, newcomer, cloud.pins) for resident in (one, other)]
+        if scores[0] is None or scores[1] is None:
+            continue
+        asked += 1
+        gap = scores[0][0] - scores[1][0]
+        if abs(gap) <= NOISE * float(np.hypot(scores[0][1], scores[1][1])):
+            continue
+        decided += 1
+        right += (cloud.ask(ask(left_out(question)), (one, other), newcomer, (0, 1)) == 0) == (gap > 0)
     return right, decided, asked
 
 
@@ -170,12 +186,16 @@ def policies(cloud: Cloud, learned: Predictor) -> dict[str, Policy]:
 
 def run(dataset: Path) -> dict[str, object]:
     """All figures of one dataset."""
-    pairs = Pairs(load_dataset(dataset))
+    pairs = Pairs(throughput_only(load_dataset(dataset)))
     learned = CrossFitted(pairs.dataset)
+    keys = sorted({left_out(question) for question in questions(pairs)}, key=sorted)
+    with ProcessPoolExecutor() as pool:
+        fitted = dict(zip(keys, pool.map(partial(without_pairs, dataset), keys), strict=True))
+    prior = PriorPredictor()
     result: dict[str, object] = {"dataset": pairs.dataset.name, "which_of_two": {}, "streams": {}}
     for mode, pins in sorted(pairs.modes().items()):
         cloud = Cloud(pairs, pins)
-        two = {name: which_of_two(cloud, one) for name, one in (("cotenant", learned), ("prior", PriorPredictor()))}
+        two = {"cotenant": which_of_two(cloud, fitted.__getitem__), "prior": which_of_two(cloud, lambda _pairs: prior)}
         result["which_of_two"][mode] = {  # type: ignore[index]
             name: {"right": right, "decided": decided, "asked": asked} for name, (right, decided, asked) in two.items()
         }
@@ -211,9 +231,7 @@ def main() -> None:
                       f"{one['asked'] - one['decided']} of {one['asked']} inside the noise")  # fmt: skip
         print()
         for mode, found in result["streams"].items():  # type: ignore[attr-defined]
-            print(
-                f"{STREAMS} streams of {2 * HOSTS} instances on {HOSTS} hosts, {mode}: mean T/B and regret to the oracle"
-            )
+            print(f"{STREAMS} streams of {2 * HOSTS} on {HOSTS} hosts, {mode}: mean T/B and regret")
             for name, one in found.items():
                 print(f"  {name:22} {one['mean_ratio']:.3f}  {one['regret_percent']:5.1f} %")
 

@@ -34,33 +34,47 @@ def save(
     predictor: LearnedPredictor,
     card: Mapping[str, Any],
 ) -> Path:
-    """Write an artifact as `directory/VERSION`, whole or not at all; an existing one of the same version is kept."""
+    """Write an artifact as `directory/VERSION`, whole or not at all; an intact one of the same version is kept."""
     final = directory / predictor.version
-    if final.exists():
+    if _intact(final):
         return final
     directory.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=directory))
     try:
-        targets = {"throughput": predictor.throughput, "latency": predictor.latency}
-        parts = {name: target for name, target in targets.items() if target is not None}
-        for name, target in parts.items():
-            (draft / f"{name}.json").write_text(_dump(_target_json(target)), encoding="utf-8")
-            if target.model.booster is not None:
-                (draft / f"{name}.txt").write_text(target.model.booster.model_to_string(), encoding="utf-8")
-        (draft / "reference.json").write_text(_dump({k: list(v) for k, v in predictor.reference.items()}), "utf-8")
-        whole = {**card, "schema": SCHEMA, "version": predictor.version, "origin": predictor.origin}
-        whole |= {"metrics": list(predictor.metrics), "targets": list(parts)}
-        (draft / CARD).write_text(_dump(whole), encoding="utf-8")
-        sums = [f"{_sha256(path)}  {path.name}" for path in sorted(draft.iterdir())]
-        (draft / SUMS).write_text("\n".join(sums) + "\n", encoding="utf-8")
-        draft.chmod(0o755)
+        _write(draft, predictor, card)
+        if final.exists():  # a broken one: what training says of it is "train again"
+            shutil.rmtree(final)
         draft.rename(final)
-    except OSError:
+    except BaseException as error:
         shutil.rmtree(draft, ignore_errors=True)
-        if final.exists():
+        if isinstance(error, OSError) and _intact(final):
             return final  # another process trained the same thing at the same time
         raise
     return final
+
+
+def _intact(path: Path) -> bool:
+    try:
+        read_card(path)
+    except ArtifactError:
+        return False
+    return True
+
+
+def _write(draft: Path, predictor: LearnedPredictor, card: Mapping[str, Any]) -> None:
+    targets = {"throughput": predictor.throughput, "latency": predictor.latency}
+    parts = {name: target for name, target in targets.items() if target is not None}
+    for name, target in parts.items():
+        (draft / f"{name}.json").write_text(_dump(_target_json(target)), encoding="utf-8")
+        if target.model.booster is not None:
+            (draft / f"{name}.txt").write_text(target.model.booster.model_to_string(), encoding="utf-8")
+    (draft / "reference.json").write_text(_dump({k: list(v) for k, v in predictor.reference.items()}), "utf-8")
+    whole = {**card, "schema": SCHEMA, "version": predictor.version, "origin": predictor.origin}
+    whole |= {"metrics": list(predictor.metrics), "targets": list(parts)}
+    (draft / CARD).write_text(_dump(whole), encoding="utf-8")
+    sums = [f"{_sha256(path)}  {path.name}" for path in sorted(draft.iterdir())]
+    (draft / SUMS).write_text("\n".join(sums) + "\n", encoding="utf-8")
+    draft.chmod(0o755)
 
 
 def read_card(path: Path) -> dict[str, Any]:
@@ -85,7 +99,9 @@ def load(path: Path) -> LearnedPredictor:
             latency=targets.get("latency"),
             reference=_json(path / "reference.json"),
         )
-    except (KeyError, TypeError, AttributeError, lightgbm.basic.LightGBMError) as error:
+    except ArtifactError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, lightgbm.basic.LightGBMError) as error:
         raise ArtifactError(f"artifact {path.name} is not one of ours: {error}") from None
 
 
@@ -93,6 +109,8 @@ def newest(directory: Path) -> Path | None:
     """The intact artifact that was trained last, None where there is none."""
     found = []
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        if path.name.startswith("."):
+            continue  # a draft: whole perhaps, and about to be renamed
         try:
             found.append((str(read_card(path).get("created_at", "")), path.name, path))
         except ArtifactError:
@@ -118,6 +136,11 @@ def _target(path: Path, name: str) -> FittedTarget:
     value = _json(path / f"{name}.json")
     text = path / f"{name}.txt"
     booster = lightgbm.Booster(model_str=text.read_text(encoding="utf-8")) if text.is_file() else None
+    low, high = (
+        np.array([np.nan if edge is None else edge for edge in value[end]], dtype=float) for end in ("low", "high")
+    )
+    if len({len(low), len(high)} | ({booster.num_feature()} if booster else set())) > 1:
+        raise ArtifactError(f"artifact {path.name}: {text.name} has another number of features than {name}.json")
     return FittedTarget(
         target=name,
         model=ResidualModel(
@@ -128,8 +151,8 @@ def _target(path: Path, name: str) -> FittedTarget:
             known=frozenset(value["known"]),
         ),
         calibration=Calibration.from_json(value["calibration"]),
-        low=np.array([np.nan if edge is None else edge for edge in value["low"]], dtype=float),
-        high=np.array([np.nan if edge is None else edge for edge in value["high"]], dtype=float),
+        low=low,
+        high=high,
         most_instances=int(value["most_instances"]),
         figures=value["figures"],
     )
@@ -137,9 +160,13 @@ def _target(path: Path, name: str) -> FittedTarget:
 
 def _check_sums(path: Path) -> None:
     try:
-        lines = (path / SUMS).read_text(encoding="utf-8").splitlines()
+        # nothing is read before it is known to be a file: a link or a pipe may lead anywhere or never end
+        strange = sorted(entry.name for entry in path.iterdir() if entry.is_symlink() or not entry.is_file())
+        lines = [] if strange else (path / SUMS).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         raise ArtifactError(f"{path} is not a model artifact: it has no readable {SUMS}") from None
+    if strange:
+        raise ArtifactError(f"artifact {path.name}: {strange[0]} is not a plain file")
     listed: dict[str, str] = {}
     for line in lines:
         digest, _, name = line.partition("  ")
@@ -167,7 +194,7 @@ def _sha256(path: Path) -> str:
 def _json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # not there, not UTF-8, not JSON, nested without end
         raise ArtifactError(f"{path.name} cannot be read: {error}") from None
     if not isinstance(value, dict):
         raise ArtifactError(f"{path.name} is not a JSON object")

@@ -18,6 +18,7 @@ from models.tables import DatasetError, Row, find_table, read_rows
 from profiler.metrics import SCOPES, Scope, join_key
 from profiler.observed import (
     HOST_KINDS,
+    MAX_WEIGHT,
     NET_MODES,
     Colocation,
     Host,
@@ -99,10 +100,13 @@ def _read_meta(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
         raise DatasetError(f"dataset.yaml, line {line}: {getattr(error, 'problem', error)}") from None
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        # what PyYAML lets through of values it cannot build, such as the 99th of a month, and of endless nesting
+        raise DatasetError(f"dataset.yaml holds a value that cannot be read: {error}") from None
     if not isinstance(meta, dict):
         raise DatasetError("dataset.yaml, line 1: it must be a mapping with name and origin")
     for key in ("name", "origin"):
-        if not isinstance(meta.get(key), str):
+        if not isinstance(meta.get(key), str) or not meta[key].strip():
             raise DatasetError(f"dataset.yaml: field {key} is missing or not a text")
     if meta["origin"] not in ORIGINS:
         raise DatasetError(f"dataset.yaml: origin {meta['origin']!r} is none of {', '.join(ORIGINS)}")
@@ -125,9 +129,9 @@ def _read_platforms(path: Path) -> dict[str, Host]:
                 id=name,
                 # Bare metal and anything without a driver domain shares its kernel as containers do.
                 kind=next((known for known in HOST_KINDS if known == kind), "lxc"),
-                pcpus=int(row.number("pcpus", low=1) or 1),
+                pcpus=row.whole("pcpus", low=1) or 1,
                 memory_mb=row.number("memory_mb") or 1.0,
-                threads_per_core=int(row.number("threads_per_core", low=1) or 1),
+                threads_per_core=row.whole("threads_per_core", low=1) or 1,
                 disk_kind=disk_kind if disk_kind in {"hdd", "ssd", "nvme", "network"} else "",  # type: ignore[arg-type]
                 platform=name,
                 cpu_mhz=row.number("cpu_mhz"),
@@ -161,7 +165,8 @@ def _read_profiles(path: Path, platforms: Mapping[str, Host], origin: str) -> tu
             raise row.error("scope", f"{scope!r} is none of {', '.join(SCOPES)}")
         key = join_key(_scope(scope), row.text("metric", required=True))
         value = row.number("value", required=True)
-        load = row.number("load") or SATURATED
+        given = row.number("load")
+        load = SATURATED if given is None else given
         owner = (_platform(row, platforms, required=False), _workload(row))
         if value is not None and row.text("unit") == SHARE_OF_HOST and owner[0]:
             value *= platforms[owner[0]].pcpus
@@ -196,6 +201,7 @@ def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Coloca
     if table is None:
         return ()
     together: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
+    there: dict[tuple[str, str, str, str], Instance] = {}
     driver: dict[tuple[str, str, str], tuple[int, ...]] = {}
     source: dict[tuple[str, str, str], tuple[str, str]] = {}
     seen: dict[tuple[str, str, str, str, str], int] = {}
@@ -207,10 +213,11 @@ def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Coloca
         if key in seen:
             raise row.error("outcome", f"{outcome.outcome} of {outcome.instance.id} stands in line {seen[key]} already")
         seen[key] = row.line
-        try:
-            driver[run] = parse_cpus(row.text("driver_cpus")) if row.text("driver_cpus") else ()
-        except ValueError as error:
-            raise row.error("driver_cpus", str(error)) from None
+        if there.setdefault(key[:4], outcome.instance) != outcome.instance:
+            raise row.error("instance", f"{outcome.instance.id} is described otherwise in another line of run {run[1]}")
+        cpus = _driver_cpus(row)
+        if driver.setdefault(run, cpus) != cpus:
+            raise row.error("driver_cpus", f"another line of run {run[1]} says otherwise")
         together[run].append(outcome)
         source[run] = (row.text("paper"), row.text("finding"))
     return tuple(
@@ -227,6 +234,13 @@ def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Coloca
     )
 
 
+def _driver_cpus(row: Row) -> tuple[int, ...]:
+    try:
+        return parse_cpus(row.text("driver_cpus")) if row.text("driver_cpus") else ()
+    except ValueError as error:
+        raise row.error("driver_cpus", str(error)) from None
+
+
 def _outcome(row: Row) -> Outcome:
     kind = row.text("outcome", required=True)
     if kind not in OUTCOMES:
@@ -234,14 +248,20 @@ def _outcome(row: Row) -> Outcome:
     solo, colocated = row.number("solo"), row.number("colocated")
     if solo == 0 and kind in RATIO_OUTCOMES:
         raise row.error("solo", "is 0: a ratio to it has no meaning")
-    workload = _workload(row)
+    workload, settings, load = _workload(row), _settings(row), row.number("load")
+    if load == 0:
+        raise row.error("load", "is 0: who is not loaded has no throughput (leave the cell empty for saturation)")
+    pinned = len(settings.pinning.cpus) if settings.pinning else 1
+    vcpus = row.whole("vcpus", low=1) or pinned
+    if vcpus < pinned:
+        raise row.error("pinning", f"names {pinned} vCPUs of an instance that has {vcpus}")
     try:
         instance = Instance(
             id=row.text("instance", required=True),
-            vcpus=int(row.number("vcpus", low=1) or 1),
+            vcpus=vcpus,
             workload=workload,
-            load=row.number("load") or SATURATED,
-            settings=_settings(row),
+            load=SATURATED if load is None else load,
+            settings=settings,
         )
     except DatasetError:
         raise
@@ -259,11 +279,13 @@ def _settings(row: Row) -> IsolationSettings:
         pinning = Pinning.parse(row.text("pinning"))
     except ValueError as error:
         raise row.error("pinning", str(error)) from None
-    weight = row.number("weight", low=1)
+    weight = row.whole("weight", low=1)
+    if weight is not None and weight > MAX_WEIGHT:
+        raise row.error("weight", f"{weight} is above {MAX_WEIGHT}")
     return IsolationSettings(
         pinning=pinning,
         cap_percent=row.number("cap_percent") or None,
-        weight=int(weight) if weight is not None else None,
+        weight=weight,
         network=NetworkSettings(mode=mode, rate_mbit=rate) if mode != "none" and rate else None,
         disk_limit_mb_s=row.number("disk_limit_mb_s") or None,
     )

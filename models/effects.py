@@ -41,7 +41,7 @@ class Effects:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return {name: round(value, 9) for name, value in sorted(self.values.items())}
+        return dict(sorted(self.values.items()))
 
 
 def fit_main(

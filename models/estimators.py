@@ -37,7 +37,7 @@ class ResidualModel:
 
     def log_correction(self, x: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Floats:
         """What to add to the log of the base ratio; (R,)."""
-        if self.booster is None:
+        if self.booster is None or not len(x):
             return np.zeros(len(x))
         # one thread: on few rows the hand-over between threads costs more than the trees
         threads = 1 if len(x) < 2000 else 0
@@ -172,19 +172,27 @@ def judge(examples: Examples, folds: Sequence[Fold], *, seed: int = 0) -> Judged
     return Judged(np.concatenate(rows), np.concatenate(errors), np.concatenate(known))
 
 
-def choose_trust(examples: Examples, judged: Judged, which: Bools) -> float:
+def choose_trust(examples: Examples, judged: Judged, which: Bools, *, untested: float = 1.0) -> float:
     """How much of the correction to keep for the judged rows `which`, by the mean |error of T/B| it leaves.
 
-    With error e = residual - c, a correction scaled by s leaves residual - s c. Ties go to the smaller s, so that the
-    model is not worse than the prior on what it was judged on.
+    With error e = residual - c, a correction scaled by s leaves residual - s c. Every pair counts once, however often
+    it was repeated. Ties go to the smaller s, so that the model is not worse than the prior on what it was judged on.
+    Where no row was judged it is `untested`.
     """
     rows = judged.row[which]
     if not len(rows):
-        return 1.0
+        return untested
     correction = target_of(examples)[rows] - judged.error[which]
     measured, base = examples.ratio[rows], examples.base[rows]
-    losses = [float(np.abs(measured - base * np.exp(trust * correction)).mean()) for trust in TRUSTS]
-    return TRUSTS[int(np.argmin(np.round(losses, 6)))]
+    pairs = np.unique([examples.pair[row] for row in rows], return_inverse=True)[1]
+    count = np.bincount(pairs)
+    losses = np.stack(
+        [
+            np.bincount(pairs, np.abs(measured - base * np.exp(trust * correction))) / count  # per pair: rows repeat
+            for trust in TRUSTS
+        ]
+    )
+    return TRUSTS[int(np.argmin(np.round(losses.mean(axis=1), 6)))]
 
 
 def at_trust(examples: Examples, judged: Judged, known: float, unknown: float) -> Judged:

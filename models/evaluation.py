@@ -28,6 +28,7 @@ LOWEST_COUNTED = 0.01  # T/B below this makes slowdown ratios meaningless; it is
 
 def folds_of(examples: Examples, protocol: str) -> list[Fold]:
     """Which rows train and which are judged; DatasetError for a protocol that does not exist."""
+    _check_protocol(protocol)
     rows = np.arange(len(examples))
     if protocol == "random_row":
         number = np.random.default_rng(0).permutation(len(examples)) % RANDOM_FOLDS
@@ -39,10 +40,14 @@ def folds_of(examples: Examples, protocol: str) -> list[Fold]:
     if protocol == "unseen_platform":
         return _left_out(examples.platform)
     if protocol == "unseen_setting":
-        return _left_out(examples.setting)
-    if protocol == "pairs_to_n":
-        return [(rows[examples.size <= 2], rows[examples.size > 2])]
-    raise DatasetError(f"protocol {protocol!r} is none of {', '.join(PROTOCOLS)}")
+        # whoever has it and however many there are: a run of three under the same pins is no new setting
+        return _left_out([" ".join(sorted(set(setting.split(" ")))) for setting in examples.setting])
+    return [(rows[examples.size <= 2], rows[examples.size > 2])]
+
+
+def _check_protocol(protocol: str) -> None:
+    if protocol not in PROTOCOLS:
+        raise DatasetError(f"protocol {protocol!r} is none of {', '.join(PROTOCOLS)}")
 
 
 def _left_out(labels: Sequence[str]) -> list[Fold]:
@@ -61,6 +66,8 @@ def evaluate(
     A protocol that the dataset cannot answer (one platform, pairs only) says so under `skipped`.
     """
     say = progress or (lambda _what, _done: None)
+    for protocol in protocols:
+        _check_protocol(protocol)
     data = load_dataset(dataset)
     examples = build_examples([data], metrics_of([data]))
     if len(examples) < LEAST_ROWS:
@@ -127,11 +134,12 @@ def _run(examples: Examples, protocol: str, folds: Sequence[Fold], say: Progress
 
 
 def _left_out_workload(examples: Examples, folds: Sequence[Fold]) -> list[str]:
-    """For every judged row the workload that its fold left out."""
+    """For every judged row the workload that its fold left out: the one in all of its runs (others may miss too)."""
     found: list[str] = []
     for trained, tested in folds:
-        missing = set(examples.take(tested).workloads) - set(examples.take(trained).workloads)
-        found += [min(missing) if missing else ""] * len(tested)
+        test = examples.take(tested)
+        missing = sorted(set(test.workloads) - set(examples.take(trained).workloads))
+        found += [next((one for one in missing if test.involves(one).all()), "")] * len(tested)
     return found
 
 

@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 T = TypeVar("T")
 
-LOWEST_RATIO = 1e-3  # a T/B of 0 has no logarithm; what is slower than a thousandth counts as that
+LOWEST_RATIO, HIGHEST_RATIO = 1e-3, 1e3  # 0 has no logarithm; what is beyond a thousand-fold counts as that
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def measured(colocation: Colocation, target: str) -> dict[str, float]:
     for outcome in colocation.outcomes:
         ratio, rank = _ratio(outcome, target)
         if ratio is not None and (outcome.instance.id not in found or rank < found[outcome.instance.id][0]):
-            found[outcome.instance.id] = (rank, max(ratio, LOWEST_RATIO))
+            found[outcome.instance.id] = (rank, min(max(ratio, LOWEST_RATIO), HIGHEST_RATIO))
     return {name: ratio for name, (_, ratio) in found.items()}
 
 

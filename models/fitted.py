@@ -22,7 +22,7 @@ from models.estimators import (
     workload_folds,
 )
 from models.examples import Examples
-from models.intervals import Calibration, calibrate
+from models.intervals import FLOOR, Calibration, calibrate
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -30,6 +30,7 @@ Progress = Callable[[str, float], None]
 
 OUTSIDE_SHARE = 0.2  # a row with more than this share of strange features lies outside the training data
 OUTSIDE_MARGIN = 0.5  # how far, in spans of the training range
+SURE = {"throughput": 1.0, "latency": np.inf}  # nobody is ever sure to gain from a neighbour
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +62,17 @@ class FittedTarget:
     def estimate(self, x: Floats, base: Floats, correction: Floats, known: Bools, size: NDArray[np.int64]) -> Estimate:
         """Turn corrections of log ratio (R,) into ratios with intervals. `size` (R,) instances in each row's scene.
 
-        Outside the training data nothing learned is applied: the prior answers, with a wide interval.
+        Outside the training data nothing learned is applied: the prior answers, with a wide interval. Nor is it to who
+        is alone: that is what the ratio is against.
         """
-        outside = self.outside(x)
-        expected = np.clip(base * np.exp(np.where(outside, 0.0, correction)), LOWEST[self.target], HIGHEST[self.target])
+        outside, alone = self.outside(x), size <= 1
+        learned = np.where(outside | alone, 0.0, correction)
+        expected = np.clip(base * np.exp(learned), LOWEST[self.target], HIGHEST[self.target])
         outside |= size > self.most_instances
-        half = self.calibration.half_width(base, known, outside)
+        half = np.where(alone, FLOOR, self.calibration.half_width(base, known, outside))
         return Estimate(
             expected=expected,
-            lower=np.clip(expected * np.exp(-half), LOWEST[self.target], None),
+            lower=np.clip(expected * np.exp(-half), LOWEST[self.target], SURE[self.target]),
             upper=np.clip(expected * np.exp(half), None, HIGHEST[self.target]),
             known=known,
             outside=outside,
@@ -96,7 +99,7 @@ def fit_target(examples: Examples, target: str, *, seed: int = 0, progress: Prog
     by_workload = judge(examples, workload_folds(examples), seed=seed)
     both = joined(by_pair, by_workload)
     trust_known = choose_trust(examples, both, both.known)
-    trust_unknown = choose_trust(examples, both, ~both.known)
+    trust_unknown = choose_trust(examples, both, ~both.known, untested=0.0)
     by_pair, by_workload = (at_trust(examples, one, trust_known, trust_unknown) for one in (by_pair, by_workload))
     say(f"{target}: calibrating", 0.95)
     both = joined(by_pair, by_workload)

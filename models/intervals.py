@@ -16,6 +16,7 @@ LEVEL = 0.9
 FLOOR = 0.02  # the least scale of log ratio: repeats of one run differ by about that much
 CONTENTION_BINS = 8
 OUTSIDE_FACTOR = 2.0  # a question outside the training data gets an interval this much wider
+UNTESTED = 0.35  # the scale where nothing could be left out to judge by: at a quantile of 3 a factor of nearly three
 FEW = 20  # with fewer scores than this a quantile is taken from everything together
 
 
@@ -75,10 +76,10 @@ def calibrate(base: Floats, error: Floats, known: Bools) -> Calibration:
 
 
 def _local_scale(hard: Floats, error: Floats, knot: float) -> float:
-    """Median-like spread of the errors of the rows with about this contention; at least FLOOR."""
+    """Mean error of the rows with about this contention, at least FLOOR; UNTESTED where there are none."""
     width = max(len(hard) // CONTENTION_BINS, min(len(hard), FEW))
     nearest = np.argsort(np.abs(hard - knot), kind="stable")[:width]
-    return max(float(np.abs(error[nearest]).mean()), FLOOR) if len(nearest) else FLOOR
+    return max(float(np.abs(error[nearest]).mean()), FLOOR) if len(nearest) else UNTESTED
 
 
 def finite_quantile(scores: Floats, level: float = LEVEL) -> float:

@@ -40,16 +40,14 @@ class LearnedPredictor:
     def predict(self, scenes: SceneBatch) -> InterferencePrediction:
         """Predict every instance of every scene; nan where nobody sits."""
         matrix = build_matrix(scenes, self.metrics)
-        known_rows = self._known(scenes.table)
-        known = _scene_known(scenes, known_rows)[matrix.scene, matrix.slot]
+        same = self._same_as_seen(scenes.table)
         size = scenes.present.sum(axis=1)[matrix.scene]
         blank = (scenes.profile == 0)[matrix.scene, matrix.slot] | self._nothing_in_common(matrix)
-        effect_rows = np.where(known_rows, np.arange(len(known_rows)), 0)
-        throughput = self._estimate(self.throughput, matrix, scenes, effect_rows, known, size)
+        throughput = self._estimate(self.throughput, matrix, scenes, same, size)
         outside = throughput.outside | blank
         bands = [self._band(throughput, matrix, scenes, blank)]
         if self.latency is not None:
-            latency = self._estimate(self.latency, matrix, scenes, effect_rows, known, size)
+            latency = self._estimate(self.latency, matrix, scenes, same, size)
             bands.append(self._band(latency, matrix, scenes, blank))
         else:
             spread = prior_spread(1 / matrix.prior.latency, scenes.profile == 0)
@@ -61,14 +59,15 @@ class LearnedPredictor:
         marks[matrix.scene, matrix.slot] = outside
         return InterferencePrediction(throughput=bands[0], latency=bands[1], outside=marks)
 
-    def _known(self, table: ProfileTable) -> Bools:
-        """Which rows of a profile table are workloads that training saw; (rows,)."""
-        known = np.zeros(len(table.names), dtype=bool)
-        for row, name in enumerate(table.names):
-            known[row] = name in self.throughput.model.known and any(
-                _same(table.columns, table.values[row], seen) for seen in self.reference.get(name, ())
-            )
-        return known
+    def _same_as_seen(self, table: ProfileTable) -> Bools:
+        """Which rows of a profile table look like the workload of that name in the training data; (rows,)."""
+        return np.array(
+            [
+                any(_same(table.columns, values, seen) for seen in self.reference.get(name, ()))
+                for name, values in zip(table.names, table.values, strict=True)
+            ],
+            dtype=bool,
+        )
 
     def _nothing_in_common(self, matrix: FeatureMatrix) -> Bools:
         """Rows of which no metric that training knew is known."""
@@ -79,10 +78,13 @@ class LearnedPredictor:
         target: FittedTarget,
         matrix: FeatureMatrix,
         scenes: SceneBatch,
-        effect_rows: Ints,
-        known: Bools,
+        same: Bools,
         size: Ints,
     ) -> Estimate:
+        """`same` (rows of the table,); known to one target is not known to the other, which may have fewer examples."""
+        known_rows = same & np.array([name in target.model.known for name in scenes.table.names], dtype=bool)
+        known = _scene_known(scenes, known_rows)[matrix.scene, matrix.slot]
+        effect_rows = np.where(known_rows, np.arange(len(known_rows)), 0)
         source = matrix.prior.throughput if target.target == "throughput" else matrix.prior.latency
         base = source[matrix.scene, matrix.slot]
         return target.estimate(matrix.x, base, _correction(target, matrix, scenes, effect_rows, known), known, size)
@@ -102,7 +104,7 @@ def _correction(
     target: FittedTarget, matrix: FeatureMatrix, scenes: SceneBatch, effect_rows: Ints, known: Bools
 ) -> Floats:
     model = target.model
-    if model.booster is None:
+    if model.booster is None or not len(matrix.x):
         return np.zeros(len(matrix.x))
     threads = 1 if len(matrix.x) < 2000 else 0
     learned = np.asarray(model.booster.predict(matrix.x, num_threads=threads))

@@ -1,14 +1,14 @@
-"""The queueing prior: T/B and latency ratios from solo profiles alone, by sharing CPUs, driver domain, NIC and disk."""
+"""The queueing prior: T/B and latency from solo profiles alone, by sharing CPUs, driver domain, NIC, disk, memory."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.prediction import Band, InterferencePrediction
-from models.scene import SceneBatch
+from models.scene import ProfileTable, SceneBatch
 from models.sharing import cpu_classes, fill, share_sets
 from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, NET_MODES
 
@@ -29,14 +29,16 @@ GOODPUT = 1448 / 1538
 WEIGHT_EXPONENT = {"xen": float(np.log10(57.1 / 42.9)), "kvm": 1.0, "lxc": 1.0}
 PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules of thumb miss by (findings N3-N8)
 _ROUNDS, UNDAMPED, CONVERGED = 24, 2, 1e-5  # of the fixed point: most scenes need three rounds
-RESOURCES = ("cpu", "driver_domain", "nic", "disk")
+RESOURCES = ("cpu", "driver_domain", "nic", "disk", "memory")
+LEAST_BUSY = 0.5  # of its time alone that the fastest user keeps a device busy; less is not believed
 
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What each slot asks for when nothing holds it back; all (S, N), 0 where nobody sits.
+    """What each slot asks for when it has the host to itself; all (S, N), 0 where nobody sits.
 
-    `cpu` and `driver` in CPUs, `net` in Mbit/s, `disk` as a share of the disk; `keen` is the share of its CPU demand
+    `cpu` and `driver` in CPUs, `net` in Mbit/s, `disk` and `memory` as a share of the
+    disk and of the memory bandwidth; `keen` is the share of its CPU demand
     that an instance keeps up while another resource holds it back.
     """
 
@@ -44,12 +46,13 @@ class Demands:
     driver: Floats
     net: Floats
     disk: Floats
+    memory: Floats
     keen: Floats
 
 
 @dataclass(frozen=True, slots=True)
 class PriorResult:
-    """`throughput` (S, N) T/B; `latency` (S, N) ratio; `limits` (S, N, 4) how far each of RESOURCES alone would let an
+    """`throughput` (S, N) T/B; `latency` (S, N) ratio; `limits` (S, N, 5) how far each of RESOURCES alone would let an
     instance go; `demands` what was asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use."""
 
     throughput: Floats
@@ -77,33 +80,71 @@ def demands(scenes: SceneBatch) -> Demands:
     kind_cost = np.array([ASSUMED_CPU_S_PER_PAGE[kind] for kind in HOST_KINDS])[scenes.kind][:, None]
     cpu = first(column("cpu") / 100, scenes.vcpus)  # an unknown instance may keep all its vCPUs busy
     driver = first(column("driver_domain.cpu") / 100, pages * kind_cost, np.zeros_like(load))
+    # A container has none: the kernel works for it mostly in the time of its own tasks, which `cpu` counts already.
+    driver = np.where((scenes.kind == HOST_KINDS.index("lxc"))[:, None], 0.0, driver)
     net = first(column("net_mbit"), column("throughput_kb_s") * 8 / 1000, np.zeros_like(load))
-    rate = column("disk_mb_s")
-    with np.errstate(invalid="ignore"):
-        fastest = np.nanmax(np.concatenate([table.column("disk_mb_s"), [0.0]]))
-    disk = rate / fastest if fastest > 0 else np.zeros_like(load)
+    disk, memory = (
+        np.nan_to_num(column(key)) / most if (most := _capacity(table, key)) else np.zeros_like(load)
+        for key in ("disk_mb_s", "mem_bw_mb_s")
+    )
     # Who is never blocked when alone does not step back for the driver domain: two 1 KB servers and Dom0 hold a third
     # of the CPU each (NEIGHBOR section 4.1.2, finding N5).
     cpu_percent, waiting, block = column("cpu"), np.nan_to_num(column("waiting")), column("block")
     keen = 1 - block / np.maximum(cpu_percent + waiting + block, 1e-9)
+    cpu, driver = np.where(here, np.minimum(cpu * load, scenes.vcpus), 0.0), np.where(here, driver * load, 0.0)
+    net = np.where(here, net * load, 0.0)
+    speed = _speed_here(scenes, cpu, driver, net)
     return Demands(
         keen=np.where(here, np.nan_to_num(keen), 0.0),
-        cpu=np.where(here, np.minimum(cpu * load, scenes.vcpus), 0.0),
-        driver=np.where(here, driver * load, 0.0),
-        net=np.where(here, net * load, 0.0),
-        disk=np.where(here, np.nan_to_num(disk) * load, 0.0),
+        cpu=cpu * speed,
+        driver=driver * speed,
+        net=net * speed,
+        disk=np.where(here, disk * load, 0.0) * speed,
+        memory=np.where(here, memory * load, 0.0) * speed,
     )
 
 
+def _speed_here(scenes: SceneBatch, cpu: Floats, driver: Floats, net: Floats) -> Floats:
+    """How much of its profile's speed an instance reaches alone on this host, which may be the smaller one; (S, N).
+
+    T/B is against alone on the same host, whatever host the profile was measured on.
+    """
+    have = (scenes.pcpus, np.maximum(scenes.driver_cpus.sum(axis=1), 1), _link(scenes))
+    speed = np.ones_like(cpu)
+    for most, need in zip(have, (cpu + driver, driver, net), strict=True):
+        too_much = need > most[:, None]
+        speed = np.minimum(speed, np.divide(most[:, None], need, out=np.ones_like(need), where=too_much))
+    return speed
+
+
+def _link(scenes: SceneBatch) -> Floats:
+    """What the NIC carries of data, Mbit/s, inf where its speed is unknown; (S,)."""
+    link = scenes.host_numbers[:, 6] * GOODPUT
+    return np.where(np.isnan(link), np.inf, link)
+
+
+def _capacity(table: ProfileTable, key: str) -> float:
+    """What a disk or the memory can do in MB/s, by the workload that reached most alone; 0 = none is known.
+
+    Alone a reader leaves the disk idle while it computes: the disk can do as much more as it was not blocked on it.
+    """
+    rates = np.nan_to_num(table.column(key))
+    row = int(rates.argmax())
+    if rates[row] <= 1e-6:
+        return 0.0
+    busy = table.column("block")[row] / 100 if key == "disk_mb_s" else 1.0
+    return float(rates[row] / (np.clip(busy, LEAST_BUSY, 1.0) if np.isfinite(busy) else 1.0))
+
+
 def solve(scenes: SceneBatch) -> PriorResult:
-    """Find the throughput ratios at which CPUs, driver domain, NIC and disk are shared max-min fairly.
+    """Find the throughput ratios at which CPUs, driver domain, NIC, disk and memory are shared max-min fairly.
 
     Every instance is as fast as its scarcest resource lets it be, and an instance held back by one resource asks less
     of the others; that fixed point is found by damped iteration. Needs solo profiles only (NEIGHBOR sections 3.4, 4).
     """
     if scenes.slots == 0:
         nothing = np.ones((len(scenes), 0))
-        return PriorResult(nothing, nothing, np.ones((len(scenes), 0, 4)), Demands(*[nothing] * 5), nothing)
+        return PriorResult(nothing, nothing, np.ones((len(scenes), 0, 5)), Demands(*[nothing] * 6), nothing)
     want = demands(scenes)
     crowd = _crowd(scenes, want)
     driver_price = _driver_price(scenes, want)
@@ -114,10 +155,10 @@ def solve(scenes: SceneBatch) -> PriorResult:
     weight = np.concatenate([scenes.weight, np.full((len(scenes), 1), float(DEFAULT_WEIGHT))], axis=1) ** exponent
     driver_most = np.array([DRIVER_PARALLEL[kind] for kind in HOST_KINDS])[scenes.kind]
     driver_most = np.maximum(driver_most, want.driver.max(axis=1, initial=0.0))  # solo it was seen to use that much
-    limits = np.ones((*scenes.present.shape, 4))
+    limits = np.ones((*scenes.present.shape, len(RESOURCES)))
     active = np.ones(len(scenes), dtype=bool)  # scene by scene, so that no answer depends on what is asked with it
     for turn in range(_ROUNDS):
-        others = [np.delete(limits, resource, axis=2).min(axis=2) for resource in range(4)]
+        others = [np.delete(limits, resource, axis=2).min(axis=2) for resource in range(len(RESOURCES))]
         cpu_want = np.minimum(want.cpu * (want.keen + (1 - want.keen) * others[0]), scenes.cap)
         driver_want = want.driver * driver_price * others[1]
         driver_total = np.minimum(driver_want.sum(axis=1), driver_most)
@@ -128,7 +169,8 @@ def solve(scenes: SceneBatch) -> PriorResult:
                 _reached(cpu[:, :-1], want.cpu * others[0], want.cpu),
                 _reached(driver, driver_want, want.driver * driver_price),
                 _reached(_nic(scenes, want.net * others[2]), want.net * others[2], want.net),
-                _reached(_disk(scenes, want.disk * others[3], want), want.disk * others[3], want.disk),
+                _reached(_disk(scenes, want.disk * others[3]), want.disk * others[3], want.disk),
+                _reached(_shared(want.memory * others[4]), want.memory * others[4], want.memory),
             ],
             axis=2,
         )
@@ -158,7 +200,9 @@ def _driver_price(scenes: SceneBatch, want: Demands) -> Floats:
     driver = np.minimum(driver_size, MOST_COUNTED_CPUS)[:, None]
     # A driver-domain CPU takes part in the events of all guests, a guest's CPU only in its own: it counts half.
     further = np.maximum(driver - 1, 0) + np.maximum(guest - 1, 0) / 2
-    spread = (scenes.driver_cpus * _spread(scenes, want)).sum(axis=1) / np.maximum(driver_size, 1)
+    # Who sends no pages makes nobody's events fewer: a guest's CPU counts up to what the driver domain does for it.
+    feeding = _spread(scenes, replace(want, cpu=np.minimum(want.cpu, want.driver)))
+    spread = (scenes.driver_cpus * feeding).sum(axis=1) / np.maximum(driver_size, 1)
     crowded = np.clip(spread - 1, 0.0, 1.0)[:, None]
     xen = (scenes.kind == HOST_KINDS.index("xen"))[:, None]
     return np.where(xen, (1.0 + EVENT_SHARE * EVENT_GROWTH_PER_CPU * further) * (1 - EVENT_SHARE * crowded), 1.0)
@@ -168,21 +212,23 @@ def _nic(scenes: SceneBatch, want: Floats) -> Floats:
     """Share the NIC: guaranteed HTB rates first, what is left max-min up to each ceiling (tc-htb(8)); Mbit/s."""
     shaped = scenes.net_mode != NET_MODES.index("none")
     asked = np.minimum(want, scenes.net_ceil)
-    link = scenes.host_numbers[:, 6] * GOODPUT
-    link = np.where(np.isnan(link), np.inf, np.maximum(link, want.max(axis=1, initial=0.0)))  # solo reached that much
+    link = _link(scenes)
     sure = np.where(shaped, np.minimum(asked, scenes.net_rate), 0.0)
     total = sure.sum(axis=1)
-    sure *= np.where(total > link, np.divide(link, total, out=np.ones_like(total), where=total > 0), 1.0)[:, None]
+    sure *= np.divide(link, total, out=np.ones_like(total), where=total > link)[:, None]
     rest = asked - sure
     return sure + fill(np.minimum(link - sure.sum(axis=1), rest.sum(axis=1)), rest, np.ones_like(rest))
 
 
-def _disk(scenes: SceneBatch, want: Floats, full: Demands) -> Floats:
-    """Share one disk equally (round robin, finding L6); limits hold in proportion to the solo rate."""
-    rate = np.nan_to_num(scenes.table.column("disk_mb_s")[scenes.profile])
-    share = np.divide(full.disk, rate, out=np.zeros_like(rate), where=rate > 0)
-    ceiling = np.where(np.isfinite(scenes.disk_limit), share * np.nan_to_num(scenes.disk_limit, posinf=0.0), np.inf)
-    return fill(np.ones(len(scenes)), np.minimum(want, ceiling), np.ones_like(want))
+def _disk(scenes: SceneBatch, want: Floats) -> Floats:
+    """Share one disk equally (round robin, finding L6), each up to its limit; shares of the disk."""
+    most = _capacity(scenes.table, "disk_mb_s")
+    return _shared(np.minimum(want, scenes.disk_limit / most) if most else want)
+
+
+def _shared(want: Floats) -> Floats:
+    """Share one whole max-min fairly; (S, N)."""
+    return fill(np.ones(len(want)), want, np.ones_like(want))
 
 
 def _spread(scenes: SceneBatch, want: Demands) -> Floats:
@@ -225,11 +271,12 @@ class PriorPredictor:
 
     def predict(self, scenes: SceneBatch) -> InterferencePrediction:
         """Predict with intervals that widen with contention and are widest for unknown workloads."""
-        result = solve(scenes)
-        unknown = scenes.present & (scenes.profile == 0)
+        result, here = solve(scenes), scenes.present
+        unknown = here & (scenes.profile == 0)
+        throughput, latency = (np.where(here, value, np.nan) for value in (result.throughput, result.latency))
         return InterferencePrediction(
-            throughput=band(result.throughput, prior_spread(result.throughput, unknown), ceiling=1.05),
-            latency=band(result.latency, prior_spread(1 / result.latency, unknown)),
+            throughput=band(throughput, prior_spread(throughput, unknown), ceiling=1.05),
+            latency=band(latency, prior_spread(1 / latency, unknown)),
             outside=unknown,
         )
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.profile import WorkloadProfile
+from profiler.metrics import join_key, split_key
 from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, NET_MODES, Host, Instance
 
 Floats = NDArray[np.float64]
@@ -40,7 +41,7 @@ class ProfileTable:
         A metric that was not measured on one platform is taken from the profile that holds everywhere, else from
         another platform of the same workload: a thin profile must not hide a full one.
         """
-        columns = tuple(sorted({key for profile in profiles for key in profile.metrics}))
+        columns = tuple(sorted({_canonical(key) for profile in profiles for key in profile.metrics}))
         position = {key: column for column, key in enumerate(columns)}
         rows: dict[tuple[str, str], int] = {}
         names = [""]
@@ -49,7 +50,7 @@ class ProfileTable:
         for profile in profiles:
             row = np.full(len(columns), np.nan)
             for key, value in profile.metrics.items():
-                row[position[key]] = value
+                row[position[_canonical(key)]] = value
             rows[profile.platform, profile.name] = len(values)
             by_name.setdefault(profile.name, []).append(len(values))
             names.append(profile.name)
@@ -60,6 +61,15 @@ class ProfileTable:
             for other in [*([everywhere] if everywhere else []), *by_name[name]]:
                 merged[at] = np.where(np.isnan(merged[at]), values[other], merged[at])
         return cls(columns, np.vstack(merged), rows, tuple(names))
+
+    def with_profile(self, profile: WorkloadProfile) -> ProfileTable:
+        """This table and one more row, the last, for a profile of its own: `row` does not find it under its name."""
+        metrics = {_canonical(key): value for key, value in profile.metrics.items()}
+        new = tuple(sorted(metrics.keys() - set(self.columns)))
+        columns = (*self.columns, *new)
+        grown = np.concatenate([self.values, np.full((len(self.values), len(new)), np.nan)], axis=1)
+        row = np.array([[metrics.get(key, np.nan) for key in columns]])
+        return replace(self, columns=columns, values=np.concatenate([grown, row]), names=(*self.names, profile.name))
 
     def row(self, workload: str | None, platform: str = "") -> int:
         """Row of a workload: as measured on `platform`, else as valid everywhere, else from any platform, else 0."""
@@ -75,6 +85,11 @@ class ProfileTable:
         if key in self.columns:
             return self.values[:, self.columns.index(key)]
         return np.full(len(self.values), np.nan)
+
+
+def _canonical(key: str) -> str:
+    """The one spelling of a metric's key: `instance.cpu` is `cpu`."""
+    return join_key(*split_key(key))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_SWEEPS = 60  # an upper bound; one class needs one sweep, disjoint sets one, chained sets a few
-_TOLERANCE = 1e-6  # of a CPU
+_STEPS = 1e8  # a host's CPUs in whole numbers, for the integer flow; what is lost by it is below a measurable share
 
 
 def fill(capacity: Floats, demand: Floats, weight: Floats, already: Floats | None = None) -> Floats:
@@ -32,6 +31,7 @@ def fill(capacity: Floats, demand: Floats, weight: Floats, already: Floats | Non
     # filled[k] = how much is handed out when the level has risen to levels[k]
     filled = np.cumsum(np.diff(levels, axis=1, prepend=levels[:, :1]) * _shifted(slope), axis=1)
     target = np.minimum(capacity, total)
+    filled[:, -1] = np.maximum(filled[:, -1], target)  # the last level holds all of it, whatever was lost in rounding
     reached = np.argmax(filled >= (target - 1e-15)[:, None], axis=1)
     rows = np.arange(len(demand))
     over = filled[rows, reached] - target
@@ -50,26 +50,76 @@ def share_sets(demand: Floats, weight: Floats, allowed: Bools, capacity: Floats)
     """Weighted max-min shares when each consumer may only use some of the resources.
 
     `demand`, `weight` (S, K); `allowed` (S, K, C); `capacity` (S, C). Returns totals per consumer, (S, K).
-    The weighted max-min allocation minimises sum(x^2 / weight) over what is feasible (Fujishige 1980, lexicographically
-    optimal base), so filling one resource after another, each time with what is held elsewhere as the base, converges.
+    Decomposition (Fujishige 1980; Groenevelt 1991): share everything as if anybody could use all of it; the consumers
+    that then ask most beyond the resources they may use get exactly those, the others the rest, and so on.
     """
-    count, consumers, classes = allowed.shape
-    parts = np.zeros((count, consumers, classes))
-    active = np.arange(count)
-    for _ in range(_SWEEPS if classes > 1 else 1):
-        now = parts[active]
-        moved = np.zeros(len(active))
-        for one in range(classes):
-            elsewhere = now.sum(axis=2) - now[:, :, one]
-            wanted = np.where(allowed[active, :, one], demand[active], 0.0)
-            here = fill(capacity[active, one], wanted, weight[active], np.minimum(elsewhere, wanted))
-            moved = np.maximum(moved, np.abs(here - now[:, :, one]).max(axis=1, initial=0.0))
-            now[:, :, one] = here
-        parts[active] = now
-        active = active[moved >= _TOLERANCE]
-        if not len(active):
-            break
-    return np.asarray(parts.sum(axis=2))
+    count, _, classes = allowed.shape
+    shares = np.zeros(demand.shape)
+    scene = np.arange(count)
+    who, what = (demand > 0) & allowed.any(axis=2), np.ones((count, classes), dtype=bool)
+    while len(scene):
+        room = np.where(what, capacity[scene], 0.0)
+        got = fill(room.sum(axis=1), np.where(who, demand[scene], 0.0), weight[scene])
+        may = allowed[scene] & who[:, :, None]
+        open_ = np.flatnonzero(~_fits(got, may, room))
+        mine, theirs = _most_beyond(got[open_], may[open_], room[open_])
+        apart = mine.any(axis=1)
+        split = open_[apart]
+        done = np.delete(np.arange(len(scene)), split)
+        np.add.at(shares, scene[done], got[done])
+        scene, who, what, mine, theirs = scene[split], who[split], what[split], mine[apart], theirs[apart]
+        scene = np.concatenate([scene, scene])
+        who, what = np.concatenate([who & mine, who & ~mine]), np.concatenate([what & theirs, what & ~theirs])
+    return shares
+
+
+def _fits(got: Floats, allowed: Bools, room: Floats) -> Bools:
+    """Rows (R,) whose shares certainly fit: who may use least is served first, evenly from what is left of it.
+
+    Exact where sets are nested or apart; where they overlap otherwise it may miss that the shares fit.
+    """
+    rows, left, missing = np.arange(len(got)), room.copy(), np.zeros(len(got))
+    order = np.argsort((allowed * room[:, None, :]).sum(axis=2), axis=1, kind="stable")
+    for consumer in order.T:
+        open_to = np.where(allowed[rows, consumer], left, 0.0)
+        total, want = open_to.sum(axis=1), got[rows, consumer]
+        used = np.minimum(want, total)
+        left -= open_to * np.divide(used, total, out=np.zeros_like(used), where=total > 0)[:, None]
+        missing += want - used
+    return np.asarray(missing <= 1e-9 * room.sum(axis=1))
+
+
+def _most_beyond(got: Floats, allowed: Bools, room: Floats) -> tuple[Bools, Bools]:
+    """The consumers (R, K) whose shares `got` exceed most what the resources they may use hold, and those (R, C).
+
+    By a minimum cut of the flow from consumers to resources, the smallest one; nobody where every share fits.
+    """
+    rows, consumers, classes = allowed.shape
+    total = room.sum(axis=1)
+    if not rows:
+        return np.zeros((0, consumers), dtype=bool), np.zeros((0, classes), dtype=bool)
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    scale = np.divide(_STEPS, total, out=np.zeros(rows), where=total > 0)[:, None]
+    out = np.floor(got * scale).astype(np.int32)
+    into = np.ceil(room * scale).astype(np.int32)
+    row, consumer, resource = np.nonzero(allowed & (room > 0)[:, None, :])
+    first = 2 + rows * consumers  # node 0 is the source, 1 the sink, then consumers, then resources
+    consumer_nodes, resource_nodes = np.arange(2, first), np.arange(first, first + rows * classes)
+    start = [np.zeros(rows * consumers, dtype=np.int64), 2 + row * consumers + consumer, resource_nodes]
+    end = [consumer_nodes, first + row * classes + resource, np.ones(rows * classes, dtype=np.int64)]
+    bound = np.concatenate([out.ravel(), out[row, consumer], into.ravel()])
+    nodes = first + rows * classes
+    graph = csr_matrix((bound, (np.concatenate(start), np.concatenate(end))), shape=(nodes, nodes))
+    left = graph - maximum_flow(graph, 0, 1).flow
+    left.eliminate_zeros()
+    reached = np.zeros(nodes, dtype=bool)
+    reached[breadth_first_order(left, 0, return_predecessors=False)] = True
+    mine, theirs = reached[2:first].reshape(rows, consumers), reached[first:].reshape(rows, classes)
+    beyond = np.where(mine, got, 0.0).sum(axis=1) - np.where(theirs, room, 0.0).sum(axis=1)
+    over = (beyond > 4 * consumers * total / _STEPS)[:, None]
+    return mine & over, theirs & over
 
 
 def cpu_classes(affinity: Bools, pcpus: Floats) -> tuple[Bools, Floats]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+MAX_NUMBER = 1e15  # beyond anything measured; keeps sums and ratios finite
 
 
 class DatasetError(ValueError):
@@ -26,8 +29,10 @@ class Row:
         return DatasetError(f"{self.file}, line {self.line}, column {column}: {reason}")
 
     def text(self, column: str, *, required: bool = False) -> str:
-        """The cell, stripped; DatasetError where it is required and empty."""
+        """The cell, stripped; DatasetError where it is required and empty, or holds what cannot be printed."""
         value = self.cells.get(column, "").strip()
+        if not value.isprintable():
+            raise self.error(column, f"{value[:40]!r} holds a character that cannot be printed")
         if required and not value:
             raise self.error(column, "is empty, and it is needed")
         return value
@@ -38,21 +43,32 @@ class Row:
         if not text:
             return None
         try:
-            value = float(text)
+            value = float(text if text.isascii() and "_" not in text else "?")
         except ValueError:
             raise self.error(column, f"{text[:40]!r} is not a number") from None
         if not math.isfinite(value):
             raise self.error(column, f"{text[:40]!r} is not a finite number (leave the cell empty for unknown)")
         if low is not None and value < low:
             raise self.error(column, f"{text[:40]} is below {low:g}")
+        if abs(value) > MAX_NUMBER:
+            raise self.error(column, f"{text[:40]} is beyond {MAX_NUMBER:g}")
         return value
+
+    def whole(self, column: str, *, low: int) -> int | None:
+        """The cell as a whole number of at least `low`; None where it is empty (unknown)."""
+        value = self.number(column, low=low)
+        if value is not None and not value.is_integer():
+            raise self.error(column, f"{value:g} is not a whole number")
+        return None if value is None else int(value)
 
 
 def find_table(directory: Path, name: str) -> Path | None:
-    """The file that holds a table: `NAME.csv` or `NAME.parquet`; both at once are refused."""
-    found = [path for suffix in (".csv", ".parquet") if (path := directory / f"{name}{suffix}").is_file()]
+    """The file that holds a table: `NAME.csv` or `NAME.parquet`; both at once are refused, and what is no file."""
+    found = [path for suffix in (".csv", ".parquet") if os.path.lexists(path := directory / f"{name}{suffix}")]
     if len(found) > 1:
         raise DatasetError(f"{directory.name} has both {found[0].name} and {found[1].name}; keep one of them")
+    if found and not found[0].is_file():
+        raise DatasetError(f"{found[0].name} of {directory.name} is not a file")
     return found[0] if found else None
 
 
@@ -67,14 +83,11 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:
+    reader = None
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte order mark
             reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            twice = {name for name in header if header.count(name) > 1}
-            if not header or twice:
-                reason = f"column {min(twice)} stands twice" if twice else "the file is empty, a header line is needed"
-                raise DatasetError(f"{path.name}, line 1: {reason}")
+            header = _header(path, [name.strip() for name in next(reader, [])])
             yield Row(path.name, 1, dict.fromkeys(header, ""))
             for cells in reader:
                 if not cells:
@@ -85,11 +98,31 @@ def _csv_rows(path: Path) -> Iterator[Row]:
                     )
                 yield Row(path.name, reader.line_num, dict(zip(header, cells, strict=True)))
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{path.name} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise DatasetError(f"{path.name}, line {_undecodable(path)}: it is not UTF-8 text, {error.reason}") from None
     except csv.Error as error:
-        raise DatasetError(f"{path.name} is not a CSV table: {error}") from None
+        line = reader.line_num if reader else 1
+        raise DatasetError(f"{path.name}, line {line}: it is not a CSV table, {error}") from None
     except OSError as error:
         raise DatasetError(f"{path.name} cannot be read: {error.strerror}") from None
+
+
+def _header(path: Path, names: Sequence[str]) -> Sequence[str]:
+    """The column names; DatasetError where there are none or one stands twice."""
+    twice = {name for name in names if names.count(name) > 1}
+    if not names or twice:
+        reason = f"column {min(twice)} stands twice" if twice else "the file is empty, a header line is needed"
+        raise DatasetError(f"{path.name}, line 1: {reason}")
+    return names
+
+
+def _undecodable(path: Path) -> int:
+    """The first line that is not UTF-8; the decoder only knows its place in a block of the file."""
+    data = path.read_bytes()
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return 1
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
@@ -98,11 +131,14 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
     try:
         table = parquet.ParquetFile(path)
-        yield Row(path.name, 1, dict.fromkeys(table.schema_arrow.names, ""))
+        names = _header(path, list(table.schema_arrow.names))
+        yield Row(path.name, 1, dict.fromkeys(names, ""))
         line = 1
         for batch in table.iter_batches():
             for values in batch.to_pylist():
                 line += 1
                 yield Row(path.name, line, {key: "" if value is None else str(value) for key, value in values.items()})
-    except (pyarrow.ArrowException, OSError) as error:
+    except DatasetError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise DatasetError(f"{path.name} is not a Parquet table: {error}") from None

@@ -64,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     again = run.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="go on where an earlier run ended (this is the default)")
     again.add_argument("--fresh", action="store_true", help="start anew and keep the old journal under another name")
+    again.add_argument(
+        "--again-disturbed", action="store_true", help="measure the runs once more that something disturbed"
+    )
     run.set_defaults(command=_lab_run)
     show = lab.add_parser("show", help="who slows whom in a dataset directory")
     show.add_argument("directory", type=Path, metavar="DIR")
@@ -209,8 +212,8 @@ def _lab_run(options: argparse.Namespace) -> int:
         campaign = read_campaign(options.campaign)
         directory = options.out or Path(campaign.name)
         summary = run_campaign(
-            campaign, directory, fresh=options.fresh, state=options.state or DEFAULT_STATE, stream=sys.stderr,
-            quiet=options.json,
+            campaign, directory, fresh=options.fresh, again=options.again_disturbed,
+            state=options.state or DEFAULT_STATE, stream=sys.stderr, quiet=options.json,
         )  # fmt: skip
     except CampaignError as error:
         return _fail(str(error), WRONG_USAGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from api.cli.options import AsJson, Database, ModelDir, settings
 from api.cli.output import clean, print_json, print_table, progress, say
 from api.schemas.registry import ModelOut
 
-SHIPPED = Path("datasets")
+MOST_PRINTED = 4  # printed figures per finding in the table; --json has all
 FIGURES = ("mape", "mae", "p90_abs_error", "spearman", "pair_ranking_accuracy", "coverage", "interval_width")
 
 models = typer.Typer(
@@ -41,7 +42,7 @@ def train(
     """
     chosen = settings(database=database)
     with progress() as advance:
-        artifact = service.train(dataset or _shipped(), settings=chosen, progress=advance)
+        artifact = service.train(dataset or _shipped(chosen.datasets_dir), settings=chosen, progress=advance)
     if register:
         with Advisor(chosen) as advisor:
             advisor.register_model(artifact)
@@ -85,13 +86,29 @@ def evaluate(
 
 
 def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
-    """The papers' findings: paper, measured, predicted."""
+    """The papers' findings: paper, measured, predicted.
+
+    Without --model each paper is predicted by a model that was trained without that paper's own rows.
+    """
     rows = service.findings(settings(), model=model)
     if as_json:
         print_json([dict(row) for row in rows])
-    elif rows:
-        headers = list(dict.fromkeys(name for row in rows for name in row))
-        print_table(headers, [[_figure(row.get(name)) for name in headers] for row in rows])
+        return
+    for finding, group in groupby(rows, key=lambda row: str(row["finding"])):
+        found = list(group)
+        predicted = [row for row in found if row["kind"] == "prediction"]
+        printed = [row for row in found if row["kind"] == "statement"]
+        say(f"{finding}  {clean(found[0]['title'])}")
+        if predicted:
+            headers = ("situation", "paper", "measured", "predicted", "agrees")
+            print_table(headers, [[_figure(row[name]) for name in headers] for row in predicted])
+        else:
+            rows_shown = [[_figure(row[name]) for name in ("situation", "quantity", "paper")] for row in printed]
+            print_table(("printed", "quantity", "paper"), rows_shown[:MOST_PRINTED])
+        hidden = len(printed) if predicted else len(printed) - MOST_PRINTED
+        if hidden > 0:
+            say(f"   and {hidden} more printed figures: --json")
+        say()
 
 
 @models.command("list")
@@ -151,10 +168,10 @@ def _created(model: ModelCard) -> str:
     return f"{model.created_at:%Y-%m-%d %H:%M}" if model.card.get("trained", True) else "built in"
 
 
-def _shipped() -> Sequence[Path]:
-    found = sorted(card.parent for card in SHIPPED.glob("*/dataset.yaml"))
+def _shipped(folder: Path) -> Sequence[Path]:
+    found = sorted(card.parent for card in folder.glob("*/dataset.yaml"))
     if not found:
-        raise InvalidInput(f"no --dataset was given, and there is none in {SHIPPED}/", field="dataset")
+        raise InvalidInput(f"no --dataset was given, and there is none in {folder}/", field="dataset")
     return found
 
 
@@ -175,4 +192,6 @@ def _flat(card: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 def _figure(value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:.4g}" if isinstance(value, float) else clean(value)

@@ -103,11 +103,16 @@ def _settings(settings: IsolationSettings) -> dict[str, Any]:
 
 
 class Journal:
-    """Opens, or starts, the journal of a campaign in a directory. Appends are whole lines and synced."""
+    """Opens, or starts, the journal of a campaign in a directory. Appends are whole lines and synced.
 
-    def __init__(self, directory: Path, campaign: Campaign, *, fresh: bool = False) -> None:
+    `again` forgets the runs that something disturbed, whatever they came to, so that they are measured once more;
+    `measured_again` counts them over the journal's life.
+    """
+
+    def __init__(self, directory: Path, campaign: Campaign, *, fresh: bool = False, again: bool = False) -> None:
         self.path = directory / NAME
         self.records: list[Record] = []
+        self.measured_again = 0
         if fresh and self.path.exists():
             self.path.rename(self.path.with_suffix(f".{int(time.time())}.old"))
         if not self.path.exists():
@@ -123,7 +128,23 @@ class Journal:
                 f"{self.path} holds {len(entries) - 1} runs of another or a changed campaign: name another directory"
                 " with --out, or start anew with --fresh (the old journal is kept under another name)"
             )
+        self.measured_again = int(entries[0].get("measured_again", 0))
         self.records = [Record.load(entry) for entry in entries[1:]]
+        if again:
+            self._forget_disturbed(entries)
+
+    def _forget_disturbed(self, entries: list[dict[str, Any]]) -> None:
+        kept = [record for record in self.records if not record.disturbed]
+        self.measured_again += len(self.records) - len(kept)
+        header = {**entries[0], "measured_again": self.measured_again}
+        lines = [header, *(entry for entry in entries[1:] if not entry["disturbed"])]
+        draft = self.path.with_suffix(".draft")
+        with draft.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.path)
+        self.records = kept
 
     def done(self) -> set[tuple[str, int]]:
         """Run and round of everything finished."""

@@ -44,17 +44,20 @@ class Summary:
 
 
 def run_campaign(
-    campaign: Campaign, directory: Path, *, fresh: bool = False, state: Path = DEFAULT_STATE, stream: TextIO,
-    quiet: bool = False,
+    campaign: Campaign, directory: Path, *, fresh: bool = False, again: bool = False, state: Path = DEFAULT_STATE,
+    stream: TextIO, quiet: bool = False,
 ) -> Summary:  # fmt: skip
-    """Measure everything that is not measured yet and write the dataset; LabError says why it cannot go on."""
+    """Measure everything that is not measured yet and write the dataset; LabError says why it cannot go on.
+
+    `again` measures the runs once more that something from outside disturbed.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         check_ready(campaign, directory)
         for leftover in clean(state):
             if not quiet:
                 print(f"removed what a dead lab run left behind: {leftover}", file=stream)
-        journal = Journal(directory, campaign, fresh=fresh)
+        journal = Journal(directory, campaign, fresh=fresh, again=again)
     except OSError as error:
         raise LabError(_disk_trouble(error, directory)) from None
     return _Campaigner(campaign, directory, journal, stream, quiet).carry_out(state)
@@ -145,7 +148,10 @@ class _Campaigner:
     def _write(self) -> None:
         if any(record.kind != "calibration" for record in self._journal.records):
             try:
-                write_dataset(self._directory, self._campaign, self._journal.records, self._machine, self._found)
+                found = dict(self._found)
+                if self._journal.measured_again:
+                    found["runs_measured_again"] = f"{self._journal.measured_again}, because they were disturbed"
+                write_dataset(self._directory, self._campaign, self._journal.records, self._machine, found)
             except OSError as error:
                 raise LabError(_disk_trouble(error, self._directory)) from None
 

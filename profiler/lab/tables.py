@@ -16,6 +16,7 @@ from profiler.lab.campaign import Campaign, PinningForm
 from profiler.lab.circumstances import Machine
 from profiler.lab.journal import MemberRecord, Record
 from profiler.lab.schedule import profile_keys
+from profiler.lab.workloads import Memory
 from profiler.observed import format_cpus
 
 PLATFORMS = (
@@ -85,6 +86,8 @@ def _profiles(campaign: Campaign, records: Iterable[Record]) -> Iterable[_Row]:
                 yield (*head, scope, metric, value, unit, record.round)
         for outcome, value in member.outcomes.items():
             yield (*head, "instance", outcome, value, _unit(outcome, member), record.round)
+        if isinstance(campaign.workloads[member.workload], Memory):  # what it reaches is the bandwidth it takes
+            yield (*head, "instance", "mem_bw_mb_s", member.outcomes.get("throughput"), "MB/s", record.round)
         if member.generator_percent is not None:
             yield (*head, "host", "load_generator_cpu", member.generator_percent, "%", record.round)
 

@@ -184,3 +184,16 @@ def test_show_names_file_line_and_column_of_a_bad_cell(tmp_path: Path, campaign:
 def test_show_of_a_directory_without_tables_says_what_to_name(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="name a directory that lab run wrote"):
         show(tmp_path)
+
+
+def test_only_disturbed_runs_are_forgotten_to_be_measured_again(tmp_path: Path, campaign: Campaign) -> None:
+    journal = Journal(tmp_path, campaign)
+    quiet, *noisy = _round(campaign, 1)
+    journal.append(quiet)
+    for record in noisy:
+        journal.append(replace(record, disturbed=True))
+    again = Journal(tmp_path, campaign, again=True)
+    assert again.records == [quiet]
+    assert again.measured_again == len(noisy)
+    later = Journal(tmp_path, campaign)
+    assert (later.records, later.measured_again) == ([quiet], len(noisy))

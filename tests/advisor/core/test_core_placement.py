@@ -1,0 +1,384 @@
+"""From a question to a ranked answer: who is counted, what is kept, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from core_clouds import (
+    NOW,
+    WORKLOADS,
+    Failing,
+    ask,
+    cloud,
+    codes,
+    host,
+    hosts_of,
+    only,
+    request,
+    vm,
+)
+
+from advisor.domain import Constraints, Recommendation, Scene, WorkloadProfile
+from advisor.placement import predict_scene, recommend
+from models.prior import PriorPredictor
+from profiler.observed import NetworkSettings, Pinning
+
+ONE: dict[str, Any] = {"pcpus": 1}
+
+
+# answers without hosts
+
+
+def test_a_cloud_without_hosts_has_an_answer_without_candidates() -> None:
+    answer = ask(cloud([]))
+    assert answer.candidates == ()
+    assert answer.rejected == ()
+
+
+def test_a_full_cloud_has_an_answer_with_a_reason_for_every_host() -> None:
+    full = [host(name, memory_mb=1024.0) for name in ("a", "b")]
+    answer = ask(cloud(full, [vm("r", on="a"), vm("s", on="b")]))
+    assert answer.candidates == ()
+    assert codes(answer) == {"a": "capacity.memory", "b": "capacity.memory"}
+
+
+def test_only_named_hosts_are_answered() -> None:
+    answer = ask(cloud([host("a"), host("b"), host("c", enabled=False)]), request(hosts=("b", "c", "ghost")))
+    assert hosts_of(answer) == ["b"]
+    assert codes(answer) == {"c": "host.disabled", "ghost": "host.unknown"}
+
+
+def test_a_stale_host_is_answered_where_the_caller_allows_it() -> None:
+    snapshot = cloud([host("a"), host("b")], age_s={"a": None})
+    assert (hosts_of(ask(snapshot)), codes(ask(snapshot))) == (["b"], {"a": "host.no_data"})
+    assert hosts_of(ask(snapshot, request(allow_stale=True))) == ["a", "b"]
+
+
+def test_a_failing_predictor_is_not_hidden_here() -> None:
+    with pytest.raises(RuntimeError, match="no idea"):
+        ask(cloud([host()]), predictor=Failing())
+    assert ask(cloud([]), predictor=Failing()).candidates == ()
+
+
+def test_an_answer_says_who_gave_it_when_and_on_what() -> None:
+    snapshot = cloud([host()])
+    answer = recommend(
+        snapshot,
+        PriorPredictor(),
+        request(),
+        recommendation_id="r-7",
+        now=NOW + timedelta(seconds=90),
+        fresh_s=60.0,
+        degraded=True,
+        notes=("first",),
+    )
+    assert (answer.id, answer.model_version, answer.model_origin) == ("r-7", "prior", "prior")
+    assert (answer.snapshot_age_s, answer.degraded, answer.notes) == (90.0, True, ("first",))
+    assert answer.created_at == NOW + timedelta(seconds=90)
+
+
+# order
+
+
+def test_the_quieter_host_comes_first() -> None:
+    answer = ask(cloud([host("a", **ONE), host("b", **ONE)], [vm("r", on="a")]))
+    assert hosts_of(answer) == ["b", "a"]
+    assert [one.rank for one in answer.candidates] == [1, 2]
+    assert answer.candidates[0].score > answer.candidates[1].score
+
+
+def test_equal_hosts_are_ordered_by_id_and_tied() -> None:
+    answer = ask(cloud([host(name) for name in ("c", "a", "b")]))
+    assert hosts_of(answer) == ["a", "b", "c"]
+    assert [one.tied_with for one in answer.candidates] == [("b", "c"), ("a", "c"), ("a", "b")]
+
+
+def test_ties_are_mutual_among_what_is_shown() -> None:
+    residents = [vm("r1", "web", on="b"), vm("r2", on="c"), vm("r3", on="c"), vm("r4", "calm", on="d")]
+    answer = ask(cloud([host(name, **ONE) for name in "abcd"], residents), request(vm("n", "web")))
+    tied = {one.host: set(one.tied_with) for one in answer.candidates}
+    for one, others in tied.items():
+        assert one not in others
+        for other in others:
+            assert one in tied[other]
+
+
+def test_a_limit_shows_the_best_and_no_more() -> None:
+    snapshot = cloud([host(name) for name in "abcde"])
+    answer = ask(snapshot, request(limit=2))
+    assert hosts_of(answer) == ["a", "b"]
+    assert all(set(one.tied_with) <= {"a", "b"} for one in answer.candidates)
+    assert answer.rejected == ()
+
+
+# objectives
+
+
+def test_worst_spares_the_worst_off_and_total_spares_the_sum() -> None:
+    """On a the newcomer halves one neighbour; on b it slows four of them down a little."""
+    crowd = [vm(f"b{at}", on="b", pins="0:0-3") for at in range(4)]
+    residents = [vm("r", on="a", pins="0:0"), *crowd]
+    hosts = [host("a", **ONE), host("b", cpu_overcommit=9.0)]
+    newcomer = vm("n", pins="0:0")
+    worst, total = (ask(cloud(hosts, residents), request(newcomer, objective=one)) for one in ("worst", "total"))
+    assert hosts_of(worst)[0] == "b"
+    by_host = {one.host: one for one in total.candidates}
+    for one in total.candidates:
+        lost = sum(other.throughput_ratio.expected - other.before.expected for other in one.neighbours if other.before)
+        assert one.score < one.newcomer.throughput_ratio.expected + lost
+    assert by_host["b"].combined_score > by_host["a"].combined_score
+
+
+def test_pack_fills_the_fullest_host_that_keeps_every_ratio() -> None:
+    residents = [vm("r1", "calm", on="a"), vm("r2", "calm", on="a"), vm("r3", "calm", on="b"), *[
+        vm(f"c{at}", on="c") for at in range(4)]]  # fmt: skip
+    answer = ask(cloud([host(name) for name in "abcd"], residents), request(objective="pack"))
+    assert hosts_of(answer) == ["a", "b", "d", "c"]
+    assert hosts_of(ask(cloud([host(name) for name in "abcd"], residents)))[-1] == "c"
+
+
+def test_pack_does_not_count_a_newcomer_twice_where_it_sits_already() -> None:
+    mine = vm("n", "calm", on="a", vcpus=2)
+    residents = [mine, vm("r", "calm", on="b")]
+    answer = ask(cloud([host("a"), host("b")], residents), request(replace(mine, host=None), objective="pack"))
+    assert hosts_of(answer) == ["b", "a"]
+    assert [one.score for one in answer.candidates] == [pytest.approx(1.75), pytest.approx(1.5)]
+
+
+# who is counted
+
+
+def test_everybody_on_a_host_is_predicted_with_and_without_the_newcomer() -> None:
+    found = only(ask(cloud([host(**ONE)], [vm("r", on="h1"), vm("q", "calm", on="h1")])))
+    assert [one.instance for one in found.neighbours] == ["q", "r"]
+    assert found.newcomer.before is None
+    before, after = found.neighbours[1].before, found.neighbours[1].throughput_ratio
+    assert before is not None
+    assert before.expected == pytest.approx(0.95)
+    assert after.expected == pytest.approx(0.475)
+    assert found.combined_score == pytest.approx(1 + 2 * 0.475)
+
+
+def test_an_instance_that_is_in_the_cloud_is_taken_off_its_host_first() -> None:
+    mine = vm("n", on="a")
+    snapshot = cloud([host("a", **ONE), host("b", **ONE)], [mine, vm("r", "calm", on="a")])
+    for one in ask(snapshot, request(replace(mine, host=None))).candidates:
+        assert [other.instance for other in one.neighbours] == (["r"] if one.host == "a" else [])
+        assert one.newcomer.throughput_ratio.expected == pytest.approx(0.95 if one.host == "a" else 1.0)
+        for other in one.neighbours:
+            assert other.before is not None
+            assert other.before.expected == pytest.approx(1.0)
+
+
+def test_an_instance_that_fills_its_host_may_stay_there() -> None:
+    mine = vm("n", on="a", memory_mb=1024.0)
+    tight = host("a", memory_mb=1024.0)
+    assert hosts_of(ask(cloud([tight], [mine]), request(replace(mine, host=None)))) == ["a"]
+    assert hosts_of(ask(cloud([tight], [], pending=[mine]), request(replace(mine, host=None)))) == ["a"]
+
+
+def test_a_host_that_was_just_advised_is_scored_with_that_answer_on_it() -> None:
+    hosts = [host("a", **ONE), host("b", **ONE)]
+    assert hosts_of(ask(cloud(hosts)))[0] == "a"
+    waiting = vm("p", on="a")
+    answer = ask(cloud(hosts, [], pending=[waiting]))
+    assert hosts_of(answer)[0] == "b"
+    assert [one.instance for one in answer.candidates[1].neighbours] == ["p"]
+
+
+# what is known
+
+
+def test_an_unknown_workload_gets_wide_intervals_and_a_note() -> None:
+    snapshot = cloud([host()])
+    known, unknown, stranger = (ask(snapshot, request(vm("n", name))) for name in ("calm", None, "stranger"))
+    assert known.notes == ()
+    assert unknown.notes == (
+        "Nothing is known about what n runs: it is treated as unknown and the intervals are wide.",
+    )
+    assert "Nothing is known about stranger" in stranger.notes[0]
+
+    def width(answer: Recommendation) -> float:
+        band = only(answer).newcomer.throughput_ratio
+        return band.expected / band.lower
+
+    assert width(unknown) == width(stranger) > width(known)
+    assert only(unknown).newcomer.outside_training
+    assert not only(known).newcomer.outside_training
+
+
+def test_a_profile_in_the_question_replaces_the_workload() -> None:
+    profile = WorkloadProfile("", {"cpu": 10.0, "brand_new_metric": 3.0})
+    answer = ask(cloud([host(**ONE)], [vm("r", on="h1")]), request(vm("n", "spin"), profile=profile))
+    assert answer.notes == ()
+    assert only(answer).newcomer.throughput_ratio.expected == pytest.approx(1.0)
+    assert only(answer).neighbours[0].throughput_ratio.expected == pytest.approx(0.9)
+
+
+def test_an_empty_profile_is_no_profile() -> None:
+    answer = ask(cloud([host()]), request(vm("n", None), profile=WorkloadProfile("x", {})))
+    assert "Nothing is known about" in answer.notes[0]
+
+
+def test_a_profile_in_the_question_changes_nothing_for_residents_of_the_same_name() -> None:
+    hosts, residents = [host(**ONE, platform="p1")], [vm("r", "thin", on="h1")]
+    workloads = [WorkloadProfile("thin", {"net_mbit": 5.0}, "p1")]
+    mine = WorkloadProfile("thin", {"cpu": 1.0})
+    answer = ask(cloud(hosts, residents, workloads=workloads), request(vm("n", "calm"), profile=mine))
+    (resident,) = only(answer).neighbours
+    assert resident.before is not None
+    # of the resident's CPU demand nothing is known, so it may keep its CPU busy, and the newcomer takes one per cent
+    assert resident.throughput_ratio.expected == pytest.approx(0.99)
+
+
+def test_a_workload_is_looked_up_on_the_platform_of_each_host() -> None:
+    workloads = [WorkloadProfile("w", {"cpu": 100.0}, "slow"), WorkloadProfile("w", {"cpu": 10.0}, "fast"), *_spin()]
+    hosts = [host("a", **ONE, platform="slow"), host("b", **ONE, platform="fast")]
+    residents = [vm("r", on="a"), vm("s", on="b")]
+    answer = ask(cloud(hosts, residents, workloads=workloads), request(vm("n", "w")))
+    ratio = {one.host: one.newcomer.throughput_ratio.expected for one in answer.candidates}
+    assert ratio == {"a": pytest.approx(0.5), "b": pytest.approx(1.0)}
+
+
+def _spin() -> list[WorkloadProfile]:
+    return [WorkloadProfile("spin", {"cpu": 100.0, "block": 0.0})]
+
+
+# pins
+
+
+def test_a_newcomer_is_pinned_away_from_who_would_slow_it_down() -> None:
+    found = only(ask(cloud([host(pcpus=2)], [vm("r", on="h1", pins="0:0"), vm("s", on="h1", pins="0:0")])))
+    assert found.newcomer.throughput_ratio.expected == pytest.approx(1.0)
+    assert found.pinning is None or found.pinning == Pinning(((1,),))
+    crowded = [vm("r", None, on="h1", pins="0:0"), vm("s", "web", on="h1")]
+    pinned = only(ask(cloud([host(pcpus=2, driver_cpus=(0,))], crowded), request(vm("n", "web"))))
+    assert pinned.pinning == pinned.isolation.pinning
+
+
+def test_an_existing_pin_is_kept_exactly() -> None:
+    for text in ("0:3|1:1", "0:2-3|1:2-3", "0:1|1:1"):
+        found = only(ask(cloud([host()]), request(vm("n", vcpus=2, pins=text))))
+        assert str(found.pinning) == text
+        assert found.isolation.pinning == found.pinning
+
+
+def test_an_existing_pin_counts_in_the_prediction() -> None:
+    snapshot = cloud([host()], [vm("r", on="h1", pins="0:2")])
+    ratio = {
+        cpu: only(ask(snapshot, request(vm("n", pins=f"0:{cpu}")))).newcomer.throughput_ratio.expected for cpu in (1, 2)
+    }
+    assert ratio == {1: pytest.approx(1.0), 2: pytest.approx(0.5)}
+
+
+def test_a_pin_beyond_one_host_leaves_the_others() -> None:
+    answer = ask(cloud([host("a", pcpus=2), host("b", pcpus=8)]), request(vm("n", pins="0:5")))
+    assert hosts_of(answer) == ["b"]
+    assert codes(answer) == {"a": "capacity.pinning"}
+
+
+def test_settings_that_the_newcomer_has_are_kept() -> None:
+    network = NetworkSettings("dedicated", 100.0, 100.0)
+    asked = vm("n", "bulk", cap_percent=80.0, weight=300, network=network, disk_limit_mb_s=30.0)
+    found = only(ask(cloud([host()], [vm("r", "bulk", on="h1")]), request(asked))).isolation
+    assert (found.cap_percent, found.weight, found.network, found.disk_limit_mb_s) == (80.0, 300, network, 30.0)
+
+
+# limits and the ladder
+
+
+def test_a_host_where_the_newcomer_stays_under_its_limit_is_rejected() -> None:
+    answer = ask(cloud([host("a", **ONE), host("b", **ONE)], [vm("r", on="a")]), request(vm(min_throughput_ratio=0.8)))
+    assert hosts_of(answer) == ["b"]
+    assert codes(answer) == {"a": "limit.newcomer"}
+    assert "n would reach 0.50 of its own speed, its limit is 0.8" in answer.rejected[0].reason
+
+
+@pytest.mark.parametrize(("limit", "weight", "cap"), [(0.6, 128, None), (0.7, None, 25.0)])
+def test_the_first_rung_that_keeps_a_neighbours_limit_is_taken(
+    limit: float, weight: int | None, cap: float | None
+) -> None:
+    resident = vm("r", on="h1", min_throughput_ratio=limit)
+    found = only(ask(cloud([host(**ONE)], [resident])))
+    assert (found.isolation.weight, found.isolation.cap_percent) == (weight, cap)
+    assert found.neighbours[0].throughput_ratio.expected >= limit
+    assert found.newcomer.throughput_ratio.expected < 0.5
+
+
+def test_a_bulk_sender_is_given_a_class_where_a_neighbours_limit_asks_for_it() -> None:
+    resident = vm("r", "bulk", on="h1", min_throughput_ratio=0.7)
+    found = only(ask(cloud([host(kind="lxc")], [resident]), request(vm("n", "bulk"))))
+    assert found.isolation.network == NetworkSettings("dedicated", 250.0, 250.0)
+    assert found.neighbours[0].throughput_ratio.expected >= 0.7
+
+
+def test_a_limit_that_no_setting_can_keep_rejects_the_host() -> None:
+    resident = vm("r", on="h1", min_throughput_ratio=0.99)
+    answer = ask(cloud([host(**ONE), host("h2", **ONE)], [resident]))
+    assert hosts_of(answer) == ["h2"]
+    assert codes(answer) == {"h1": "limit.neighbour"}
+    assert "r would fall to 0.50 of its own speed, its limit is 0.99" in answer.rejected[0].reason
+
+
+def test_a_neighbour_that_was_under_its_limit_before_is_not_the_newcomers_doing() -> None:
+    capped = vm("a", on="h1", min_throughput_ratio=0.9, cap_percent=50.0, pins="0:0")
+    assert hosts_of(ask(cloud([host()], [capped]), request(vm(pins="0:1")))) == ["h1"]
+    healthy = vm("z", on="h1", min_throughput_ratio=0.95, pins="0:1")
+    answer = ask(cloud([host()], [capped, healthy]), request(vm(pins="0:1", cap_percent=90.0, weight=256)))
+    assert codes(answer) == {"h1": "limit.neighbour"}
+    assert answer.rejected[0].reason.startswith("z would fall")
+
+
+def test_a_contended_link_comes_with_a_class_that_guarantees_the_fair_share_and_no_more() -> None:
+    """Findings L9 and L10: never leave the uplink unshaped beside a bulk sender."""
+    answer = ask(cloud([host(kind="lxc")], [vm("r", "bulk", on="h1")]), request(vm("n", "bulk")))
+    network = only(answer).isolation.network
+    assert network is not None
+    assert (network.mode, network.ceil_mbit) == ("shared", 1000.0)
+    assert network.rate_mbit == pytest.approx(900 * only(answer).newcomer.throughput_ratio.expected, abs=0.1)
+    assert network.rate_mbit is not None
+    assert network.rate_mbit < 500
+
+
+def test_a_link_that_nobody_contends_for_comes_without_a_class() -> None:
+    assert only(ask(cloud([host(kind="lxc")]), request(vm("n", "bulk")))).isolation.network is None
+
+
+# a scene
+
+
+def test_a_scene_is_predicted_in_its_order() -> None:
+    scene = Scene(host(**ONE), (vm("b"), vm("a", "calm")))
+    found = predict_scene(scene, PriorPredictor(), workloads=WORKLOADS)
+    assert [one.instance for one in found.effects] == ["b", "a"]
+    assert found.effects[0].throughput_ratio.expected == pytest.approx(0.95)
+    assert found.combined_score == pytest.approx(1.95)
+    assert all(one.before is None for one in found.effects)
+
+
+def test_workloads_of_the_scene_win_over_those_of_the_cloud() -> None:
+    scene = Scene(host(**ONE), (vm("a"), vm("b")), (WorkloadProfile("spin", {"cpu": 10.0}),))
+    found = predict_scene(scene, PriorPredictor(), workloads=_spin())
+    assert found.combined_score == pytest.approx(2.0)
+
+
+def test_a_scene_without_instances_has_no_effects() -> None:
+    found = predict_scene(Scene(host(), ()), PriorPredictor(), workloads=())
+    assert (found.effects, found.combined_score) == ((), 0)
+
+
+def test_a_scene_with_a_pin_beyond_its_host_is_refused() -> None:
+    with pytest.raises(ValueError, match="pinned to pCPU 9"):
+        predict_scene(Scene(host(), (vm("a", pins="0:9"),)), PriorPredictor(), workloads=())
+
+
+def test_a_failing_predictor_is_not_hidden_in_a_scene() -> None:
+    with pytest.raises(RuntimeError, match="no idea"):
+        predict_scene(Scene(host(), (vm("a"),)), Failing(), workloads=())
+
+
+def test_constraints_are_none_unless_given() -> None:
+    assert request().constraints == Constraints()

@@ -1,0 +1,245 @@
+"""What must hold of every answer, on clouds made at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from core_clouds import NOW, WORKLOADS, ask, cloud, host, request, vm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.domain import Candidate, Host, Instance, PlacementRequest, Recommendation, Scene
+from advisor.placement import predict_scene
+from models.prior import PriorPredictor
+from profiler.observed import NetworkSettings
+
+NAMES = [*(workload.name for workload in WORKLOADS), None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cloud and a question to it."""
+
+    hosts: tuple[Host, ...]
+    instances: tuple[Instance, ...]
+    pending: tuple[Instance, ...]
+    question: PlacementRequest
+    ages: dict[str, float | None]
+
+    def answer(self) -> Recommendation:
+        return ask(cloud(self.hosts, self.instances, pending=self.pending, age_s=self.ages), self.question)
+
+
+@st.composite
+def some_hosts(draw: st.DrawFn) -> tuple[Host, ...]:
+    found = []
+    for at in range(draw(st.integers(0, 4))):
+        pcpus = draw(st.integers(1, 4))
+        found.append(
+            host(
+                f"h{at}",
+                kind=draw(st.sampled_from(["xen", "kvm", "lxc"])),
+                pcpus=pcpus,
+                memory_mb=draw(st.sampled_from([1024.0, 4096.0])),
+                cpu_overcommit=draw(st.sampled_from([1.0, 4.0])),
+                driver_cpus=tuple(sorted(draw(st.sets(st.integers(0, pcpus - 1), max_size=1)))),
+                labels=draw(st.sampled_from([{}, {"zone": "a"}])),
+                enabled=draw(st.sampled_from([True, True, True, False])),
+                disk_gb=draw(st.sampled_from([None, 50.0])),
+            )
+        )
+    return tuple(found)
+
+
+@st.composite
+def an_instance(draw: st.DrawFn, name: str, hosts: Sequence[Host]) -> Instance:
+    there = draw(st.sampled_from([*hosts, None])) if hosts else None
+    pcpus = there.pcpus if there else 4
+    vcpus = draw(st.integers(1, 2))
+    pins = draw(st.none() | st.lists(st.integers(0, pcpus - 1), min_size=vcpus, max_size=vcpus))
+    return vm(
+        name,
+        draw(st.sampled_from(NAMES)),
+        on=there.id if there else None,
+        vcpus=vcpus,
+        memory_mb=draw(st.sampled_from([256.0, 1024.0])),
+        disk_gb=draw(st.sampled_from([0.0, 30.0])),
+        pins="|".join(f"{at}:{cpu}" for at, cpu in enumerate(pins)) if pins else "",
+        min_throughput_ratio=draw(st.sampled_from([None, None, 0.3, 0.7, 0.95])),
+        cap_percent=draw(st.sampled_from([None, None, 60.0])),
+        network=draw(st.sampled_from([None, None, NetworkSettings("shared", 100.0, 500.0)])),
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn, /, **fixed: Any) -> Case:
+    hosts = draw(some_hosts())
+    instances = tuple(draw(an_instance(f"i{at}", hosts)) for at in range(draw(st.integers(0, 6))))
+    pending = tuple(draw(an_instance(f"p{at}", hosts)) for at in range(draw(st.integers(0, 1))))
+    ids = [one.id for one in instances]
+    mine = replace(draw(an_instance(draw(st.sampled_from(["n", *ids])), hosts)), host=None)
+    names = [one.id for one in hosts] + ["ghost"]
+    some = st.lists(st.sampled_from(ids), max_size=2, unique=True).map(tuple) if ids else st.just(())
+    more = {
+        "labels": draw(st.sampled_from([{}, {}, {"zone": "a"}])),
+        "exclude": draw(st.lists(st.sampled_from(names), max_size=1).map(tuple)),
+        "affinity": draw(st.one_of(st.just(()), st.just(()), some)),
+        "anti_affinity": draw(some),
+        "kind": draw(st.sampled_from([None, None, "kvm"])),
+        "allow_stale": draw(st.booleans()),
+        "hosts": draw(st.none() | st.none() | st.lists(st.sampled_from(names), max_size=3).map(tuple)),
+        "objective": draw(st.sampled_from(["worst", "total", "pack"])),
+        "limit": draw(st.sampled_from([1, 100])),
+    }
+    ages = {one.id: draw(st.sampled_from([0.0, 0.0, 0.0, 1e6, None])) for one in hosts}
+    return Case(hosts, instances, pending, request(mine, **{**more, **fixed}), ages)
+
+
+def others(case: Case, there: Host) -> list[Instance]:
+    """Who is on a host beside the instance in question, from the inventory itself."""
+    placed = {one.id for one in case.instances if one.host}
+    everybody = [*case.instances, *(one for one in case.pending if one.id not in placed)]
+    return [one for one in everybody if one.host == there.id and one.id != case.question.instance.id]
+
+
+def satisfied(case: Case, found: Candidate) -> bool:
+    """Every constraint of the question and every limit of host and residents, checked from the inventory."""
+    there = next(one for one in case.hosts if one.id == found.host)
+    residents, mine, wanted = others(case, there), case.question.instance, case.question.constraints
+    names = {one.id for one in residents}
+    pinned = found.pinning.union if found.pinning else set()
+    age = case.ages[there.id]
+    before = {one.instance: one.before.expected for one in found.neighbours if one.before}
+    after = {one.instance: one.throughput_ratio.expected for one in found.neighbours}
+    return all(
+        [
+            there.enabled,
+            case.question.hosts is None or there.id in case.question.hosts,
+            all(there.labels.get(key) == value for key, value in wanted.labels.items()),
+            there.id not in wanted.exclude,
+            set(wanted.affinity) <= names,
+            not set(wanted.anti_affinity) & names,
+            wanted.kind in {None, there.kind},
+            wanted.allow_stale or (age is not None and age <= 600),
+            mine.vcpus <= there.pcpus,
+            mine.vcpus + sum(one.vcpus for one in residents) <= there.pcpus * there.cpu_overcommit,
+            mine.memory_mb + sum(one.memory_mb for one in residents) <= there.memory_mb,
+            there.disk_gb is None or mine.disk_gb + sum(one.disk_gb for one in residents) <= there.disk_gb,
+            all(cpu < there.pcpus for cpu in pinned),
+            mine.settings.pinning in {None, found.pinning},
+            set(after) == names,
+            mine.min_throughput_ratio is None or found.newcomer.throughput_ratio.expected >= mine.min_throughput_ratio,
+            all(
+                one.min_throughput_ratio is None
+                or after[one.id] >= one.min_throughput_ratio
+                or before[one.id] < one.min_throughput_ratio
+                for one in residents
+            ),
+        ]
+    )
+
+
+@settings(max_examples=120, deadline=None)
+@given(cases())
+def test_every_candidate_satisfies_every_constraint(case: Case) -> None:
+    for found in case.answer().candidates:
+        assert satisfied(case, found)
+
+
+@settings(max_examples=80, deadline=None)
+@given(cases(limit=100))
+def test_every_host_in_question_is_answered_once(case: Case) -> None:
+    answer = case.answer()
+    in_question = {one.id for one in case.hosts} if case.question.hosts is None else set(case.question.hosts)
+    answered = [one.host for one in answer.candidates] + [one.host for one in answer.rejected]
+    assert sorted(answered) == sorted(in_question)
+    assert [one.rank for one in answer.candidates] == list(range(1, len(answer.candidates) + 1))
+    scores = [round(one.score, 9) for one in answer.candidates]
+    assert [(-score, one.host) for score, one in zip(scores, answer.candidates, strict=True)] == sorted(
+        (-score, one.host) for score, one in zip(scores, answer.candidates, strict=True)
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(), st.data())
+def test_the_order_of_hosts_and_instances_in_the_inventory_changes_nothing(case: Case, data: st.DataObject) -> None:
+    mixed = replace(
+        case,
+        hosts=tuple(data.draw(st.permutations(case.hosts))),
+        instances=tuple(data.draw(st.permutations(case.instances))),
+        pending=tuple(data.draw(st.permutations(case.pending))),
+    )
+    assert mixed.answer() == case.answer()
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(limit=100))
+def test_numbers_are_numbers_inside_their_intervals(case: Case) -> None:
+    for found in case.answer().candidates:
+        assert np.isfinite([found.score, found.combined_score]).all()
+        for effect in (found.newcomer, *found.neighbours):
+            for band in (effect.throughput_ratio, effect.latency_ratio, *([effect.before] if effect.before else [])):
+                assert 0 < band.lower <= band.expected <= band.upper < np.inf
+        ratios = [effect.throughput_ratio.expected for effect in (found.newcomer, *found.neighbours)]
+        assert found.combined_score == pytest.approx(sum(ratios))
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(limit=100, explain=False))
+def test_what_is_promised_is_what_a_scene_with_the_advised_settings_predicts(case: Case) -> None:
+    """But for the class on a contended link, which only makes sure of the share that is predicted without it."""
+    for found in case.answer().candidates:
+        there = next(one for one in case.hosts if one.id == found.host)
+        settings_ = found.isolation
+        if settings_.network is not None and settings_.network.mode == "shared":
+            settings_ = replace(settings_, network=case.question.instance.settings.network)
+        mine = replace(case.question.instance, settings=settings_)
+        scene = Scene(there, (*others(case, there), mine))
+        said = {one.instance: one for one in predict_scene(scene, PriorPredictor(), workloads=WORKLOADS).effects}
+        for effect in (found.newcomer, *found.neighbours):
+            expected = said[effect.instance].throughput_ratio
+            assert effect.throughput_ratio.expected == pytest.approx(expected.expected, rel=1e-4)
+            assert effect.throughput_ratio.lower == pytest.approx(expected.lower, rel=1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(["spin", "calm", None]), min_size=1, max_size=5),
+    st.sampled_from(["spin", "calm", None]),
+    st.integers(1, 3),
+)
+def test_one_more_resident_never_helps_the_newcomer(
+    residents: list[str | None], newcomer: str | None, pcpus: int
+) -> None:
+    """On CPUs alone. Where several resources are shared, who slows a third one down may help (the prior's tests)."""
+
+    def ratio(count: int) -> float:
+        there = [vm(f"r{at}", workload, on="h1") for at, workload in enumerate(residents[:count])]
+        one = host(pcpus=pcpus, cpu_overcommit=9.0)
+        (found,) = ask(cloud([one], there), request(vm("n", newcomer, pins="0:0"))).candidates
+        return found.newcomer.throughput_ratio.expected
+
+    assert ratio(len(residents)) <= ratio(len(residents) - 1) + 1e-6
+
+
+@settings(max_examples=40, deadline=None)
+@given(cases(limit=100))
+def test_an_answer_says_nothing_of_hosts_that_other_hosts_would_change(case: Case) -> None:
+    """Each host's prediction is its own: asked alone it is the same."""
+    for found in case.answer().candidates:
+        alone = replace(case, question=replace(case.question, hosts=(found.host,))).answer()
+        (same,) = alone.candidates
+        assert same.newcomer.throughput_ratio.expected == pytest.approx(found.newcomer.throughput_ratio.expected)
+        assert same.score == pytest.approx(found.score)
+        assert same.pinning == found.pinning
+        assert same.isolation == found.isolation
+
+
+def test_the_same_question_on_the_same_snapshot_has_the_same_answer() -> None:
+    snapshot = cloud([host(name) for name in "abc"], [vm("r", "web", on="a"), vm("s", on="b")])
+    assert ask(snapshot) == ask(snapshot)
+    assert ask(snapshot).created_at == NOW

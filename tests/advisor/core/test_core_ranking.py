@@ -1,0 +1,215 @@
+"""Scores and their order: the newcomer and every neighbour count alike, and equal is equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from core_clouds import prediction
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.domain import Objective
+from advisor.ranking import CAUTION, KEPT, OTHERS_COUNT, PIN_GAIN, Scores, choose_options, order, score, tied
+
+NAN = float("nan")
+
+
+def scores(
+    expected: Sequence[Sequence[float]],
+    *,
+    before: Sequence[Sequence[float]] | None = None,
+    limits: Sequence[Sequence[float]] | None = None,
+    present: Sequence[Sequence[bool]] | None = None,
+    used: Sequence[float] | None = None,
+    half: float | Sequence[Sequence[float]] = 0.0,
+    objective: Objective = "worst",
+) -> Scores:
+    """Scores of scenes whose last instance is the newcomer; before and limits are 1 and none unless told otherwise."""
+    shape = np.shape(expected)
+    return score(
+        prediction(expected, half),
+        np.ones(shape, dtype=bool) if present is None else np.array(present),
+        np.ones(shape) if before is None else np.array(before, dtype=float),
+        np.full(shape, np.nan) if limits is None else np.array(limits, dtype=float),
+        np.zeros(shape[0]) if used is None else np.array(used, dtype=float),
+        objective,
+    )
+
+
+def test_the_worst_off_decides_and_what_others_lose_counts_a_tenth() -> None:
+    found = scores([[0.9, 0.6, 1.0], [0.6, 1.0, 0.9], [0.7, 0.7, 0.7]])
+    np.testing.assert_allclose(
+        found.score, [0.6 - 0.1 * OTHERS_COUNT, 0.6 - 0.1 * OTHERS_COUNT, 0.7 - 0.6 * OTHERS_COUNT]
+    )
+    np.testing.assert_allclose(found.expected, [0.6, 0.6, 0.7])
+    np.testing.assert_allclose(found.combined, [2.5, 2.5, 2.1])
+
+
+def test_harm_to_a_neighbour_counts_as_much_as_harm_to_the_newcomer() -> None:
+    found = scores([[0.5, 0.9], [0.9, 0.5]])
+    assert found.score[0] == pytest.approx(found.score[1])
+
+
+def test_neighbours_are_measured_by_what_this_placement_does_to_them() -> None:
+    """A neighbour that was at a half before and stays there is not harmed."""
+    found = scores([[0.5, 0.9], [0.8, 0.9]], before=[[0.5, 1.0], [1.0, 1.0]])
+    np.testing.assert_allclose(found.expected, [0.9, 0.8])
+    assert found.score[0] > found.score[1]
+
+
+def test_scores_go_by_the_lower_bound() -> None:
+    found = scores([[0.8], [0.77]], half=[[0.4], [0.04]])
+    np.testing.assert_allclose(found.score, [0.8 - CAUTION * 0.4, 0.77 - CAUTION * 0.04])
+    assert found.score[1] > found.score[0]  # a wide interval costs a rank
+
+
+def test_an_interval_is_measured_on_the_scale_of_the_score() -> None:
+    """A neighbour at a half before: 0.4 +/- 0.1 of its own speed is 0.8 +/- 0.2 of what it had."""
+    found = scores([[0.4, 1.0]], before=[[0.5, 1.0]], half=[[0.1, 0.0]])
+    assert found.expected[0] == pytest.approx(0.8)
+    assert found.half_width[0] == pytest.approx(0.2)
+    assert found.score[0] == pytest.approx(0.8 - CAUTION * 0.2)
+
+
+def test_total_is_the_newcomers_ratio_minus_what_everybody_loses() -> None:
+    found = scores([[0.7, 0.9], [0.9, 0.8]], before=[[0.9, 1.0], [0.9, 1.0]], objective="total")
+    np.testing.assert_allclose(found.score, [0.9 - 0.2, 0.8])
+
+
+def test_pack_takes_the_fullest_host_on_which_every_ratio_is_kept() -> None:
+    found = scores([[0.95, 0.95], [0.91, 0.95], [0.5, 1.0]], used=[0.5, 0.75, 3.0], objective="pack")
+    assert order(found.score, ["a", "b", "c"]) == [1, 0, 2]
+    assert found.score[2] < 1 < found.score[0]
+
+
+def test_pack_keeps_an_instances_own_limit_and_else_nine_tenths() -> None:
+    found = scores(
+        [[0.75, 1.0], [0.75, 1.0], [KEPT, 1.0]],
+        limits=[[0.7, NAN], [NAN, NAN], [NAN, NAN]],
+        used=[1.0] * 3,
+        objective="pack",
+    )
+    assert (found.score > 1).tolist() == [True, False, True]
+
+
+def test_pack_does_not_ask_for_more_than_an_instance_had_before() -> None:
+    found = scores([[0.6, 1.0]], before=[[0.6, 1.0]], used=[0.5], objective="pack")
+    assert found.score[0] == pytest.approx(1.5)
+
+
+def test_a_limit_is_broken_where_it_was_held_before() -> None:
+    found = scores(
+        [[0.6, 0.95], [0.6, 0.95], [0.8, 0.5]],
+        before=[[1.0, 1.0], [0.65, 1.0], [1.0, 1.0]],
+        limits=[[0.7, NAN], [0.7, NAN], [0.7, 0.6]],
+    )
+    assert found.breaks_neighbour.tolist() == [True, False, False]
+    assert found.breaks_newcomer.tolist() == [False, False, True]
+
+
+def test_a_ratio_at_its_limit_keeps_it() -> None:
+    found = scores([[0.7, 0.7]], limits=[[0.7, 0.7]])
+    assert not found.breaks_neighbour[0]
+    assert not found.breaks_newcomer[0]
+
+
+@pytest.mark.parametrize("objective", ["worst", "total", "pack"])
+def test_empty_slots_count_nothing_whatever_stands_in_them(objective: Objective) -> None:
+    bare = scores([[0.8, 0.9]], half=0.05, used=[0.5], objective=objective)
+    for junk in (0.01, 5.0, NAN):
+        padded = scores(
+            [[junk, 0.8, junk, 0.9]],
+            present=[[False, True, False, True]],
+            limits=[[0.99, NAN, 0.99, NAN]],
+            half=0.05,
+            used=[0.5],
+            objective=objective,
+        )
+        np.testing.assert_allclose(padded.score, bare.score)
+        np.testing.assert_allclose(padded.combined, bare.combined)
+        np.testing.assert_allclose(padded.half_width, bare.half_width)
+        assert not padded.breaks_neighbour.any()
+
+
+RATIO = st.floats(0.05, 1.0)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(RATIO, min_size=2, max_size=5), st.data(), st.sampled_from(["worst", "total"]))
+def test_a_better_ratio_never_lowers_the_score(ratios: list[float], data: st.DataObject, objective: Objective) -> None:
+    better = list(ratios)
+    at = data.draw(st.integers(0, len(ratios) - 1))
+    better[at] = min(1.0, better[at] + data.draw(st.floats(0, 0.5)))
+    found = scores([ratios, better], objective=objective)
+    assert found.score[1] >= found.score[0] - 1e-12
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(RATIO, min_size=3, max_size=5), st.data(), st.sampled_from(["worst", "total", "pack"]))
+def test_the_order_of_neighbours_does_not_matter(
+    ratios: list[float], data: st.DataObject, objective: Objective
+) -> None:
+    mixed = [*data.draw(st.permutations(ratios[:-1])), ratios[-1]]
+    found = scores([ratios, mixed], half=0.03, objective=objective)
+    assert found.score[0] == pytest.approx(found.score[1])
+    assert found.half_width[0] == pytest.approx(found.half_width[1]) or objective == "worst"
+
+
+# the choice among pinnings
+
+
+def chosen(values: Sequence[Sequence[float]], *, fine: object = True, usable: object = True) -> list[int]:
+    """Options by hosts; the first leaves the newcomer free, the others pin it."""
+    shape = np.shape(values)
+    breaks = ~np.broadcast_to(np.array(fine), shape).ravel()
+    flat = np.array(values, dtype=float).ravel()
+    found = Scores(flat, flat, np.zeros_like(flat), flat, breaks, np.zeros_like(breaks))
+    pins = np.arange(shape[0]) > 0
+    numbers = choose_options(found, shape[0], pins, np.broadcast_to(np.array(usable), shape).ravel())
+    return [int(number) for number in numbers]
+
+
+def test_a_pin_must_gain_more_than_its_price() -> None:
+    assert chosen([[0.8, 0.8, 0.8], [0.8 + PIN_GAIN / 2, 0.8 + 2 * PIN_GAIN, 0.7]]) == [0, 1, 0]
+
+
+def test_an_option_that_breaks_no_limit_beats_a_better_one_that_does() -> None:
+    assert chosen([[0.9, 0.9], [0.1, 0.1]], fine=[[False, True], [True, True]]) == [1, 0]
+
+
+def test_an_option_that_cannot_be_used_is_never_chosen() -> None:
+    assert chosen([[0.1, 0.1], [0.9, 0.9]], usable=[[True, True], [False, True]]) == [0, 1]
+
+
+def test_of_equal_pins_the_first_is_taken() -> None:
+    assert chosen([[0.1], [0.9], [0.9]]) == [1]
+
+
+# the order
+
+
+def test_equal_scores_are_ordered_by_host_id() -> None:
+    assert order(np.array([0.5, 0.5, 0.9, 0.5]), ["c", "a", "z", "b"]) == [2, 1, 3, 0]
+
+
+def test_scores_that_differ_by_rounding_only_are_equal() -> None:
+    assert order(np.array([0.3, 0.1 + 0.2]), ["a", "b"]) == [0, 1]
+    assert order(np.array([0.1 + 0.2, 0.3]), ["b", "a"]) == [1, 0]
+
+
+def test_candidates_are_tied_where_their_difference_lies_inside_both_uncertainties() -> None:
+    expected, half = np.array([0.9, 0.85, 0.5]), np.array([0.03, 0.05, 0.0])
+    assert tied(expected, half, 0, 1)
+    assert not tied(expected, half, 0, 2)
+    assert tied(expected, np.zeros(3), 0, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(RATIO, st.floats(0, 0.3)), min_size=2, max_size=5))
+def test_ties_are_mutual(values: list[tuple[float, float]]) -> None:
+    expected, half = np.array([one for one, _ in values]), np.array([one for _, one in values])
+    for one in range(len(values)):
+        for other in range(len(values)):
+            assert tied(expected, half, one, other) == tied(expected, half, other, one)

@@ -1,0 +1,198 @@
+"""Who is where, and which hosts can take an instance at all: a stable code and a sentence for each that cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from core_clouds import FRESH_S, cloud, host, request, vm
+
+from advisor import filters
+from advisor.domain import Host, Instance, IsolationSettings, Pinning, PlacementRequest
+from advisor.snapshot import ClusterSnapshot
+
+
+def rejected(snapshot: ClusterSnapshot, question: PlacementRequest) -> dict[str, tuple[str, str]]:
+    _, found = filters.apply(snapshot, question, fresh_s=FRESH_S)
+    return {one.host: (one.code, one.reason) for one in found}
+
+
+def kept(snapshot: ClusterSnapshot, question: PlacementRequest) -> list[str]:
+    found, _ = filters.apply(snapshot, question, fresh_s=FRESH_S)
+    return [snapshot.hosts[at].id for at in found]
+
+
+# the snapshot
+
+
+def test_hosts_and_residents_are_ordered_by_id_and_the_arrays_say_the_same() -> None:
+    snapshot = cloud([host("b"), host("a")], [vm("z", on="a"), vm("y", "web", on="a"), vm("x", on="b")])
+    assert [one.id for one in snapshot.hosts] == ["a", "b"]
+    assert [[one.id for one in there] for there in snapshot.residents] == [["y", "z"], ["x"]]
+    names = snapshot.scenes.table.names
+    assert [names[row] for row in snapshot.scenes.profile[0]] == ["web", "spin"]
+    assert snapshot.scenes.present.tolist() == [[True, True], [True, False]]
+
+
+def test_what_residents_hold_is_summed_up() -> None:
+    snapshot = cloud(
+        [host("a"), host("b")],
+        [vm("x", on="a", vcpus=2, memory_mb=100.0, disk_gb=5.0), vm("y", on="a", memory_mb=50.0), vm("z", on=None)],
+    )
+    assert snapshot.used_vcpus.tolist() == [3.0, 0.0]
+    assert snapshot.used_memory_mb.tolist() == [150.0, 0.0]
+    assert snapshot.used_disk_gb.tolist() == [5.0, 0.0]
+
+
+def test_pending_answers_count_until_the_inventory_shows_the_instance() -> None:
+    hosts = [host("a"), host("b")]
+    waiting = vm("p", on="a")
+    assert [one.id for one in cloud(hosts, [], pending=[waiting]).residents[0]] == ["p"]
+    assert [one.id for one in cloud(hosts, [vm("p", on=None)], pending=[waiting]).residents[0]] == ["p"]
+    arrived = cloud(hosts, [vm("p", on="b")], pending=[waiting])
+    assert [[one.id for one in there] for there in arrived.residents] == [[], ["p"]]
+    gone = cloud(hosts, [], pending=[vm("p", on="elsewhere")])
+    assert gone.used_vcpus.tolist() == [0.0, 0.0]
+
+
+def test_ages_run_from_when_a_host_was_seen_and_have_no_end_where_it_never_was() -> None:
+    snapshot = cloud([host("a"), host("b"), host("c")], age_s={"a": 30.0, "b": None, "c": -10.0})
+    assert snapshot.age_s.tolist() == [30.0, np.inf, 0.0]
+
+
+def test_a_host_is_found_by_its_name() -> None:
+    snapshot = cloud([host("b"), host("a")])
+    assert (snapshot.index("a"), snapshot.index("b"), snapshot.index("c")) == (0, 1, None)
+
+
+def test_an_empty_cloud_is_a_cloud() -> None:
+    snapshot = cloud([])
+    assert len(snapshot.scenes) == 0
+    assert rejected(snapshot, request()) == {}
+    assert rejected(snapshot, request(hosts=("a",))) == {"a": ("host.unknown", "there is no host of this name")}
+
+
+# one filter after the other
+
+Case = tuple[Host, dict[str, Any], Instance, str, str]
+CASES: dict[str, Case] = {
+    "disabled": (host(enabled=False), {}, vm(), "host.disabled", "the host is disabled"),
+    "kind": (host(), {"kind": "xen"}, vm(), "constraint.kind", "needs a xen host, this one is kvm"),
+    "label missing": (host(), {"labels": {"zone": "a"}}, vm(), "constraint.label", "needs label zone=a, has none"),
+    "label other": (
+        host(labels={"zone": "b"}), {"labels": {"zone": "a"}}, vm(), "constraint.label", "needs label zone=a, has b",
+    ),
+    "exclude": (host(), {"exclude": ("h1",)}, vm(), "constraint.exclude", "the request excludes this host"),
+    "affinity": (host(), {"affinity": ("r", "z")}, vm(), "constraint.affinity", "z is not on this host"),
+    "anti-affinity": (host(), {"anti_affinity": ("r",)}, vm(), "constraint.anti_affinity", "r is on this host"),
+    "more vCPUs than pCPUs": (host(), {}, vm(vcpus=5), "capacity.vcpus", "needs 5 vCPUs, the host has 4 pCPUs"),
+    "overcommitted": (
+        host(cpu_overcommit=1.0), {}, vm(vcpus=4), "capacity.vcpus", "needs 4 vCPUs, 3 free at overcommit 1",
+    ),
+    "memory": (
+        host(memory_mb=2000.0), {}, vm(memory_mb=1000.0), "capacity.memory", "needs 1000 MB, 976 MB free",
+    ),
+    "disk": (host(disk_gb=100.0), {}, vm(disk_gb=91.0), "capacity.disk", "needs 91 GB of disk, 90 GB free"),
+    "pins": (host(), {}, vm(pins="0:7"), "capacity.pinning", "pinned to pCPU 7, the host has 0-3"),
+}  # fmt: skip
+RESIDENT = vm("r", "calm", on="h1", disk_gb=10.0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_filter_names_its_code_and_its_reason(name: str) -> None:
+    there, constraints, instance, code, reason = CASES[name]
+    snapshot = cloud([there], [RESIDENT])
+    assert rejected(snapshot, request(instance, **constraints)) == {"h1": (code, reason)}
+    assert code in filters.CODES
+
+
+def test_every_code_of_the_filters_has_a_test() -> None:
+    assert {case[3] for case in CASES.values()} == {code for code, _ in filters.CHECKS}
+    assert len(set(filters.CODES)) == len(filters.CODES)
+
+
+def test_what_just_fits_is_kept() -> None:
+    exact = host(
+        cpu_overcommit=1.25, memory_mb=2048.0, memory_overcommit=1.0, disk_gb=20.0, labels={"zone": "a", "x": ""}
+    )
+    newcomer = vm(vcpus=4, memory_mb=1024.0, disk_gb=10.0, pins="0:3|1:0|2:1|3:2")
+    question = request(
+        newcomer, labels={"zone": "a"}, kind="kvm", affinity=("r",), anti_affinity=("z",), exclude=("z",)
+    )
+    assert kept(cloud([exact], [RESIDENT]), question) == ["h1"]
+
+
+def test_memory_may_be_overcommitted_where_the_host_allows_it() -> None:
+    tight = host(memory_mb=1024.0, memory_overcommit=2.0)
+    assert kept(cloud([tight], [RESIDENT]), request()) == ["h1"]
+
+
+def test_a_host_without_a_known_disk_is_not_judged_by_it() -> None:
+    assert kept(cloud([host()], [RESIDENT]), request(vm(disk_gb=1e6))) == ["h1"]
+
+
+def test_an_instance_in_question_does_not_stand_in_its_own_way() -> None:
+    """It may sit on the host already, or wait for it."""
+    tight = host(memory_mb=1024.0, cpu_overcommit=0.25, disk_gb=10.0)
+    mine = vm("n", on="h1", disk_gb=10.0)
+    for snapshot in (cloud([tight], [mine]), cloud([tight], [], pending=[mine])):
+        assert kept(snapshot, request(replace(mine, host=None), anti_affinity=("n",))) == ["h1"]
+        assert rejected(snapshot, request(replace(mine, host=None), affinity=("n",)))["h1"][0] == "constraint.affinity"
+
+
+def test_a_pin_beyond_the_host_is_refused_though_another_vcpu_is_free() -> None:
+    half = replace(vm(vcpus=2), settings=IsolationSettings(pinning=Pinning(((), (9,)))))
+    assert rejected(cloud([host()]), request(half))["h1"][0] == "capacity.pinning"
+
+
+# freshness
+
+
+@pytest.mark.parametrize(
+    ("age", "reason"),
+    [
+        (None, "no fresh data: it was never seen, at most 600 s are allowed"),
+        (601.0, "no fresh data: it was last seen 601 s ago, at most 600 s are allowed"),
+    ],
+)
+def test_a_host_without_fresh_data_is_rejected_unless_the_caller_allows_it(age: float | None, reason: str) -> None:
+    snapshot = cloud([host()], age_s={"h1": age})
+    assert rejected(snapshot, request()) == {"h1": ("host.no_data", reason)}
+    assert kept(snapshot, request(allow_stale=True)) == ["h1"]
+
+
+def test_data_of_exactly_the_allowed_age_are_fresh() -> None:
+    assert kept(cloud([host()], age_s={"h1": FRESH_S}), request()) == ["h1"]
+
+
+# which hosts are in question
+
+
+def test_only_named_hosts_are_answered_and_unknown_names_are_told() -> None:
+    snapshot = cloud([host("a"), host("b", enabled=False), host("c")])
+    question = request(hosts=("c", "b", "x", "c"))
+    assert kept(snapshot, question) == ["c"]
+    assert {name: code for name, (code, _) in rejected(snapshot, question).items()} == {
+        "b": "host.disabled",
+        "x": "host.unknown",
+    }
+    assert kept(snapshot, request(hosts=())) == []
+    assert rejected(snapshot, request(hosts=())) == {}
+
+
+def test_rejections_are_ordered_by_host() -> None:
+    snapshot = cloud([host("b", enabled=False), host("a", enabled=False)])
+    _, found = filters.apply(snapshot, request(hosts=("z", "b", "a", "aa")), fresh_s=FRESH_S)
+    assert [one.host for one in found] == ["a", "aa", "b", "z"]
+
+
+def test_impossible_and_cyclic_constraints_reject_everything_with_a_reason() -> None:
+    snapshot = cloud([host("a"), host("b")], [vm("r", on="a")])
+    both = request(affinity=("r",), anti_affinity=("r",))
+    assert {code for code, _ in rejected(snapshot, both).values()} == {
+        "constraint.affinity",
+        "constraint.anti_affinity",
+    }
+    assert set(rejected(snapshot, request(affinity=("n",)))) == {"a", "b"}

@@ -1,0 +1,63 @@
+"""The papers' findings as the model sees them, with the paper's own rows left out of training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.errors import InvalidInput
+from advisor.findings import findings
+from advisor.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    return findings(Settings(datasets_dir=ROOT / "datasets"), None)
+
+
+def _of(rows: list[dict[str, Any]], finding: str, situation: str) -> dict[str, Any]:
+    return next(row for row in rows if row["finding"] == finding and row["situation"].startswith(situation))
+
+
+def test_every_finding_has_a_row_with_a_paper_figure(rows: list[dict[str, Any]]) -> None:
+    expected = {f"N{n}" for n in range(1, 16)} | {f"E{n}" for n in range(1, 7)}
+    expected |= {f"L{n}" for n in range(1, 11)} | {f"C{n}" for n in range(1, 6)}
+    assert {row["finding"] for row in rows if row["paper"] is not None} == expected
+
+
+def test_best_and_worst_pairs_of_n3_are_ordered_as_printed(rows: list[dict[str, Any]]) -> None:
+    order = _of(rows, "N3", "order of pairs")
+    assert order["predicted"].startswith("1k+100k")
+    assert order["agrees"] is True
+
+
+@pytest.mark.parametrize(
+    "situation", ["1k-best-and-worst", "guest-cpus-order-dom0-1", "guest-cpus-order-dom0-2", "CPUs of Dom0"]
+)
+def test_pinning_directions_of_n11_are_as_printed(rows: list[dict[str, Any]], situation: str) -> None:
+    assert _of(rows, "N11", situation)["agrees"] is True
+
+
+@pytest.mark.parametrize("situation", ["which pair contends least", "dom0-cpus", "net-cpu-assignment"])
+def test_key_findings_of_n15_are_as_printed(rows: list[dict[str, Any]], situation: str) -> None:
+    assert _of(rows, "N15", situation)["agrees"] is True
+
+
+def test_caps_act_linearly_as_in_l5(rows: list[dict[str, Any]]) -> None:
+    for cap in (10, 90):
+        row = _of(rows, "L5", f"latency-cpu-cap-{cap}-competitor")
+        assert row["paper"] == pytest.approx(cap / 100)
+        assert row["predicted"] == pytest.approx(cap / 100, abs=0.1)
+
+
+def test_measured_pairs_say_where_they_were_measured(rows: list[dict[str, Any]]) -> None:
+    assert "lab-" in _of(rows, "N3", "1k+100k")["measured"]
+
+
+def test_a_folder_without_the_papers_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no dataset named papers"):
+        findings(Settings(datasets_dir=tmp_path), None)

@@ -1,0 +1,43 @@
+"""One small trained predictor for all tests of models, and boosters with few trees where only the shape counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lightgbm
+import pytest
+from synthetic import World
+
+from models import training
+from models.dataset import Dataset, load_dataset
+from models.learned import LearnedPredictor
+
+
+@pytest.fixture(scope="session")
+def world_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset directory of a made-up cloud, with throughput and latency."""
+    return World(latency=True).write(tmp_path_factory.mktemp("datasets") / "world")
+
+
+@pytest.fixture(scope="session")
+def world(world_path: Path) -> Dataset:
+    return load_dataset(world_path)
+
+
+@pytest.fixture(scope="session")
+def predictor(world: Dataset) -> LearnedPredictor:
+    """What training makes of it; nothing changes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        _few_trees(patch)
+        return training.fit_predictor([world])
+
+
+@pytest.fixture
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boosters of ten trees: fast, and as good as any where folds, files and shapes are looked at."""
+    _few_trees(monkeypatch)
+
+
+def _few_trees(patch: pytest.MonkeyPatch) -> None:
+    real = lightgbm.train
+    patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=10))

@@ -1,0 +1,350 @@
+"""Evaluation: the shape of the contract, folds that do not leak, and figures that mean what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, Floats, World, write_csv
+
+from models import evaluation
+from models.baselines import BASELINES
+from models.dataset import DatasetError, load_dataset
+from models.estimators import LEAST_ROWS
+from models.evaluation import PROTOCOLS, errors, evaluate, folds_of, pair_ranking_accuracy
+from models.examples import Examples, build_examples, metrics_of
+from models.fitted import Estimate
+
+MODELS = {
+    "cotenant", "prior", "ones", "mean", "additive", "koh_linear", "knn", "matrix_factorisation", "random_forest",
+    "lightgbm_plain",
+}  # fmt: skip
+FIGURES = {"mape", "mae", "p90_abs_error", "spearman", "pair_ranking_accuracy", "coverage", "interval_width",
+           "mape_slowdown", "mape_interfering"}  # fmt: skip
+
+
+def examples_of(path: Path) -> Examples:
+    data = load_dataset(path)
+    return build_examples([data], metrics_of([data]))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Every protocol on a world that has platforms, settings and triples."""
+    world = World(workloads=2, repeats=1, platforms=("p1", "p2"), settings=("0:0", "0:1"), triples=True)
+    with pytest.MonkeyPatch.context() as patch:
+        import lightgbm
+
+        real = lightgbm.train
+        patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=3))
+        return evaluate(world.write(tmp_path_factory.mktemp("datasets") / "world"), PROTOCOLS)
+
+
+# shape
+
+
+def test_every_protocol_has_every_model_with_every_figure(report: dict[str, Any]) -> None:
+    assert set(report) == {"dataset", "origin", "rows", "protocols"}
+    assert (report["dataset"], report["origin"], report["rows"]) == ("world", "simulated", 60)
+    assert set(report["protocols"]) == set(PROTOCOLS)
+    for protocol, found in report["protocols"].items():
+        assert set(found["models"]) == MODELS
+        for figures in found["models"].values():
+            more = {"unseen_victim", "unseen_neighbour"} if protocol == "unseen_workload" else set()
+            assert set(figures) == FIGURES | more
+            for part in more:
+                assert set(figures[part]) == FIGURES - {"coverage", "interval_width"}
+
+
+def test_the_report_is_json_without_nan(report: dict[str, Any]) -> None:
+    json.dumps(report, allow_nan=False)
+
+
+def test_only_models_with_intervals_have_a_coverage(report: dict[str, Any]) -> None:
+    for found in report["protocols"].values():
+        for name, figures in found["models"].items():
+            assert (figures["coverage"] is None) == (name not in {"cotenant", "prior"})
+            if figures["coverage"] is not None:
+                assert 0 <= figures["coverage"] <= 1
+                assert figures["interval_width"] >= 0
+
+
+def test_rows_are_counted_as_often_as_they_were_judged(report: dict[str, Any]) -> None:
+    protocols = report["protocols"]
+    assert protocols["random_row"]["rows"] == protocols["unseen_pair"]["rows"] == 60
+    assert protocols["unseen_platform"]["folds"] == 2
+    assert protocols["unseen_setting"]["folds"] == 2
+    assert protocols["unseen_workload"]["folds"] == 2
+    assert protocols["unseen_workload"]["rows"] > 60
+    assert protocols["pairs_to_n"]["rows"] == 36
+
+
+# folds
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
+    world = World(workloads=5, repeats=2, platforms=("p1", "p2"), settings=("0:0", "0:1"), triples=True)
+    return examples_of(world.write(tmp_path_factory.mktemp("datasets") / "world"))
+
+
+def test_under_unseen_workload_no_training_row_involves_the_left_out_workload(examples: Examples) -> None:
+    left_out = []
+    for trained, judged in folds_of(examples, "unseen_workload"):
+        missing = set(examples.take(judged).workloads) - set(examples.take(trained).workloads)
+        (workload,) = [one for one in missing if examples.take(judged).involves(one).all()]
+        assert not examples.take(trained).involves(workload).any()
+        assert sorted([*trained, *judged]) == list(range(len(examples)))
+        left_out.append(workload)
+    assert left_out == list(examples.workloads)
+
+
+def test_under_the_other_protocols_nothing_of_what_is_judged_was_trained_on(examples: Examples) -> None:
+    for protocol, labels in (
+        ("unseen_pair", examples.pair),
+        ("unseen_platform", examples.platform),
+        ("unseen_setting", [setting.split(" ")[0] for setting in examples.setting]),
+    ):
+        folds = folds_of(examples, protocol)
+        assert folds
+        for trained, judged in folds:
+            assert not {labels[row] for row in trained} & {labels[row] for row in judged}
+    ((trained, judged),) = folds_of(examples, "pairs_to_n")
+    assert examples.size[trained].max() == 2
+    assert examples.size[judged].min() == 3
+
+
+def test_random_rows_leave_repeats_on_both_sides_which_is_why_they_only_warn(examples: Examples) -> None:
+    trained, judged = folds_of(examples, "random_row")[0]
+    assert {examples.pair[row] for row in trained} & {examples.pair[row] for row in judged}
+
+
+def test_every_row_is_judged_once_where_folds_part_the_rows(examples: Examples) -> None:
+    for protocol in ("random_row", "unseen_pair", "unseen_platform", "unseen_setting"):
+        judged = [row for _, fold in folds_of(examples, protocol) for row in fold]
+        assert sorted(judged) == list(range(len(examples)))
+
+
+@pytest.fixture
+def own_method_only(monkeypatch: pytest.MonkeyPatch, few_trees: None) -> Iterator[None]:
+    """No baselines but the mean: they take most of the time."""
+    monkeypatch.setattr(evaluation, "BASELINES", {"mean": BASELINES["mean"]})
+    yield
+
+
+def test_the_model_never_sees_the_left_out_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_method_only: None
+) -> None:
+    seen: list[tuple[set[str], set[str]]] = []
+
+    def spy(train: Examples, test: Examples) -> Estimate:
+        seen.append((set(train.workloads), set(test.workloads)))
+        ones = np.ones(len(test))
+        return Estimate(ones, ones, ones, ones > 0, ones < 0)
+
+    monkeypatch.setattr(evaluation, "predict_rows", spy)
+    evaluate(World(workloads=4).write(tmp_path / "world"), ["unseen_workload"])
+    assert [len(test - train) for train, test in seen] == [1, 1, 1, 1]
+
+
+def test_random_rows_look_better_than_unseen_workloads_where_workloads_have_secrets(
+    tmp_path: Path, own_method_only: None
+) -> None:
+    world = World(workloads=4, hidden=0.5, noise=0.005).write(tmp_path / "world")
+    found = evaluate(world, ["random_row", "unseen_workload"])["protocols"]
+    random_row, unseen = (found[name]["models"]["cotenant"]["mae"] for name in ("random_row", "unseen_workload"))
+    assert random_row < 0.6 * unseen
+
+
+def memorise(train: Examples, test: Examples) -> Floats:
+    """The mean of training rows of the same victim in the same pair, else the mean of all."""
+    means: dict[tuple[str, str], list[float]] = {}
+    for victim, pair, ratio in zip(train.victim, train.pair, train.ratio, strict=True):
+        means.setdefault((victim, pair), []).append(float(ratio))
+    whole = float(train.ratio.mean())
+    return np.array([np.mean(means.get(key, [whole])) for key in zip(test.victim, test.pair, strict=True)])
+
+
+def as_the_prior(_: Examples, test: Examples) -> Estimate:
+    """In place of our own method, which takes its time."""
+    return Estimate(test.base, test.base, test.base, test.base > 0, test.base < 0)
+
+
+def test_a_model_that_memorises_wins_on_random_rows_and_nothing_on_unseen_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "predict_rows", as_the_prior)
+    monkeypatch.setattr(evaluation, "BASELINES", {"mean": BASELINES["mean"], "memoriser": memorise})
+    world = World(workloads=3, repeats=3).write(tmp_path / "world")
+    found = evaluate(world, ["random_row", "unseen_pair"])["protocols"]
+    assert found["random_row"]["models"]["memoriser"]["mae"] < 0.3 * found["random_row"]["models"]["mean"]["mae"]
+    assert found["unseen_pair"]["models"]["memoriser"] == found["unseen_pair"]["models"]["mean"]
+
+
+def test_errors_are_told_apart_for_the_workload_as_victim_and_as_neighbour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A method that is only wrong about victims it has not seen."""
+
+    def wrong_about_victims(train: Examples, test: Examples) -> Floats:
+        return np.where([one in train.victim for one in test.victim], test.ratio, test.ratio / 2)
+
+    monkeypatch.setattr(evaluation, "BASELINES", {"odd": wrong_about_victims})
+    monkeypatch.setattr(evaluation, "predict_rows", as_the_prior)
+    world = World(workloads=4).write(tmp_path / "world")
+    found = evaluate(world, ["unseen_workload"])["protocols"]["unseen_workload"]["models"]["odd"]
+    assert found["unseen_victim"]["mape"] == pytest.approx(0.5, abs=1e-4)
+    assert found["unseen_neighbour"]["mape"] == 0.0
+
+
+def test_a_workload_that_only_ever_ran_beside_the_left_out_one_is_not_taken_for_it(tmp_path: Path) -> None:
+    """w0 ran with w2 alone: leaving w2 out leaves w0 out too, and the fold is still that of w2."""
+    world = World(workloads=4, repeats=4)
+    path = world.write(tmp_path / "world")
+    kept = [row for row in world.rows() if str(row["run"]) in {"0.0-0-2", "0.0-1-2", "0.0-2-3", "0.0-1-3", "0.0-1-1"}]
+    write_csv(path / "colocations.csv", kept, COLOCATION_COLUMNS)
+    examples = examples_of(path)
+    folds = folds_of(examples, "unseen_workload")
+    labels = evaluation._left_out_workload(examples, folds)
+    expected = [name for name, (_, judged) in zip(examples.workloads, folds, strict=True) for _ in judged]
+    assert labels == expected
+
+
+# refusals and skips
+
+
+def test_protocols_that_a_dataset_cannot_answer_say_why(tmp_path: Path, own_method_only: None) -> None:
+    path = World(workloads=3, repeats=1).write(tmp_path / "world")
+    found = evaluate(path, ["unseen_platform", "unseen_setting", "pairs_to_n"])["protocols"]
+    assert {name: one["skipped"] for name, one in found.items()} == {
+        "unseen_platform": "the dataset has one platform only",
+        "unseen_setting": "the dataset has one setting only",
+        "pairs_to_n": "the dataset has no run of three or more instances",
+    }
+    assert all(one["models"] == {} for one in found.values())
+
+
+def test_one_pair_leaves_nothing_to_train_on(tmp_path: Path, own_method_only: None) -> None:
+    world = World(workloads=2, repeats=5)
+    path = world.write(tmp_path / "world")
+    rows = [row for row in world.rows() if row["run"] == "0.0-0-1"]
+    write_csv(path / "colocations.csv", rows, COLOCATION_COLUMNS)
+    found = evaluate(path, ["unseen_pair", "unseen_workload"])["protocols"]
+    assert {one["skipped"] for one in found.values()} == {"too few rows to train on"}
+
+
+def test_an_unknown_protocol_is_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "predict_rows", lambda *_: pytest.fail("it ran"))
+    path = World(workloads=3).write(tmp_path / "world")
+    with pytest.raises(DatasetError, match="protocol 'guess' is none of random_row"):
+        evaluate(path, ["unseen_pair", "guess"])
+    with pytest.raises(DatasetError, match="is none of"):
+        folds_of(examples_of(path), "guess")
+
+
+def test_too_few_rows_are_refused(tmp_path: Path) -> None:
+    path = World(workloads=3).write(tmp_path / "world")
+    write_csv(path / "colocations.csv", World().rows()[:4], COLOCATION_COLUMNS)
+    with pytest.raises(DatasetError, match="world: 4 measured throughput ratios, at least 8 are needed"):
+        evaluate(path)
+
+
+# figures
+
+
+def few(ratio: list[float], victims: list[str], neighbours: list[str]) -> Examples:
+    from models.examples import Neighbour
+
+    count = len(ratio)
+    return Examples(
+        np.zeros((count, 1)), ("own cpu",), np.zeros(1, dtype=bool), np.array(ratio), np.ones(count), tuple(victims),
+        tuple((Neighbour(one, 1.0),) for one in neighbours), tuple(victims), ("p",) * count, ("",) * count,
+        ("r",) * count, np.full(count, 2),
+    )  # fmt: skip
+
+
+def test_errors_are_what_they_are_called() -> None:
+    examples = few([1.0, 0.5, 0.25], ["a"] * 3, ["b", "c", "d"])
+    found = errors(examples, np.array([1.0, 0.6, 0.2]))
+    assert found["mae"] == pytest.approx((0 + 0.1 + 0.05) / 3, abs=1e-4)
+    assert found["mape"] == pytest.approx((0 + 0.2 + 0.2) / 3, abs=1e-4)
+    assert found["p90_abs_error"] == pytest.approx(np.quantile([0, 0.1, 0.05], 0.9), abs=1e-4)
+    slow = [0, abs(2 - 1 / 0.6) / 2, abs(4 - 5) / 4]
+    assert found["mape_slowdown"] == pytest.approx(np.mean(slow), abs=1e-4)
+    assert found["mape_interfering"] == pytest.approx(np.mean(slow[1:]), abs=1e-4)
+    assert found["spearman"] == 1.0
+    assert found["pair_ranking_accuracy"] == 1.0
+
+
+def test_errors_that_have_no_meaning_are_none() -> None:
+    found = errors(few([1.0, 1.0], ["a", "a"], ["b", "c"]), np.array([1.0, 1.0]))
+    assert found["spearman"] is None
+    assert found["mape_interfering"] is None
+    assert found["pair_ranking_accuracy"] is None
+    json.dumps(errors(few([1e-3, 1.0, 0.4], ["a"] * 3, ["b", "c", "d"]), np.zeros(3)), allow_nan=False)
+
+
+def test_pairs_are_ranked_right_wrong_or_half() -> None:
+    examples = few([0.9, 0.5, 0.7], ["a"] * 3, ["b", "c", "d"])
+    assert pair_ranking_accuracy(examples, np.array([0.9, 0.5, 0.7])) == 1.0
+    assert pair_ranking_accuracy(examples, np.array([0.5, 0.9, 0.7])) == 0.0
+    assert pair_ranking_accuracy(examples, np.array([0.7, 0.7, 0.7])) == 0.5
+    assert pair_ranking_accuracy(few([0.9, 0.5], ["a", "b"], ["b", "c"]), np.array([1.0, 0.0])) is None
+
+
+def test_pairs_that_differ_by_noise_only_are_not_ranked() -> None:
+    noisy = few([0.9, 0.5, 0.88, 0.52], ["a"] * 4, ["b", "b", "c", "c"])
+    assert pair_ranking_accuracy(noisy, np.array([0.1, 0.1, 0.9, 0.9])) is None
+    close = few([0.90, 0.91], ["a"] * 2, ["b", "c"])
+    assert pair_ranking_accuracy(close, np.array([0.1, 0.9])) is None
+
+
+# baselines on odd data
+
+
+@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("odd", ["plain", "unknown column", "constant", "collinear", "few rows", "huge"])
+def test_baselines_give_numbers_on_odd_data(tmp_path: Path, few_trees: None, name: str, odd: str) -> None:
+    world = World(workloads=3)
+    path = world.write(tmp_path / "world")
+    values = {"constant": (5.0, 5.0, 5.0), "collinear": (1.0, 2.0, 3.0), "huge": (0.0, 1e15, 0.0)}
+    if odd in values:
+        rows = [
+            {"workload": f"w{at}", "metric": metric, "value": values[odd][at] * (0.5 if metric == "b" else 1)}
+            for at in range(3)
+            for metric in ("a", "b", "cpu")
+        ]
+        write_csv(path / "profiles.csv", rows, PROFILE_COLUMNS)
+    data = load_dataset(path)
+    metrics = (*metrics_of([data]), "no_such_metric") if odd == "unknown column" else metrics_of([data])
+    examples = build_examples([data], metrics)
+    rows_ = np.arange(len(examples))
+    train, test = examples.take(rows_[:LEAST_ROWS] if odd == "few rows" else rows_[::2]), examples.take(rows_[1::2])
+    guess = BASELINES[name](train, test)
+    assert guess.shape == (len(test),)
+    assert np.isfinite(guess).all()
+    json.dumps(errors(test, guess), allow_nan=False)
+
+
+def test_baselines_do_not_read_the_answers(tmp_path: Path, few_trees: None) -> None:
+    examples = examples_of(World(workloads=4).write(tmp_path / "world"))
+    rows = np.arange(len(examples))
+    train, test = examples.take(rows[::2]), examples.take(rows[1::2])
+    from dataclasses import replace
+
+    blind = replace(test, ratio=np.full(len(test), np.nan))
+    for baseline in BASELINES.values():
+        np.testing.assert_array_equal(baseline(train, test), baseline(train, blind))
+
+
+def test_matrix_factorisation_finds_what_victims_and_neighbours_add(tmp_path: Path) -> None:
+    examples = examples_of(World(workloads=6, hidden=0.5, noise=0.001).write(tmp_path / "world"))
+    rows = np.arange(len(examples))
+    guess = BASELINES["matrix_factorisation"](examples.take(rows[::2]), examples.take(rows[1::2]))
+    mean = BASELINES["mean"](examples.take(rows[::2]), examples.take(rows[1::2]))
+    measured = examples.ratio[rows[1::2]]
+    assert np.abs(guess - measured).mean() < 0.5 * np.abs(mean - measured).mean()

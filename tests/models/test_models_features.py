@@ -1,0 +1,115 @@
+"""`build_matrix`: one row per instance, whatever order, batch or metrics it comes in."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
+
+from models.features import FeatureMatrix, build_matrix, cpu_overlap
+
+METRICS = ("cpu", "driver_domain.cpu", "net_mbit", "llc_misses")
+
+
+def column(matrix: FeatureMatrix, name: str) -> list[float]:
+    return [float(value) for value in matrix.x[:, matrix.names.index(name)]]
+
+
+def test_there_is_one_row_for_each_instance_and_it_says_whose_it_is() -> None:
+    matrix = build_matrix(
+        batch((host(), [instance("a")]), (host(), []), (host(), [instance("b"), instance("c")])), METRICS
+    )
+    assert list(zip(matrix.scene.tolist(), matrix.slot.tolist(), strict=True)) == [(0, 0), (2, 0), (2, 1)]
+    assert matrix.x.shape == (3, len(matrix.names))
+    assert matrix.log_prior.tolist() == np.log([1.0, 0.5, 0.5]).tolist()
+
+
+def test_neighbours_press_with_their_metrics_times_their_load() -> None:
+    scene = (host("kvm", 2), [instance("a", "web"), instance("b", "bulk", load=0.5), instance("c", "odd", load=3.0)])
+    matrix = build_matrix(batch(scene), METRICS)
+    assert column(matrix, "own cpu")[0] == 60.0
+    assert column(matrix, "host cpu") == [5.0, 60.0, 65.0]
+    assert column(matrix, "host llc_misses") == [3.0, 3.0, 0.0]
+    assert column(matrix, "neighbours") == [2.0, 2.0, 2.0]
+    assert matrix.pressure.tolist() == [name.startswith(("near ", "host ")) for name in matrix.names]
+
+
+def test_near_pressure_counts_the_part_of_a_neighbours_cpus_that_is_shared() -> None:
+    pins = ("0:0", "0:0-1|1:0-1", "0:1")
+    scene = (host("kvm", 2), [instance(f"i{at}", "spin", pins=pin, vcpus=2) for at, pin in enumerate(pins)])
+    overlap = cpu_overlap(batch(scene))[0]
+    np.testing.assert_allclose(overlap, [[1.0, 0.5, 0.0], [1.0, 1.0, 1.0], [0.0, 0.5, 1.0]])
+    assert column(build_matrix(batch(scene), METRICS), "near cpu") == [50.0, 200.0, 50.0]
+
+
+def test_a_metric_that_is_not_known_is_nan_for_its_owner_and_nothing_to_its_neighbours() -> None:
+    matrix = build_matrix(batch((host(), [instance("a", None), instance("b", "spin")])), (*METRICS, "no_such_metric"))
+    assert np.isnan(column(matrix, "own cpu")[0])
+    assert column(matrix, "host cpu") == [100.0, 0.0]
+    assert np.isnan(column(matrix, "own no_such_metric")).all()
+    assert column(matrix, "host no_such_metric") == [0.0, 0.0]
+
+
+def test_settings_that_are_not_set_are_nan_and_others_are_numbers() -> None:
+    bare, held = instance("a"), instance("b", cap=50.0, network=dedicated(10.0), disk_limit_mb_s=5.0, weight=768)
+    matrix = build_matrix(batch((host(), [bare, held])), ())
+    for name, value in (("cap", 0.5), ("net_rate", 10.0), ("disk_limit", 5.0)):
+        assert np.isnan(column(matrix, name)[0])
+        assert column(matrix, name)[1] == value
+    assert column(matrix, "weight_share") == [0.25, 0.75]
+
+
+def test_without_metrics_a_matrix_still_has_settings_host_and_prior() -> None:
+    matrix = build_matrix(batch((host(), [instance("a"), instance("b")])), ())
+    assert matrix.names[0] == "load"
+    assert column(matrix, "prior") == np.log([0.5, 0.5]).tolist()
+    assert not matrix.pressure.any()
+
+
+def test_no_scenes_and_no_instances_make_no_rows() -> None:
+    for scenes_ in (batch(), batch((host(), []))):
+        matrix = build_matrix(scenes_, METRICS)
+        assert matrix.x.shape == (0, len(matrix.names))
+        assert len(matrix.scene) == len(matrix.log_prior) == 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(scenes(least=1), st.data())
+def test_the_order_of_neighbours_does_not_matter(scene: Scene, data: st.DataObject) -> None:
+    there, instances = scene
+    order = data.draw(st.permutations(range(len(instances))))
+    plain = build_matrix(batch(scene), METRICS)
+    mixed = build_matrix(batch((there, [instances[at] for at in order])), METRICS)
+    np.testing.assert_allclose(mixed.x, plain.x[order], rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(scenes(), min_size=2, max_size=4))
+def test_a_row_is_the_same_alone_and_in_a_batch(many: list[Scene]) -> None:
+    together = build_matrix(batch(*many), METRICS)
+    for at, scene in enumerate(many):
+        alone = build_matrix(batch(scene), METRICS)
+        rows = together.scene == at
+        np.testing.assert_allclose(together.x[rows], alone.x, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(together.slot[rows], alone.slot)
+        assert together.names == alone.names
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(scenes(), min_size=1, max_size=3))
+def test_rows_hold_no_infinite_number(many: list[Scene]) -> None:
+    assert not np.isinf(build_matrix(batch(*many), METRICS).x).any()
+
+
+@settings(max_examples=40, deadline=None)
+@given(scenes(least=1, most=3))
+def test_a_metric_more_or_less_leaves_the_other_columns_as_they_are(scene: Scene) -> None:
+    few, many = build_matrix(batch(scene), METRICS[:1]), build_matrix(batch(scene), METRICS)
+    at = [many.names.index(name) for name in few.names]
+    np.testing.assert_array_equal(many.x[:, at], few.x)
+
+
+def test_every_metric_of_the_table_can_be_asked_for() -> None:
+    matrix = build_matrix(batch((host(), [instance("a", "web"), instance("b", "disk")])), TABLE.columns)
+    assert set(TABLE.columns) == {name.removeprefix("own ") for name in matrix.names if name.startswith("own ")}

@@ -1,0 +1,482 @@
+"""The queueing prior: exact where the answer is known, sane everywhere, and what the papers found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic import NAMES, PROFILES, TABLE, Floats, Scene, batch, dedicated, host, instance, scenes, shared
+
+from models.dataset import load_dataset
+from models.prior import GOODPUT, PriorPredictor, band, prior_spread, solve
+from models.profile import WorkloadProfile
+from models.scene import ProfileTable, build_batch
+from profiler.observed import Host, Instance
+
+PAPERS = Path(__file__).resolve().parents[2] / "datasets" / "papers"
+
+
+def ratios(*scene: Scene, table: ProfileTable = TABLE) -> Floats:
+    """T/B of the instances of one scene, or of several of one size."""
+    result = solve(batch(*scene, table=table)).throughput
+    return result[0] if len(scene) == 1 else result
+
+
+def of(there: Host, *instances: Instance) -> Floats:
+    """T/B of these instances on this host."""
+    named = [replace(one, id=f"i{number}") for number, one in enumerate(instances)]
+    return ratios((there, named))
+
+
+# alone
+
+
+@pytest.mark.parametrize("kind", ["xen", "kvm", "lxc"])
+@pytest.mark.parametrize("workload", NAMES)
+def test_alone_everybody_is_as_fast_as_alone(kind: str, workload: str) -> None:
+    there = host(kind, 2, driver_cpus=(0,))
+    assert of(there, instance(workload=workload)) == pytest.approx([1.0])
+
+
+@pytest.mark.parametrize("workload", [*NAMES, None, "never-heard-of"])
+def test_alone_on_a_host_with_fewer_cpus_than_it_could_use_is_still_alone(workload: str | None) -> None:
+    for kind in ("xen", "kvm", "lxc"):
+        assert of(host(kind, 1), instance(workload=workload, vcpus=4)) == pytest.approx([1.0])
+
+
+def test_two_on_a_host_smaller_than_their_profiles_still_share_it_evenly() -> None:
+    table = ProfileTable.build([WorkloadProfile("wide", {"cpu": 300.0, "driver_domain.cpu": 100.0})])
+    pair = [instance("a", "wide", vcpus=4), instance("b", "wide", vcpus=4)]
+    assert ratios((host("kvm", 1), pair), table=table) == pytest.approx([0.5, 0.5], abs=1e-4)
+
+
+def test_who_asks_for_nothing_is_never_slowed_down() -> None:
+    assert of(host(), instance(workload="idle"), instance(), instance()) == pytest.approx([1.0, 0.5, 0.5])
+
+
+# CPUs
+
+
+def test_two_that_want_one_cpu_get_half_each() -> None:
+    assert of(host(), instance(), instance()) == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize(("instances", "cpus"), [(3, 1), (3, 2), (5, 3), (4, 4), (2, 5), (9, 4)])
+def test_n_on_m_cpus_get_m_over_n_each(instances: int, cpus: int) -> None:
+    got = of(host("kvm", cpus), *[instance() for _ in range(instances)])
+    assert got == pytest.approx([min(1.0, cpus / instances)] * instances)
+
+
+def test_who_wants_little_cpu_is_not_slowed_down_by_who_wants_all() -> None:
+    assert of(host(), instance(workload="half"), instance()) == pytest.approx([1.0, 0.5])
+
+
+def test_an_unknown_workload_counts_as_keeping_all_its_vcpus_busy() -> None:
+    assert of(host("kvm", 2), instance(workload=None, vcpus=2), instance()) == pytest.approx([0.5, 1.0])
+    assert of(host("kvm", 2), instance(workload="nobody-knows", vcpus=2), instance()) == pytest.approx([0.5, 1.0])
+
+
+def test_pins_to_different_cpus_keep_neighbours_apart() -> None:
+    there = host("kvm", 2)
+    assert of(there, instance(pins="0:0"), instance(pins="0:1")) == pytest.approx([1.0, 1.0])
+    assert of(there, instance(pins="0:0"), instance(pins="0:0")) == pytest.approx([0.5, 0.5])
+
+
+def test_who_may_run_elsewhere_makes_way_for_who_may_not() -> None:
+    assert of(host("kvm", 2), instance(pins="0:0"), instance()) == pytest.approx([1.0, 1.0])
+    got = of(host("kvm", 2), instance(pins="0:0"), instance(workload="half"), instance(workload="half", pins="0:1"))
+    assert got == pytest.approx([1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("kind", ["xen", "kvm", "lxc"])
+@pytest.mark.parametrize("cap", [10, 20, 30, 40, 50, 60, 70, 80, 90])
+def test_the_share_follows_a_cap_linearly_alone_and_beside_a_competitor(kind: str, cap: float) -> None:
+    """Finding L5."""
+    there = host(kind, 1)
+    assert of(there, instance(cap=cap)) == pytest.approx([cap / 100])
+    beside = of(there, instance(cap=cap), instance())
+    assert beside == pytest.approx([min(cap / 100, 0.5), max(1 - cap / 100, 0.5)])
+
+
+def test_a_cap_above_the_demand_changes_nothing() -> None:
+    assert of(host(), instance(workload="half", cap=60.0)) == pytest.approx([1.0])
+
+
+@pytest.mark.parametrize("kind", ["kvm", "lxc"])
+def test_weights_are_shares_under_the_linux_scheduler(kind: str) -> None:
+    got = of(host(kind), instance(weight=768), instance(weight=256))
+    assert got == pytest.approx([0.75, 0.25])
+
+
+def test_ten_times_the_weight_is_a_third_more_cpu_under_the_credit_scheduler() -> None:
+    """Finding L4: equal weights get half each, a ratio of ten 57.1 and 42.9 %."""
+    assert of(host("xen"), instance(weight=256), instance(weight=256)) == pytest.approx([0.5, 0.5])
+    got = of(host("xen"), instance(weight=2560), instance(weight=256))
+    assert got == pytest.approx([0.571, 0.429], abs=1e-3)
+    assert got[0] / got[1] == pytest.approx(57.1 / 42.9)
+
+
+def test_weights_mean_nothing_where_cpus_are_idle() -> None:
+    assert of(host("kvm", 2), instance(weight=1), instance(weight=65_535)) == pytest.approx([1.0, 1.0])
+
+
+# driver domain
+
+
+def test_a_saturated_driver_domain_is_shared_evenly() -> None:
+    table = ProfileTable.build([WorkloadProfile("io", {"cpu": 10.0, "driver_domain.cpu": 80.0})])
+    there = host("kvm", 3, driver_cpus=(0,))
+    pair = [instance("a", "io", pins="0:1"), instance("b", "io", pins="0:2")]
+    assert ratios((there, pair), table=table) == pytest.approx([0.625, 0.625])
+    assert ratios((there, pair[:1]), table=table) == pytest.approx([1.0])
+
+
+def test_who_sends_no_pages_does_not_mind_a_saturated_driver_domain() -> None:
+    table = ProfileTable.build([*PROFILES, WorkloadProfile("io", {"cpu": 10.0, "driver_domain.cpu": 80.0})])
+    there = host("kvm", 4, driver_cpus=(0,))
+    trio = [instance("a", "io", pins="0:1"), instance("b", "io", pins="0:2"), instance("c", "spin", pins="0:3")]
+    assert ratios((there, trio), table=table) == pytest.approx([0.625, 0.625, 1.0])
+
+
+def test_who_shares_the_driver_domains_cpu_slows_everybodys_pages_down() -> None:
+    there = host("kvm", 2, driver_cpus=(0,))
+    apart = of(there, instance(workload="bulk", pins="0:1"), instance(pins="0:1"))
+    beside = of(there, instance(workload="bulk", pins="0:1"), *[instance(pins="0:0") for _ in range(4)])
+    assert apart[0] == pytest.approx(1.0)
+    assert beside[0] < 0.8
+
+
+def test_a_neighbour_without_pages_makes_nobodys_pages_cheaper() -> None:
+    """Crowding saves events where many feed the driver domain (N5); who feeds nothing must not help by being there."""
+    table = ProfileTable.build([*PROFILES, WorkloadProfile("io", {"cpu": 30.0, "driver_domain.cpu": 60.0})])
+    there = host("xen", 4, driver_cpus=(0,))
+    pair = [instance("a", "io"), instance("b", "io")]
+    with_idler = [*pair, instance("c", None, vcpus=2)]
+    before = ratios((there, pair), table=table)
+    assert (ratios((there, with_idler), table=table)[:2] <= before + 1e-9).all()
+
+
+# network
+
+
+def test_a_full_link_is_shared_max_min() -> None:
+    little = instance(workload="stream", load=0.5)  # 200 of 400 Mbit/s
+    got = of(host("lxc", 4), instance(workload="bulk"), instance(workload="bulk"), little)
+    assert got == pytest.approx([(1000 * GOODPUT - 200) / 2 / 900] * 2 + [1.0])
+
+
+def test_a_link_of_unknown_speed_holds_nobody_back() -> None:
+    there = host("lxc", 4, nic_mbit=None)
+    assert of(there, instance(workload="bulk"), instance(workload="bulk")) == pytest.approx([1.0, 1.0])
+
+
+def test_a_dedicated_rate_is_kept_beside_a_hog_and_not_exceeded_alone() -> None:
+    """Findings L7 and L9."""
+    there = host("lxc", 4)
+    got = of(there, instance(workload="bulk", network=dedicated(600.0)), instance(workload="bulk"))
+    assert got == pytest.approx([600 / 900, (1000 * GOODPUT - 600) / 900])
+    assert of(there, instance(workload="bulk", network=dedicated(300.0))) == pytest.approx([1 / 3])
+
+
+def test_a_shared_rate_is_kept_and_the_slack_is_divided() -> None:
+    there = host("lxc", 4)
+    slack = (1000 * GOODPUT - 500 - 100) / 2
+    got = of(
+        there,
+        instance(workload="bulk", network=shared(500.0)),
+        instance(workload="bulk", network=shared(100.0)),
+    )
+    assert got == pytest.approx([(500 + slack) / 900, (100 + slack) / 900])
+    assert of(there, instance(workload="bulk", network=shared(100.0))) == pytest.approx([1.0])
+
+
+def test_a_ceiling_holds_whatever_slack_there_is() -> None:
+    assert of(host("lxc", 4), instance(workload="bulk", network=shared(100.0, 450.0))) == pytest.approx([0.5])
+
+
+def test_guaranteed_rates_beyond_the_link_are_cut_in_proportion() -> None:
+    got = of(host("lxc", 4), *[instance(workload="bulk", network=dedicated(rate)) for rate in (800.0, 400.0)])
+    assert got * 900 == pytest.approx(np.array([2, 1]) / 3 * 1000 * GOODPUT)
+
+
+def test_a_solo_rate_above_the_links_payload_is_believed() -> None:
+    table = ProfileTable.build([WorkloadProfile("full", {"cpu": 1.0, "net_mbit": 980.0})])
+    pair = [instance("a", "full"), instance("b", "full")]
+    assert ratios((host("lxc", 4), pair[:1]), table=table) == pytest.approx([1.0])
+    assert ratios((host("lxc", 4), pair), table=table) == pytest.approx([0.5, 0.5])
+
+
+# disk
+
+
+def test_two_that_keep_the_disk_busy_get_half_each() -> None:
+    assert of(host("lxc", 4), instance(workload="disk"), instance(workload="disk")) == pytest.approx([0.5, 0.5])
+
+
+def test_who_writes_little_is_served_beside_who_keeps_the_disk_busy() -> None:
+    assert of(host("lxc", 4), instance(workload="log"), instance(workload="disk")) == pytest.approx([1.0, 0.8])
+
+
+def test_a_disk_that_its_fastest_user_leaves_idle_at_times_can_do_more() -> None:
+    """Alone it waits for the disk four fifths of its time, so that the disk could do a quarter more."""
+    table = ProfileTable.build([WorkloadProfile("reader", {"cpu": 5.0, "disk_mb_s": 200.0, "block": 80.0})])
+    pair = [instance("a", "reader"), instance("b", "reader")]
+    assert ratios((host("lxc", 4), pair), table=table) == pytest.approx([0.625, 0.625])
+
+
+def test_two_that_stream_from_memory_get_half_the_bandwidth_each() -> None:
+    assert of(host("lxc", 4), instance(workload="copy"), instance(workload="copy")) == pytest.approx([0.5, 0.5])
+    assert of(host("lxc", 4), instance(workload="copy"), instance(workload="disk")) == pytest.approx([1.0, 1.0])
+
+
+def test_a_disk_limit_holds_in_mb_per_second() -> None:
+    there = host("lxc", 4)
+    assert of(there, instance(workload="disk", disk_limit_mb_s=50.0)) == pytest.approx([0.25])
+    got = of(there, instance(workload="disk", disk_limit_mb_s=50.0), instance(workload="disk"))
+    assert got == pytest.approx([0.25, 0.75])
+
+
+def test_a_disk_limit_does_not_shrink_with_the_load() -> None:
+    """At half the load 100 MB/s are offered, and the limit allows 150."""
+    got = of(host("lxc", 4), instance(workload="disk", load=0.5, disk_limit_mb_s=150.0))
+    assert got == pytest.approx([1.0])
+
+
+# latency
+
+
+@settings(max_examples=40, deadline=None)
+@given(scenes(most=4))
+def test_latency_is_at_least_that_of_alone_and_at_least_what_throughput_says(scene: Scene) -> None:
+    result = solve(batch(scene))
+    assert (result.latency >= 1 / result.throughput - 1e-9).all()
+    assert (result.latency >= 1 - 1e-9).all()
+
+
+def test_latency_rises_with_a_neighbours_load_before_throughput_falls() -> None:
+    quiet, busy = (
+        solve(batch((host(), [instance("a", "half", load=0.5), instance("b", "half", load=load)])))
+        for load in (0.1, 1.0)
+    )
+    assert busy.throughput == pytest.approx(quiet.throughput)
+    assert 1 < quiet.latency[0, 0] < busy.latency[0, 0]
+
+
+# what must hold everywhere
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(scenes(), min_size=0, max_size=4))
+def test_ratios_are_numbers_above_zero_and_never_above_one(many: list[Scene]) -> None:
+    result = solve(batch(*many))
+    for values in (result.throughput, result.limits):
+        assert np.isfinite(values).all()
+        assert (values > 0).all()
+        assert (values <= 1).all()
+    assert np.isfinite(result.latency).all()
+    assert np.isfinite(result.crowd).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_absurd_profiles_give_numbers_all_the_same(data: st.DataObject) -> None:
+    keys = (
+        "cpu",
+        "driver_domain.cpu",
+        "net_mbit",
+        "throughput_kb_s",
+        "disk_mb_s",
+        "waiting",
+        "block",
+        "pages_exchanged",
+        "mem_bw_mb_s",
+    )
+    values = st.sampled_from([0.0, 5e-324, 1e-9, 1.0, 1e6, 1e15])
+    table = ProfileTable.build(
+        [WorkloadProfile(f"w{n}", data.draw(st.dictionaries(st.sampled_from(keys), values))) for n in range(3)]
+    )
+    many = data.draw(st.lists(scenes(names=("w0", "w1", "w2", None), least=1), min_size=1, max_size=3))
+    result = solve(batch(*many, table=table))
+    assert np.isfinite(result.throughput).all()
+    assert ((result.throughput > 0) & (result.throughput <= 1)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(scenes(least=1), st.data())
+def test_the_order_of_instances_does_not_matter(scene: Scene, data: st.DataObject) -> None:
+    there, instances = scene
+    order = data.draw(st.permutations(range(len(instances))))
+    plain, mixed = solve(batch(scene)), solve(batch((there, [instances[at] for at in order])))
+    np.testing.assert_allclose(mixed.throughput[0], plain.throughput[0, order], atol=1e-6)
+    np.testing.assert_allclose(mixed.latency[0], plain.latency[0, order], rtol=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(scenes(), min_size=2, max_size=4))
+def test_a_scene_gets_the_same_answer_whatever_is_asked_with_it(many: list[Scene]) -> None:
+    together = solve(batch(*many))
+    for row, scene in enumerate(many):
+        alone = solve(batch(scene))
+        count = len(scene[1])
+        np.testing.assert_allclose(together.throughput[row, :count], alone.throughput[0], rtol=1e-9)
+        np.testing.assert_allclose(together.latency[row, :count], alone.latency[0], rtol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(scenes(least=1))
+def test_an_empty_slot_disturbs_nobody(scene: Scene) -> None:
+    there, instances = scene
+    ghost = batch((there, [*instances, instance("ghost", None, vcpus=3)]))
+    present = ghost.present.copy()
+    present[:, -1] = False
+    result = solve(replace(ghost, present=present))
+    np.testing.assert_allclose(result.throughput[0, :-1], solve(batch(scene)).throughput[0], rtol=1e-9)
+
+
+def test_no_scenes_and_scenes_without_instances_have_answers_of_their_shape() -> None:
+    assert solve(batch()).throughput.shape == (0, 0)
+    assert solve(batch((host(), []), (host(), []))).throughput.shape == (2, 0)
+    assert PriorPredictor().predict(batch((host(), []))).throughput.expected.shape == (1, 0)
+    mixed = solve(batch((host(), []), (host(), [instance()])))
+    assert mixed.throughput.tolist() == [[1.0], [1.0]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([("spin", "half", "idle", None), ("bulk", "stream"), ("disk", "log", "idle"), ("copy", "idle")]),
+    st.sampled_from(["kvm", "lxc"]),
+    st.data(),
+)
+def test_where_one_resource_is_contended_one_more_neighbour_helps_nobody(
+    names: tuple[str | None, ...], kind: str, data: st.DataObject
+) -> None:
+    there, instances = data.draw(scenes(kinds=(kind,), names=names, least=2, most=5))
+    bare = replace(there, kind="lxc" if "bulk" in names else there.kind)
+    if "bulk" in names:  # the link alone: no CPU for pages, no CPU to speak of for the servers
+        bare = replace(bare, pcpus=64)
+    fewer, more = solve(batch((bare, instances[:-1]))), solve(batch((bare, instances)))
+    assert (more.throughput[0, :-1] <= fewer.throughput[0] + 1e-6).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(scenes(least=2, most=4))
+def test_one_more_neighbour_helps_somebody_only_by_slowing_down_somebody_else(scene: Scene) -> None:
+    """With several resources a newcomer on one of them frees another: that is how the fixed point is meant."""
+    there, instances = scene
+    gain = solve(batch(scene)).throughput[0, :-1] - solve(batch((there, instances[:-1]))).throughput[0]
+    assert gain.max() <= 1e-3 or gain.min() < -1e-3
+
+
+@settings(max_examples=40, deadline=None)
+@given(scenes(least=2, most=4), st.data())
+def test_a_lower_cap_never_helps_the_one_that_is_capped(scene: Scene, data: st.DataObject) -> None:
+    there, instances = scene
+    lower = replace(instances[0], settings=replace(instances[0].settings, cap_percent=5.0))
+    before, after = solve(batch(scene)).throughput[0], solve(batch((there, [lower, *instances[1:]]))).throughput[0]
+    assert after[0] <= before[0] + 1e-3
+
+
+# as a predictor
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(scenes(), min_size=1, max_size=3))
+def test_predictions_stand_inside_their_intervals_and_only_where_somebody_sits(many: list[Scene]) -> None:
+    scene_batch = batch(*many)
+    prediction = PriorPredictor().predict(scene_batch)
+    here = scene_batch.present
+    for said in (prediction.throughput, prediction.latency):
+        for values in (said.expected, said.lower, said.upper):
+            assert (np.isfinite(values) == here).all()
+        assert (said.lower[here] <= said.expected[here]).all()
+        assert (said.expected[here] <= said.upper[here]).all()
+    assert (prediction.throughput.upper[here] <= 1.05).all()
+
+
+def test_unknown_workloads_are_marked_and_get_the_widest_intervals() -> None:
+    said = PriorPredictor().predict(batch((host("kvm", 2), [instance("a"), instance("b", None), instance("c")])))
+    width = said.throughput.expected / said.throughput.lower
+    assert said.outside.tolist() == [[False, True, False]]
+    assert width[0, 1] > width[0, 0]
+
+
+def test_intervals_widen_with_contention_up_to_a_bound() -> None:
+    spread = prior_spread(np.array([1.0, 0.9, 0.7, 0.5, 0.1, 0.001]), np.zeros(6, dtype=bool))
+    assert (np.diff(spread) >= 0).all()
+    assert spread[3] == spread[5]
+    assert (
+        prior_spread(np.array([0.5]), np.array([True])) == 2 * prior_spread(np.array([0.5]), np.array([False]))
+    ).all()
+
+
+def test_a_band_is_nowhere_above_its_ceiling() -> None:
+    said = band(np.array([1.0, 1.2]), np.array([0.5, 0.1]), ceiling=1.05)
+    assert max(said.expected.max(), said.lower.max(), said.upper.max()) == 1.05
+
+
+# what the papers found
+
+
+@pytest.fixture(scope="module")
+def papers() -> tuple[dict[str, Host], ProfileTable]:
+    data = load_dataset(PAPERS)
+    return dict(data.platforms), ProfileTable.build(data.profiles)
+
+
+def paper_pair(
+    papers: tuple[dict[str, Host], ProfileTable],
+    one: str,
+    other: str,
+    *,
+    platform: str = "neighbor-1",
+    pins: tuple[str, str] = ("", ""),
+    driver_cpus: tuple[int, ...] = (),
+) -> Floats:
+    """T/B of two web servers on a platform of the NEIGHBOR paper."""
+    there = replace(papers[0][platform], driver_cpus=driver_cpus)
+    pair = [
+        instance(f"vm{at}", f"web-{size}", pins=pin, vcpus=pin.count("|") + 1)
+        for at, (size, pin) in enumerate(zip((one, other), pins, strict=True))
+    ]
+    return np.asarray(solve(build_batch([(there, pair)], papers[1])).throughput[0])
+
+
+def test_the_pairs_of_platform_one_come_in_the_papers_order(papers: tuple[dict[str, Host], ProfileTable]) -> None:
+    """Finding N3."""
+    names = ("1k+100k", "1k+50k", "30k+100k", "50k+100k", "1k+10k", "1k+1k")
+    score = {name: float(paper_pair(papers, *name.split("+")).sum()) for name in names}
+    assert score["1k+100k"] > score["1k+50k"]
+    assert score["1k+50k"] > max(score["30k+100k"], score["50k+100k"])
+    assert min(score["30k+100k"], score["50k+100k"]) > max(score["1k+1k"], score["1k+10k"])
+
+
+def test_two_cpu_bound_servers_lose_more_than_half_on_platform_one(
+    papers: tuple[dict[str, Host], ProfileTable],
+) -> None:
+    """Finding N5: 1K loses 58 %."""
+    assert paper_pair(papers, "1k", "1k") == pytest.approx([0.42, 0.42], abs=0.06)
+
+
+def test_two_network_bound_servers_halve_the_link(papers: tuple[dict[str, Host], ProfileTable]) -> None:
+    """Finding N6: saturated at half the load."""
+    assert paper_pair(papers, "100k", "100k") == pytest.approx([0.5, 0.5], abs=0.06)
+
+
+def test_more_cpus_for_dom0_or_for_the_guests_make_the_cpu_bound_slower(
+    papers: tuple[dict[str, Host], ProfileTable],
+) -> None:
+    """Finding N11."""
+
+    def pinned(driver: tuple[int, ...], pin: str) -> float:
+        return float(paper_pair(papers, "1k", "1k", platform="neighbor-3", pins=(pin, pin), driver_cpus=driver)[0])
+
+    apart = paper_pair(papers, "1k", "1k", platform="neighbor-3", pins=("0:1", "0:2"), driver_cpus=(0,))[0]
+    two, three = pinned((0, 1), "0:2"), pinned((0, 1, 2), "0:3")
+    assert apart > two > three
+    wider = [pinned((0,), "0:1-2|1:1-2"), pinned((0,), "0:1-3|1:1-3|2:1-3")]
+    assert apart > wider[0] > wider[1]
+    assert two > pinned((0, 1), "0:2-3|1:2-3")

@@ -1,0 +1,84 @@
+"""From dataset directories to an artifact that says what it was made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from synthetic import COLOCATION_COLUMNS, World, write_csv
+
+from models import artifact
+from models.dataset import DatasetError, load_dataset
+from models.training import LIBRARIES, train
+
+
+@pytest.fixture
+def small(tmp_path: Path, few_trees: None) -> Path:
+    return World(workloads=3).write(tmp_path / "small")
+
+
+def test_training_writes_an_artifact_that_loads_and_knows_its_workloads(small: Path, tmp_path: Path) -> None:
+    path = train([small], tmp_path / "models")
+    predictor = artifact.load(path)
+    assert path == tmp_path / "models" / predictor.version
+    assert predictor.throughput.model.known == {"w0", "w1", "w2"}
+    assert predictor.latency is None
+    assert set(predictor.reference) == {"w0", "w1", "w2"}
+
+
+def test_the_same_data_make_the_same_version_and_other_data_another(small: Path, tmp_path: Path) -> None:
+    first, again = train([small], tmp_path / "one"), train([small], tmp_path / "two")
+    assert first.name == again.name
+    assert (first / "throughput.json").read_bytes() == (again / "throughput.json").read_bytes()
+    assert (first / "throughput.txt").read_bytes() == (again / "throughput.txt").read_bytes()
+    other = World(workloads=3, seed=5).write(tmp_path / "other")
+    assert train([other], tmp_path / "one").name != first.name
+
+
+def test_the_card_says_where_the_numbers_come_from(small: Path, tmp_path: Path) -> None:
+    other = World(workloads=3, seed=5, latency=True).write(tmp_path / "other")
+    description = (other / "dataset.yaml").read_text(encoding="utf-8").replace("simulated", "measured")
+    (other / "dataset.yaml").write_text(description, encoding="utf-8")
+    card = artifact.read_card(train([small, other], tmp_path / "models"))
+    assert card["origin"] == "measured+simulated"
+    assert [one["name"] for one in card["datasets"]] == ["small", "other"]
+    assert [one["origin"] for one in card["datasets"]] == ["simulated", "measured"]
+    assert [one["sha256"] for one in card["datasets"]] == [load_dataset(one).fingerprint for one in (small, other)]
+    assert [one["colocations"] for one in card["datasets"]] == [12, 12]
+    assert card["datasets"][0]["machine"] == "a made-up one"
+    assert set(card["libraries"]) == set(LIBRARIES)
+    assert set(card["figures"]) == {"throughput", "latency"}
+    assert set(card["figures"]["throughput"]) == {"unseen_pair", "unseen_workload"}
+    assert card["figures"]["throughput"]["unseen_pair"]["rows"] == 48
+    assert card["created_at"].endswith("+00:00")
+
+
+def test_profiles_of_one_dataset_do_not_fill_in_for_those_of_another(small: Path, tmp_path: Path) -> None:
+    bare = World(workloads=3).write(tmp_path / "bare")
+    (bare / "profiles.csv").unlink()
+    predictor = artifact.load(train([small, bare], tmp_path / "models"))
+    assert {name: len(seen) for name, seen in predictor.reference.items()} == {"w0": 1, "w1": 1, "w2": 1}
+
+
+def test_progress_runs_from_nought_to_one(small: Path, tmp_path: Path) -> None:
+    said: list[tuple[str, float]] = []
+    train([small], tmp_path / "models", progress=lambda what, done: said.append((what, done)))
+    done = [one for _, one in said]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0.0, 1.0)
+    assert all(what for what, _ in said)
+
+
+def test_too_few_rows_write_nothing(small: Path, tmp_path: Path) -> None:
+    write_csv(small / "colocations.csv", World().rows()[:6], COLOCATION_COLUMNS)
+    with pytest.raises(DatasetError, match="small: 6 measured throughput ratios, at least 8 are needed"):
+        train([small], tmp_path / "models")
+    with pytest.raises(DatasetError, match="no dataset: 0 measured"):
+        train([], tmp_path / "models")
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_broken_dataset_among_good_ones_writes_nothing(small: Path, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="is not a dataset directory"):
+        train([small, tmp_path / "nowhere"], tmp_path / "models")
+    assert not (tmp_path / "models").exists()
