@@ -12,7 +12,13 @@ ask() {
 }
 
 "$bin/cotenant" db upgrade
-if ! "$bin/cotenant" models list --json | grep -q '"status": *"active"'; then
+learned() {  # is there an active model that was trained?
+  "$bin/cotenant" models list --json | "$bin/python" -c '
+import json, sys
+sys.exit(not any(model["status"] == "active" and model["version"] != "prior" for model in json.load(sys.stdin)))'
+}
+if ! learned; then
+  echo "Training on datasets/ ..."
   version=$("$bin/cotenant" train --json | "$bin/python" -c 'import json, sys; print(json.load(sys.stdin)["version"])')
   "$bin/cotenant" models activate "$version"
 fi
@@ -32,7 +38,7 @@ then
   exit 0
 fi
 
-"$bin/cotenant" serve --listen "$listen" &
+COTENANT_LOG_LEVEL=${COTENANT_LOG_LEVEL:-warning} "$bin/cotenant" serve --listen "$listen" &
 service=$!
 trap 'kill "$service" 2>/dev/null || true; wait "$service" 2>/dev/null || true' EXIT
 for _ in $(seq 100); do
