@@ -18,8 +18,8 @@ import json, sys
 sys.exit(not any(model["status"] == "active" and model["version"] != "prior" for model in json.load(sys.stdin)))'
 }
 if ! learned; then
-  echo "Training on datasets/ ..."
-  version=$("$bin/cotenant" train --json | "$bin/python" -c 'import json, sys; print(json.load(sys.stdin)["version"])')
+  echo "Training on datasets/lab-neighbours ..."
+  version=$("$bin/cotenant" train --dataset datasets/lab-neighbours --json | "$bin/python" -c 'import json, sys; print(json.load(sys.stdin)["version"])')
   "$bin/cotenant" models activate "$version"
 fi
 "$bin/cotenant" sync examples/cloud.yaml
