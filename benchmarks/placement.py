@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import combinations
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -189,7 +190,8 @@ def run(dataset: Path) -> dict[str, object]:
     pairs = Pairs(throughput_only(load_dataset(dataset)))
     learned = CrossFitted(pairs.dataset)
     keys = sorted({left_out(question) for question in questions(pairs)}, key=sorted)
-    with ProcessPoolExecutor() as pool:
+    # spawn: a forked child waits for ever for the OpenMP threads that LightGBM had in its parent
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         fitted = dict(zip(keys, pool.map(partial(without_pairs, dataset), keys), strict=True))
     prior = PriorPredictor()
     result: dict[str, object] = {"dataset": pairs.dataset.name, "which_of_two": {}, "streams": {}}

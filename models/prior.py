@@ -260,7 +260,8 @@ def _latency(scenes: SceneBatch, want: Demands, throughput: Floats, crowd: Float
     meets = together.any(axis=3) & scenes.present[:, None, :]
     fair = np.divide(scenes.weight, np.maximum((meets * scenes.weight[:, None, :]).sum(axis=2), 1e-9))
     others = np.clip(crowd - own, 0.0, 1.0 - np.clip(fair, 0.05, 1.0))
-    return np.where(scenes.present, np.maximum(1 / throughput, 1 / (1 - others)), 1.0)
+    stretched = np.where(scenes.load < 1, 1 / (1 - others), 1.0)
+    return np.where(scenes.present, np.maximum(1 / throughput, stretched), 1.0)
 
 
 class PriorPredictor:

@@ -129,9 +129,9 @@ def _find(cloud: Inventory, wanted: str) -> tuple[Instance, str | None, Inventor
             raise InvalidInput(f"--instance {wanted}: there is no such file, and no instance of that name")
         found = named[0]
     others = replace(cloud, instances=tuple(one for one in cloud.instances if one.id != found.id))
-    # A pinning speaks of the pCPUs of the host that it leaves.
-    anew = replace(found, host=None, settings=replace(found.settings, pinning=None))
-    return anew, found.host, others
+    # A pinning speaks of the pCPUs of the host that it leaves; that of one without a host is part of the question.
+    pinning = None if found.host else found.settings.pinning
+    return replace(found, host=None, settings=replace(found.settings, pinning=pinning)), found.host, others
 
 
 def _names(hosts: str | None) -> tuple[str, ...] | None:
