@@ -31,6 +31,8 @@ from models.prior import solve
 from models.scene import ProfileTable, SceneBatch, build_batch, slot_values
 from models.scene import stack as stack_scenes
 
+MOST_TIES = 20  # hosts that a tie names beyond the ones that the answer shows
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -348,7 +350,9 @@ def _candidates(
                     for slot, resident in zip(slots, residents, strict=True)
                 ),
                 tied_with=tuple(
-                    names[other] for other in shown if other != at and ranking.tied(expected, half, at, other)
+                    names[other]
+                    for other in ordered[: max(request.limit, MOST_TIES)]
+                    if other != at and ranking.tied(expected, half, at, other)
                 ),
                 reasons=why,
                 commands=(
