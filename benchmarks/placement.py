@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import combinations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlacementRequest
+from advisor.domain import Instance, Inventory, IsolationSettings, Pinning, PlacementRequest
 from advisor.placement import recommend
 from advisor.snapshot import ClusterSnapshot
 from benchmarks.measured import CrossFitted, Pairs, throughput_only, without_pairs
@@ -45,22 +45,7 @@ class Cloud:
     def snapshot(self, residents: Sequence[str | None]) -> ClusterSnapshot:
         """Hosts h0, h1, ... with at most one resident each."""
         platform = next(iter(self.pairs.dataset.platforms.values()))
-        hosts = tuple(
-            Host(
-                id=f"h{number}",
-                kind=platform.kind,
-                pcpus=platform.pcpus,
-                memory_mb=platform.memory_mb,
-                threads_per_core=platform.threads_per_core,
-                cpu_mhz=platform.cpu_mhz,
-                l2_mb=platform.l2_mb,
-                l3_mb=platform.l3_mb,
-                nic_mbit=platform.nic_mbit,
-                disk_kind=platform.disk_kind,
-                platform=platform.id,
-            )
-            for number in range(len(residents))
-        )
+        hosts = tuple(replace(platform, id=f"h{number}") for number in range(len(residents)))
         instances = tuple(
             self.instance(f"r{number}", resident, self.pins[0], f"h{number}")
             for number, resident in enumerate(residents)
