@@ -20,7 +20,7 @@ from models.fitted import FittedTarget
 from models.intervals import Calibration
 from models.learned import LearnedPredictor
 
-SCHEMA = 1
+SCHEMA = 2
 CARD, SUMS = "card.json", "SHA256SUMS"
 TARGETS = ("throughput", "latency")
 
@@ -127,6 +127,7 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
         "calibration": target.calibration.to_json(),
         "low": [None if np.isnan(value) else float(value) for value in target.low],
         "high": [None if np.isnan(value) else float(value) for value in target.high],
+        "limits": list(target.limits),
         "most_instances": target.most_instances,
         "figures": target.figures,
     }
@@ -141,6 +142,9 @@ def _target(path: Path, name: str) -> FittedTarget:
     )
     if len({len(low), len(high)} | ({booster.num_feature()} if booster else set())) > 1:
         raise ArtifactError(f"artifact {path.name}: {text.name} has another number of features than {name}.json")
+    limits = tuple(int(column) for column in value["limits"])
+    if any(not 0 <= column < len(low) for column in limits):
+        raise ArtifactError(f"artifact {path.name}: {name}.json names a limit beyond its {len(low)} features")
     return FittedTarget(
         target=name,
         model=ResidualModel(
@@ -153,6 +157,7 @@ def _target(path: Path, name: str) -> FittedTarget:
         calibration=Calibration.from_json(value["calibration"]),
         low=low,
         high=high,
+        limits=limits,
         most_instances=int(value["most_instances"]),
         figures=value["figures"],
     )

@@ -16,6 +16,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _OWN = ("load", "vcpus", "cap", "weight_share", "cpu_set", "net_rate", "disk_limit")
+LIMITS = ("cap", "net_rate", "disk_limit")  # settings that hold an instance back; nan = not set
 _AROUND = ("neighbours", "near", "cpu_crowd", "pcpus_per_instance", "driver_cpus")
 
 

@@ -22,6 +22,7 @@ from models.estimators import (
     workload_folds,
 )
 from models.examples import Examples
+from models.features import LIMITS
 from models.intervals import FLOOR, Calibration, calibrate
 
 Floats = NDArray[np.float64]
@@ -48,7 +49,8 @@ class Estimate:
 class FittedTarget:
     """Everything needed to predict one ratio.
 
-    `low`, `high` (F,) are the range of each feature in training, nan = never seen.
+    `low`, `high` (F,) are the range of each feature in training, nan = never seen; `limits` are the columns of the
+    settings that hold an instance back.
     """
 
     target: str
@@ -56,6 +58,7 @@ class FittedTarget:
     calibration: Calibration
     low: Floats
     high: Floats
+    limits: tuple[int, ...]
     most_instances: int
     figures: Mapping[str, Mapping[str, float]]
 
@@ -79,13 +82,17 @@ class FittedTarget:
         )
 
     def outside(self, x: Floats) -> Bools:
-        """Rows with too many features that lie far from all training rows or that training never saw; (R,)."""
+        """Rows with too many features that lie far from all training rows or that training never saw; (R,).
+
+        One limit that training never saw set is enough: how a cap, a rate or a disk limit acts is what it is asked for.
+        """
         span = np.maximum(self.high - self.low, 1e-9)
         with np.errstate(invalid="ignore"):
             far = (x < self.low - OUTSIDE_MARGIN * span) | (x > self.high + OUTSIDE_MARGIN * span)
         finite = np.isfinite(x)
         strange = finite & (far | ~np.isfinite(self.low))
-        return np.asarray(strange.sum(axis=1) / np.maximum(finite.sum(axis=1), 1) > OUTSIDE_SHARE)
+        untried = (finite & ~np.isfinite(self.low))[:, list(self.limits)].any(axis=1)
+        return np.asarray(untried | (strange.sum(axis=1) / np.maximum(finite.sum(axis=1), 1) > OUTSIDE_SHARE))
 
 
 def fit_target(examples: Examples, target: str, *, seed: int = 0, progress: Progress | None = None) -> FittedTarget:
@@ -109,6 +116,7 @@ def fit_target(examples: Examples, target: str, *, seed: int = 0, progress: Prog
         calibration=calibrate(examples.base[both.row], both.error, both.known),
         low=_edge(examples.x, np.nanmin),
         high=_edge(examples.x, np.nanmax),
+        limits=tuple(column for column, name in enumerate(examples.names) if name in LIMITS),
         most_instances=int(examples.size.max(initial=0)),
         figures={
             "unseen_pair": _figures(examples, by_pair),

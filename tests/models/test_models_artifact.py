@@ -100,7 +100,7 @@ def test_models_never_import_pickle() -> None:
 
 def test_the_card_says_what_it_is(saved: Path, predictor: LearnedPredictor) -> None:
     card = artifact.read_card(saved)
-    assert (card["schema"], card["version"], card["origin"]) == (1, predictor.version, "simulated")
+    assert (card["schema"], card["version"], card["origin"]) == (2, predictor.version, "simulated")
     assert card["metrics"] == list(predictor.metrics)
     assert card["targets"] == ["throughput", "latency"]
 
@@ -197,8 +197,8 @@ def test_checksums_that_are_none_are_refused(saved: Path, content: bytes) -> Non
 
 
 def test_another_schema_is_refused_by_name(saved: Path) -> None:
-    edit(saved, "card.json", lambda card: card.update(schema=2))
-    with pytest.raises(ArtifactError, match="has schema 2, this version reads 1"):
+    edit(saved, "card.json", lambda card: card.update(schema=3))
+    with pytest.raises(ArtifactError, match="has schema 3, this version reads 2"):
         artifact.load(saved)
 
 
@@ -216,6 +216,7 @@ FOREIGN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "a calibration of another kind": ("latency.json", lambda value: value.update(calibration=[1])),
     "fewer features than the trees": ("throughput.json", lambda value: value.update(low=[0.0], high=[1.0])),
     "edges of unequal length": ("throughput.json", lambda value: value["low"].append(0.0)),
+    "a limit beyond the features": ("throughput.json", lambda value: value["limits"].append(10_000)),
     "edges that are texts": ("throughput.json", lambda value: value.update(low=["x"] * len(value["low"]))),
     "a size that is no number": ("throughput.json", lambda value: value.update(most_instances=None)),
     "a size without end": ("throughput.json", lambda value: value.update(most_instances=math.inf)),

@@ -319,3 +319,16 @@ def test_unknown_features_do_not_count_as_far_away(world_path: Path, few_trees: 
     examples = examples_of(world_path)
     fitted = fit_target(examples, "throughput")
     assert not fitted.outside(np.full_like(examples.x, np.nan)).any()
+
+
+def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(world_path: Path, few_trees: None) -> None:
+    examples = examples_of(world_path)
+    fitted = fit_target(examples, "throughput")
+    cap = examples.names.index("cap")
+    assert np.isnan(fitted.low[cap])
+    capped = examples.x.copy()
+    capped[:, cap] = 50.0
+    assert fitted.outside(capped).all()
+    row = examples.take(np.array([0]))
+    said = fitted.estimate(capped[:1], row.base, np.array([0.3]), np.array([True]), np.array([2]))
+    assert said.expected[0] == pytest.approx(row.base[0])
