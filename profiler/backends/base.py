@@ -32,7 +32,9 @@ class DomainCounters:
     """Cumulative counters of one instance or of the driver domain.
 
     `cpu_ns` is the host's own account of all run time, vanished tasks included; None = sum the tasks.
+    `pages` counts exchanged pages where the hypervisor does (Xen's rings); None = they are made of the bytes.
     `interrupt_ns` and `executions` are run time and execution periods outside any task (softirqs of the driver domain).
+    `tasks` are a container's threads or a VM's vCPUs, by a lasting name; unknown where `absent` has "tasks".
     `further` holds cumulative counters beyond the eight metrics, suffix = unit (`_ns`, `_us`); `gauges` holds values of
     now. `absent` says for each counter that is None or missing why.
     """
@@ -44,6 +46,7 @@ class DomainCounters:
     executions: int = 0
     net_bytes: int | None = None
     disk_bytes: int | None = None
+    pages: int | None = None
     further: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -51,12 +54,17 @@ class DomainCounters:
 
 @dataclass(frozen=True, slots=True)
 class HostCounters:
-    """Cumulative counters of the whole host; `events` stands in for event-channel events, ns are summed over CPUs."""
+    """Cumulative counters of the whole host; ns are summed over CPUs.
 
-    events: int
+    `events` are event-channel events or what stands in for them, None = not counted here. `switches` are switches of
+    control among instances where the hypervisor counts them; None = they are summed over the tasks.
+    """
+
+    events: int | None
     busy_ns: int
     steal_ns: int
     pcpus: int
+    switches: int | None = None
     absent: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -98,3 +106,6 @@ class Backend(Protocol):
 
     def read_isolation(self, instance: Instance) -> IsolationSettings:
         """What holds this instance back now; a setting that cannot be read is None."""
+
+    def close(self) -> None:
+        """Stop every tool and close every file that reading keeps open; harmless when called twice."""

@@ -91,6 +91,9 @@ class LxcBackend:
             disk_limit_mb_s=limit / 1e6 if limit else None,
         )
 
+    def close(self) -> None:
+        """Nothing is kept open."""
+
     def _found(self) -> list[tuple[str, Instance]]:
         if self._known is not None:
             return sorted(self._known.items(), key=lambda item: item[1].id)

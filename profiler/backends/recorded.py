@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.backends.base import Backend, BackendError, Counters
-from profiler.backends.lxc import LxcBackend
+from profiler.backends.find import NAMES, find_backend
 from profiler.backends.source import Reading, RecordedSource
 from profiler.observed import Instance, IsolationSettings
 
@@ -27,9 +27,9 @@ class RecordedBackend:
             raise BackendError(
                 f"{path} is no recording ({error}); make one with: cotenant-profiler once --record FILE"
             ) from None
-        if kind != LxcBackend.name:
+        if kind not in NAMES[1:]:
             raise BackendError(f"{path} was recorded by backend {str(kind)[:60]!r}, which this version does not have")
-        self._backend: Backend = LxcBackend(self._source, host=host)
+        self._backend: Backend = find_backend(kind, self._source, host)
         self._begun = False
 
     @property
@@ -48,8 +48,11 @@ class RecordedBackend:
     def read_isolation(self, instance: Instance) -> IsolationSettings:
         return self._backend.read_isolation(instance)
 
+    def close(self) -> None:
+        self._backend.close()
+
 
 def _reading(entry: dict[str, Any]) -> Reading:
     time_s, monotonic_s = entry["clock"]
-    clock = (float(time_s), float(monotonic_s))
-    return Reading(clock, dict(entry["files"]), dict(entry["directories"]), dict(entry["links"]))
+    clock, values = (float(time_s), float(monotonic_s)), dict(entry.get("values", {}))
+    return Reading(clock, dict(entry["files"]), dict(entry["directories"]), dict(entry["links"]), values)

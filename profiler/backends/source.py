@@ -17,11 +17,17 @@ _LIMIT = 1 << 24  # no file that is read here comes near 16 MB; more means that 
 
 
 class Source(Protocol):
-    """Files of a host by absolute path; every method raises OSError as the operating system does."""
+    """Files of a host by absolute path, and what its tools say; every method raises OSError on failure."""
 
     def read(self, path: str) -> str: ...
     def names(self, path: str) -> list[str]: ...
     def link(self, path: str) -> str: ...
+    def value(self, key: str, read: Callable[[], T], /) -> T:
+        """What `read` gives now: a tool's output or a library's answer, as something that JSON can hold.
+
+        `key` names it in recordings, so it must be the same in every reading.
+        """
+
     def clock(self) -> tuple[float, float]:
         """Epoch seconds and monotonic seconds."""
 
@@ -48,6 +54,9 @@ class LiveSource:
     def link(self, path: str) -> str:
         return os.readlink(path)  # noqa: PTH115 - no Path object for each of very many
 
+    def value(self, _key: str, read: Callable[[], T]) -> T:
+        return read()
+
     def clock(self) -> tuple[float, float]:
         return time.time(), time.monotonic()
 
@@ -60,6 +69,7 @@ class Reading:
     files: dict[str, str | int] = field(default_factory=dict)
     directories: dict[str, list[str] | int] = field(default_factory=dict)
     links: dict[str, str | int] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)  # [value] or the errno
 
 
 class RecordingSource:
@@ -82,6 +92,10 @@ class RecordingSource:
     def link(self, path: str) -> str:
         return self._keep(self.readings[-1].links, path, self._live.link)
 
+    def value(self, key: str, read: Callable[[], T]) -> T:
+        # boxed, for a value may be an int and so is an errno
+        return self._keep(self.readings[-1].values, key, lambda _key: [read()])[0]
+
     def clock(self) -> tuple[float, float]:
         self.readings[-1].clock = self._live.clock()
         return self.readings[-1].clock
@@ -99,9 +113,12 @@ class RecordingSource:
     def save(self, path: Path, *, backend: str, host: str, note: str) -> None:
         """Write the readings as one JSON file that `RecordedSource` replays."""
         readings = [
-            {"clock": r.clock, "files": _public(r.files), "directories": r.directories, "links": r.links}
+            {
+                "clock": r.clock, "files": _public(r.files), "directories": r.directories, "links": r.links,
+                "values": r.values,
+            }
             for r in self.readings
-        ]
+        ]  # fmt: skip
         document = {"backend": backend, "host": host, "note": note, "readings": readings}
         path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -140,6 +157,10 @@ class RecordedSource:
 
     def link(self, path: str) -> str:
         return str(self._get(self._readings[self._position].links, path))
+
+    def value(self, key: str, _read: Callable[[], T]) -> T:
+        boxed: list[T] = self._get(self._readings[self._position].values, key)
+        return boxed[0]
 
     def clock(self) -> tuple[float, float]:
         return self._readings[self._position].clock

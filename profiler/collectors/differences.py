@@ -35,6 +35,7 @@ class Deltas:
     switches: int | None
     net_bytes: int | None
     disk_bytes: int | None
+    pages: int | None = None
     further: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -45,10 +46,12 @@ class HostDeltas:
     """What the whole host did in `seconds`."""
 
     seconds: float
-    events: int
+    events: int | None
     busy_ns: int
     steal_ns: int
     pcpus: int
+    switches: int | None = None
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,24 +137,28 @@ def _domain(first: DomainCounters, second: DomainCounters, seconds: float) -> De
     cpu_ns = _minus(second.cpu_ns, first.cpu_ns)
     net_bytes = _minus(second.net_bytes, first.net_bytes)
     disk_bytes = _minus(second.disk_bytes, first.disk_bytes)
+    pages = _minus(second.pages, first.pages)
     further = {name: value - first.further[name] for name, value in second.further.items() if name in first.further}
-    counted = (interrupt_ns, cpu_ns, net_bytes, disk_bytes, second.executions - first.executions, *further.values())
+    executions = second.executions - first.executions
+    counted = (interrupt_ns, cpu_ns, net_bytes, disk_bytes, pages, executions, *further.values())
     if any(value is not None and value < 0 for value in counted):
         return None
     if disk_bytes is None and "disk_bytes" not in absent and first.disk_bytes is None:
         disk_bytes = max(0, tasks.io_bytes)
-    known = _tasks_explain(cpu_ns, tasks, seconds)
-    if not known:
+    hidden = "tasks" in absent
+    known = not hidden and _tasks_explain(cpu_ns, tasks, seconds)
+    if not known and not hidden:
         absent["tasks"] = f"{tasks.ended} tasks ended meanwhile and took their scheduler counts with them"
     return Deltas(
         seconds,
         second.vcpus,
         interrupt_ns + (tasks.run_ns if cpu_ns is None else cpu_ns),
         tasks.wait_ns if known else None,
-        tasks.timeslices + second.executions - first.executions if known else None,
+        tasks.timeslices + executions if known else None,
         tasks.switches if known else None,
         net_bytes,
         disk_bytes,
+        pages,
         further,
         second.gauges,
         absent,
@@ -171,9 +178,10 @@ def _minus(later: int | None, earlier: int | None) -> int | None:
 
 
 def _host(first: HostCounters, second: HostCounters, seconds: float) -> HostDeltas | None:
-    events = second.events - first.events
+    events = _minus(second.events, first.events)
+    switches = _minus(second.switches, first.switches)
     busy = second.busy_ns - first.busy_ns
     steal = max(0, second.steal_ns - first.steal_ns)  # some hypervisors let steal run backwards by a tick
-    if events < 0 or busy < 0:
+    if any(value is not None and value < 0 for value in (events, switches, busy)):
         return None
-    return HostDeltas(seconds, events, busy, steal, second.pcpus)
+    return HostDeltas(seconds, events, busy, steal, second.pcpus, switches, second.absent)

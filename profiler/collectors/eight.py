@@ -60,8 +60,11 @@ def pages_exchanged(deltas: Deltas) -> float | None:
 
     Source: host side of the veth pair (or interfaces inside the namespace); `io.stat` (v2),
     `blkio.throttle.io_service_bytes` or the tasks' own `io` (v1). Xen flips or grants a page per packet or block, so a
-    small packet is a whole page there and a part of one here: small-packet loads are lower than in the paper.
+    small packet is a whole page there and a part of one here: small-packet loads are lower than in the paper. Where
+    the hypervisor counts pages itself (Xen), its count is used.
     """
+    if deltas.pages is not None:
+        return deltas.pages / deltas.seconds
     if deltas.net_bytes is None or deltas.disk_bytes is None:
         return None
     return (deltas.net_bytes + deltas.disk_bytes) / PAGE_BYTES / deltas.seconds

@@ -26,6 +26,8 @@ _NEEDS = {
     "execution": ("tasks",),
     "waiting": ("tasks",),
     "block": ("tasks",),
+    "event": ("events",),
+    "switch": ("tasks", "switches"),
 }
 
 
@@ -112,9 +114,13 @@ class _Collection:
         change = self._change
         domains = [*change.instances.values(), *([change.driver] if change.driver else [])]
         why = {key: reason for deltas in domains for key, reason in deltas.absent.items()}
+        why |= change.whole.absent if change.whole else {}
         values: dict[str, float | None] = {"switch": eight.switch(domains, change.seconds) if domains else None}
         if change.whole is not None:
-            values["event"] = eight.event(change.whole.events, change.whole.seconds)
+            if change.whole.switches is not None:
+                values["switch"] = change.whole.switches / change.whole.seconds
+            events = change.whole.events
+            values["event"] = None if events is None else eight.event(events, change.whole.seconds)
             values["busy"] = change.whole.busy_ns / 1e7 / change.whole.seconds
             values["steal"] = change.whole.steal_ns / 1e7 / change.whole.seconds
         self._add(None, "host", values, why)
