@@ -8,11 +8,12 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
-from tempfile import TemporaryFile
+from typing import BinaryIO
 
 TIMEOUT_S = 5.0  # of one tool; xl hangs for as long as xenstored does
 _LARGEST = 1 << 26  # 64 MB: a thousand guests of xenstore-ls are under 10 MB
 _SHOWN = 200
+_KILL_S = 1.0
 
 
 def run_tool(argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
@@ -23,8 +24,8 @@ def run_tool(argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
     prints in an error is not returned: half a table is no table.
     """
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "LANGUAGE": ""}
-    # files, not pipes: a child that keeps our pipe open cannot make us wait for it
-    with TemporaryFile() as output, TemporaryFile() as errors:
+    # files, not pipes: a child that keeps our pipe open cannot make us wait for it; in memory, for disks can be full
+    with _memory_file() as output, _memory_file() as errors:
         process = subprocess.Popen(
             list(argv), stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env=environment, start_new_session=True
         )
@@ -37,17 +38,20 @@ def run_tool(argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
         if code != 0:
             errors.seek(0)
             said = errors.read(4096).decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
-            raise OSError(
-                errno.EIO, f"{argv[0]} failed with {code}: {said[-1][:_SHOWN] if said else 'it said nothing'}"
-            )
+            raise OSError(errno.EIO, f"{argv[0]} failed with {code}: {said[-1][:_SHOWN]}")
         if output.seek(0, os.SEEK_END) > _LARGEST:
             raise OSError(errno.EFBIG, f"{argv[0]} printed more than {_LARGEST >> 20} MB")
         output.seek(0)
         return output.read().decode("utf-8", "replace")
 
 
+def _memory_file() -> BinaryIO:
+    return os.fdopen(os.memfd_create("tool", os.MFD_CLOEXEC), "w+b")
+
+
 def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # one that sleeps in the kernel dies later
+            process.wait(_KILL_S)
