@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
+from models.estimates import Estimate
 from models.profile import WorkloadProfile
+from models.profiling import InstanceProfile, PhaseProfile
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 __all__ = [
@@ -16,13 +18,16 @@ __all__ = [
     "Command",
     "Constraints",
     "Effect",
+    "Estimate",
     "Host",
     "Instance",
+    "InstanceProfile",
     "Inventory",
     "IsolationSettings",
     "ModelCard",
     "Objective",
     "Page",
+    "PhaseProfile",
     "Pinning",
     "PlacementRequest",
     "Plan",

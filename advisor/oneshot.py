@@ -7,8 +7,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from advisor import predictors, questions, training
-from advisor.domain import Instance, Inventory, PlacementRequest, Plan, Recommendation, Scene, SceneEffects
+from advisor import predictors, profiling, questions, sample_files, training
+from advisor.domain import (
+    Instance,
+    InstanceProfile,
+    Inventory,
+    PlacementRequest,
+    Plan,
+    Recommendation,
+    Scene,
+    SceneEffects,
+)
 from advisor.predictors import Chosen
 from advisor.questions import Progress
 from advisor.settings import Settings
@@ -49,6 +58,18 @@ def write_plan_report(inventory: Inventory, plan: Plan, path: Path) -> None:
     from advisor import reports  # with its drawing library: only who wants a picture waits for it
 
     reports.write_plan_report(inventory, plan, path)
+
+
+def profile_samples(files: Sequence[Path], instance_id: str) -> InstanceProfile:
+    """What an instance does, phase by phase, by files of samples; InvalidInput or NotFound in one sentence."""
+    return profiling.profile_samples(sample_files.read_samples(files), instance_id)
+
+
+def write_profile_picture(profile: InstanceProfile, path: Path) -> None:
+    """Write an instance's windows with their phases as .png or .svg; InvalidInput or OutOfSpace on failure."""
+    from advisor import reports
+
+    reports.write_profile_picture(profile, path)
 
 
 def train(datasets: Sequence[Path], *, settings: Settings, progress: Progress | None = None) -> Path:

@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from advisor import ingest, predictors, questions, training
+from advisor import ingest, predictors, profiling, questions, training
 from advisor import inventory as cloud
 from advisor.answers import recommendation_as_json
 from advisor.current import Current, View, as_pending
 from advisor.domain import (
     Host,
     Instance,
+    InstanceProfile,
     Inventory,
     ModelCard,
     Page,
@@ -31,7 +32,17 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput, NotFound, SchemaMismatch
 from advisor.inventories.static import load_instances, load_inventory, load_scene
-from advisor.oneshot import evaluate, findings, plan, predict, train, where, write_plan_report
+from advisor.oneshot import (
+    evaluate,
+    findings,
+    plan,
+    predict,
+    profile_samples,
+    train,
+    where,
+    write_plan_report,
+    write_profile_picture,
+)
 from advisor.predictors import Chosen
 from advisor.questions import Progress
 from advisor.settings import Settings
@@ -52,10 +63,12 @@ __all__ = [
     "load_scene",
     "plan",
     "predict",
+    "profile_samples",
     "recommendation_as_json",
     "train",
     "where",
     "write_plan_report",
+    "write_profile_picture",
 ]
 
 PRIOR = "prior"  # names the queueing prior where a model's version is asked for
@@ -179,6 +192,31 @@ class Advisor:
         """True when it is new, False when it was sent before; Conflict when it was sent with other values."""
         with self._write() as connection:
             return ingest.record(connection, colocation, now=self._clock())
+
+    def profile(self, instance_id: str, *, since: str = "24h") -> InstanceProfile:
+        """What an instance does, phase by phase, by its samples of the last `since` (such as 90m, 24h, 7d).
+
+        NotFound where there are no samples, InvalidInput where there are more windows than are looked at.
+        """
+        with self._read() as connection:
+            readings = profiling.read_stored(connection, instance_id, since=since, now=self._clock())
+        return profiling.profile_stored(readings)
+
+    def save_profile(
+        self, profile: InstanceProfile, name: str, *, phase: int | None, anyway: bool = False, extrapolate: bool = False
+    ) -> WorkloadProfile:
+        """Store a phase as a workload on the platform of its host; InvalidInput when it is not enough for one.
+
+        Nothing else changes: instances are told by whoever knows them that this is what they run.
+        """
+        with self._write() as connection:
+            host = hosts.get(connection, profile.host)
+            platform = host.platform if host else ""
+            found = profiling.workload_of(
+                profile, phase, name, platform=platform, anyway=anyway, extrapolate=extrapolate
+            )
+            cloud.put_workload(connection, found)
+        return found
 
     # questions
 

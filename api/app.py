@@ -46,6 +46,7 @@ ROUTES: tuple[Route, ...] = (
     Route("PUT", "/v1/instances/{instance}", instances.put, "inventory", created=True, fails=(409,)),
     Route("GET", "/v1/instances/{instance}", instances.get, "inventory", fails=(404,)),
     Route("DELETE", "/v1/instances/{instance}", instances.delete, "inventory", status=204, fails=(404,)),
+    Route("GET", "/v1/instances/{instance}/profile", instances.profile, "observations", fails=(404,)),
     Route("GET", "/v1/instances", instances.listing, "inventory"),
     Route("PUT", "/v1/workloads/{workload}", workloads.put, "inventory", created=True, fails=(409,)),
     Route("GET", "/v1/workloads/{workload}", workloads.get, "inventory", fails=(404,)),

@@ -1,4 +1,4 @@
-"""A plan as one self-contained HTML file; nothing is predicted here, and the file asks no other host for anything."""
+"""A plan as one self-contained HTML file, a profile as a picture; nothing is predicted or learned here."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import jinja2
 
-from advisor.domain import Inventory, Plan
+from advisor.domain import InstanceProfile, Inventory, Plan
 from advisor.errors import InvalidInput, OutOfSpace
-from advisor.reports import pictures, view, words
+from advisor.reports import pictures, timelines, view, words
 
-__all__ = ["plan_as_html", "write_plan_report"]
+__all__ = ["plan_as_html", "write_plan_report", "write_profile_picture"]
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parent.parent / "templates"),
@@ -56,9 +56,20 @@ def plan_as_html(inventory: Inventory, plan: Plan) -> str:
     )
 
 
+def write_profile_picture(profile: InstanceProfile, path: Path) -> None:
+    """Write the windows of an instance with its phases as .png or .svg, whole or not at all.
+
+    OutOfSpace when the disk is full, InvalidInput for another suffix and when `path` cannot be written.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in {".png", ".svg"}:
+        raise InvalidInput(f"the picture {path} is to be a .png or an .svg file", field="picture")
+    _write_whole(path, timelines.timeline(profile, "png" if suffix == ".png" else "svg"))
+
+
 def _write_whole(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
-        raise InvalidInput(f"the report cannot be written to {path}: it is not a regular file; name an .html file")
+        raise InvalidInput(f"the report cannot be written to {path}: it is not a regular file; name another")
     target = path.resolve()
     partial = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.partial")
     try:

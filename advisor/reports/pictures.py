@@ -23,7 +23,7 @@ PAD, LETTER = 0.1, 0.068  # room for names: one letter in the widest of the usua
 # Drawn in these and shown in the page's own colours, so that one picture fits light, dark and paper.
 SOFT, LINE, SHEET, BEFORE, AFTER, NEW, BAD = (f"#0a000{number}" for number in range(1, 8))
 _VARIABLES = {SOFT: "soft", LINE: "line", SHEET: "sheet", BEFORE: "before", AFTER: "after", NEW: "new", BAD: "bad"}
-_DRAWING = threading.Lock()  # matplotlib's settings are one per process
+DRAWING = threading.Lock()  # matplotlib's settings are one per process
 
 
 def throughput(hosts: Sequence[HostRows], *, salt: str) -> list[Markup]:
@@ -40,7 +40,7 @@ def _picture(rows: Sequence[Row], left: float, salt: str) -> Markup:
         "font.size": 8,
         "axes.linewidth": 0,
     }
-    with _DRAWING, mpl.rc_context(style):
+    with DRAWING, mpl.rc_context(style):
         figure = Figure(figsize=(WIDTH, height))
         axes = figure.add_axes(
             (left / WIDTH, BOTTOM / height, (WIDTH - left - RIGHT) / WIDTH, ROW * len(rows) / height)

@@ -8,9 +8,10 @@ import sqlalchemy as sa
 
 from advisor.store.schema import ID, metadata
 from advisor.store.statements import chunks, insert_new
+from models.windows import Readings
 from profiler.observed import MetricSample
 
-SeriesKey = tuple[str, str, str, str]
+SeriesKey = tuple[str, str, str, str]  # as stored: an empty instance is the host's own
 
 # Neither table refers to hosts or instances: what was measured outlives them, and retention removes it.
 series = sa.Table(
@@ -48,6 +49,26 @@ def of_instance(connection: sa.Connection, instance_id: str) -> tuple[MetricSamp
     return tuple(
         MetricSample(row.host, row.instance or None, row.scope, row.metric, row.value, row.time_s) for row in rows
     )
+
+
+def around_instance(connection: sa.Connection, instance_id: str, since_s: float) -> Readings:
+    """What a profile is made of, since a time: all means of an instance and of its hosts, and its neighbours' CPU."""
+    hosts = sa.select(series.c.host).where(series.c.instance == instance_id)
+    neighbour = sa.and_(series.c.scope == "instance", series.c.metric == "cpu")
+    wanted = sa.select(series).where(
+        series.c.host.in_(hosts),
+        series.c.instance.in_([instance_id, ""]) | neighbour,
+        sa.not_(series.c.metric.endswith("_p95", autoescape=True)),
+    )
+    found: dict[int, tuple[list[float], list[float]]] = {}
+    keys = {row.id: (row.host, row.instance or None, row.scope, row.metric) for row in connection.execute(wanted)}
+    for some in chunks(sorted(keys)):
+        rows = sa.select(samples).where(samples.c.series.in_(some), samples.c.time_s >= since_s)
+        for number, time_s, value in connection.execute(rows):
+            times, values = found.setdefault(number, ([], []))
+            times.append(time_s)
+            values.append(value)
+    return {keys[number]: found[number] for number in sorted(found)}
 
 
 def _key(sample: MetricSample) -> SeriesKey:

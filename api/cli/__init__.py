@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from advisor.errors import AdvisorError, InvalidInput
-from api.cli import ask, data, learn, serve
+from api.cli import ask, data, learn, measure, serve
 
 __all__ = ["app", "main"]
 
@@ -62,6 +62,7 @@ app.command("serve")(serve.serve)
 app.command("where")(ask.where)
 app.command("predict")(ask.predict)
 app.command("plan")(ask.plan)
+app.command("profile")(measure.profile)
 app.command("train")(learn.train)
 app.command("evaluate")(learn.evaluate)
 app.command("findings")(learn.findings)

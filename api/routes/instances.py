@@ -1,12 +1,19 @@
-"""Instances: put, get, delete, list; where they are, pinning, settings, workload."""
+"""Instances: put, get, delete, list; where they are, pinning, settings, workload, and what they were measured to do."""
 
 from __future__ import annotations
 
-from fastapi import Response
+from typing import Annotated
+
+from fastapi import Query, Response
 
 from api.routes.common import AdvisorDep, Cursor, Limit, PathId, QueryId
 from api.schemas.inventory import InstanceBody, InstanceItem
 from api.schemas.pages import PageOut
+from api.schemas.profiles import ProfileAnswer
+
+Since = Annotated[
+    str, Query(pattern=r"^[0-9]{1,6}[smhd]$", description="how far back: 90m, 24h, 7d; `s`, `m`, `h` or `d`")
+]
 
 
 def put(instance: PathId, body: InstanceBody, advisor: AdvisorDep, response: Response) -> InstanceItem:
@@ -25,6 +32,11 @@ def get(instance: PathId, advisor: AdvisorDep) -> InstanceItem:
 def delete(instance: PathId, advisor: AdvisorDep) -> None:
     """Delete an instance."""
     advisor.delete_instance(instance)
+
+
+def profile(instance: PathId, advisor: AdvisorDep, since: Since = "24h") -> ProfileAnswer:
+    """What an instance does, phase by phase, by its stored samples; at most 10,000 windows are looked at."""
+    return ProfileAnswer.of(advisor.profile(instance, since=since))
 
 
 def listing(

@@ -1,0 +1,157 @@
+"""What was measured: an instance's phases as tables, JSON or a picture, and one of them kept as a workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor import service
+from advisor.domain import Estimate, InstanceProfile, PhaseProfile
+from advisor.errors import InvalidInput
+from advisor.service import Advisor
+from api.cli.options import AsJson, Database, settings
+from api.cli.output import print_json, print_table, say
+from api.schemas.profiles import ProfileAnswer
+
+FIRST = ("cpu", "waiting", "block", "execution", "pages_exchanged", "pages_per_execution")  # of the table's rows
+
+
+def profile(
+    instance: Annotated[str, typer.Argument(help="The instance that was measured.")],
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="How far back: 90m, 24h, 7d; at most 10,000 windows are looked at.")
+    ] = "24h",
+    samples: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Samples as JSON lines, as the agent keeps them (.gz too), instead of the database; whole, whatever "
+            "--since says; may be given several times.",
+            show_default="the database",
+        ),
+    ] = None,
+    phase: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Show or save only this phase.", show_default="all")
+    ] = None,
+    save: Annotated[
+        str | None, typer.Option(metavar="WORKLOAD", help="Store the phase as a workload.", show_default="not stored")
+    ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Save it although it is not enough, or was measured beside others.")
+    ] = False,
+    full_load: Annotated[
+        bool, typer.Option("--full-load", help="Save it scaled to load 1.0, marked as extrapolated.")
+    ] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT.png|svg", help="Draw the windows and their phases.", show_default="no picture"),
+    ] = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Profile an instance from its samples, phase by phase.
+
+    Each phase has its metrics with 90 % intervals, its load, and whether it was measured alone and long enough.
+    """
+    found = service.profile_samples(samples, instance) if samples else None
+    if found is None or save:
+        with Advisor(settings(database=database)) as advisor:
+            found = found or advisor.profile(instance, since=since)
+            _check_phase(found, phase)
+            stored = (
+                advisor.save_profile(found, save, phase=phase, anyway=anyway, extrapolate=full_load) if save else None
+            )
+    else:
+        _check_phase(found, phase)
+        stored = None
+    if picture:
+        service.write_profile_picture(found, picture)
+    if as_json:
+        answer = ProfileAnswer.of(found).model_dump(mode="json")
+        answer["phases"] = [one for one in answer["phases"] if phase in {None, one["number"]}]
+        if stored:
+            answer["saved"] = {"workload": stored.name, "platform": stored.platform, "origin": stored.origin}
+        print_json(answer)
+        return
+    _show(found, [one for one in found.phases if phase in {None, one.number}])
+    if stored:
+        where = f" on platform {stored.platform}" if stored.platform else ""
+        say(f"Stored as workload {stored.name}{where}, origin {stored.origin}; no instance was told to run it.")
+    if picture:
+        say(f"Picture written to {picture}.")
+
+
+def _check_phase(found: InstanceProfile, phase: int | None) -> None:
+    if phase is not None and phase > len(found.phases):
+        raise InvalidInput(f"{found.instance} has phases 1-{len(found.phases)}, not {phase}", field="phase")
+
+
+def _show(found: InstanceProfile, phases: list[PhaseProfile]) -> None:
+    windows = found.windows
+    say(f"{found.instance} on {found.host}: {len(windows)} windows of {windows.period_s:.3g} s.")
+    for note in found.notes:
+        say(note[:1].upper() + note[1:] + ".")
+    say()
+    headers = ("phase", "time", "windows", "worth", "solo", "load", "verdict")
+    print_table(headers, [_row(phase) for phase in phases], right=(0, 1, 2, 3, 4))
+    say()
+    keys = sorted({key for phase in phases for key in phase.metrics}, key=_place)
+    cells = [(key, *(_interval(phase.metrics.get(key)) for phase in phases)) for key in keys]
+    print_table(("metric (90 % interval)", *(f"phase {phase.number}" for phase in phases)), cells)
+    for phase in phases:
+        _explain(phase)
+
+
+def _row(phase: PhaseProfile) -> tuple[object, ...]:
+    return (
+        phase.number,
+        f"{phase.share:.0%}",
+        phase.windows,
+        f"{phase.effective:.0f}",
+        f"{phase.solo_windows / max(phase.windows, 1):.0%}",
+        _load(phase),
+        "enough" if phase.enough else "not enough",
+    )
+
+
+def _load(phase: PhaseProfile) -> str:
+    load = phase.load
+    if load.value is None or load.method == "idle":
+        return load.method
+    between = f" ({load.lower:.2f}-{load.upper:.2f})" if load.lower is not None and load.upper is not None else ""
+    return f"{load.value:.2f}{between} {load.method}"
+
+
+def _place(key: str) -> tuple[int, str]:
+    return (FIRST.index(key) if key in FIRST else len(FIRST), key)
+
+
+def _interval(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return ""
+    if estimate.lower is None or estimate.upper is None:
+        return f"{_short(estimate.value)} (?)"
+    return f"{_short(estimate.value)} ({_short(estimate.lower)}-{_short(estimate.upper)})"
+
+
+def _short(value: float) -> str:
+    """Three figures, never a power of ten."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 0.001 else "0"
+
+
+def _explain(phase: PhaseProfile) -> None:
+    say()
+    say(f"Phase {phase.number}: load {phase.load.method}, sure: {phase.load.sure}; {phase.load.text}.")
+    if phase.neighbours:
+        beside = ", ".join(f"{name} ({cpu:.0f} % CPU)" for name, cpu in list(phase.neighbours.items())[:5])
+        say(f"  At times beside {beside}.")
+    if not phase.solo:
+        say("  Measured beside others: waiting is not its own; not for training or serving.")
+    for reason in phase.reasons:
+        say(f"  Not enough: {reason}.")
+    for remark in phase.remarks:
+        say(f"  Mind: {remark}.")
