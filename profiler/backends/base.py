@@ -35,8 +35,9 @@ class DomainCounters:
     `pages` counts exchanged pages where the hypervisor does (Xen's rings); None = they are made of the bytes.
     `interrupt_ns` and `executions` are run time and execution periods outside any task (softirqs of the driver domain).
     `tasks` are a container's threads or a VM's vCPUs, by a lasting name; unknown where `absent` has "tasks".
-    `further` holds cumulative counters beyond the eight metrics, suffix = unit (`_ns`, `_us`); `gauges` holds values of
-    now. `absent` says for each counter that is None or missing why.
+    `further` holds cumulative counters beyond the eight metrics, suffix = unit (`_ns`, `_us`); where a backend reads
+    them less often than the others, `further_since` holds what they were before and how many seconds before that was.
+    `gauges` holds values of now. `absent` says for each counter that is None or missing why.
     """
 
     vcpus: int
@@ -50,6 +51,7 @@ class DomainCounters:
     further: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    further_since: tuple[Mapping[str, int], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ def find_backend(name: str = "auto", source: Source | None = None, host: str | N
     if name != "auto":
         return makers[name]()
     reasons: list[str] = []
-    for kind in ("xen", "libvirt", "lxc"):
+    for kind in NAMES[1:]:
         if not _looks_like(kind, source):
             continue
         try:
@@ -29,6 +29,19 @@ def find_backend(name: str = "auto", source: Source | None = None, host: str | N
         except BackendError as error:
             reasons.append(f"{kind}: {error}")
     raise BackendError("; ".join(reasons) or "this host has no hypervisor that could be read")
+
+
+def passed_over(chosen: str, source: Source | None = None) -> list[str]:
+    """Why `auto` chose the backend of this name although the host has signs of one that comes before it."""
+    source = source or LiveSource()
+    reasons: list[str] = []
+    for kind in NAMES[1 : NAMES.index(chosen)]:
+        if _looks_like(kind, source):
+            try:
+                _makers(source, None)[kind]().close()
+            except BackendError as error:
+                reasons.append(f"{kind}: {error}")
+    return reasons
 
 
 def _makers(source: Source, host: str | None) -> dict[str, Callable[[], Backend]]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Protocol
 
+from profiler.backends.linux import attempt, reason
 from profiler.backends.source import Source
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
 from profiler.parse import (
+    ParseError,
     Pressure,
     Quota,
     parse_cfs_quota,
@@ -23,9 +26,11 @@ from profiler.parse import (
     parse_pressure,
     parse_service_bytes,
 )
+from profiler.parse.text import count
 
 V1_DEFAULT_SHARES = 1024
 V2_DEFAULT_WEIGHT = 100
+_V2_TIMES = {"system_ns": "system_usec", "throttled_ns": "throttled_usec"}
 _DEPTH = 6  # deepest known nesting of a container's group: kubepods.slice/…/…/cri-….scope is 4
 
 
@@ -39,10 +44,16 @@ class Groups(Protocol):
     @property
     def version(self) -> int: ...
     def children(self, path: str) -> list[str]: ...
-    def tasks(self, path: str) -> list[int]: ...
+    def tasks(self, path: str) -> tuple[int, ...]:
+        """Thread ids in this very group."""
+
+    def processes(self, path: str) -> tuple[int, ...]:
+        """Process ids in this very group."""
+
     def cpu_ns(self, path: str) -> int: ...
-    def system_ns(self, path: str) -> int: ...
-    def throttled_ns(self, path: str) -> int: ...
+    def further(self, path: str, absent: dict[str, str]) -> dict[str, int]:
+        """`system_ns` and `throttled_ns` as far as they are counted; a reason in `absent` for the others."""
+
     def disk_bytes(self, path: str) -> int | None:
         """Bytes read and written on block devices; None = this kernel does not count them for this group now."""
 
@@ -68,35 +79,13 @@ def walk(groups: Groups, path: str = "", depth: int = _DEPTH) -> Iterator[str]:
             yield from walk(groups, child, depth - 1)
 
 
-class _Tree:
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def _tids(self, root: str, path: str, file: str) -> list[int]:
-        """Thread ids of a group and all groups below it: a container with an init system makes groups of its own."""
-        where = f"{root}/{path}/{file}"
-        own = [parse_counter(line, where) for line in self._source.read(where).split("\n") if line]
-        for name in self._names(f"{root}/{path}"):
-            try:
-                own += self._tids(root, f"{path}/{name}", file)
-            except OSError:
-                continue  # a group below it vanished; the rest counts
-        return own
-
-    def _names(self, directory: str) -> list[str]:
-        try:
-            return self._source.names(directory)
-        except OSError:
-            return []
-
-
-class GroupsV1(_Tree):
+class GroupsV1:
     """Version 1: one mount per controller; pressure comes from the version 2 tree where that is mounted beside it."""
 
     version = 1
 
     def __init__(self, source: Source, mounts: Mapping[str, str]) -> None:
-        super().__init__(source)
+        self._source = source
         self.mounts = dict(mounts)
 
     def _read(self, controller: str, path: str, file: str) -> tuple[str, str]:
@@ -108,17 +97,28 @@ class GroupsV1(_Tree):
     def children(self, path: str) -> list[str]:
         return self._source.names(f"{self.mounts['cpuacct']}/{path}".rstrip("/"))
 
-    def tasks(self, path: str) -> list[int]:
-        return self._tids(self.mounts["cpuacct"], path, "tasks")
+    def tasks(self, path: str) -> tuple[int, ...]:
+        return _ids(*self._read("cpuacct", path, "tasks"))
+
+    def processes(self, path: str) -> tuple[int, ...]:
+        return _ids(*self._read("cpuacct", path, "cgroup.procs"))
 
     def cpu_ns(self, path: str) -> int:
         return parse_counter(*self._read("cpuacct", path, "cpuacct.usage"))
 
-    def system_ns(self, path: str) -> int:
+    def further(self, path: str, absent: dict[str, str]) -> dict[str, int]:
+        times = {
+            "system_ns": attempt(absent, "system_ns", self._system_ns, path),
+            "throttled_ns": attempt(absent, "throttled_ns", self._throttled_ns, path),
+        }
+        return {name: value for name, value in times.items() if value is not None}
+
+    def _system_ns(self, path: str) -> int:
         return parse_counter(*self._read("cpuacct", path, "cpuacct.usage_sys"))
 
-    def throttled_ns(self, path: str) -> int:
-        return parse_flat(*self._read("cpu", path, "cpu.stat")).get("throttled_time", 0)
+    def _throttled_ns(self, path: str) -> int:
+        text, where = self._read("cpu", path, "cpu.stat")
+        return _entry(parse_flat(text, where), "throttled_time", where)
 
     def disk_bytes(self, path: str) -> int | None:
         # Kernels since 6.10 count only once a limit was set somewhere on the device: no line means "not counted".
@@ -147,13 +147,13 @@ class GroupsV1(_Tree):
         return parse_pressure(*self._read("unified", path, f"{resource}.pressure"))
 
 
-class GroupsV2(_Tree):
+class GroupsV2:
     """Version 2: one tree."""
 
     version = 2
 
     def __init__(self, source: Source, mount: str) -> None:
-        super().__init__(source)
+        self._source = source
         self.mount = mount
 
     def _read(self, path: str, file: str) -> tuple[str, str]:
@@ -163,20 +163,26 @@ class GroupsV2(_Tree):
     def children(self, path: str) -> list[str]:
         return self._source.names(f"{self.mount}/{path}".rstrip("/"))
 
-    def tasks(self, path: str) -> list[int]:
-        return self._tids(self.mount, path, "cgroup.threads")
+    def tasks(self, path: str) -> tuple[int, ...]:
+        return _ids(*self._read(path, "cgroup.threads"))
 
-    def _usec(self, path: str, key: str) -> int:
-        return 1000 * parse_flat(*self._read(path, "cpu.stat")).get(key, 0)
+    def processes(self, path: str) -> tuple[int, ...]:
+        return _ids(*self._read(path, "cgroup.procs"))
 
     def cpu_ns(self, path: str) -> int:
-        return self._usec(path, "usage_usec")
+        text, where = self._read(path, "cpu.stat")
+        return 1000 * _entry(parse_flat(text, where), "usage_usec", where)
 
-    def system_ns(self, path: str) -> int:
-        return self._usec(path, "system_usec")
-
-    def throttled_ns(self, path: str) -> int:
-        return self._usec(path, "throttled_usec")
+    def further(self, path: str, absent: dict[str, str]) -> dict[str, int]:
+        try:
+            text, where = self._read(path, "cpu.stat")
+            stat = parse_flat(text, where)
+        except (OSError, ParseError) as error:
+            absent |= dict.fromkeys(_V2_TIMES, reason(error))
+            return {}
+        # Without the cpu controller a group's cpu.stat counts run time, and nothing of throttling.
+        absent |= {name: f"{where} has no {key}" for name, key in _V2_TIMES.items() if key not in stat}
+        return {name: 1000 * stat[key] for name, key in _V2_TIMES.items() if key in stat}
 
     def disk_bytes(self, path: str) -> int | None:
         return sum(parse_io_stat(*self._read(path, "io.stat")).values())
@@ -195,6 +201,17 @@ class GroupsV2(_Tree):
 
     def pressure(self, path: str, resource: str) -> Pressure:
         return parse_pressure(*self._read(path, f"{resource}.pressure"))
+
+
+@lru_cache(maxsize=1 << 12)  # most groups have the same tasks as in the last reading
+def _ids(text: str, where: str) -> tuple[int, ...]:
+    return tuple(count(line, "task ids", where) for line in text.split("\n") if line)
+
+
+def _entry(stat: Mapping[str, int], key: str, where: str) -> int:
+    if key not in stat:
+        raise ParseError("flat keyed file", where, 1, f"no line {key}")
+    return stat[key]
 
 
 def _xen_weight(value: int, default: int) -> int:

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from profiler.backends.base import DomainCounters, HostCounters, TaskCounters
@@ -14,19 +15,22 @@ from profiler.parse import (
     InterfaceBytes,
     ParseError,
     parse_net_dev,
-    parse_schedstat,
     parse_stat,
-    parse_status,
     parse_task_io,
+    schedstat_counts,
 )
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_Seen = tuple[
+    str, str, TaskCounters
+]  # of one task in the last reading: path and text of its schedstat, and what it says
 
 # Kernel threads that work for the instances' I/O: what Dom0 does on Xen.
 _IO_THREADS = re.compile(r"(ksoftirqd/|kworker/\d+:\d+H|kworker/.*kblockd|jbd2/|vhost-|irq/)")
 _IO_SOFTIRQS = ("NET_TX", "NET_RX", "BLOCK")
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+GONE = (errno.ENOENT, errno.ENODEV, errno.ESRCH)  # a group or task that ended
 _RELIST_THREADS = 30  # readings after which kernel threads are listed anew; they come and go slowly
 _REASONS = {
     errno.ENOENT: "this kernel or its set-up has no such file",
@@ -36,14 +40,19 @@ _REASONS = {
 }
 
 
+def reason(error: OSError | ParseError) -> str:
+    """Why something could not be read, in words for an operator."""
+    if isinstance(error, ParseError):
+        return str(error)
+    return _REASONS.get(error.errno or 0, error.strerror or "cannot be read")
+
+
 def attempt(absent: dict[str, str], name: str, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
     """Return what `read` gives; on failure None, with the reason kept in `absent` under `name`."""
     try:
         return read(*args, **kwargs)
-    except ParseError as error:
-        absent[name] = str(error)
-    except OSError as error:
-        absent[name] = _REASONS.get(error.errno or 0, error.strerror or "cannot be read")
+    except (OSError, ParseError) as error:
+        absent[name] = reason(error)
     return None
 
 
@@ -53,32 +62,47 @@ def read_interfaces(source: Source, process: str = "self") -> dict[str, Interfac
     return parse_net_dev(source.read(where), where)
 
 
-def read_task(source: Source, tid: int, *, with_io: bool = False) -> tuple[TaskCounters, int, int]:
-    """One task's counters, its process id and that process's resident KB; OSError or ParseError when it is gone."""
-    base = f"/proc/{tid}/task/{tid}"
-    times = parse_schedstat(source.read(f"{base}/schedstat"), f"{base}/schedstat")
-    status = parse_status(source.read(f"{base}/status"), f"{base}/status")
-    io_bytes = attempt({}, "", _read_io, source, f"{base}/io") if with_io else None
-    switches = status.voluntary + status.involuntary
-    counters = TaskCounters(times.run_ns, times.wait_ns, times.timeslices, switches, io_bytes)
-    return counters, status.process, status.rss_kb or 0
+class TaskReader:
+    """Scheduler counts of one instance's tasks, reading after reading.
 
+    The third number of schedstat counts each arrival of a task on a CPU (kernel: sched_info_arrive), and each arrival
+    is the end of the last absence: it equals voluntary plus involuntary switches within one, and `status`, which prints
+    them and costs seven times as much, is not read. A task whose text is the same as last time did not run.
+    """
 
-def _read_io(source: Source, path: str) -> int:
-    return parse_task_io(source.read(path), path)
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._seen: dict[int, _Seen] = {}
 
+    def read(self, tids: Iterable[int], absent: dict[str, str], *, with_io: bool = False) -> dict[str, TaskCounters]:
+        """Counters by task; tasks that end meanwhile are left out, and what else fails is `tasks` in `absent`."""
+        before = self._seen
+        seen: dict[int, _Seen] = {}
+        for tid in tids:
+            try:
+                seen[tid] = self._task(tid, before.get(tid), with_io)
+            except OSError as error:
+                if error.errno not in GONE:
+                    absent["tasks"] = reason(error)
+            except ParseError as error:
+                absent["tasks"] = str(error)
+        self._seen = seen
+        return {str(tid): counters for tid, (_, _, counters) in seen.items()}
 
-def read_tasks(source: Source, tids: Iterable[int], *, with_io: bool = False) -> tuple[dict[str, TaskCounters], float]:
-    """Counters by task and the resident MB of all their processes; tasks that end meanwhile are left out."""
-    tasks: dict[str, TaskCounters] = {}
-    resident_kb: dict[int, int] = {}
-    for tid in tids:
+    def _task(self, tid: int, before: _Seen | None, with_io: bool) -> _Seen:
+        path = before[0] if before else f"/proc/{tid}/task/{tid}/schedstat"
+        text = self._source.read(path)
+        if before is not None and text == before[1] and (before[2].io_bytes is not None) >= with_io:
+            return before
+        run_ns, wait_ns, timeslices = schedstat_counts(text, path)
+        io_bytes = self._io_bytes(f"/proc/{tid}/task/{tid}/io") if with_io else None
+        return path, text, TaskCounters(run_ns, wait_ns, timeslices, timeslices, io_bytes)
+
+    def _io_bytes(self, path: str) -> int | None:
         try:
-            tasks[str(tid)], process, rss_kb = read_task(source, tid, with_io=with_io)
+            return parse_task_io(self._source.read(path), path)
         except (OSError, ParseError):
-            continue  # ended between the listing and the reading; the collectors see that it is gone
-        resident_kb[process] = rss_kb
-    return tasks, sum(resident_kb.values()) / 1024
+            return None
 
 
 class HostReader:
@@ -86,7 +110,8 @@ class HostReader:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._threads: list[tuple[int, str]] = []
+        self._threads: dict[int, str] = {}
+        self._reader = TaskReader(source)
         self._readings = 0
 
     def read(self, absent: dict[str, str]) -> tuple[DomainCounters | None, HostCounters | None]:
@@ -99,36 +124,37 @@ class HostReader:
             return None, None
         softirqs = sum(stat.softirqs.get(name, 0) for name in _IO_SOFTIRQS)
         interrupt_ns = (stat.ticks["irq"] + stat.ticks["softirq"]) * _TICK_NS
-        tasks, softirq_threads_ns = self._kernel_tasks()
+        hidden: dict[str, str] = {}
+        tasks, softirq_threads_ns = self._kernel_tasks(hidden)
         further = {"softirq_threads_ns": softirq_threads_ns}
-        driver = DomainCounters(1, tasks, interrupt_ns=interrupt_ns, executions=softirqs, further=further)
+        driver = DomainCounters(
+            1, tasks, interrupt_ns=interrupt_ns, executions=softirqs, further=further, absent=hidden
+        )
         whole = HostCounters(softirqs, stat.busy * _TICK_NS, stat.ticks["steal"] * _TICK_NS, stat.cpus)
         return driver, whole
 
-    def _kernel_tasks(self) -> tuple[dict[str, TaskCounters], int]:
+    def _kernel_tasks(self, absent: dict[str, str]) -> tuple[dict[str, TaskCounters], int]:
         """The I/O threads, and the run time of those whose run time already stands in the softirq ticks."""
         if self._readings % _RELIST_THREADS == 0:
             self._threads = self._list_threads()
         self._readings += 1
         tasks: dict[str, TaskCounters] = {}
         softirq_threads_ns = 0
-        for tid, name in self._threads:
-            try:
-                task, _, _ = read_task(self._source, tid)
-            except (OSError, ParseError):
-                continue
+        for tid, task in self._reader.read(self._threads, absent).items():
+            name = self._threads[int(tid)]
             if name.startswith("ksoftirqd/"):
                 softirq_threads_ns += task.run_ns
-                task = TaskCounters(0, task.wait_ns, task.timeslices, task.switches)
-            tasks[f"{tid} {name}"] = task
+                tasks[f"{tid} {name}"] = replace(task, run_ns=0)
+            else:
+                tasks[f"{tid} {name}"] = task
         return tasks, softirq_threads_ns
 
-    def _list_threads(self) -> list[tuple[int, str]]:
-        """The kernel's I/O threads, children of kthreadd, which is always process 2."""
+    def _list_threads(self) -> dict[int, str]:
+        """The kernel's I/O threads by number, children of kthreadd, which is always process 2."""
         children = attempt({}, "", self._source.read, "/proc/2/task/2/children") or ""
-        found: list[tuple[int, str]] = []
+        found: dict[int, str] = {}
         for tid in children.split():
             name = attempt({}, "", self._source.read, f"/proc/{tid}/comm")
-            if name and _IO_THREADS.match(name):
-                found.append((int(tid), name.strip()))
+            if name and tid.isdecimal() and tid.isascii() and _IO_THREADS.match(name):
+                found[int(tid)] = name.strip()
         return found

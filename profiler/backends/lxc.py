@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import os
-import re
 import socket
 from collections.abc import Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters
-from profiler.backends.groups import Groups, GroupsMissingError, find_groups, walk
-from profiler.backends.linux import HostReader, attempt, read_interfaces, read_tasks
+from profiler.backends.container import ContainerReader
+from profiler.backends.groups import Groups, GroupsMissingError, find_groups
+from profiler.backends.linux import GONE, HostReader, attempt
+from profiler.backends.listing import Container, Listing, instance_id
 from profiler.backends.source import LiveSource, Source
+from profiler.backends.traffic import ContainerTraffic, HostInterfaces
 from profiler.observed import Instance, IsolationSettings, Pinning
-from profiler.parse import InterfaceBytes, ParseError
-
-# Groups of the container programs in use; `name` becomes the instance's id.
-_CONTAINERS = (
-    re.compile(r"(?:^|/)lxc(?:/|\.payload[./])(?P<name>[^/]+)\Z"),
-    re.compile(r"(?:^|/)docker/(?P<name>[0-9a-f]{64})\Z"),
-    re.compile(r"(?:^|/)(?:docker|libpod|crio|cri-containerd)-(?P<name>[0-9a-f]{64})\.scope\Z"),
-    re.compile(r"(?:^|/)machine\.slice/machine-(?!qemu|lxc)(?P<name>.+)\.scope\Z"),
-    re.compile(r"(?:^|/)cotenant-lab-(?P<name>[^/]+)\Z"),
-)
-_HEX_ID = 64
-_SHORT_ID = 12  # what the container programs themselves show
-_LONGEST_ID = 255
-_GONE = (errno.ENOENT, errno.ENODEV, errno.ESRCH)
+from profiler.parse import ParseError
 
 
 class LxcBackend:
     """Containers on Linux, version 1 and 2 control groups.
 
     `known` maps group paths to instances and replaces the search for containers; `interfaces` maps instance ids to the
-    host side of their veth pair. Without one, the counters inside the instance's network namespace are read.
+    host's end of their veth pair, where that is known beforehand.
     """
 
     name = "lxc"
@@ -52,33 +38,45 @@ class LxcBackend:
         except (GroupsMissingError, ParseError, OSError) as error:
             raise BackendError(f"containers cannot be read: {error}") from None
         self.host = host or instance_id(socket.gethostname() or "localhost")
-        self._known = dict(known) if known is not None else None
+        self._listing = Listing(self._groups, self.host, known)
         self._interfaces = dict(interfaces or {})
+        self._host_interfaces = HostInterfaces(self._source)
+        self._readers: dict[str, ContainerReader] = {}
         self._host_reader = HostReader(self._source)
 
     def list_instances(self) -> list[Instance]:
-        return [instance for _, instance in self._found()]
+        return [container.instance for container in self._containers(self._source.clock()[1])]
 
     def read_counters(self) -> Counters:
         time_s, monotonic_s = self._source.clock()
         absent: dict[str, str] = {}
-        outside = attempt(absent, "net_bytes", read_interfaces, self._source) or {}
-        host_network = attempt({}, "", self._source.link, "/proc/1/ns/net")
+        self._host_interfaces.begin()
         instances: dict[str, DomainCounters] = {}
         vanished: list[str] = []
-        for path, instance in self._found():
+        readers: dict[str, ContainerReader] = {}
+        for container in self._containers(monotonic_s):
+            path, name = container.path, container.instance.id
+            reader = readers[path] = self._reader(container)
             try:
-                instances[instance.id] = self._instance(path, instance, outside, host_network)
+                instances[name] = reader.read(container, monotonic_s)
             except OSError as error:
-                if error.errno not in _GONE:
+                if error.errno not in GONE:
                     raise BackendError(f"group {path} cannot be read ({error.strerror}): run as root") from None
-                vanished.append(instance.id)
+                vanished.append(name)
+                self._listing.forget()
+            except ParseError as error:
+                raise BackendError(f"group {path} cannot be read: {error}") from None
+        self._readers = readers
         driver, whole = self._host_reader.read(absent)
+        self._source.sweep(ended=bool(vanished))
         return Counters(self.host, time_s, monotonic_s, instances, driver, whole, absent, tuple(vanished))
 
     def read_isolation(self, instance: Instance) -> IsolationSettings:
-        path = next((path for path, found in self._found() if found.id == instance.id), None)
+        path = next(
+            (one.path for one in self._containers(self._source.clock()[1]) if one.instance.id == instance.id), None
+        )
         if path is None:
+            self._listing.forget()  # it may be newer than the list
             raise BackendError(f"instance {instance.id} is not on this host (list them with: cotenant-profiler once)")
         unread: dict[str, str] = {}
         cpus = attempt(unread, "pinning", self._groups.cpus, path)
@@ -92,97 +90,18 @@ class LxcBackend:
         )
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        self._source.close()
 
-    def _found(self) -> list[tuple[str, Instance]]:
-        if self._known is not None:
-            return sorted(self._known.items(), key=lambda item: item[1].id)
-        found: dict[str, tuple[str, Instance]] = {}
-        for path in walk(self._groups):
-            match = next((match for pattern in _CONTAINERS if (match := pattern.search(path))), None)
-            if match is None:
-                continue
-            name = match["name"]
-            identifier = instance_id(name[:_SHORT_ID] if len(name) == _HEX_ID else name)
-            found.setdefault(identifier, (path, Instance(identifier, vcpus=self._vcpus(path), host=self.host)))
-        return [found[identifier] for identifier in sorted(found)]
+    def _reader(self, container: Container) -> ContainerReader:
+        reader = self._readers.get(container.path)
+        if reader is None:
+            interface = self._interfaces.get(container.instance.id)
+            traffic = ContainerTraffic(self._source, self._host_interfaces, interface)
+            reader = ContainerReader(self._source, self._groups, traffic)
+        return reader
 
-    def _vcpus(self, path: str) -> int:
-        """A container has no vCPUs: as many CPUs as it may use at once, by its cpuset and its quota."""
-        unread: dict[str, str] = {}
-        allowed = len(attempt(unread, "cpus", self._groups.cpus, path) or ()) or os.cpu_count() or 1
-        quota = attempt(unread, "quota", self._groups.quota, path)
-        if quota is None or quota.percent is None:
-            return allowed
-        return max(1, min(allowed, -int(-quota.percent // 100)))
-
-    def _instance(
-        self, path: str, instance: Instance, outside: Mapping[str, InterfaceBytes], host_network: str | None
-    ) -> DomainCounters:
-        tids = self._groups.tasks(path)
-        absent: dict[str, str] = {}
-        cpu_ns = attempt(absent, "cpu_ns", self._groups.cpu_ns, path)
-        disk_bytes = attempt(absent, "disk_bytes", self._groups.disk_bytes, path)
-        tasks, rss_mb = read_tasks(self._source, tids, with_io=disk_bytes is None)
-        if disk_bytes is None:  # the tasks' own counts take its place
-            if all(task.io_bytes is not None for task in tasks.values()):
-                absent.pop("disk_bytes", None)
-            else:
-                absent["disk_bytes"] = "neither its group nor its tasks show block I/O (run as root)"
-        return DomainCounters(
-            instance.vcpus,
-            tasks,
-            cpu_ns,
-            net_bytes=self._net_bytes(instance, tids, outside, host_network, absent),
-            disk_bytes=disk_bytes,
-            further=self._further(path, absent),
-            gauges={"rss_mb": rss_mb},
-            absent=absent,
-        )
-
-    def _further(self, path: str, absent: dict[str, str]) -> dict[str, int]:
-        """Counters beyond the eight: time in the kernel, time held back by the cap, pressure stalls."""
-        cpu_pressure = attempt(absent, "psi_cpu_us", self._groups.pressure, path, "cpu")
-        io_pressure = attempt(absent, "psi_io_us", self._groups.pressure, path, "io")
-        counters = {
-            "system_ns": attempt(absent, "system_ns", self._groups.system_ns, path),
-            "throttled_ns": attempt(absent, "throttled_ns", self._groups.throttled_ns, path),
-            "psi_cpu_us": cpu_pressure.some_us if cpu_pressure else None,
-            "psi_io_us": io_pressure.some_us if io_pressure else None,
-        }
-        return {name: value for name, value in counters.items() if value is not None}
-
-    def _net_bytes(
-        self,
-        instance: Instance,
-        tids: list[int],
-        outside: Mapping[str, InterfaceBytes],
-        host_network: str | None,
-        absent: dict[str, str],
-    ) -> int | None:
-        name = self._interfaces.get(instance.id)
-        if name is not None and name in outside:
-            return outside[name].received + outside[name].sent
-        for tid in tids:
-            network = attempt({}, "", self._source.link, f"/proc/{tid}/ns/net")
-            if network is None:
-                continue
-            if network == host_network:
-                absent["net_bytes"] = "it uses the host's own network, where traffic cannot be told apart"
-                return None
-            inside = attempt(absent, "net_bytes", read_interfaces, self._source, str(tid))
-            if inside is not None:
-                absent.pop("net_bytes", None)
-                return sum(link.received + link.sent for name, link in inside.items() if name != "lo")
-        absent.setdefault("net_bytes", "it has no task whose network namespace could be read")
-        return None
-
-
-def instance_id(name: str) -> str:
-    """Make an id of the contract from any name; a name that had to change gets a digest so that two stay two."""
-    decoded = re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), name)  # systemd escapes unit names
-    clean = re.sub(r"[^A-Za-z0-9._:-]", "_", decoded)
-    if clean == name and 0 < len(clean) <= _LONGEST_ID:
-        return clean
-    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return f"{clean[:200]}-{digest}"
+    def _containers(self, now_s: float) -> list[Container]:
+        try:
+            return self._listing.at(now_s)
+        except OSError as error:
+            raise BackendError(f"control groups cannot be listed ({error.strerror})") from None

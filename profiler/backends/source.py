@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from profiler.backends.live import LiveSource
+
+__all__ = ["LiveSource", "Reading", "RecordedSource", "RecordingSource", "Source"]
+
 T = TypeVar("T")
 
-_READ_SIZE = 1 << 16
-_LIMIT = 1 << 24  # no file that is read here comes near 16 MB; more means that something is wrong with it
+_NO_CLOCK = (0.0, 0.0)
 
 
 class Source(Protocol):
@@ -31,41 +33,18 @@ class Source(Protocol):
     def clock(self) -> tuple[float, float]:
         """Epoch seconds and monotonic seconds."""
 
+    def sweep(self, *, ended: bool = False) -> None:
+        """A reading is over; `ended`: so is something that was read. Nothing to do where no file is kept open."""
 
-class LiveSource:
-    """This host, now."""
-
-    def read(self, path: str) -> str:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # no file object for each of very many small files
-        try:
-            parts = [os.read(descriptor, _READ_SIZE)]
-            size = len(parts[0])
-            while parts[-1] and size <= _LIMIT:
-                parts.append(os.read(descriptor, _READ_SIZE))
-                size += len(parts[-1])
-        finally:
-            os.close(descriptor)
-        return b"".join(parts).decode("utf-8", "replace")
-
-    def names(self, path: str) -> list[str]:
-        with os.scandir(path) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-
-    def link(self, path: str) -> str:
-        return os.readlink(path)  # noqa: PTH115 - no Path object for each of very many
-
-    def value(self, _key: str, read: Callable[[], T]) -> T:
-        return read()
-
-    def clock(self) -> tuple[float, float]:
-        return time.time(), time.monotonic()
+    def close(self) -> None:
+        """Close every file; harmless when called twice."""
 
 
 @dataclass(slots=True)
 class Reading:
     """Everything that one reading looked at, by path; an int in place of a value is the errno that came instead."""
 
-    clock: tuple[float, float] = (0.0, 0.0)
+    clock: tuple[float, float] = _NO_CLOCK
     files: dict[str, str | int] = field(default_factory=dict)
     directories: dict[str, list[str] | int] = field(default_factory=dict)
     links: dict[str, str | int] = field(default_factory=dict)
@@ -94,11 +73,20 @@ class RecordingSource:
 
     def value(self, key: str, read: Callable[[], T]) -> T:
         # boxed, for a value may be an int and so is an errno
-        return self._keep(self.readings[-1].values, key, lambda _key: [read()])[0]
+        boxed: list[T] = self._keep(self.readings[-1].values, key, lambda _key: [self._live.value(key, read)])
+        return boxed[0]
 
     def clock(self) -> tuple[float, float]:
-        self.readings[-1].clock = self._live.clock()
-        return self.readings[-1].clock
+        reading = self.readings[-1]
+        if reading.clock == _NO_CLOCK:  # a reading has one time, that of its begin
+            reading.clock = self._live.clock()
+        return reading.clock
+
+    def sweep(self, *, ended: bool = False) -> None:
+        self._live.sweep(ended=ended)
+
+    def close(self) -> None:
+        self._live.close()
 
     @staticmethod
     def _keep(kept: dict[str, T | int], path: str, read: Callable[[str], T]) -> T:
@@ -164,6 +152,12 @@ class RecordedSource:
 
     def clock(self) -> tuple[float, float]:
         return self._readings[self._position].clock
+
+    def sweep(self, *, ended: bool = False) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing is kept."""
 
     @staticmethod
     def _get(kept: dict[str, Any], path: str) -> Any:

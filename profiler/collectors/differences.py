@@ -25,11 +25,14 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Deltas:
-    """What one instance, or the driver domain, did in `seconds`; None = unknown, with a reason in `absent`."""
+    """What one instance, or the driver domain, did in `seconds`; None = unknown, with a reason in `absent`.
+
+    `further_seconds` is the time of the counters in `further` where it is another one; None = the same.
+    """
 
     seconds: float
     vcpus: int
-    cpu_ns: int
+    cpu_ns: int | None
     wait_ns: int | None
     executions: int | None
     switches: int | None
@@ -39,6 +42,7 @@ class Deltas:
     further: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    further_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,36 +96,34 @@ def difference(first: Counters, second: Counters) -> Difference:
 
 @dataclass(frozen=True, slots=True)
 class _TaskSums:
-    run_ns: int = 0
-    wait_ns: int = 0
-    timeslices: int = 0
-    switches: int = 0
-    io_bytes: int = 0
-    ended: int = 0
-
-    def plus(self, task: TaskCounters, earlier: TaskCounters) -> _TaskSums:
-        return _TaskSums(
-            self.run_ns + task.run_ns - earlier.run_ns,
-            self.wait_ns + task.wait_ns - earlier.wait_ns,
-            self.timeslices + task.timeslices - earlier.timeslices,
-            self.switches + task.switches - earlier.switches,
-            self.io_bytes + (task.io_bytes or 0) - (earlier.io_bytes or 0),
-            self.ended,
-        )
+    run_ns: int
+    wait_ns: int
+    timeslices: int
+    switches: int
+    io_bytes: int
+    ended: int
 
 
 _UNBORN = TaskCounters(0, 0, 0, 0, 0)
 
 
 def _sum_tasks(first: Mapping[str, TaskCounters], second: Mapping[str, TaskCounters], window_ns: float) -> _TaskSums:
-    sums = _TaskSums(ended=len(set(first) - set(second)))
+    run_ns = wait_ns = timeslices = switches = io_bytes = 0
     for name, task in second.items():
-        earlier = first.get(name)
-        if earlier is not None and _went_on(earlier, task):
-            sums = sums.plus(task, earlier)
-        elif task.run_ns <= window_ns:  # more run time than the window has: it was moved here, its past is not ours
-            sums = sums.plus(task, _UNBORN)
-    return sums
+        earlier = first.get(name, _UNBORN)
+        if task is earlier:  # it did not run
+            continue
+        if not _went_on(earlier, task):
+            earlier = _UNBORN
+        if earlier is _UNBORN and task.run_ns > window_ns:
+            continue  # more run time than the window has: it was moved here, its past is not ours
+        run_ns += task.run_ns - earlier.run_ns
+        wait_ns += task.wait_ns - earlier.wait_ns
+        timeslices += task.timeslices - earlier.timeslices
+        switches += task.switches - earlier.switches
+        io_bytes += (task.io_bytes or 0) - (earlier.io_bytes or 0)
+    ended = len(first.keys() - second.keys())
+    return _TaskSums(run_ns, wait_ns, timeslices, switches, io_bytes, ended)
 
 
 def _went_on(earlier: TaskCounters, task: TaskCounters) -> bool:
@@ -138,21 +140,29 @@ def _domain(first: DomainCounters, second: DomainCounters, seconds: float) -> De
     net_bytes = _minus(second.net_bytes, first.net_bytes)
     disk_bytes = _minus(second.disk_bytes, first.disk_bytes)
     pages = _minus(second.pages, first.pages)
-    further = {name: value - first.further[name] for name, value in second.further.items() if name in first.further}
+    before, further_seconds = second.further_since or (first.further, None)
+    further = {name: value - before[name] for name, value in second.further.items() if name in before}
     executions = second.executions - first.executions
     counted = (interrupt_ns, cpu_ns, net_bytes, disk_bytes, pages, executions, *further.values())
-    if any(value is not None and value < 0 for value in counted):
+    if any([value is not None and value < 0 for value in counted]):  # noqa: C419 - a list is faster than a generator
         return None
-    if disk_bytes is None and "disk_bytes" not in absent and first.disk_bytes is None:
-        disk_bytes = max(0, tasks.io_bytes)
     hidden = "tasks" in absent
+    if disk_bytes is None and "disk_bytes" not in absent:
+        if hidden:
+            absent["disk_bytes"] = absent["tasks"]
+        elif first.disk_bytes is None and second.disk_bytes is None:
+            disk_bytes = max(0, tasks.io_bytes)
+        else:
+            absent["disk_bytes"] = "they are counted in another way since this reading"
     known = not hidden and _tasks_explain(cpu_ns, tasks, seconds)
     if not known and not hidden:
         absent["tasks"] = f"{tasks.ended} tasks ended meanwhile and took their scheduler counts with them"
+    if cpu_ns is None and not hidden:
+        cpu_ns = tasks.run_ns
     return Deltas(
         seconds,
         second.vcpus,
-        interrupt_ns + (tasks.run_ns if cpu_ns is None else cpu_ns),
+        None if cpu_ns is None else interrupt_ns + cpu_ns,
         tasks.wait_ns if known else None,
         tasks.timeslices + executions if known else None,
         tasks.switches if known else None,
@@ -162,6 +172,7 @@ def _domain(first: DomainCounters, second: DomainCounters, seconds: float) -> De
         further,
         second.gauges,
         absent,
+        further_seconds,
     )
 
 

@@ -13,14 +13,14 @@ from profiler.collectors.differences import Deltas
 PAGE_BYTES = 4096  # the grant-table page of Xen, which the paper counts; not this host's page size
 
 
-def cpu(deltas: Deltas) -> float:
+def cpu(deltas: Deltas) -> float | None:
     """Δ run time / Δt, %, 100 = one whole CPU.
 
     Source: `cpuacct.usage` (v1), `cpu.stat` usage_usec (v2); driver domain: irq and softirq ticks of /proc/stat plus
     run time of the kernel's I/O threads. As in the paper. Softirqs that run on an instance's back count for both, on
     kernels without IRQ_TIME_ACCOUNTING; ticks resolve 10 ms.
     """
-    return 100.0 * deltas.cpu_ns / 1e9 / deltas.seconds
+    return None if deltas.cpu_ns is None else 100.0 * deltas.cpu_ns / 1e9 / deltas.seconds
 
 
 def waiting(deltas: Deltas) -> float | None:
@@ -30,9 +30,10 @@ def waiting(deltas: Deltas) -> float | None:
     for each other would count as waiting, which Xen does not see: the limit takes that away when the instance is busy
     all the time (a lone busy instance waits 0), and leaves an upper bound when it is not.
     """
-    if deltas.wait_ns is None:
+    running = cpu(deltas)
+    if deltas.wait_ns is None or running is None:
         return None
-    room = max(0.0, 100.0 * deltas.vcpus - cpu(deltas))
+    room = max(0.0, 100.0 * deltas.vcpus - running)
     return min(100.0 * deltas.wait_ns / 1e9 / deltas.seconds, room)
 
 
@@ -42,8 +43,8 @@ def block(deltas: Deltas) -> float | None:
     As in the paper it holds everything that is neither running nor runnable: blocked on I/O, and idle. It is a lower
     bound where waiting is an upper one.
     """
-    wait = waiting(deltas)
-    return None if wait is None else max(0.0, 100.0 * deltas.vcpus - cpu(deltas) - wait)
+    running, wait = cpu(deltas), waiting(deltas)
+    return None if running is None or wait is None else max(0.0, 100.0 * deltas.vcpus - running - wait)
 
 
 def execution(deltas: Deltas) -> float | None:
@@ -88,8 +89,8 @@ def event(events: int, seconds: float) -> float:
 def switch(domains: list[Deltas], seconds: float) -> float | None:
     """Δ context switches of all instances' tasks and of the kernel's I/O threads / Δt.
 
-    Source: voluntary and involuntary switches in `status`. The paper counts switches of the VMM among VMs; switches
-    between tasks of one instance are in here and are not in there.
+    Source: the tasks' arrivals on a CPU (third number of schedstat), each of which is one switch to the task. The paper
+    counts switches of the VMM among VMs; switches between tasks of one instance are in here and are not in there.
     """
     counts = [deltas.switches for deltas in domains]
     known = [value for value in counts if value is not None]

@@ -16,19 +16,22 @@ UNITS: dict[str, str] = {
     "steal": "%",
     "busy": "%",
 }
-_PERCENT_OF_NS = {"system": "system_ns", "throttled": "throttled_ns"}
-_PERCENT_OF_US = {"psi_cpu": "psi_cpu_us", "psi_io": "psi_io_us"}
+# metric, its counter, and how much of the counter is one percent of a second
+_PERCENTS = (
+    ("system", "system_ns", 1e7),
+    ("throttled", "throttled_ns", 1e7),
+    ("psi_cpu", "psi_cpu_us", 1e4),
+    ("psi_io", "psi_io_us", 1e4),
+)
 
 
 def further(deltas: Deltas) -> dict[str, float]:
     """Whatever of the table this host counts for an instance."""
     values: dict[str, float] = {}
-    for name, counter in _PERCENT_OF_NS.items():
+    seconds = deltas.seconds if deltas.further_seconds is None else deltas.further_seconds
+    for name, counter, per_percent in _PERCENTS:
         if counter in deltas.further:
-            values[name] = deltas.further[counter] / 1e7 / deltas.seconds
-    for name, counter in _PERCENT_OF_US.items():
-        if counter in deltas.further:
-            values[name] = deltas.further[counter] / 1e4 / deltas.seconds
+            values[name] = deltas.further[counter] / per_percent / seconds
     if deltas.net_bytes is not None:
         values["net_mbit"] = deltas.net_bytes * 8 / 1e6 / deltas.seconds
     if deltas.disk_bytes is not None:

@@ -21,6 +21,7 @@ _INSTANCE_FORMULAS = {
     "block": eight.block,
 }
 _NEEDS = {
+    "cpu": ("cpu_ns", "tasks"),
     "pages_exchanged": ("net_bytes", "disk_bytes"),
     "pages_per_execution": ("net_bytes", "disk_bytes", "tasks"),
     "execution": ("tasks",),
@@ -41,13 +42,36 @@ class Absence:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
-    """What two readings give: samples, metrics without a value, and samples that were dropped."""
+class Row:
+    """All values of one scope of one instance (None = of the host, or of the driver domain as a whole), by metric."""
 
-    samples: tuple[MetricSample, ...]
+    instance: str | None
+    scope: Scope
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What two readings give: values, metrics without a value, and samples that were dropped.
+
+    `time_s` is the epoch time of the second reading, `seconds` the monotonic time between the two.
+    """
+
+    host: str
+    time_s: float
+    seconds: float
+    rows: tuple[Row, ...]
     absences: tuple[Absence, ...]
     drops: tuple[Drop, ...]
-    seconds: float
+
+    @property
+    def samples(self) -> tuple[MetricSample, ...]:
+        """All values one by one, made anew at each call; who reads every second goes through `rows`."""
+        return tuple(
+            MetricSample(self.host, row.instance, row.scope, metric, value, self.time_s)
+            for row in self.rows
+            for metric, value in row.values.items()
+        )
 
 
 def unit_of(metric: str) -> str:
@@ -62,31 +86,34 @@ def collect(first: Counters, second: Counters) -> Collected:
     for name, deltas in sorted(change.instances.items()):
         collection.add_instance(name, deltas)
     collection.add_driver()
-    collection.add_host()
-    return Collected(tuple(collection.samples), tuple(collection.absences), change.drops, change.seconds)
+    collection.add_host(second.absent.get("whole") or first.absent.get("whole") or "the host's counters ran backwards")
+    return Collected(
+        change.host, change.time_s, change.seconds, tuple(collection.rows), tuple(collection.absences), change.drops
+    )
 
 
 class _Collection:
     def __init__(self, change: Difference) -> None:
         self._change = change
-        self.samples: list[MetricSample] = []
+        self.rows: list[Row] = []
         self.absences: list[Absence] = []
 
     def _add(
         self, instance: str | None, scope: Scope, values: Mapping[str, float | None], why: Mapping[str, str]
     ) -> None:
+        known: dict[str, float] = {}
         for metric, value in values.items():
             if value is None:
                 reasons = [why[need] for need in _NEEDS.get(metric, ()) if need in why]
                 self.absences.append(Absence(instance, metric, "; ".join(reasons) or "it did not run in this time"))
             else:
-                sample = MetricSample(self._change.host, instance, scope, metric, value, self._change.time_s)
-                self.samples.append(sample)
+                known[metric] = value
+        if known:
+            self.rows.append(Row(instance, scope, known))
 
     def add_instance(self, name: str, deltas: Deltas) -> None:
         values = {metric: formula(deltas) for metric, formula in _INSTANCE_FORMULAS.items()}
-        self._add(name, "instance", values, deltas.absent)
-        self._add(name, "instance", further(deltas), deltas.absent)
+        self._add(name, "instance", values | further(deltas), deltas.absent)
 
     def add_driver(self) -> None:
         """The driver domain as a whole, and each instance's part of it by the pages it exchanged.
@@ -107,15 +134,20 @@ class _Collection:
             values = {metric: value for metric, value in values.items() if not metric.startswith("pages_")}
         self._add(None, "driver_domain", values, driver.absent)
         if complete and total > 0:
+            used = eight.cpu(driver)
             for name, value in sorted(known.items()):
-                self._add(name, "driver_domain", {"cpu": eight.cpu(driver) * value / total}, {})
+                share = None if used is None else used * value / total
+                self._add(name, "driver_domain", {"cpu": share}, driver.absent)
 
-    def add_host(self) -> None:
+    def add_host(self, no_whole: str) -> None:
+        """The host as a whole; `no_whole` says why its own counters are missing where they are."""
         change = self._change
         domains = [*change.instances.values(), *([change.driver] if change.driver else [])]
         why = {key: reason for deltas in domains for key, reason in deltas.absent.items()}
-        why |= change.whole.absent if change.whole else {}
-        values: dict[str, float | None] = {"switch": eight.switch(domains, change.seconds) if domains else None}
+        why |= change.whole.absent if change.whole else {"events": no_whole}
+        if not domains:
+            why.setdefault("tasks", "nothing was read in both readings that could be switched to")
+        values: dict[str, float | None] = {"event": None, "switch": eight.switch(domains, change.seconds)}
         if change.whole is not None:
             if change.whole.switches is not None:
                 values["switch"] = change.whole.switches / change.whole.seconds

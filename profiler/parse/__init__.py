@@ -1,4 +1,4 @@
-"""Text of /proc, /sys and control groups (later xentop, xl and virsh) into numbers; no I/O anywhere in here."""
+"""Text of /proc, /sys, control groups and Xen's tools into numbers; no I/O anywhere in here."""
 
 from profiler.parse.cgroup import (
     Quota,
@@ -24,8 +24,10 @@ from profiler.parse.proc import (
     parse_pressure,
     parse_schedstat,
     parse_stat,
+    parse_statm,
     parse_status,
     parse_task_io,
+    schedstat_counts,
 )
 from profiler.parse.text import ParseError
 
@@ -52,6 +54,8 @@ __all__ = [
     "parse_schedstat",
     "parse_service_bytes",
     "parse_stat",
+    "parse_statm",
     "parse_status",
     "parse_task_io",
+    "schedstat_counts",
 ]

@@ -24,11 +24,12 @@ class Quota:
 def parse_flat(text: str, where: str = "") -> dict[str, int]:
     """Read `key value` lines: `cpu.stat` of both versions, `cgroup.events` and their like."""
     found: dict[str, int] = {}
-    for number, line in lines(text):
+    for number, line in enumerate(text.split("\n"), start=1):
         fields = line.split()
-        if len(fields) != 2:
+        if len(fields) == 2:
+            found[fields[0]] = count(fields[1], "flat keyed file", where, number)
+        elif fields:
             raise ParseError("flat keyed file", where, number, "key and number expected")
-        found[fields[0]] = count(fields[1], "flat keyed file", where, number)
     return found
 
 

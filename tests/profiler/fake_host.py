@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class FakeHost:
-    """A Source. `files` maps paths to text, or to an errno that reading gives."""
+    """A Source. `files` maps paths to text, or to an errno that reading gives; `values` tools' answers by key."""
 
     def __init__(self) -> None:
         self.files: dict[str, str | int] = {
@@ -15,6 +19,7 @@ class FakeHost:
             "softirq 30 0 0 5 10 15 0 0 0 0 0\n",
             "/proc/net/dev": "lo: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
         }
+        self.values: dict[str, Any] = {}
         self.links: dict[str, str] = {"/proc/1/ns/net": "net:[1]"}
         self.now = (1_000.0, 10.0)
 
@@ -40,6 +45,20 @@ class FakeHost:
     def clock(self) -> tuple[float, float]:
         return self.now
 
+    def value(self, key: str, read: Callable[[], T]) -> T:
+        """What a test put under the key; never the real host's answer."""
+        if key not in self.values:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+        if isinstance(self.values[key], OSError):
+            raise self.values[key]
+        return self.values[key]  # type: ignore[no-any-return]
+
+    def sweep(self, *, ended: bool = False) -> None:
+        """Nothing is kept open."""
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
     def later(self, seconds: float = 1.0) -> None:
         self.now = (self.now[0] + seconds, self.now[1] + seconds)
 
@@ -49,6 +68,7 @@ class FakeHost:
         self.files[f"{base}/status"] = (
             f"Tgid:\t{tid}\nVmRSS:\t1024 kB\nvoluntary_ctxt_switches:\t{switches}\nnonvoluntary_ctxt_switches:\t0\n"
         )
+        self.files[f"/proc/{tid}/statm"] = "1000 256 100 1 0 50 0\n"
         self.files[f"/proc/{tid}/net/dev"] = "eth0: 8192 2 0 0 0 0 0 0 8192 2 0 0 0 0 0 0\n"
         self.links[f"/proc/{tid}/ns/net"] = "net:[7]"
 
@@ -59,6 +79,7 @@ class FakeHost:
         )
         self.files |= {
             f"/cg/cpuacct/{path}/tasks": "".join(f"{tid}\n" for tid in tids),
+            f"/cg/cpuacct/{path}/cgroup.procs": "".join(f"{tid}\n" for tid in tids),
             f"/cg/cpuacct/{path}/cpuacct.usage": f"{usage_ns}\n",
             f"/cg/cpuacct/{path}/cpuacct.usage_sys": f"{usage_ns // 2}\n",
             f"/cg/cpu/{path}/cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n",
@@ -76,6 +97,7 @@ class FakeHost:
         self.files["/proc/mounts"] = "cgroup2 /cg cgroup2 rw 0 0\n"
         self.files |= {
             f"/cg/{path}/cgroup.threads": "".join(f"{tid}\n" for tid in tids),
+            f"/cg/{path}/cgroup.procs": "".join(f"{tid}\n" for tid in tids),
             f"/cg/{path}/cpu.stat": f"usage_usec {usage_us}\nsystem_usec {usage_us // 2}\nthrottled_usec 0\n",
             f"/cg/{path}/cpu.max": "150000 100000\n",
             f"/cg/{path}/cpu.weight": "200\n",

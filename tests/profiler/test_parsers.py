@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded import recorded_files
+from recorded import RECORDINGS, recorded_files
 
 from profiler import parse
 from profiler.parse import ParseError
@@ -28,7 +28,8 @@ def _recorded(ending: str) -> str:
 
 PARSERS: list[tuple[Callable[..., object], str]] = [
     (parse.parse_schedstat, _recorded("/schedstat")),
-    (parse.parse_status, _recorded("/status")),
+    (parse.parse_status, (RECORDINGS / "proc-status.txt").read_text(encoding="utf-8")),
+    (parse.parse_statm, _recorded("/statm")),
     (parse.parse_stat, _recorded("/proc/stat")),
     (parse.parse_net_dev, _recorded("/net/dev")),
     (parse.parse_pressure, _recorded("/cpu.pressure")),
@@ -140,6 +141,8 @@ def test_mount_points_with_blanks_are_unescaped() -> None:
         (parse.parse_cpuset, "0-99999"),
         (parse.parse_pressure, "some avg10=0,28 avg60=0.24 avg300=0.35 total=1"),
         (parse.parse_net_dev, "eth0: 1 2 3"),
+        (parse.parse_net_dev, "eth0:"),
+        (parse.parse_statm, "1 2 3"),
         (parse.parse_status, "Name: x"),
         (parse.parse_stat, "cpu 1 2 3\n"),
     ],

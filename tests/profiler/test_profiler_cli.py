@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from steady_backend import SteadyBackend
 
-from profiler.checks import check_host
-from profiler.cli import main
+from profiler.backends import BackendError
+from profiler.cli import main, once
 
 EIGHT = {"event", "switch", "pages_exchanged", "execution", "pages_per_execution", "cpu", "waiting", "block"}
 
@@ -57,42 +60,52 @@ def test_check_tells_state_distortion_and_fix(capsys: pytest.CaptureFixture[str]
     assert all(check["distorts"] for check in checks.values() if check["state"] == "warning")
 
 
-class _Files:
-    """A host of which only these files are visible."""
+def test_once_names_the_backend_that_it_is_told_to_use(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
 
-    def __init__(self, files: dict[str, str]) -> None:
-        self._files = files
+    def find(name: str, _source: object) -> SteadyBackend:
+        asked.append(name)
+        backends.append(SteadyBackend())
+        return backends[-1]
 
-    def read(self, path: str) -> str:
-        if path not in self._files:
-            raise FileNotFoundError(2, "No such file or directory", path)
-        return self._files[path]
-
-    def names(self, path: str) -> list[str]:
-        raise FileNotFoundError(2, "No such file or directory", path)
-
-    link = read
-
-    def clock(self) -> tuple[float, float]:
-        return 0.0, 0.0
+    backends: list[SteadyBackend] = []
+    monkeypatch.setattr(once, "find_backend", find)
+    for name in ("xen", "libvirt", "lxc", "auto"):
+        assert main(["once", "--interval", "0.01", "--json", "--backend", name]) == 0
+        assert json.loads(capsys.readouterr().out)["host"] == "h1"
+    assert asked == ["xen", "libvirt", "lxc", "auto"]
+    assert all(backend.closed.is_set() for backend in backends)
 
 
-def test_every_setting_that_distorts_is_a_warning_with_a_fix() -> None:
-    source = _Files(
-        {
-            "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
-            "/sys/devices/system/cpu/smt/active": "1\n",
-            "/proc/sys/kernel/numa_balancing": "1\n",
-            "/sys/module/kvm/parameters/halt_poll_ns": "200000\n",
-            "/sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet\n",
-            "/proc/self/schedstat": "0 0 0\n",
-        }
+def test_a_backend_is_closed_though_reading_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = SteadyBackend()
+
+    def fail(_number: int) -> None:
+        raise BackendError("xl gives no answer")
+
+    backend.trouble = fail
+    monkeypatch.setattr(once, "find_backend", lambda _name, _source: backend)
+    assert main(["once", "--json"]) == 1
+    assert backend.closed.is_set()
+
+
+def test_without_rich_json_works_and_tables_say_what_is_missing(recording: Path) -> None:
+    program = "import sys; sys.modules['rich'] = None\nfrom profiler.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "once", "--replay", str(recording)]
+    shown = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(shown.stdout)["samples"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        "cotenant-profiler: tables need the Python package rich; ask for --json, or install rich\n"
     )
-    checks = {check.name: check for check in check_host(source, sleep=lambda _seconds: None)}
-    warned = {name for name, check in checks.items() if check.state == "warning"}
-    assert warned == set(checks) - {"steal"}
-    assert all(checks[name].distorts and checks[name].fix for name in warned)
-    assert checks["steal"].state == "unknown"
+
+
+def test_python_m_runs_the_command_line() -> None:
+    done = subprocess.run([sys.executable, "-m", "profiler.cli", "--help"], capture_output=True, text=True, check=True)
+    assert all(command in done.stdout for command in ("check", "once", "run", "lab"))
 
 
 def test_show_of_nothing_fails_with_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,123 @@
+"""Reads one container again and again: its group's counters, its tasks, its traffic; remembers what changes slowly."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from profiler.backends.base import DomainCounters
+from profiler.backends.groups import Groups
+from profiler.backends.linux import GONE, TaskReader, attempt
+from profiler.backends.listing import Container
+from profiler.backends.source import Source
+from profiler.backends.traffic import ContainerTraffic
+from profiler.parse import ParseError, parse_statm
+
+_FURTHER_S = 9.5  # with a reading per second, the counters beyond the eight metrics are read in every tenth …
+_SLOWLY_S = 29.5  # … and resident memory in every thirtieth
+_PAGE_MB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+class ContainerReader:
+    """Counters of one container.
+
+    Every reading reads what the eight metrics are made of: run time, tasks, block I/O and traffic. Kernel time,
+    throttled time and pressure are read in the first two readings and then every ten seconds, over which their rates
+    are taken; resident memory, and whether the group counts block I/O, every thirty seconds.
+    """
+
+    def __init__(self, source: Source, groups: Groups, traffic: ContainerTraffic) -> None:
+        self._source = source
+        self._groups = groups
+        self._traffic = traffic
+        self._tasks = TaskReader(source)
+        self._cpu_ns = 0
+        self._further = _Further()
+        self._looked_s: float | None = None
+        self._rss_mb: float | None = None
+        self._counts_disk = True  # kernels since 6.10 count a group's block I/O only after a limit was set on the disk
+
+    def read(self, container: Container, now_s: float) -> DomainCounters:
+        """Counters now, at `now_s` on the monotonic clock.
+
+        Raises OSError when its group is gone or cannot be read, ParseError when its list of tasks is garbled.
+        """
+        path = container.path
+        absent: dict[str, str] = {}
+        tids = self._groups.tasks(path)
+        for below in container.below:
+            tids = tids + (attempt({}, "", self._groups.tasks, below) or ())  # it may have vanished; the rest counts
+        if self._looked_s is None or not 0 <= now_s - self._looked_s < _SLOWLY_S:
+            self._look(container, now_s)
+        cpu_ns = attempt(absent, "cpu_ns", self._groups.cpu_ns, path)
+        if cpu_ns is not None:
+            if cpu_ns < self._cpu_ns:  # another group of this name: the old one's counts say nothing of it
+                self._further = _Further()
+            self._cpu_ns = cpu_ns
+        self._further.read(self._groups, path, now_s)
+        disk_bytes = self._disk_bytes(path, absent)
+        tasks = self._tasks.read(tids, absent, with_io=disk_bytes is None)
+        if tids and not tasks:
+            absent.setdefault("tasks", f"none of its {len(tids)} tasks shows its scheduler counts")
+        if disk_bytes is None:  # the tasks' own counts take its place
+            if "tasks" not in absent and all([task.io_bytes is not None for task in tasks.values()]):  # noqa: C419
+                absent.pop("disk_bytes", None)
+            else:
+                absent["disk_bytes"] = "neither its group nor its tasks show block I/O (run as root)"
+        return DomainCounters(
+            container.instance.vcpus, tasks, cpu_ns,
+            net_bytes=self._traffic.read(tids, now_s, absent), disk_bytes=disk_bytes,
+            further=self._further.counters, further_since=self._further.since,
+            gauges={} if self._rss_mb is None else {"rss_mb": self._rss_mb},
+            absent=absent | self._further.absent,
+        )  # fmt: skip
+
+    def _look(self, container: Container, now_s: float) -> None:
+        """Look at what changes slowly."""
+        self._looked_s, self._counts_disk = now_s, True
+        try:
+            groups = (container.path, *container.below)
+            pages = sum(self._resident_pages(pid) for path in groups for pid in self._groups.processes(path))
+            self._rss_mb = pages * _PAGE_MB
+        except (OSError, ParseError):
+            self._rss_mb = None
+
+    def _resident_pages(self, pid: int) -> int:
+        path = f"/proc/{pid}/statm"
+        try:
+            return parse_statm(self._source.read(path), path)
+        except OSError as error:
+            if error.errno in GONE:
+                return 0
+            raise
+
+    def _disk_bytes(self, path: str, absent: dict[str, str]) -> int | None:
+        if not self._counts_disk:
+            return None
+        disk_bytes = attempt(absent, "disk_bytes", self._groups.disk_bytes, path)
+        self._counts_disk = disk_bytes is not None
+        return disk_bytes
+
+
+class _Further:
+    """Counters beyond the eight metrics, with those of the time before."""
+
+    def __init__(self) -> None:
+        self.counters: Mapping[str, int] = {}
+        self.since: tuple[Mapping[str, int], float] | None = None
+        self.absent: dict[str, str] = {}
+        self._read_s: float | None = None
+
+    def read(self, groups: Groups, path: str, now_s: float) -> None:
+        """Read them when it is time to."""
+        before, before_s = self.counters, self._read_s
+        if before_s is not None and self.since is not None and 0 <= now_s - before_s < _FURTHER_S:
+            return
+        self.absent = {}
+        counters = groups.further(path, self.absent)
+        for name in ("cpu", "io"):
+            pressure = attempt(self.absent, f"psi_{name}_us", groups.pressure, path, name)
+            if pressure is not None:
+                counters[f"psi_{name}_us"] = pressure.some_us
+        self.counters, self._read_s = counters, now_s
+        self.since = None if before_s is None or now_s <= before_s else (before, now_s - before_s)

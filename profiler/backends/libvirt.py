@@ -1,0 +1,243 @@
+"""Reads KVM and QEMU guests under libvirt: bulk statistics for bytes, their vCPU threads for the scheduler's counts.
+
+Both come from one call and from small files, however many guests there are. Nothing on the host is changed: the
+connection is read-only.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
+from profiler.backends.libvirt_connection import Connection
+from profiler.backends.libvirt_disks import Disks
+from profiler.backends.libvirt_events import Events
+from profiler.backends.libvirt_isolation import read_settings, xml_key
+from profiler.backends.libvirt_processes import HiddenError, Process, Processes
+from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, reason
+from profiler.backends.listing import instance_id
+from profiler.backends.source import LiveSource, Source
+from profiler.observed import Instance, IsolationSettings
+from profiler.parse import ParseError, parse_statm
+from profiler.parse.libvirt import (
+    ALIVE,
+    DomainDescription,
+    DomainRecord,
+    parse_domain,
+    parse_records,
+    parse_stats,
+    parse_vcpu_times,
+)
+
+_PAGES_PER_MB = (1 << 20) // os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What one reading has found so far; `hidden` are domains that run and whose threads are not seen, with why."""
+
+    instances: dict[str, DomainCounters] = field(default_factory=dict)
+    emulators: dict[str, TaskCounters] = field(default_factory=dict)
+    hidden: dict[str, tuple[DomainRecord, str]] = field(default_factory=dict)
+    vanished: set[str] = field(default_factory=set)
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+class LibvirtBackend:
+    """Guests of libvirt's QEMU driver, accelerated by KVM or not.
+
+    A guest is its vCPU threads. QEMU's other threads (main loop, I/O threads, vhost) and the host kernel's I/O work are
+    the driver domain, with as many virtual CPUs as the host has, for they run on any.
+    """
+
+    name = "libvirt"
+
+    def __init__(
+        self, source: Source | None = None, host: str | None = None, connection: Connection | None = None
+    ) -> None:
+        self._source = source or LiveSource()
+        self._connection = connection or Connection()
+        self.host = host or instance_id(socket.gethostname() or "localhost")
+        try:
+            self._source.value("libvirt version", self._connection.version)
+        except OSError as error:
+            self._connection.close()
+            raise BackendError(self._said(error)) from None
+        self._processes = Processes(self._source)
+        self._tasks = TaskReader(self._source)
+        self._events = Events(self._source)
+        self._host_reader = HostReader(self._source)
+        self._starts: dict[str, tuple[str, int]] = {}  # name → uuid and id of the domain in the reading before
+        self._descriptions: dict[str, tuple[int, DomainDescription | None]] = {}
+        self._disks = Disks(self._source)
+
+    def list_instances(self) -> list[Instance]:
+        found: list[Instance] = []
+        for record in _alive(self._records()):
+            described = self._described(record)
+            vcpus, memory_mb = (described.vcpus, described.memory_mb) if described else (1, 0.0)
+            found.append(Instance(instance_id(record.name), vcpus=vcpus, memory_mb=memory_mb, host=self.host))
+        return sorted(found, key=lambda instance: instance.id)
+
+    def read_counters(self) -> Counters:
+        records = self._records()
+        time_s, monotonic_s = self._source.clock()  # now: libvirt's answer took longer than all that follows
+        reading = _Reading(vanished={instance_id(one.name) for one in records if one.state not in ALIVE})
+        counts = self._read_domains(reading, _alive(records))
+        self._ask_for_hidden(reading)
+        driver, whole = self._read_host(reading, counts)
+        self._source.sweep(ended=bool(reading.vanished))
+        absent, vanished = reading.absent, tuple(sorted(reading.vanished))
+        return Counters(self.host, time_s, monotonic_s, reading.instances, driver, whole, absent, vanished)
+
+    def read_isolation(self, instance: Instance) -> IsolationSettings:
+        record = next((one for one in _alive(self._records()) if instance_id(one.name) == instance.id), None)
+        if record is None:
+            raise BackendError(f"instance {instance.id} is not on this host (list them with: cotenant-profiler once)")
+        return read_settings(self._source, self._connection, record)
+
+    def close(self) -> None:
+        self._connection.close()
+        self._source.close()
+
+    def _records(self) -> list[DomainRecord]:
+        try:
+            drives = self._disks.ask_libvirt
+            return parse_records(self._source.value("libvirt domstats", lambda: self._connection.stats(drives=drives)))
+        except (OSError, ParseError) as error:
+            raise BackendError(self._said(error)) from None
+
+    def _said(self, error: OSError | ParseError) -> str:
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        return f"libvirt at {self._connection.uri} cannot be read: {said or 'no reason given'}"
+
+    def _described(self, record: DomainRecord) -> DomainDescription | None:
+        """The domain's XML, read once for each start of it; None when it cannot be read."""
+        known = self._descriptions.get(record.uuid)
+        if known is None or known[0] != record.id:
+            key = xml_key(record)
+            xml = attempt({}, "", self._source.value, key, lambda: self._connection.xml(record.uuid))
+            described = attempt({}, "", parse_domain, xml, key) if isinstance(xml, str) else None
+            known = self._descriptions[record.uuid] = (record.id, described)
+        return known[1]
+
+    def _read_domains(self, reading: _Reading, alive: list[DomainRecord]) -> dict[str, TaskCounters]:
+        """Read every domain whose threads are seen; returns the counts of all threads of QEMU, by number."""
+        before, self._starts = self._starts, {record.name: (record.uuid, record.id) for record in alive}
+        uuids = {record.uuid for record in alive}
+        self._descriptions = {uuid: known for uuid, known in self._descriptions.items() if uuid in uuids}
+        self._disks.keep(uuids)
+        self._processes.begin(uuids)
+        found: list[tuple[DomainRecord, str, Process]] = []
+        for record in alive:
+            name = instance_id(record.name)
+            start = (record.uuid, record.id)
+            if before.get(record.name, start) != start:
+                reading.vanished.add(name)  # and started anew since: its counters have nothing to do with the last ones
+                continue
+            self._described(record)  # at the first reading, so that recordings hold it
+            process = self._process(reading, record, name)
+            if process is not None:
+                found.append((record, name, process))
+        unread: dict[str, str] = {}
+        counts = self._tasks.read((tid for _, _, process in found for tid in process.names), unread)
+        for record, name, process in found:
+            self._read_domain(reading, record, name, process, counts, unread)
+        return counts
+
+    def _process(self, reading: _Reading, record: DomainRecord, name: str) -> Process | None:
+        try:
+            return self._processes.process(record)
+        except HiddenError as error:
+            reading.hidden[name] = record, str(error)
+        except (OSError, ParseError) as error:
+            if isinstance(error, OSError) and error.errno in GONE:
+                reading.vanished.add(name)
+            else:
+                reading.hidden[name] = record, reason(error)
+        return None
+
+    def _read_domain(
+        self,
+        reading: _Reading,
+        record: DomainRecord,
+        name: str,
+        process: Process,
+        counts: Mapping[str, TaskCounters],
+        unread: Mapping[str, str],
+    ) -> None:
+        tasks = {vcpu: counts[str(tid)] for tid, vcpu in process.vcpus.items() if str(tid) in counts}
+        if len(tasks) < len(process.vcpus) and unread:
+            reading.hidden[name] = record, unread["tasks"]
+        elif not tasks:
+            if self._processes.lives(process):
+                reading.hidden[name] = record, "this kernel counts no scheduler times (CONFIG_SCHED_INFO)"
+            else:
+                reading.vanished.add(name)
+        else:
+            reading.instances[name] = self._domain(record, tasks, process)
+            others = {f"{name} {tid} {thread}": counts.get(str(tid)) for tid, thread in process.others.items()}
+            reading.emulators |= {key: task for key, task in others.items() if task is not None}
+
+    def _domain(
+        self, record: DomainRecord, tasks: dict[str, TaskCounters], process: Process | None, cpu_ns: int | None = None
+    ) -> DomainCounters:
+        stats = parse_stats(record.stats)
+        described = self._described(record)
+        absent = {name: why for name, why in stats.absent.items() if name != "disk_bytes"}
+        disk_bytes = self._disks.bytes(record, stats, described, process, absent)
+        rss_mb = attempt(absent, "rss_mb", self._rss_mb, process.pid) if process else None
+        # one thread may run all vCPUs of a guest, where TCG is not multi-threaded
+        vcpus = max(len(tasks), described.vcpus if described and len(tasks) <= 1 else 1)
+        return DomainCounters(
+            vcpus,
+            tasks,
+            cpu_ns,
+            net_bytes=stats.net_bytes,
+            disk_bytes=disk_bytes,
+            gauges={} if rss_mb is None else {"rss_mb": rss_mb},
+            absent=absent,
+        )
+
+    def _rss_mb(self, pid: int) -> float:
+        where = f"/proc/{pid}/statm"
+        return parse_statm(self._source.read(where), where) / _PAGES_PER_MB
+
+    def _ask_for_hidden(self, reading: _Reading) -> None:
+        """CPU time of domains whose threads are not seen, from libvirt; it knows no executions and no waiting."""
+        if not reading.hidden:
+            return
+        absent: dict[str, str] = {}
+        answer = attempt(absent, "vcpus", self._source.value, "libvirt vcpustats", self._connection.vcpu_stats)
+        asked = attempt(absent, "vcpus", parse_records, answer) if answer is not None else None
+        by_uuid = {record.uuid: record.stats for record in asked or ()}
+        for name, (record, why) in reading.hidden.items():
+            stats = by_uuid.get(record.uuid)
+            cpu_ns = attempt(absent, "vcpus", parse_vcpu_times, stats) if stats is not None else None
+            if cpu_ns is None:
+                reading.absent[name] = f"{why}; {absent.get('vcpus', 'libvirt no longer lists it')}"
+                continue
+            domain = self._domain(record, {}, None, cpu_ns)
+            reading.instances[name] = replace(domain, absent={**domain.absent, "tasks": why, "rss_mb": why})
+
+    def _read_host(
+        self, reading: _Reading, counts: Mapping[str, TaskCounters]
+    ) -> tuple[DomainCounters | None, HostCounters | None]:
+        """The kernel's part of the driver domain and QEMU's part of it, and the host."""
+        driver, whole = self._host_reader.read(reading.absent)
+        if driver is None or whole is None:
+            return driver, whole
+        absent = dict(whole.absent)
+        hidden = next((why for _, why in reading.hidden.values()), "")
+        whole = replace(whole, events=self._events.read(counts, absent, hidden), absent=absent)
+        if hidden:
+            reading.absent["driver"] = f"threads of {len(reading.hidden)} instances are not seen: {hidden}"
+            return None, whole
+        return replace(driver, vcpus=whole.pcpus, tasks={**driver.tasks, **reading.emulators}), whole
+
+
+def _alive(records: list[DomainRecord]) -> list[DomainRecord]:
+    return [record for record in records if record.state in ALIVE]

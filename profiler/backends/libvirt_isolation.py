@@ -1,0 +1,78 @@
+"""What holds a domain back, from its live XML and its scheduler parameters; reads only."""
+
+from __future__ import annotations
+
+from profiler.backends.groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
+from profiler.backends.libvirt_connection import Connection
+from profiler.backends.linux import attempt
+from profiler.backends.source import Source
+from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, IsolationSettings, NetworkSettings, Pinning
+from profiler.parse import parse_stat
+from profiler.parse.libvirt import Bandwidth, DomainDescription, DomainRecord, parse_domain, scheduler_number
+
+_MBIT = 8 / 1000  # of libvirt's kilobytes per second: virNetDevBandwidthSet hands them to tc as kbps, 1000 bytes each
+
+
+def xml_key(record: DomainRecord) -> str:
+    """How the XML of a domain is called in recordings."""
+    return f"libvirt xml {record.uuid}"
+
+
+def read_settings(source: Source, connection: Connection, record: DomainRecord) -> IsolationSettings:
+    """The settings of one domain; one that cannot be read is None."""
+    unread: dict[str, str] = {}
+    key = xml_key(record)
+    xml = attempt(unread, "xml", source.value, key, lambda: connection.xml(record.uuid))
+    described = attempt(unread, "xml", parse_domain, xml, key) if isinstance(xml, str) else None
+    parameters = attempt(
+        unread, "scheduler", source.value, f"libvirt scheduler {record.uuid}", lambda: connection.scheduler(record.uuid)
+    )
+    return IsolationSettings(
+        pinning=_pinning(source, described) if described else None,
+        cap_percent=_cap_percent(parameters, described.vcpus) if described else None,
+        weight=_weight(source, parameters),
+        network=_network(described.bandwidths) if described else None,
+        disk_limit_mb_s=min(described.disk_limits) / 1e6 if described and described.disk_limits else None,
+    )
+
+
+def _pinning(source: Source, described: DomainDescription) -> Pinning | None:
+    """Which pCPUs each vCPU may use; None where none is pinned. A free vCPU beside pinned ones may use all."""
+    if not described.pins:
+        return None
+    everywhere: tuple[int, ...] = ()
+    if len(described.pins) < described.vcpus:
+        stat = attempt({}, "", lambda: parse_stat(source.read("/proc/stat"), "/proc/stat"))
+        everywhere = tuple(range(stat.cpus)) if stat else ()
+    return Pinning(tuple(described.pins.get(vcpu, everywhere) for vcpu in range(described.vcpus)))
+
+
+def _cap_percent(parameters: object, vcpus: int) -> float | None:
+    """The lower of what all vCPUs together may use by their own quotas, and of what the whole domain may."""
+    caps: list[float] = []
+    for scope, times in (("vcpu", vcpus), ("global", 1)):
+        quota = scheduler_number(parameters, f"{scope}_quota")
+        period = scheduler_number(parameters, f"{scope}_period")
+        if quota is not None and period is not None:
+            caps.append(100.0 * times * quota / period)
+    return min(caps, default=None)
+
+
+def _weight(source: Source, parameters: object) -> int | None:
+    """cpu_shares on Xen's scale: libvirt hands cpu.shares on as they are on version 1, cpu.weight on version 2."""
+    shares = scheduler_number(parameters, "cpu_shares")
+    mounts = attempt({}, "", find_mounts, source)
+    if shares is None or mounts is None:
+        return None
+    default = V1_DEFAULT_SHARES if "cpu" in mounts else V2_DEFAULT_WEIGHT
+    return max(1, min(MAX_WEIGHT, round(shares * DEFAULT_WEIGHT / default)))
+
+
+def _network(bandwidths: tuple[Bandwidth | None, ...]) -> NetworkSettings | None:
+    """All interfaces together; None where one of them is free, for the instance then is."""
+    limits = [limit for limit in bandwidths if limit is not None and limit.average > 0]
+    if not limits or len(limits) < len(bandwidths):
+        return None
+    rate = sum(limit.average for limit in limits) * _MBIT
+    ceil = sum(max(limit.average, limit.peak or 0) for limit in limits) * _MBIT
+    return NetworkSettings("shared", rate, ceil) if ceil > rate else NetworkSettings("dedicated", rate)

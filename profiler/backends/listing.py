@@ -1,0 +1,126 @@
+"""Which containers run on this host: their groups, ids and CPUs, looked up every few seconds and kept in between."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice, takewhile
+
+from profiler.backends.groups import Groups, walk
+from profiler.backends.linux import attempt
+from profiler.observed import Instance
+
+# Groups of the container programs in use; `name` becomes the instance's id.
+_CONTAINERS = (
+    re.compile(r"(?:^|/)lxc(?:/|\.payload[./])(?P<name>[^/]+)\Z"),
+    re.compile(r"(?:^|/)docker/(?P<name>[0-9a-f]{64})\Z"),
+    re.compile(r"(?:^|/)(?:docker|libpod|crio|cri-containerd)-(?P<name>[0-9a-f]{64})\.scope\Z"),
+    re.compile(r"(?:^|/)machine\.slice/machine-(?!qemu|lxc)(?P<name>.+)\.scope\Z"),
+    re.compile(r"(?:^|/)cotenant-lab-(?P<name>[^/]+)\Z"),
+)
+_HEX_ID = 64
+_SHORT_ID = 12  # what the container programs themselves show
+_LONGEST_ID = 255
+_KEEP_LIST_S = 4.0  # with a reading per second a new container is seen within five
+_KEEP_CPUS_S = 15.0  # a changed cpuset or quota is seen after that long; it changes what waiting and block refer to
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container: its group, and the groups below it (an init system makes some)."""
+
+    path: str
+    instance: Instance
+    below: tuple[str, ...] = ()
+
+
+class Listing:
+    """The containers on this host, ordered by id; `known` maps group paths to instances and replaces the search."""
+
+    def __init__(self, groups: Groups, host: str, known: Mapping[str, Instance] | None = None) -> None:
+        self._groups = groups
+        self._host = host
+        self._known = dict(known) if known is not None else None
+        self._containers: list[Container] = []
+        self._listed_s: float | None = None
+        self._vcpus: dict[str, tuple[float, int]] = {}  # when it was read, and what, by group
+
+    def at(self, now_s: float) -> list[Container]:
+        """Who runs at this time of the monotonic clock, as far as it is known without looking too often.
+
+        Raises OSError when control groups cannot be listed at all.
+        """
+        if self._listed_s is None or not 0 <= now_s - self._listed_s < _KEEP_LIST_S:
+            found = self._search(now_s) if self._known is None else self._look_up(self._known)
+            self._containers = sorted(found, key=lambda container: container.instance.id)
+            self._vcpus = {c.path: self._vcpus[c.path] for c in found if c.path in self._vcpus}
+            self._listed_s = now_s
+        return self._containers
+
+    def forget(self) -> None:
+        """Look anew next time: what was found does not hold any more."""
+        self._listed_s = None
+
+    def _look_up(self, known: Mapping[str, Instance]) -> list[Container]:
+        return [Container(path, instance, tuple(walk(self._groups, path))) for path, instance in known.items()]
+
+    def _search(self, now_s: float) -> list[Container]:
+        paths = [path for top in self._groups.children("") for path in (top, *walk(self._groups, top))]
+        before = {container.path: container for container in self._containers}
+        found: dict[str, Container] = {}
+        for position, path in enumerate(paths):
+            identifier = _identifier(path)
+            if identifier is None or identifier in found:
+                continue
+            vcpus, below = self._vcpus_of(path, now_s), _below(paths, position)
+            container = before.get(path)
+            if container is None or container.below != below or container.instance.vcpus != vcpus:
+                container = Container(path, Instance(identifier, vcpus=vcpus, host=self._host), below)
+            found[identifier] = container
+        return list(found.values())
+
+    def _vcpus_of(self, path: str, now_s: float) -> int:
+        read_s, vcpus = self._vcpus.get(path, (None, 0))
+        if read_s is None or not 0 <= now_s - read_s < _KEEP_CPUS_S:
+            vcpus = self._read_vcpus(path)
+            self._vcpus[path] = (now_s, vcpus)
+        return vcpus
+
+    def _read_vcpus(self, path: str) -> int:
+        """A container has no vCPUs: as many CPUs as it may use at once, by its cpuset and its quota."""
+        unread: dict[str, str] = {}
+        allowed = len(attempt(unread, "cpus", self._groups.cpus, path) or ()) or os.cpu_count() or 1
+        quota = attempt(unread, "quota", self._groups.quota, path)
+        if quota is None or quota.percent is None:
+            return allowed
+        return max(1, min(allowed, -int(-quota.percent // 100)))
+
+
+@lru_cache(maxsize=1 << 12)  # the same paths are looked at every few seconds
+def _identifier(path: str) -> str | None:
+    """The instance's id of a container's group; None for any other group."""
+    match = next((match for pattern in _CONTAINERS if (match := pattern.search(path))), None)
+    if match is None:
+        return None
+    name = match["name"]
+    return instance_id(name[:_SHORT_ID] if len(name) == _HEX_ID else name)
+
+
+def _below(paths: list[str], position: int) -> tuple[str, ...]:
+    """The groups below one of them; `walk` gives them right after it."""
+    prefix = f"{paths[position]}/"
+    return tuple(takewhile(lambda path: path.startswith(prefix), islice(paths, position + 1, None)))
+
+
+def instance_id(name: str) -> str:
+    """Make an id of the contract from any name; a name that had to change gets a digest so that two stay two."""
+    decoded = re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), name)  # systemd escapes unit names
+    clean = re.sub(r"[^A-Za-z0-9._:-]", "_", decoded)
+    if clean == name and 0 < len(clean) <= _LONGEST_ID:
+        return clean
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{clean[:200]}-{digest}"

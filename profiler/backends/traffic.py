@@ -1,0 +1,119 @@
+"""Where a container's network traffic is counted: at the host's ends of its veth pairs, or inside its namespace."""
+
+from __future__ import annotations
+
+from profiler.backends.linux import attempt, read_interfaces
+from profiler.backends.netlink import namespace_id, veths_by_namespace
+from profiler.backends.source import Source
+from profiler.parse import InterfaceBytes
+
+_KEEP_S = 60.0  # how long it is believed whose an interface is, as long as it is there
+_HOSTS_OWN = "it uses the host's own network, where traffic cannot be told apart"
+_UNSEEN = "it has no task whose network namespace could be read"
+_MOVED = "its traffic is counted at another place since this reading"
+
+
+class HostInterfaces:
+    """The host's interfaces in one reading after another; read once per reading, and only when somebody asks."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.network: str | None = None  # the host's network namespace
+        self._bytes: dict[str, InterfaceBytes] | None = None
+        self._veths: dict[str, list[str]] | None = None
+
+    def begin(self) -> None:
+        """A new reading."""
+        self._bytes = self._veths = None
+        # Where even root may not see the first process's namespace, it is our own.
+        links = (attempt({}, "", self._source.link, f"/proc/{process}/ns/net") for process in ("1", "self"))
+        self.network = next((link for link in links if link is not None), None)
+
+    def total(self, names: tuple[str, ...]) -> int | None:
+        """Bytes in both directions over these interfaces; None when one of them is not there."""
+        if self._bytes is None:
+            self._bytes = attempt({}, "", read_interfaces, self._source) or {}
+        if not names or any(name not in self._bytes for name in names):
+            return None
+        return sum(self._bytes[name].received + self._bytes[name].sent for name in names)
+
+    def ends_of(self, tid: int) -> tuple[str, ...]:
+        """This side of the veth pairs whose other side is in the network namespace of a task."""
+        if self._veths is None:
+            self._veths = attempt({}, "", self._source.value, "veths by namespace", veths_by_namespace) or {}
+        if not self._veths:
+            return ()
+        number = attempt({}, "", self._source.value, f"network namespace of {tid}", lambda: namespace_id(tid))
+        return tuple(self._veths.get(str(number), ()))
+
+
+class ContainerTraffic:
+    """Bytes in and out of one container.
+
+    The host's ends of its veth pairs are read where they are known to carry everything: one file for all containers,
+    and nothing in a container's namespace is opened. Else its own namespace is looked into. `interface` names the
+    host's end where the caller knows it.
+    """
+
+    def __init__(self, source: Source, host: HostInterfaces, interface: str | None = None) -> None:
+        self._source = source
+        self._host = host
+        self._fixed = (interface,) if interface else ()
+        self._ends: tuple[str, ...] = ()
+        self._task: int | None = None  # one in the container's network namespace
+        self._looked_s = 0.0
+        self._way: object = None  # where the last count came from: counts of two places have no difference
+
+    def read(self, tids: tuple[int, ...], now_s: float, absent: dict[str, str]) -> int | None:
+        """Bytes since some begin; None with a reason in `absent` when they are not known, or not comparable."""
+        total = self._host.total(self._fixed)
+        if total is not None:
+            return total
+        if self._task not in tids or not 0 <= now_s - self._looked_s < _KEEP_S:
+            self._look(tids, now_s, absent)
+        total, way = self._host.total(self._ends), self._ends
+        if total is None and self._ends:  # its interface was exchanged
+            self._look(tids, now_s, absent)
+            total, way = self._host.total(self._ends), self._ends
+        if total is None and self._task is not None:
+            inside = self._inside(self._task, absent)
+            total, way = (None if inside is None else sum(inside.values())), ("inside",)
+        if total is None:
+            self._task = None
+            return None
+        moved = self._way is not None and self._way != way
+        self._way = way
+        if moved:
+            absent["net_bytes"] = _MOVED
+        return None if moved else total
+
+    def _look(self, tids: tuple[int, ...], now_s: float, absent: dict[str, str]) -> None:
+        """Find a task that shows the container's namespace, and the host's ends of its pairs."""
+        self._looked_s = now_s
+        self._ends = ()
+        self._task = self._find_task(tids, absent)
+        if self._task is None:
+            return
+        ends = self._host.ends_of(self._task)
+        inside = self._inside(self._task, {}) if ends else None
+        if inside is not None and sum(1 for count in inside.values() if count) <= len(ends):
+            self._ends = ends  # no interface of another kind carried anything
+
+    def _find_task(self, tids: tuple[int, ...], absent: dict[str, str]) -> int | None:
+        if self._host.network is None:
+            absent["net_bytes"] = "the host's own network namespace could not be read (run as root)"
+            return None
+        for tid in tids:
+            network = attempt({}, "", self._source.link, f"/proc/{tid}/ns/net")
+            if network == self._host.network:
+                absent["net_bytes"] = _HOSTS_OWN
+                return None
+            if network is not None:
+                return tid
+        absent["net_bytes"] = _UNSEEN
+        return None
+
+    def _inside(self, tid: int, absent: dict[str, str]) -> dict[str, int] | None:
+        """Bytes by interface in a task's network namespace, without the loopback."""
+        found = attempt(absent, "net_bytes", read_interfaces, self._source, str(tid))
+        return None if found is None else {n: link.received + link.sent for n, link in found.items() if n != "lo"}

@@ -1,0 +1,269 @@
+"""Reads Xen from Dom0: xl for who is there, xentrace for the scheduler's times, Dom0's files for I/O and events."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+
+from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
+from profiler.backends.cpu_clock import CpuClock
+from profiler.backends.linux import attempt
+from profiler.backends.listing import instance_id
+from profiler.backends.source import LiveSource, Source
+from profiler.backends.tools import TIMEOUT_S, run_tool
+from profiler.backends.trace import Mode, SchedulerTrace
+from profiler.backends.xen_devices import Attached, attached_devices, renamed_vifs
+from profiler.backends.xen_io import OTHERS, IoCounters, IoReader
+from profiler.backends.xen_isolation import or_none, read_isolation
+from profiler.observed import Instance, IsolationSettings
+from profiler.parse import ParseError
+from profiler.parse.xen_dom0 import parse_xenstore
+from profiler.parse.xl import ListedDomain, parse_vcpu_list, parse_xl_list
+from profiler.parse.xl_host import parse_xl_info
+
+_DOM0 = 0
+_STUB = "-dm"  # libxl names the device-model domain of guest X so; its work belongs to the driver, not to a guest
+_RELIST = 10  # readings after which domains are listed anew even if nothing hints at a change
+_RELOOK = 60  # … and devices in xenstore, which takes a request per node …
+_RETRY = 5  # … but sooner when domains or devices are new
+_Hints = frozenset[tuple[int, frozenset[int], frozenset[int]]]
+_ROOM_S = 0.5  # a tool gets at least so long, even late in a reading
+
+
+class XenBackend:
+    """Domains of a Xen host, read from its Dom0 as root.
+
+    `trace` says what xentrace is asked for: `runstate` the changes of run state (executions, waiting, switches);
+    `full` also the hypercalls of paravirtual guests (event-channel operations, granted pages), which costs several
+    times as much; `off` nothing: then CPU time comes from `xl list`, and what needs the scheduler is absent.
+    Xen has one trace for all: another xentrace cannot run meanwhile.
+    """
+
+    name = "xen"
+
+    def __init__(self, source: Source | None = None, host: str | None = None, trace: Mode = "runstate") -> None:
+        self._source = source or LiveSource()
+        self._deadline = time.monotonic() + TIMEOUT_S
+        try:
+            if "control_d" not in self._source.read("/proc/xen/capabilities"):
+                raise BackendError("this is a guest of Xen and not its Dom0: run the profiler in Dom0")
+            self._info = parse_xl_info(self._tool("xl", "info"), "xl info")
+        except ParseError as error:
+            raise BackendError(f"Xen cannot be read: {error}") from None
+        except OSError as error:
+            raise BackendError(f"Xen cannot be read: {_said(error)}") from None
+        self.host = host or instance_id(socket.gethostname() or "localhost")
+        self._trace = SchedulerTrace(self._source, self._info.cpu_mhz, trace)
+        self._io = IoReader(self._source)
+        self._cpu = CpuClock()
+        self._domains: dict[int, ListedDomain] = {}
+        self._guests: dict[str, ListedDomain] = {}
+        self._hints: _Hints = frozenset()  # domains and their devices in Dom0 when they were listed
+        self._readings = 0
+        self._listed_at = self._looked_at = -_RELOOK
+        self._stale = True  # devices have changed since xenstore was read
+        self._looked: frozenset[int] = frozenset()  # domains that were there when devices were looked for
+        self._attached: dict[int, Attached] = {}
+
+    def list_instances(self) -> list[Instance]:
+        self._begin()
+        self._list()
+        return [
+            Instance(identifier, vcpus=max(1, row.vcpus), memory_mb=row.memory_mb, host=self.host)
+            for identifier, row in self._guests.items()
+        ]
+
+    def read_counters(self) -> Counters:
+        self._begin()
+        self._trace.drain()  # before the clock: what is in it must not be younger than the reading
+        time_s, monotonic_s = self._source.clock()
+        self._trace.advance(monotonic_s)
+        devices = self._io.read()
+        absent: dict[str, str] = {}
+        upcalls = attempt(absent, "events", self._io.events)
+        before = self._guests
+        self._relist(frozenset((domain, io.vifs, io.disks) for domain, io in devices.items()))
+        self._settle()
+        if self._look():  # interfaces were found to have other names
+            devices = self._io.read()
+        self._cpu.count(self._domains, self._trace)
+        tasks = self._tasks()
+        instances = {
+            identifier: self._instance(row, tasks, devices.get(row.domid, devices[OTHERS]))
+            for identifier, row in self._guests.items()
+        }
+        still = self._domains.keys()
+        vanished = tuple(name for name, row in before.items() if name not in self._guests and row.domid in still)
+        self._readings += 1
+        self._source.sweep()
+        driver = self._driver(tasks)
+        return Counters(self.host, time_s, monotonic_s, instances, driver, self._whole(upcalls, absent), {}, vanished)
+
+    def read_isolation(self, instance: Instance) -> IsolationSettings:
+        self._begin()
+        self._list()
+        row = self._guests.get(instance.id)
+        if row is None:
+            raise BackendError(f"instance {instance.id} is not on this host (list them with: cotenant-profiler once)")
+        return read_isolation(self._tool, self._info, row)
+
+    def close(self) -> None:
+        """End xentrace and close all files."""
+        self._trace.close()
+        self._source.close()
+
+    def _begin(self) -> None:
+        """All tools of one call share one time limit."""
+        self._deadline = time.monotonic() + TIMEOUT_S
+
+    def _tool(self, *argv: str) -> str:
+        def run() -> str:
+            return run_tool(argv, max(_ROOM_S, self._deadline - time.monotonic()))
+
+        return str(self._source.value(" ".join(argv), run))
+
+    def _list(self) -> None:
+        try:
+            self._domains = parse_xl_list(self._tool("xl", "list", "-v"), "xl list")
+            self._guests = _guests(self._domains)
+        except ParseError as error:
+            raise BackendError(f"domains cannot be listed: {error}") from None
+        except FileNotFoundError as error:  # a recording holds a listing only for some of its readings
+            if not self._domains:
+                raise BackendError(f"domains cannot be listed: {_said(error)}") from None
+        except OSError as error:
+            raise BackendError(f"domains cannot be listed: {_said(error)}") from None
+
+    def _relist(self, hints: _Hints) -> None:
+        """List domains when there are signs of a change, when CPU time is needed, and now and then."""
+        traced = not self._trace.problem and self._cpu.traced and self._trace.states.domains <= set(self._domains)
+        if traced and hints == self._hints and self._readings - self._listed_at < _RELIST:
+            return
+        self._list()
+        self._stale = self._stale or hints != self._hints or not self._looked >= set(self._domains)
+        self._hints, self._listed_at = hints, self._readings
+        self._trace.states.keep(self._domains)
+
+    def _settle(self) -> None:
+        """Ask for the state of vCPUs that have not changed theirs since the trace began."""
+        states = self._trace.states
+        known = states.times()
+        if self._trace.problem or all(len(known.get(row.domid, ())) >= row.vcpus for row in self._domains.values()):
+            return
+        vcpus = or_none(lambda: parse_vcpu_list(self._tool("xl", "vcpu-list"), "xl vcpu-list")) or {}
+        for (domain, number), vcpu in vcpus.items():
+            if domain in self._domains:
+                states.settle(domain, number, vcpu.state)
+
+    def _look(self) -> bool:
+        """Look for devices that this Dom0's kernel does not drive, now and then, and when something changed.
+
+        True = names of interfaces were found.
+        """
+        since = self._readings - self._looked_at
+        if since < _RETRY or (since < _RELOOK and not self._stale):
+            return False
+        self._looked_at, renamed = self._readings, self._io.renamed
+        nodes = or_none(lambda: parse_xenstore(self._tool("xenstore-ls", "-f", "/local/domain"), "xenstore-ls"))
+        if nodes is not None:
+            self._stale = False
+            self._looked, self._attached = frozenset(self._domains), attached_devices(nodes)
+            self._io.renamed = renamed_vifs(nodes)
+        return self._io.renamed != renamed
+
+    def _tasks(self) -> dict[int, dict[str, TaskCounters]]:
+        if self._trace.problem:
+            return {}
+        return {
+            domain: {
+                f"d{domain}v{number}": TaskCounters(times.run_ns, times.wait_ns, times.executions, times.executions)
+                for number, times in vcpus.items()
+            }
+            for domain, vcpus in self._trace.states.times().items()
+        }
+
+    def _domain(
+        self, row: ListedDomain, tasks: Mapping[int, Mapping[str, TaskCounters]], io: IoCounters
+    ) -> DomainCounters:
+        absent = dict(io.absent)
+        mine = tasks.get(row.domid, {})
+        if self._trace.problem:
+            absent["tasks"] = f"{self._trace.problem}; CPU time comes from xl list, in steps of 0.1 s"
+        elif len(mine) < row.vcpus:
+            absent["tasks"] = "xentrace has not shown all of its vCPUs yet"
+        return DomainCounters(
+            max(1, row.vcpus),
+            mine,
+            self._cpu.total_ns(row.domid),
+            net_bytes=io.net_bytes,
+            disk_bytes=io.disk_bytes,
+            pages=io.pages,
+            gauges={"rss_mb": float(row.memory_mb)},
+            absent=absent,
+        )
+
+    def _instance(
+        self, row: ListedDomain, tasks: Mapping[int, Mapping[str, TaskCounters]], io: IoCounters
+    ) -> DomainCounters:
+        return self._domain(row, tasks, self._complete(row.domid, io))
+
+    def _complete(self, domain: int, io: IoCounters) -> IoCounters:
+        """Without the counts that do not hold all of its devices."""
+        if domain in self._looked:
+            missing = self._attached.get(domain, Attached()).missing(io)
+        else:
+            why = "xenstore was not read since it is there: whether another domain drives its devices is unknown"
+            missing = {} if io.net_bytes or io.disk_bytes else {"net_bytes": why, "disk_bytes": why}
+        if not missing:
+            return io
+        return IoCounters(
+            None if "net_bytes" in missing else io.net_bytes,
+            None if "disk_bytes" in missing else io.disk_bytes,
+            None,
+            {**missing, **io.absent, "pages": next(iter(missing.values()))},
+        )
+
+    def _driver(self, tasks: Mapping[int, Mapping[str, TaskCounters]]) -> DomainCounters:
+        """Dom0. Its pages are those it mapped and copied where hypercalls are traced, else those of its guests."""
+        traced = self._trace.full and not self._trace.problem
+        pages = self._trace.states.grant_pages.get(_DOM0, 0) if traced else None
+        why = "" if traced else "hypercalls are not traced: its pages are those of its guests"
+        io = IoCounters(None, None, pages, {} if traced else {"pages": why})
+        return self._domain(self._domains[_DOM0], tasks, io)
+
+    def _whole(self, upcalls: int | None, absent: dict[str, str]) -> HostCounters:
+        """The physical host. Nothing steals time from Xen; whether Xen is itself a guest cannot be seen."""
+        trace, switches = self._trace, None
+        if trace.problem:
+            absent["switches"] = trace.problem
+        else:
+            switches = trace.states.switches
+        if trace.full:
+            upcalls = None if trace.problem else sum(trace.states.event_ops.values())
+            if trace.problem:
+                absent["events"] = trace.problem
+        return HostCounters(upcalls, self._cpu.busy_ns, 0, self._info.pcpus, switches, absent)
+
+
+def _guests(domains: Mapping[int, ListedDomain]) -> dict[str, ListedDomain]:
+    """Running domains by id, in order, without Dom0 and without those that emulate devices for others."""
+    names = {row.name for row in domains.values()}
+    guests: dict[str, ListedDomain] = {}
+    for row in domains.values():
+        stub = row.name.endswith(_STUB) and row.name.removesuffix(_STUB) in names
+        if row.domid != _DOM0 and not row.gone and not stub:
+            guests.setdefault(instance_id(row.name), row)
+    return dict(sorted(guests.items()))
+
+
+def _said(error: OSError) -> str:
+    """An error in words that say what to do."""
+    if isinstance(error, FileNotFoundError):
+        missing = error.filename or "a file"
+        return f"{missing} is missing (run in Dom0 with Xen's tools installed and xenfs mounted on /proc/xen)"
+    if isinstance(error, PermissionError):
+        return f"{error.filename or 'it'} may not be read: run as root in Dom0"
+    if isinstance(error, TimeoutError):
+        return f"{error.strerror}: is xenstored running?"
+    return f"{error.strerror or error} (run as root in Dom0)"

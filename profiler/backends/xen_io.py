@@ -1,0 +1,162 @@
+"""What Dom0 counts of its guests' I/O: bytes of interfaces, slots of netback's rings, sectors of block devices."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from profiler.backends.linux import attempt, read_interfaces
+from profiler.backends.source import Source
+from profiler.parse import parse_counter
+from profiler.parse.proc import InterfaceBytes
+from profiler.parse.xen_dom0 import device_of, interface_of, parse_interrupts, parse_netback_rings
+
+DEVICES = "/sys/devices"  # backends hang below it without a parent; /sys/bus/xen-backend/devices only links there
+RINGS = "/sys/kernel/debug/xen-netback"
+SECTOR_BYTES = 512  # of Linux and of blkback's counts, whatever the disk has
+PAGE_BYTES = 4096
+_MOST_QUEUES = 256
+_RECOUNT = 30  # readings after which queues are counted anew; a guest that reconnects may have another number
+_RANGE = 1 << 32
+OTHERS = -1  # stands for every domain without a backend in Dom0
+
+
+@dataclass(frozen=True, slots=True)
+class IoCounters:
+    """Cumulative I/O of one domain, as seen from its backends in Dom0; None has its reason in `absent`.
+
+    `vifs` and `disks` are the numbers of the devices that were found.
+    """
+
+    net_bytes: int | None = 0
+    disk_bytes: int | None = 0
+    pages: int | None = 0
+    absent: Mapping[str, str] = field(default_factory=dict)
+    vifs: frozenset[int] = frozenset()
+    disks: frozenset[int] = frozenset()
+
+
+class Index32:
+    """Counters of 32 bits that wrap, by key; a step of more than half the range is no step but a new start from 0."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, ...], int] = {}
+
+    def step(self, key: tuple[str, ...], now: int) -> int:
+        """What came since the last call; at first sight everything."""
+        step = (now - self._last.get(key, 0)) % _RANGE
+        if key in self._last and step >= _RANGE // 2:  # a guest that reconnects its ring counts from 0 again
+            step = now
+        self._last[key] = now
+        return step
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget keys that begin with none of these names."""
+        for key in [key for key in self._last if key[0] not in names]:
+            del self._last[key]
+
+
+class IoReader:
+    """Reads the backends of all domains, reading after reading."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._rings = Index32()
+        self._slots: dict[int, int] = {}
+        self._queues: dict[str, int] = {}  # how many each vif has
+        self._readings = 0
+        self.renamed: Mapping[str, tuple[int, int]] = {}  # domain and number of vifs with a name of their own
+        self._upcalls = Index32()
+        self._events = 0
+
+    def read(self) -> dict[int, IoCounters]:
+        """Counters by domain of every domain that has a backend in Dom0, and under `OTHERS` those of any other."""
+        absent: dict[str, str] = {}
+        if self._readings % _RECOUNT == 0:
+            self._queues.clear()
+        self._readings += 1
+        interfaces = attempt(absent, "net_bytes", read_interfaces, self._source) or {}
+        disks = attempt(absent, "disk_bytes", self._disks) or {}
+        vifs: dict[int, dict[str, int]] = {}
+        for name in interfaces:
+            if key := self.renamed.get(name) or interface_of(name):
+                vifs.setdefault(key[0], {})[name] = key[1]
+        if "net_bytes" not in absent:
+            self._rings.keep([name for names in vifs.values() for name in names])
+        return {
+            domain: self._domain(domain, vifs.get(domain, {}), interfaces, disks.get(domain, {}), absent)
+            for domain in {OTHERS, *vifs, *disks}
+        }
+
+    def _domain(
+        self,
+        domain: int,
+        vifs: Mapping[str, int],
+        interfaces: Mapping[str, InterfaceBytes],
+        disks: Mapping[str, int],
+        problems: Mapping[str, str],
+    ) -> IoCounters:
+        absent = dict(problems)
+        net = None if "net_bytes" in absent else sum(interfaces[n].received + interfaces[n].sent for n in vifs)
+        disk = None if "disk_bytes" in absent else attempt(absent, "disk_bytes", self._disk_bytes, disks)
+        slots = None if net is None else attempt(absent, "pages", self._ring_slots, domain, vifs)
+        if "pages" in absent:
+            absent["pages"] += f"; {RINGS} counts ring slots (mount -t debugfs debugfs /sys/kernel/debug, as root)"
+        pages = None if slots is None or disk is None else slots + disk // PAGE_BYTES
+        return IoCounters(net, disk, pages, absent, frozenset(vifs.values()), frozenset(disks.values()))
+
+    def _disks(self) -> dict[int, dict[str, int]]:
+        found: dict[int, dict[str, int]] = {}
+        for name in self._source.names(DEVICES):
+            device = device_of(name)
+            if device and device[0] == "vbd":
+                found.setdefault(device[1], {})[name] = device[2]
+        return found
+
+    def _disk_bytes(self, devices: Iterable[str]) -> int:
+        sectors = 0
+        for device in devices:
+            for name in ("rd_sect", "wr_sect"):
+                where = f"{DEVICES}/{device}/statistics/{name}"
+                sectors += parse_counter(self._source.read(where), where)
+        return sectors * SECTOR_BYTES
+
+    def _ring_slots(self, domain: int, vifs: Iterable[str]) -> int:
+        """Slots that netback took from all queues of these vifs: each is a page granted for a packet or a part of one.
+
+        The emulated card of a guest without drivers for Xen (`-emu`) has no rings.
+        """
+        for vif in vifs:
+            if vif.endswith("-emu"):
+                continue
+            queue = 0
+            while queue < self._queues.get(vif, _MOST_QUEUES):
+                where = f"{RINGS}/{vif}/io_ring_q{queue}"
+                try:
+                    text = self._source.read(where)
+                except OSError as error:
+                    known = self._queues.pop(vif, None)
+                    if queue and known is None and error.errno == errno.ENOENT:
+                        break
+                    raise
+                for side, ring in enumerate(parse_netback_rings(text, where)):
+                    step = self._rings.step((vif, str(queue), str(side)), ring.consumed)
+                    self._slots[domain] = self._slots.get(domain, 0) + step
+                queue += 1
+            self._queues[vif] = queue
+        return self._slots.get(domain, 0)
+
+    def events(self) -> int:
+        """Upcalls of event channels between Dom0 and other domains since Dom0 booted, those of ended ones included.
+
+        OSError or ParseError when /proc/interrupts cannot be read.
+        """
+        where = "/proc/interrupts"
+        text = self._source.read(where)
+        found = {(number, line.name): line for number, line in parse_interrupts(text, where).items()}
+        for key, line in found.items():
+            if line.interdomain:
+                self._events += self._upcalls.step(key, line.count % _RANGE)
+        self._upcalls.keep([number for number, _ in found])
+        return self._events

@@ -1,0 +1,39 @@
+"""What makes measurements lie on this host: what each thing distorts and how to mend it; reads only, never writes.
+
+Left out, because they distort nothing by themselves: mitigations of CPU vulnerabilities (they cost the same in every
+run; a campaign's circumstances hold the kernel), huge pages in the background, priorities of instances (they are
+settings, and shown as such), and kernel.sched_schedstats (not read).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from profiler.backends.source import LiveSource, Source
+from profiler.checks import clocks, counts, cpus, kvm, memory, xen
+from profiler.checks.base import Check, Finding, Rule, State, UnseenError, View
+
+__all__ = ["RULES", "Check", "Finding", "Rule", "State", "UnseenError", "View", "check_host", "worst_first"]
+
+RULES: tuple[Rule, ...] = (*cpus.RULES, *counts.RULES, *memory.RULES, *clocks.RULES, *kvm.RULES, *xen.RULES)
+
+_WATCH_S = 1.0
+_ORDER: dict[State, int] = {"warning": 0, "unknown": 1, "ok": 2}
+
+
+def check_host(source: Source | None = None, sleep: Callable[[float], None] = time.sleep) -> list[Check]:
+    """Look at everything that applies to this host, in the order of RULES.
+
+    Takes about a second, in which steal, swapping and the clocks are watched. Needs no root; what only root may see is
+    unknown, and its `fix` says so.
+    """
+    view = View(source or LiveSource(), ("/proc/stat", *memory.WATCHED))
+    sleep(_WATCH_S)
+    view.look_again()
+    return [check for rule in RULES if (check := rule.check(view)) is not None]
+
+
+def worst_first(checks: list[Check]) -> list[Check]:
+    """Warnings, then what could not be seen, then what is fine; each in the order it was looked at."""
+    return sorted(checks, key=lambda check: _ORDER[check.state])

@@ -1,0 +1,58 @@
+"""Checks of KVM: polling that looks like work, counters that are hidden, guests inside a guest."""
+
+from __future__ import annotations
+
+from profiler.checks.base import Finding, Rule, View
+
+_POLL = "/sys/module/kvm/parameters/halt_poll_ns"
+_DEBUGFS = "/sys/kernel/debug"
+
+
+def halt_polling(view: View) -> Finding | None:
+    """Kernel: Documentation/virt/kvm/halt-polling.rst: idle guests may take up to all of a CPU of the host."""
+    if view.find(_POLL) is None:
+        return None  # no KVM here
+    poll_ns = view.count(_POLL)
+    return Finding(poll_ns == 0, f"{poll_ns} ns" if poll_ns else "off")
+
+
+def counters(view: View) -> Finding | None:
+    """Kernel: virt/kvm/kvm_main.c, kvm_init_debug: exits and injected interrupts stand in debugfs, for root only."""
+    if not _runs_guests(view):
+        return None
+    if view.folders(f"{_DEBUGFS}/kvm") is None:
+        return Finding(False, "debugfs has no folder kvm, or is not mounted")
+    return Finding(True, "in debugfs")
+
+
+def nested(view: View) -> Finding | None:
+    """Kernel: Documentation/virt/kvm/x86/running-nested-guests.rst."""
+    if not view.virtual or not _runs_guests(view):
+        return None
+    return Finding(False, "KVM runs inside a virtual machine")
+
+
+def _runs_guests(view: View) -> bool:
+    """Whether some QEMU has a vCPU thread of KVM; they are called `CPU n/KVM`, those of an emulated CPU `CPU n/TCG`."""
+    for process, name in view.commands.items():
+        if name.startswith(("qemu", "kvm")):
+            tasks = view.numbered(f"/proc/{process}/task", "")
+            if any((view.find(f"/proc/{process}/task/{task}/comm") or "").endswith("/KVM") for task in tasks):
+                return True
+    return False
+
+
+RULES = (
+    Rule(
+        "halt polling", halt_polling, "idle vCPUs burn host CPU, so cpu reads too high and block too low",
+        f"echo 0 > {_POLL}", "linux",
+    ),
+    Rule(
+        "KVM counters", counters, "event is not made of exits and injected interrupts, but of wakes of QEMU's threads",
+        f"mount -t debugfs none {_DEBUGFS}", "linux",
+    ),
+    Rule(
+        "nested KVM", nested, "an exit of an instance exits to the hypervisor below as well: I/O costs a multiple",
+        "measure guests on a machine of its own", "linux",
+    ),
+)  # fmt: skip

@@ -1,0 +1,35 @@
+"""The command line of the host side, `cotenant-profiler`: arguments in, tables or JSON out; measures through others."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from profiler.backends import BackendError
+from profiler.cli import check, lab, once, run
+from profiler.cli.output import FAILED, NoTablesError, fail
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code. Errors are one sentence on standard error."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except KeyboardInterrupt:
+        return fail("stopped", FAILED)
+    except (BackendError, NoTablesError) as error:
+        return fail(str(error), FAILED)
+    except BrokenPipeError:  # the reader of our output went away, as `head` does
+        sys.stderr.close()
+        return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="cotenant-profiler", description="Reads and measures what runs on this host; root only for real probes."
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for module in (check, once, run, lab):
+        module.add(commands)
+    return parser

@@ -1,0 +1,7 @@
+"""`python -m profiler.cli`."""
+
+import sys
+
+from profiler.cli import main
+
+sys.exit(main())

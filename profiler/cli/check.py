@@ -1,0 +1,148 @@
+"""`cotenant-profiler check`: what makes this host's numbers lie and which metrics it gives, as tables or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from profiler.availability import Availability, availability, unavailable
+from profiler.backends import BackendError
+from profiler.backends.find import NAMES, find_backend, passed_over
+from profiler.backends.source import LiveSource
+from profiler.checks import Check, check_host, worst_first
+from profiler.checks.xen import traced_already
+from profiler.cli.output import DONE, FAILED, console, print_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, slots=True)
+class Hypervisor:
+    """What reads this host; `problem` says why nothing does, or why what comes before it could not."""
+
+    backend: str | None
+    host: str | None
+    instances: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that the command found."""
+
+    hypervisor: Hypervisor
+    checks: list[Check]
+    metrics: tuple[Availability, ...]
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command and its options."""
+    check = commands.add_parser("check", help="what makes this host's numbers lie, and which metrics it gives")
+    check.add_argument("--backend", choices=NAMES, default="auto", help="what to read (auto: what this host has)")
+    check.add_argument("--strict", action="store_true", help="exit with 1 when something distorts measurements")
+    check.add_argument("--json", action="store_true", help="machine-readable output")
+    check.set_defaults(command=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    screen = None if options.json else console()  # before the wait, for it may refuse
+    report = look(options.backend)
+    if screen is None:
+        print_json(
+            {
+                "hypervisor": asdict(report.hypervisor),
+                "checks": [asdict(check) for check in report.checks],
+                "metrics": [asdict(metric) for metric in report.metrics],
+            }
+        )
+    else:
+        _draw(report, screen)
+    distorted = any(check.state == "warning" for check in report.checks)
+    return FAILED if options.strict and distorted else DONE
+
+
+def look(backend: str) -> Report:
+    """Check this host and read its instances twice, about a second apart; a backend that fails is told, not raised."""
+    if backend in ("auto", "xen") and traced_already(LiveSource()):
+        return _unread("another xentrace runs (that of cotenant-profiler run?) and would lose records", check_host())
+    with contextlib.ExitStack() as stack:
+        try:
+            reader = stack.enter_context(contextlib.closing(find_backend(backend)))
+            first = reader.read_counters()
+        except BackendError as error:
+            return _unread(str(error), check_host())
+        checks = check_host()
+        try:
+            second = reader.read_counters()
+        except BackendError as error:
+            return _unread(str(error), checks)
+    passed = "; ".join(passed_over(reader.name)) if backend == "auto" else ""
+    found = Hypervisor(reader.name, reader.host, tuple(sorted(second.instances)), passed)
+    return Report(found, worst_first(checks), availability(first, second, reader.name))
+
+
+def _unread(problem: str, checks: list[Check]) -> Report:
+    return Report(Hypervisor(None, None, problem=problem), worst_first(checks), unavailable(problem))
+
+
+def summary(report: Report) -> str:
+    """What was found, in two sentences."""
+    warnings = sum(check.state == "warning" for check in report.checks)
+    unseen = [check for check in report.checks if check.state == "unknown"]
+    things = "1 thing distorts" if warnings == 1 else f"{warnings or 'No'} things distort"
+    text = f"{things} measurements on this host"
+    if unseen:
+        text += f", {len(unseen)} could not be seen"
+    hidden = sum(check.fix == "run as root" for check in unseen)
+    if hidden:
+        text += f" ({hidden} of them root could see)"
+    return f"{text}. {_metrics_sentence(report)}"
+
+
+def _metrics_sentence(report: Report) -> str:
+    hypervisor = report.hypervisor
+    if hypervisor.backend is None:
+        return f"No metric can be read: {hypervisor.problem}."
+    given = sum(metric.state == "given" for metric in report.metrics)
+    if not hypervisor.instances:
+        told = [metric.metric for metric in report.metrics if "given" in (metric.state, metric.driver_state)]
+        return (
+            f"No instance runs here ({hypervisor.backend}); without one, what the host and its driver domain give can"
+            f" be told: {', '.join(told) or 'nothing'}."
+        )
+    return (
+        f"{given} of {len(report.metrics)} metrics are given for {_count(hypervisor.instances)} ({hypervisor.backend})."
+    )
+
+
+def _count(instances: Sequence[str]) -> str:
+    return "1 instance" if len(instances) == 1 else f"all of {len(instances)} instances"
+
+
+def _draw(report: Report, screen: Console) -> None:
+    rows = [(check.name, check.state, check.value, check.distorts, check.fix) for check in report.checks]
+    _table(screen, ("check", "state", "found", "distorts", "fix"), rows)
+    metrics = [
+        (metric.metric, metric.state, metric.driver_state or "-", metric.source, metric.reason or metric.driver_reason)
+        for metric in report.metrics
+    ]
+    _table(screen, ("metric", "state", "driver domain", "source", "why it is missing"), metrics)
+    screen.print(summary(report), markup=False, soft_wrap=True)
+    if report.hypervisor.backend and report.hypervisor.problem:
+        screen.print(f"Passed over: {report.hypervisor.problem}", markup=False, soft_wrap=True)
+
+
+def _table(screen: Console, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for column in head:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(text) for text in row))  # names from outside may look like markup
+    screen.print(table)

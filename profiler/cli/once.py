@@ -1,0 +1,129 @@
+"""`cotenant-profiler once`: two readings of this host, or of a recording, shown as one table or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.backends import Backend, BackendError, RecordedBackend
+from profiler.backends.find import NAMES, find_backend
+from profiler.backends.source import LiveSource, RecordingSource
+from profiler.cli.output import DONE, FAILED, console, fail, print_json
+from profiler.collectors import Collected, collect, unit_of
+from profiler.metrics import EIGHT
+from profiler.observed import IsolationSettings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_EIGHT_OF_INSTANCE = tuple(metric.name for metric in EIGHT if "instance" in metric.scopes)
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command and its options."""
+    once = commands.add_parser("once", help="one reading of every instance's metrics")
+    once.add_argument("--interval", type=_seconds, default=1.0, metavar="S", help="seconds between two readings (1)")
+    once.add_argument("--backend", choices=NAMES, default="auto", help="what to read (auto: what this host has)")
+    once.add_argument("--replay", type=Path, metavar="FILE", help="replay a recording instead of reading this host")
+    once.add_argument("--record", type=Path, metavar="FILE", help="also keep everything that was read in FILE")
+    once.add_argument("--json", action="store_true", help="machine-readable output")
+    once.set_defaults(command=_once)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.01 <= value <= 300:  # longer gaps are refused as stale by the collectors
+        raise argparse.ArgumentTypeError(f"{text} is not between 0.01 and 300 seconds")
+    return value
+
+
+def _once(options: argparse.Namespace) -> int:
+    recording = RecordingSource(LiveSource()) if options.record else None
+    backend = RecordedBackend(options.replay) if options.replay else find_backend(options.backend, recording)
+    with contextlib.closing(backend):
+        return _read_twice(options, backend, recording)
+
+
+def _read_twice(options: argparse.Namespace, backend: Backend, recording: RecordingSource | None) -> int:
+    first = backend.read_counters()
+    held = _isolation(backend)
+    if not options.replay:
+        time.sleep(options.interval)
+    if recording:
+        recording.cut()
+    second = backend.read_counters()
+    if recording:
+        try:
+            recording.save(options.record, backend=backend.name, host=backend.host, note="cotenant-profiler once")
+        except OSError as error:
+            return fail(f"{options.record} cannot be written: {error.strerror}", FAILED)
+    collected = collect(first, second)
+    if options.json:
+        print_json(_document(backend, second.time_s, held, collected))
+        return DONE
+    _print_tables(collected, console())
+    if not second.instances:
+        print(f"no instances run on {backend.host} (read by the backend {backend.name})", file=sys.stderr)
+    return DONE
+
+
+def _isolation(backend: Backend) -> dict[str, IsolationSettings]:
+    held: dict[str, IsolationSettings] = {}
+    for instance in backend.list_instances():
+        with contextlib.suppress(BackendError):  # it ended since it was listed
+            held[instance.id] = backend.read_isolation(instance)
+    return held
+
+
+def _document(
+    backend: Backend, time_s: float, held: Mapping[str, IsolationSettings], collected: Collected
+) -> dict[str, Any]:
+    instances = [
+        {**asdict(settings), "id": name, "pinning": None if settings.pinning is None else str(settings.pinning)}
+        for name, settings in held.items()
+    ]
+    samples = [
+        {"instance": s.instance, "scope": s.scope, "metric": s.metric, "value": s.value, "unit": unit_of(s.metric)}
+        for s in collected.samples
+    ]
+    return {
+        "host": backend.host,
+        "time_s": time_s,
+        "interval_s": collected.seconds,
+        "instances": instances,
+        "samples": samples,
+        "absent": [asdict(absence) for absence in collected.absences],
+        "dropped": [asdict(drop) for drop in collected.drops],
+    }
+
+
+def _print_tables(collected: Collected, console: Console) -> None:
+    from rich.table import Table
+
+    values = {(s.instance, s.scope, s.metric): s.value for s in collected.samples}
+    instances = sorted({s.instance for s in collected.samples if s.instance is not None})
+    table = Table(title=f"{collected.seconds:.2f} s")
+    table.add_column("")
+    for metric in _EIGHT_OF_INSTANCE:
+        table.add_column(f"{metric}\n{unit_of(metric)}", justify="right")
+    for name in instances:
+        table.add_row(name, *(_shown(values.get((name, "instance", metric))) for metric in _EIGHT_OF_INSTANCE))
+    driver = [_shown(values.get((None, "driver_domain", metric))) for metric in _EIGHT_OF_INSTANCE]
+    table.add_row("(driver domain)", *driver)
+    console.print(table)
+    for metric in ("event", "switch"):
+        console.print(f"host {metric}: {_shown(values.get((None, 'host', metric)))} {unit_of(metric)}", markup=False)
+    for absence in collected.absences:
+        console.print(f"absent: {absence.metric} of {absence.instance or 'the host'}: {absence.reason}", markup=False)
+    for drop in collected.drops:
+        console.print(f"dropped: {drop.instance or 'the whole reading'}: {drop.reason}", markup=False)
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"

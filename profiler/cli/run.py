@@ -1,0 +1,167 @@
+"""`cotenant-profiler run`: puts the agent together from its options, runs it until it is told to stop, sums it up."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import signal
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.agent import Agent, Pace, StartError, View
+from profiler.backends.find import NAMES, find_backend
+from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
+from profiler.log import Log
+
+# Exporter and push are imported when they are asked for: their libraries are half of the agent's memory.
+if TYPE_CHECKING:
+    from profiler.shipping import Shipping
+    from profiler.wire import Server
+
+_GRACE_S = 0.4  # for each part, when the agent ends
+_SPOOL = Path("/var/lib/cotenant-profiler/spool")
+_LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s]+):(\d{1,5})\Z")
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command and its options."""
+    run = commands.add_parser("run", help="the agent: measure on and on, export to Prometheus, push to Cotenant")
+    run.add_argument(
+        "--interval", type=_between(0.1, 60), default=1.0, metavar="S", help="seconds between readings (1)"
+    )
+    run.add_argument("--window", type=_between(1, 300), default=10.0, metavar="S", help="seconds of one window (10)")
+    run.add_argument("--backend", choices=NAMES, default="auto", help="what to read (auto: what this host has)")
+    run.add_argument(
+        "--listen", type=_listen, default=("127.0.0.1", 9405), metavar="ADDRESS:PORT",
+        help="where Prometheus finds /metrics (127.0.0.1:9405)",
+    )  # fmt: skip
+    run.add_argument("--no-exporter", action="store_true", help="serve no metrics")
+    run.add_argument("--push", type=_server, metavar="URL", help="Cotenant server that gets every window")
+    run.add_argument("--token-file", type=Path, metavar="FILE", help="its token (default: COTENANT_TOKEN, if set)")
+    run.add_argument("--spool", type=Path, default=_SPOOL, metavar="DIR", help=f"unsent windows ({_SPOOL})")
+    run.add_argument(
+        "--spool-max-mb", type=_between(1, 1e6), default=256.0, metavar="MB", help="size of the spool (256)"
+    )
+    run.add_argument("--duration", type=_between(0.1, 1e9), metavar="S", help="end after this many seconds")
+    run.add_argument("--once-window", action="store_true", help="end after the first window")
+    run.add_argument("--json", action="store_true", help="log lines and a summary at the end as JSON")
+    run.set_defaults(command=_run)
+
+
+def _between(lowest: float, highest: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not lowest <= value <= highest:
+            raise argparse.ArgumentTypeError(f"{text} is not between {lowest:g} and {highest:g}")
+        return value
+
+    return read
+
+
+def _listen(text: str) -> tuple[str, int]:
+    match = _LISTEN.match(text)
+    if not match or int(match[2]) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ADDRESS:PORT, such as 127.0.0.1:9405")
+    return match[1].strip("[]"), int(match[2])
+
+
+def _server(text: str) -> Server:
+    from profiler.wire import parse_url
+
+    try:
+        return parse_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.no_exporter and options.push is None:
+        return fail("with --no-exporter and without --push nobody would see what is measured", WRONG_USAGE)
+    if options.window < options.interval:
+        return fail("--window must be at least as long as --interval", WRONG_USAGE)
+    log = Log(as_json=options.json)
+    pace = Pace(options.interval, options.window, options.duration, options.once_window)
+    backend = find_backend(options.backend)
+    with contextlib.ExitStack() as parts:
+        try:
+            shipping = _shipping(options, log, parts)
+            agent = Agent(backend, pace, shipping.deliver if shipping else lambda _window: None, log)
+            address = None if options.no_exporter else _export(options, agent, shipping, parts)
+        except StartError as error:
+            backend.close()
+            return fail(str(error), FAILED)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            parts.callback(signal.signal, number, signal.signal(number, lambda _number, _frame: agent.stop()))
+        log.info(
+            "start", version=_version(), backend=backend.name, host=backend.host, interval_s=pace.interval_s,
+            window_s=pace.window_s, export=f"http://{address}/metrics" if address else "off",
+            push=str(options.push or "off"), spool=str(options.spool) if shipping else "off",
+        )  # fmt: skip
+        agent.run()
+    document = _summary(agent.view(), shipping)
+    log.info("stop", readings=document["readings"], windows=document["windows"])
+    if options.json:
+        print_json(document, indent=None)
+    return DONE
+
+
+def _shipping(options: argparse.Namespace, log: Log, parts: contextlib.ExitStack) -> Shipping | None:
+    if options.push is None:
+        return None
+    from profiler.shipping import Shipping, Token
+    from profiler.spool import Spool
+    from profiler.wire import Wire
+
+    try:
+        token = Token(options.token_file, options.push)
+    except ValueError as error:
+        raise StartError(str(error)) from None
+    spool = Spool(options.spool, int(options.spool_max_mb * 1e6), log)
+    shipping = Shipping(spool, Wire(options.push, token, f"cotenant-profiler/{_version()}"), log)
+    parts.callback(shipping.close, _GRACE_S)
+    return shipping
+
+
+def _export(options: argparse.Namespace, agent: Agent, shipping: Shipping | None, parts: contextlib.ExitStack) -> str:
+    """Start the exporter; returns where it listens."""
+    from profiler.exporter import Exporter
+    from profiler.exposition import page
+
+    version = _version()
+
+    def render() -> bytes:
+        spool, push = shipping.status() if shipping else (None, None)
+        return page(agent.view(), spool, push, version)
+
+    exporter = Exporter(options.listen, render)
+    exporter.start()
+    parts.callback(exporter.stop)
+    host, port = exporter.address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _summary(view: View, shipping: Shipping | None) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "host": view.host, "backend": view.backend, "readings": view.readings, "dropped": view.dropped,
+        "windows": view.windows, "windows_dropped": view.windows_dropped,
+        "mean_reading_s": view.duration_sum_s / view.readings if view.readings else None,
+    }  # fmt: skip
+    if shipping:
+        spool, push = shipping.status()
+        document |= {"spool": asdict(spool), "push": asdict(push)}
+    return document
+
+
+def _version() -> str:
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("cotenant")
+    except importlib.metadata.PackageNotFoundError:  # a checkout that was never installed
+        return "unknown"

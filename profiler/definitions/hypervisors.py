@@ -1,0 +1,15 @@
+"""The definitions of every hypervisor, by the name of its backend; what people call it stands beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from profiler.definitions.libvirt import LIBVIRT
+from profiler.definitions.lxc import LXC
+from profiler.definitions.table import Definition
+from profiler.definitions.xen import XEN
+
+# Each holds the eight in the order of profiler.metrics.EIGHT.
+DEFINITIONS: Mapping[str, tuple[Definition, ...]] = MappingProxyType({"xen": XEN, "libvirt": LIBVIRT, "lxc": LXC})
+TITLES: Mapping[str, str] = MappingProxyType({"xen": "Xen", "libvirt": "KVM and QEMU (libvirt)", "lxc": "containers"})

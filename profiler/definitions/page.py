@@ -1,0 +1,71 @@
+"""The table metric × hypervisor and the page of documentation around it, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from profiler.definitions.hypervisors import DEFINITIONS, TITLES
+from profiler.definitions.table import Definition
+from profiler.metrics import EIGHT
+
+_INTRO = """\
+# The eight metrics, formula by formula
+
+<!-- Made by `python -m profiler.definitions`; change the files in profiler/definitions, not this page. -->
+
+Cotenant describes what runs on a host with the eight system-level metrics of the NEIGHBOR paper (section 3.4), which
+measured them on Xen. This page says where each comes from on each hypervisor, with which formula, how far that is
+from the paper's definition, and how it was verified. `cotenant-profiler check` says which of them a host gives now.
+
+- **Rates** are differences of cumulative counters between two readings, divided by the seconds between them on the
+  monotonic clock. After a counter ran backwards, an instance came or went, or the clock stood, there is no sample.
+- **Percentages** are of one CPU: 100 = one whole CPU, and cpu + waiting + block = 100 · vCPUs.
+- **A page** is 4096 bytes, the grant-table page of Xen, whatever this host's pages are.
+- **A metric that a host cannot give is absent, with a reason, and never zero.**
+- **The driver domain** is Dom0 on Xen; on Linux hosts it is the part of the kernel and of the emulators that works for
+  the instances' I/O. Its CPU time is charged to instances by the pages they exchanged, as by Cherkasova and Gardner
+  (USENIX ATC 2005): where N pages were exchanged in all, an instance that exchanged n is charged n / N of it.
+
+## What they are
+"""
+
+
+def table_markdown() -> str:
+    """One row per metric and hypervisor: source, formula, verified how."""
+    rows = [(metric, title, cell.source, cell.formula, cell.verified) for metric, title, cell in _cells()]
+    return _table([("metric", "hypervisor", "source", "formula", "verified how"), *rows])
+
+
+def page_markdown() -> str:
+    """The whole page docs/metrics.md."""
+    meanings = [
+        (f"`{metric.name}`", metric.unit, ", ".join(scope.replace("_", " ") for scope in metric.scopes), metric.help)
+        for metric in EIGHT
+    ]
+    distances = [(metric, title, cell.distance) for metric, title, cell in _cells()]
+    parts = (
+        _INTRO,
+        _table([("metric", "unit", "of", "is"), *meanings]),
+        "## Where they come from\n",
+        table_markdown(),
+        "## How far they are from the paper\n",
+        _table([("metric", "hypervisor", "distance from the paper's definition"), *distances]),
+    )
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _cells() -> Iterator[tuple[str, str, Definition]]:
+    """Metric, name of the hypervisor and definition, metric by metric."""
+    for metric in EIGHT:
+        for key, title in TITLES.items():
+            yield from ((f"`{metric.name}`", title, cell) for cell in DEFINITIONS[key] if cell.metric == metric.name)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; the first row is its head."""
+    ruled = [rows[0], tuple("---" for _ in rows[0]), *rows[1:]]
+    return "".join(f"| {' | '.join(_cell(text) for text in row)} |\n" for row in ruled)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,250 @@
+"""libvirt's answers into numbers: domain XML and the dictionaries of bulk domain statistics; no I/O, no libvirt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from profiler.observed import MAX_CPUS, parse_cpus
+from profiler.parse.text import ParseError, count
+
+# virDomainState (libvirt-domain.h): a domain in one of the others is not there to be read
+ALIVE = {1: "running", 2: "blocked", 3: "paused", 4: "being shut down", 7: "suspended"}
+_LARGEST_XML = 1 << 20  # a domain with a hundred disks has under 100 KB
+_MOST_DEVICES = 1024
+_TOP = 1 << 64
+_IN_KB = {"b": 1 / 1024, "bytes": 1 / 1024, "KB": 1000 / 1024, "k": 1, "KiB": 1, "M": 1024, "MiB": 1024, "GiB": 1 << 20}
+
+
+@dataclass(frozen=True, slots=True)
+class DomainStats:
+    """One domain's cumulative statistics; a value that was not given is None, and `absent` says why.
+
+    `net_bytes` are both directions of all interfaces, `disk_bytes` read and written of all drives.
+    """
+
+    net_bytes: int | None
+    disk_bytes: int | None
+    absent: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainRecord:
+    """One line of the bulk answer; `id` is new with each start of a domain, until the host restarts."""
+
+    id: int
+    uuid: str
+    name: str
+    state: int
+    stats: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """<bandwidth> of an interface, kilobytes (1024) per second."""
+
+    average: int
+    peak: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DomainDescription:
+    """What the XML of a running domain says; `pins` holds the vCPUs that are pinned, limits are bytes per second.
+
+    `bandwidths` has an entry per interface (None = unlimited), `disk_limits` one per limited disk: read plus write.
+    `direct_disks`: all drives are files or devices of the host and bypass its page cache, so that the kernel counts for
+    the QEMU process what the guest reads and writes.
+    """
+
+    vcpus: int
+    memory_mb: float
+    pins: Mapping[int, tuple[int, ...]]
+    bandwidths: tuple[Bandwidth | None, ...]
+    disk_limits: tuple[int, ...]
+    direct_disks: bool
+
+
+def parse_records(answer: object, where: str = "libvirt domstats") -> list[DomainRecord]:
+    """Read the bulk answer, a list of [id, uuid, name, {field: value}], into records in order of their names."""
+    if not isinstance(answer, list):
+        raise ParseError("domain statistics", where, 1, "a list of domains expected")
+    return sorted((_record(entry, where, number) for number, entry in enumerate(answer, 1)), key=lambda one: one.name)
+
+
+def _record(entry: object, where: str, number: int) -> DomainRecord:
+    if not isinstance(entry, list | tuple) or len(entry) != 4:
+        raise ParseError("domain statistics", where, number, "id, uuid, name and statistics expected")
+    identifier, uuid, name, stats = entry
+    if not (
+        isinstance(identifier, int) and isinstance(uuid, str) and isinstance(name, str) and isinstance(stats, dict)
+    ):
+        raise ParseError("domain statistics", where, number, "id, uuid, name or statistics are of the wrong type")
+    return DomainRecord(identifier, uuid, name, _number(stats, "state.state", where, number) or 0, stats)
+
+
+def parse_stats(stats: Mapping[str, Any], where: str = "libvirt domstats") -> DomainStats:
+    """Read one domain's dictionary (virConnectGetAllDomainStats: interface, block)."""
+    absent: dict[str, str] = {}
+    values: dict[str, int | None] = {}
+    for name, read in (("net_bytes", _net_bytes), ("disk_bytes", _disk_bytes)):
+        try:
+            values[name] = read(stats, where)
+        except ParseError as error:
+            absent[name] = str(error)
+            values[name] = None
+    return DomainStats(values["net_bytes"], values["disk_bytes"], absent)
+
+
+def parse_vcpu_times(stats: Mapping[str, Any], where: str = "libvirt vcpustats") -> int:
+    """Run time of all vCPUs in ns from one domain's dictionary (group vcpu)."""
+    most = _number(stats, "vcpu.maximum", where)
+    if not most or most > MAX_CPUS:
+        raise _lacking("no vCPUs in the statistics", where)
+    times = [_number(stats, f"vcpu.{vcpu}.time", where) for vcpu in range(most)]
+    known = [time_ns for time_ns in times if time_ns is not None]  # those that are not plugged in have none
+    if not known:
+        raise _lacking("no times of vCPUs in the statistics", where)
+    return sum(known)
+
+
+def _net_bytes(stats: Mapping[str, Any], where: str) -> int:
+    total = 0
+    for device in range(_devices(stats, "net", where)):
+        received = _number(stats, f"net.{device}.rx.bytes", where)
+        sent = _number(stats, f"net.{device}.tx.bytes", where)
+        if received is None or sent is None:
+            raise _lacking(f"interface {device} has no counters on the host (passed through or user mode)", where)
+        total += received + sent
+    return total
+
+
+def _disk_bytes(stats: Mapping[str, Any], where: str) -> int:
+    total = 0
+    for device in range(_devices(stats, "block", where)):
+        read = _number(stats, f"block.{device}.rd.bytes", where)
+        written = _number(stats, f"block.{device}.wr.bytes", where)
+        if read is not None and written is not None:
+            total += read + written
+        elif f"block.{device}.path" in stats:  # a drive without a medium has neither path nor counters
+            raise _lacking(f"QEMU gave no counters of drive {device} (another job of the domain kept it busy)", where)
+    return total
+
+
+def _devices(stats: Mapping[str, Any], group: str, where: str) -> int:
+    number = _number(stats, f"{group}.count", where)
+    if number is None:
+        raise _lacking(f"no {group}.count in the statistics", where)
+    if number > _MOST_DEVICES:
+        raise _lacking(f"{group}.count {number} is more than a domain can have", where)
+    return number
+
+
+def _lacking(reason: str, where: str) -> ParseError:
+    return ParseError("domain statistics", where, 1, reason)
+
+
+def _number(stats: Mapping[str, Any], key: str, where: str, line: int = 1) -> int | None:
+    value = stats.get(key)
+    if value is None or (type(value) is int and 0 <= value < _TOP):
+        return value
+    raise ParseError("domain statistics", where, line, f"{key} {str(value)[:60]!r} is not a counter")
+
+
+def parse_domain(text: str, where: str = "") -> DomainDescription:
+    """Read the XML of a running domain (libvirt: formatdomain)."""
+    root = _root(text, where)
+    vcpu = root.find("vcpu")
+    if vcpu is None:
+        raise ParseError("domain XML", where, 1, "no element vcpu")
+    vcpus = _count(vcpu.get("current") or vcpu.text, where)
+    if not 1 <= vcpus <= MAX_CPUS:
+        raise ParseError("domain XML", where, 1, f"{vcpus} vCPUs are not 1-{MAX_CPUS}")
+    pins = {_count(pin.get("vcpu"), where): _cpus(pin.get("cpuset"), where) for pin in root.iterfind("cputune/vcpupin")}
+    disks = [_tuned(tune, where) for tune in root.iterfind("devices/disk/iotune")]
+    devices = [_tuned(device, where) for device in root.iterfind("blkiotune/device")]
+    return DomainDescription(
+        vcpus,
+        _memory_mb(root, where),
+        pins,
+        tuple(_bandwidth(interface, where) for interface in root.iterfind("devices/interface")),
+        tuple(limit for limit in (*disks, *devices) if limit is not None),
+        all(_direct(disk) for disk in root.iterfind("devices/disk")),
+    )
+
+
+def _root(text: str, where: str) -> ET.Element:
+    if len(text) > _LARGEST_XML:
+        raise ParseError("domain XML", where, 1, f"longer than {_LARGEST_XML >> 20} MB")
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise ParseError("domain XML", where, 1, "a document type is not part of a domain")
+    try:
+        root = ET.fromstring(text)  # noqa: S314 - see above
+    except (ET.ParseError, ValueError) as error:
+        line = error.position[0] if isinstance(error, ET.ParseError) else 1
+        raise ParseError("domain XML", where, line, f"not XML: {error}") from None
+    if root.tag != "domain":
+        raise ParseError("domain XML", where, 1, f"{root.tag[:60]!r} is not a domain")
+    return root
+
+
+def _count(text: str | None, where: str) -> int:
+    return count(text or "", "domain XML", where)
+
+
+def _cpus(text: str | None, where: str) -> tuple[int, ...]:
+    try:
+        return parse_cpus(text or "")
+    except ValueError as error:
+        raise ParseError("domain XML", where, 1, str(error)) from None
+
+
+def _memory_mb(root: ET.Element, where: str) -> float:
+    """What the domain has now: currentMemory where ballooning made it less than memory."""
+    found = root.find("currentMemory")
+    memory = root.find("memory") if found is None else found
+    if memory is None:
+        raise ParseError("domain XML", where, 1, "no element memory")
+    unit = memory.get("unit", "KiB")
+    if unit not in _IN_KB:
+        raise ParseError("domain XML", where, 1, f"unit {unit[:60]!r} of memory is unknown")
+    return _count(memory.text, where) * _IN_KB[unit] / 1024
+
+
+def _bandwidth(interface: ET.Element, where: str) -> Bandwidth | None:
+    """What the domain may send, else what it may receive: the instance's own side comes first."""
+    for direction in ("outbound", "inbound"):
+        found = interface.find(f"bandwidth/{direction}")
+        if found is not None and found.get("average"):
+            peak = found.get("peak")
+            return Bandwidth(_count(found.get("average"), where), _count(peak, where) if peak else None)
+    return None
+
+
+def _direct(disk: ET.Element) -> bool:
+    """Whether a drive bypasses the page cache (formatdomain, driver cache), or holds nothing."""
+    driver = disk.find("driver")
+    cache = driver.get("cache") if driver is not None else None
+    return disk.find("source") is None or (disk.get("type") in ("file", "block") and cache in ("none", "directsync"))
+
+
+def _tuned(element: ET.Element, where: str) -> int | None:
+    """Read plus write bytes per second of an <iotune> or a <blkiotune> device; None = not limited."""
+    limit = _positive(element, "total_bytes_sec", where)
+    if limit is not None:
+        return limit
+    sides = [_positive(element, f"{side}_bytes_sec", where) for side in ("read", "write")]
+    known = [side for side in sides if side is not None]
+    return sum(known) if known else None
+
+
+def _positive(element: ET.Element, name: str, where: str) -> int | None:
+    text = element.findtext(name)
+    return (_count(text, where) or None) if text is not None else None
+
+
+def scheduler_number(parameters: object, name: str, convert: Callable[[int], float] = float) -> float | None:
+    """One of virDomainGetSchedulerParameters as a number above 0; None = not set or no limit (0 or below)."""
+    value = parameters.get(name) if isinstance(parameters, Mapping) else None
+    return convert(value) if type(value) is int and value > 0 else None

@@ -1,0 +1,158 @@
+"""Text of xl(1) into domains, vCPUs, settings and facts of the host; no I/O.
+
+Names come first in xl's tables and may hold anything, so every row is read from its right end. Formats: tools/xl of
+Xen.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeVar
+
+from profiler.observed import parse_cpus
+from profiler.parse.text import ParseError, count, decimal, lines
+
+MAX_DOMID = 0x7FF0  # DOMID_FIRST_RESERVED of Xen's public headers; domains have lower numbers
+NAMELESS = "(null)"  # what xl prints for a domain whose name xenstore does not have: being built or torn down
+T = TypeVar("T")
+
+_LONGEST = 5000  # characters of a row: xenstore holds names of at most 4096 bytes
+_LIST = re.compile(
+    r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<mem>\d{1,12}) +(?P<vcpus>\d{1,5})"
+    r" +(?P<state>[r-][b-][p-][s-][rscwS?-][d-]) +(?P<time>\d{1,12}\.\d)(?P<rest>\D.*)?\Z"
+)
+_UUID = re.compile(r"(?a) ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) +(?:-|[0-9a-f]{1,8}) +\S")
+_VCPU = re.compile(
+    r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<vcpu>\d{1,5}) +(?P<cpu>\d{1,5}|-) +(?P<state>[r-][b-][p-])"
+    r" +(?P<time>\d{1,12}\.\d) +(?P<hard>[0-9,-]+|all|none) / (?P<soft>[0-9,-]+|all|none)\Z"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDomain:
+    """A row of `xl list`; `cpu_ns` resolves 0.1 s, `state` is xl's (`r-----`), `uuid` only stands with -v."""
+
+    name: str
+    domid: int
+    memory_mb: int
+    vcpus: int
+    state: str
+    cpu_ns: int
+    uuid: str | None = None
+
+    @property
+    def gone(self) -> bool:
+        """It has shut down or is being destroyed, or has no name yet: nothing of it runs."""
+        return self.state[3] == "s" or self.state[5] == "d" or self.name == NAMELESS
+
+
+@dataclass(frozen=True, slots=True)
+class ListedVcpu:
+    """A row of `xl vcpu-list`; `cpu` None = offline, `hard` and `soft` None = all pCPUs."""
+
+    name: str
+    domid: int
+    vcpu: int
+    cpu: int | None
+    state: str
+    cpu_ns: int
+    hard: tuple[int, ...] | None
+    soft: tuple[int, ...] | None
+
+
+def rows(text: str, what: str, where: str, header: str) -> list[tuple[int, str]]:
+    """The rows below the header line, which xl always prints in English; a table without one is none."""
+    found = lines(text)
+    if not found:
+        raise ParseError(what, where, 1, "it is empty")
+    number, first = found[0]
+    if not re.match(header, first):
+        raise ParseError(what, where, number, f"{first[:60]!r} is not the header of {what}")
+    return [(number, line) for number, line in found[1:] if not re.match(header, line)]
+
+
+def row(pattern: re.Pattern[str], line: str, what: str, where: str, number: int) -> re.Match[str]:
+    """The parts of one row; ParseError when it is none."""
+    match = pattern.fullmatch(line) if len(line) <= _LONGEST else None
+    if match is None:
+        raise ParseError(what, where, number, f"{line[:60]!r} is no row of {what}")
+    return match
+
+
+def domid_of(text: str, what: str, where: str, number: int) -> int:
+    """The number of a domain; those that Xen reserves are ParseErrors."""
+    value = count(text, what, where, number)
+    if value >= MAX_DOMID:
+        raise ParseError(what, where, number, f"{value} is no domain")
+    return value
+
+
+def _ns(text: str, what: str, where: str, number: int) -> int:
+    return round(decimal(text, what, where, number) * 10) * 100_000_000
+
+
+def add(found: dict[int, T], domid: int, value: T, what: str, where: str, number: int) -> None:
+    """Keep what belongs to a domain; a domain that stands twice is a ParseError."""
+    if domid in found:
+        raise ParseError(what, where, number, f"domain {domid} stands twice")
+    found[domid] = value
+
+
+def parse_xl_list(text: str, where: str = "") -> dict[int, ListedDomain]:
+    """Read `xl list`, also with -v, -c or -n: domains by number."""
+    what = "xl list"
+    found: dict[int, ListedDomain] = {}
+    verbose = "UUID" in text.partition("\n")[0]
+    for number, line in rows(text, what, where, r"Name +ID +Mem +VCPUs\s+State\s+Time\(s\)"):
+        match = row(_LIST, line, what, where, number)
+        domid = domid_of(match["domid"], what, where, number)
+        uuid = _UUID.match(match["rest"] or "")
+        if verbose and uuid is None:
+            raise ParseError(what, where, number, "there is no UUID: the line is not whole")
+        listed = ListedDomain(
+            match["name"].rstrip(" "),
+            domid,
+            count(match["mem"], what, where, number),
+            count(match["vcpus"], what, where, number),
+            match["state"],
+            _ns(match["time"], what, where, number),
+            uuid[1] if uuid else None,
+        )
+        add(found, domid, listed, what, where, number)
+    if 0 not in found:
+        raise ParseError(what, where, 1, "there is no domain 0: the output is not whole")
+    return found
+
+
+def parse_vcpu_list(text: str, where: str = "") -> dict[tuple[int, int], ListedVcpu]:
+    """Read `xl vcpu-list`: vCPUs by domain and number; of several tables the last one counts."""
+    what = "xl vcpu-list"
+    found: dict[tuple[int, int], ListedVcpu] = {}
+    for number, line in rows(text, what, where, r"Name +ID +VCPU +CPU +State +Time\(s\) +Affinity"):
+        match = row(_VCPU, line, what, where, number)
+        domid = domid_of(match["domid"], what, where, number)
+        vcpu = count(match["vcpu"], what, where, number)
+        found[domid, vcpu] = ListedVcpu(
+            match["name"].rstrip(" "),
+            domid,
+            vcpu,
+            None if match["cpu"] == "-" else count(match["cpu"], what, where, number),
+            match["state"],
+            _ns(match["time"], what, where, number),
+            affinity(match["hard"], what, where, number),
+            affinity(match["soft"], what, where, number),
+        )
+    return found
+
+
+def affinity(text: str, what: str, where: str, number: int) -> tuple[int, ...] | None:
+    """The pCPUs of a list as xl prints it; None = all."""
+    if text == "all":
+        return None
+    if text == "none":
+        return ()
+    try:
+        return parse_cpus(text)
+    except ValueError as error:
+        raise ParseError(what, where, number, str(error)) from None

@@ -1,0 +1,151 @@
+"""From the agent to the real Cotenant API with its database: every sample stored once, strangers named."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from steady_backend import SteadyBackend
+
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.app import create_app
+from profiler.agent import Agent, Pace
+from profiler.collectors.windows import Window
+from profiler.log import Log
+from profiler.metrics import EIGHT
+from profiler.observed import Host, Instance
+from profiler.push import Pusher
+from profiler.shipping import Shipping
+from profiler.spool import Spool
+from profiler.wire import Wire, parse_url
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "api.sqlite3"
+
+
+@pytest.fixture
+def url(tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The service on a free port, which knows host h1 and instance a."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"COTENANT_{name.upper()}", raising=False)
+    settings = Settings(database=f"sqlite:///{database}", state_dir=tmp_path / "state")
+    with Advisor(settings) as advisor, socket.create_server(("127.0.0.1", 0)) as listener:
+        advisor.put_host(Host("h1", "lxc", 2, 1024))
+        advisor.put_instance(Instance("a", host="h1"))
+        app = create_app(advisor, settings)
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none", lifespan="off"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(10)
+
+
+def windows(names: tuple[str, ...]) -> list[Window]:
+    """What a real agent makes of a steady host in about three seconds."""
+    backend = SteadyBackend()
+    backend.names = names
+    made: list[Window] = []
+    Agent(backend, Pace(0.05, 1.0, duration_s=3.2), made.append, Log(io.StringIO())).run()
+    return made
+
+
+def stored(database: Path) -> dict[tuple[str, str, str, float], list[float]]:
+    with sqlite3.connect(database) as connection:
+        rows = connection.execute(
+            "select instance, scope, metric, time_s, value from samples join series on series.id = samples.series"
+        ).fetchall()
+    connection.close()
+    found: dict[tuple[str, str, str, float], list[float]] = {}
+    for instance, scope, metric, time_s, value in rows:
+        found.setdefault((instance, scope, metric, time_s), []).append(value)
+    return found
+
+
+def drain(directory: Path, url: str) -> Pusher:
+    log = Log(io.StringIO())
+    spool, wire = Spool(directory, 10**9, log), Wire(parse_url(url), lambda: None, "test/1")
+    pusher = Pusher(spool, wire, log)
+    while (wait := pusher.step()) is not None:
+        assert wait == 0, pusher.status()
+    wire.close()
+    spool.close()
+    return pusher
+
+
+def test_samples_are_stored_exactly_once_though_every_batch_is_sent_twice(
+    url: str, database: Path, tmp_path: Path
+) -> None:
+    made = windows(("a",))
+    assert len(made) >= 3
+    first = tmp_path / "spool"
+    spool = Spool(first, 10**9, Log(io.StringIO()))
+    nobody = Wire(parse_url("http://127.0.0.1:1"), lambda: None, "test/1")
+    shipping = Shipping(spool, nobody, Log(io.StringIO()))
+    for window in made:
+        shipping.deliver(window)
+    shipping.close(5)
+    second = tmp_path / "copy"
+    shutil.copytree(first, second)
+
+    once = drain(first, url).status()
+    assert (once.duplicate, sum(once.dropped.values()), once.refused) == (0, 0, 0)
+    before = stored(database)
+    twice = drain(second, url).status()
+    assert (twice.accepted, twice.duplicate) == (0, once.accepted)
+    after = stored(database)
+    assert after == before
+    assert all(len(values) == 1 for values in after.values())
+    assert sum(map(len, after.values())) == once.accepted
+
+    for window in made:
+        end_s = round(window.end_s, 3)
+        values = {key[:3]: value for key, (value,) in after.items() if abs(key[3] - end_s) < 0.002}
+        expected = {(key[0] or "", *key[1:]): statistic for key, statistic in window.series.items()}
+        eight = {metric.name for metric in EIGHT}
+        assert len(values) == len(expected) + sum(key[2] in eight for key in expected)
+        for key, statistic in expected.items():
+            assert values[key] == pytest.approx(statistic.mean, rel=1e-6)
+            if key[2] in eight:
+                assert values[(*key[:2], f"{key[2]}_p95")] == pytest.approx(statistic.p95, rel=1e-6)
+
+
+def test_samples_of_an_instance_that_the_server_does_not_know_are_counted_and_the_others_stored(
+    url: str, database: Path, tmp_path: Path
+) -> None:
+    spool = Spool(tmp_path / "spool", 10**9, Log(io.StringIO()))
+    shipping = Shipping(spool, Wire(parse_url("http://127.0.0.1:1"), lambda: None, "test/1"), Log(io.StringIO()))
+    made = windows(("a", "stranger"))
+    for window in made:
+        shipping.deliver(window)
+    shipping.close(5)
+    status = drain(tmp_path / "spool", url).status()
+    assert status.dropped["unknown_instance"] == sum(status.dropped.values()) > 0
+    assert {key[0] for key in stored(database)} == {"", "a"}
+
+
+def test_a_running_agent_fills_the_database(url: str, database: Path, tmp_path: Path) -> None:
+    log = Log(io.StringIO())
+    shipping = Shipping(Spool(tmp_path / "spool", 10**9, log), Wire(parse_url(url), lambda: None, "test/1"), log)
+    agent = Agent(SteadyBackend(), Pace(0.05, 0.5, duration_s=2.0), shipping.deliver, Log(io.StringIO()))
+    agent.run()
+    deadline = time.monotonic() + 10
+    while shipping.status()[0].batches + shipping.status()[0].held and time.monotonic() < deadline:
+        time.sleep(0.02)
+    status = shipping.status()[1]
+    shipping.close(5)
+    assert status.accepted == sum(map(len, stored(database).values())) > 0
+    assert agent.view().windows >= 3

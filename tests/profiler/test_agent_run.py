@@ -1,0 +1,243 @@
+"""The agent as a process: kill -9 loses nothing that was spooled; it ends when told; wrong settings are a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_double import Double, Reply, serving
+
+from profiler.batch import decode
+from profiler.cli import main
+
+RUN = [sys.executable, "-W", "error", "-m", "profiler.cli", "run"]
+FAST = ["--interval", "0.1", "--window", "1", "--backend", "lxc"]
+
+
+def start(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*RUN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[float, str, str]:
+    """Tell it to end; seconds it took, standard output and error."""
+    begun = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=20)
+    return time.monotonic() - begun, out, err
+
+
+def wait_for(condition: Any, what: str, seconds: float = 30.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+    return found
+
+
+def keys_on_disk(spool: Path) -> set[tuple[Any, ...]]:
+    found: set[tuple[Any, ...]] = set()
+    for path in spool.glob("*.json.gz"):
+        try:
+            samples = decode(path.read_bytes()).samples()
+        except FileNotFoundError:  # acknowledged meanwhile
+            continue
+        found |= {tuple(one[name] for name in ("host", "instance", "scope", "metric", "time")) for one in samples}
+    return found
+
+
+class _Watch(threading.Thread):
+    """Remembers every sample that was ever seen in the spool."""
+
+    def __init__(self, spool: Path) -> None:
+        super().__init__(daemon=True)
+        self._spool = spool
+        self._end = threading.Event()
+        self.seen: set[tuple[Any, ...]] = set()
+        self.start()
+
+    def run(self) -> None:
+        while not self._end.wait(0.02):
+            self.seen |= keys_on_disk(self._spool)
+
+    def stop(self) -> set[tuple[Any, ...]]:
+        self._end.set()
+        self.join()
+        return self.seen
+
+
+def _moody(double: Double, chance: random.Random) -> None:
+    """Fail in every way there is, with and without having stored the samples."""
+    moods = [Reply(), Reply(), Reply(500, stored=False), Reply(500), Reply(None), Reply(None, stored=False),
+             Reply(body=b"<html>"), Reply(503, stored=False, headers={"Retry-After": "1"})]  # fmt: skip
+    double.decide = lambda _samples: chance.choice(moods)
+
+
+def test_kill_9_at_any_moment_loses_nothing_that_was_spooled_and_counts_nothing_twice(tmp_path: Path) -> None:
+    spool, chance = tmp_path / "spool", random.Random(3)
+    with serving() as double:
+        arguments = [*FAST, "--no-exporter", "--push", double.url, "--spool", spool]
+        _moody(double, chance)
+        watch = _Watch(spool)
+        for _ in range(6):
+            process = start(*arguments)
+            wait_for((spool / "lock").exists, "the agent did not start")
+            time.sleep(chance.uniform(0.8, 3))
+            process.kill()
+            process.communicate(timeout=10)
+        double.decide = lambda _samples: Reply()
+        process = start(*arguments)
+        wait_for(lambda: not list(spool.glob("*.json.gz")) and double.kept, "the spool was not emptied")
+        _, _, err = finish(process)
+        seen = watch.stop()
+        sent = sum(map(len, double.requests))
+    assert "Traceback" not in err
+    assert len(seen) > 20
+    assert seen <= set(double.kept)
+    assert sent > len(double.kept), "the server was moody enough to be sent some twice"
+
+
+def test_what_is_measured_without_a_server_arrives_when_there_is_one(tmp_path: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        process = start(*FAST, "--no-exporter", "--push", url, "--spool", tmp_path)
+        wait_for(lambda: len(list(tmp_path.glob("*.json.gz"))) >= 2, "no window was spooled")
+        seconds, _, err = finish(process)
+    assert process.returncode == 0
+    assert seconds < 2
+    assert "kind=refused" in err
+    waiting = keys_on_disk(tmp_path)
+    with serving() as double:
+        process = start(*FAST, "--no-exporter", "--push", double.url, "--spool", tmp_path)
+        wait_for(lambda: waiting <= set(double.kept), "what was spooled did not arrive")
+        finish(process)
+
+
+def test_the_token_from_the_environment_is_sent_and_shown_nowhere(tmp_path: Path) -> None:
+    with serving() as double:
+        process = start(
+            *FAST, "--no-exporter", "--push", double.url, "--spool", tmp_path, "--once-window", "--json",
+            COTENANT_TOKEN="tok-of-nobody",
+        )  # fmt: skip
+        out, err = process.communicate(timeout=30)
+        again = start(*FAST, "--no-exporter", "--push", double.url, "--spool", tmp_path, COTENANT_TOKEN="tok-of-nobody")
+        wait_for(lambda: double.headers, "nothing was sent")
+        _, _, more = finish(again)
+    assert double.headers[0]["Authorization"] == "Bearer tok-of-nobody"
+    assert "tok-of-nobody" not in out + err + more
+    assert "tok-of-nobody" not in "".join(path.read_bytes().hex() for path in tmp_path.iterdir())
+
+
+def test_it_exports_what_it_measures_and_ends_within_two_seconds(tmp_path: Path) -> None:
+    process = start(*FAST, "--listen", "127.0.0.1:0", "--json")
+    assert process.stderr is not None
+    hello = json.loads(process.stderr.readline())
+    assert (hello["event"], hello["backend"], hello["push"]) == ("start", "lxc", "off")
+
+    def page() -> str:
+        with urllib.request.urlopen(hello["export"], timeout=5) as answer:
+            return str(answer.read().decode())
+
+    wait_for(lambda: 'statistic="p95"' in page(), "no window was exported")
+    text = page()
+    assert "cotenant_busy_seconds_total{" in text
+    assert "cotenant_profiler_readings_total" in text
+    tool = shutil.which("promtool")
+    if tool:
+        checked = subprocess.run([tool, "check", "metrics"], input=text.encode(), capture_output=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, b"")
+    seconds, out, _ = finish(process)
+    assert (process.returncode, seconds < 2) == (0, True)
+    summary = json.loads(out)
+    assert summary["readings"] > 5
+    assert summary["windows"] >= 1
+
+
+def test_an_agent_that_was_stopped_for_a_while_goes_on_without_a_wrong_rate(tmp_path: Path) -> None:
+    process = start(*FAST, "--listen", "127.0.0.1:0", "--json")
+    assert process.stderr is not None
+    process.stderr.readline()
+    time.sleep(1.5)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(2)
+    process.send_signal(signal.SIGCONT)
+    time.sleep(1.5)
+    _, out, _ = finish(process)
+    summary = json.loads(out)
+    assert summary["dropped"]["late"] >= 15
+    assert summary["dropped"]["gap"] == 1
+    assert summary["readings"] < 40
+
+
+def test_two_agents_on_one_spool_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving() as double:
+        first = start(*FAST, "--no-exporter", "--push", double.url, "--spool", tmp_path)
+        wait_for((tmp_path / "lock").exists, "the agent did not start")
+        time.sleep(0.1)
+        assert main(["run", "--no-exporter", "--push", double.url, "--spool", str(tmp_path)]) == 1
+        finish(first)
+    assert "in use by another agent" in capsys.readouterr().err
+
+
+def test_it_imports_nothing_that_a_host_does_not_need(tmp_path: Path) -> None:
+    program = (
+        "import json, sys; from profiler.cli import main\n"
+        "code = main(['run', '--duration', '0.3', '--interval', '0.1', '--backend', 'lxc', *json.loads(sys.argv[1])])\n"
+        "print(code, sorted(set(sys.modules) & set(sys.argv[2:])))"
+    )
+    always = ["rich", "yaml", "asyncio", "numpy", "profiler.lab"]
+    for parts, unneeded in (
+        (["--listen", "127.0.0.1:0"], ["profiler.push", "profiler.spool"]),
+        (["--no-exporter", "--push", "http://127.0.0.1:1", "--spool", str(tmp_path)], ["prometheus_client"]),
+    ):
+        command = [sys.executable, "-c", program, json.dumps(parts), *always, *unneeded]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        assert done.stdout == "0 []\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--no-exporter"], 2, "nobody would see"),
+        (["--push", "ftp://x"], 2, "is no URL"),
+        (["--push", "http://u:p@x"], 2, "--token-file"),
+        (["--interval", "0.01"], 2, "not between 0.1 and 60"),
+        (["--interval", "soon"], 2, "not between"),
+        (["--window", "301"], 2, "not between 1 and 300"),
+        (["--interval", "20", "--window", "10"], 2, "at least as long"),
+        (["--listen", "nowhere"], 2, "ADDRESS:PORT"),
+        (["--listen", "127.0.0.1:99999"], 2, "ADDRESS:PORT"),
+        (["--listen", "203.0.113.7:9405"], 1, "cannot listen"),
+        (["--no-exporter", "--push", "http://127.0.0.1:1", "--spool", "/proc/nowhere"], 1, "cannot be written"),
+        (["--no-exporter", "--push", "http://127.0.0.1:1", "--token-file", "/nowhere/token"], 1, "token file"),
+        (["--no-exporter", "--push", "http://127.0.0.1:1", "--token-file", "/dev/null"], 1, "the token is empty"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_a_wrong_setting_is_one_sentence(
+    arguments: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        ended = main(["run", "--backend", "lxc", *arguments])
+    except SystemExit as exit_:
+        ended = int(str(exit_.code))
+    err = capsys.readouterr().err
+    assert ended == code
+    assert says in err
+    assert err.splitlines()[-1].startswith("cotenant-profiler")
+    assert "Traceback" not in err

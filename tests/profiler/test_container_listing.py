@@ -1,0 +1,125 @@
+"""Which containers are found, under which ids, and how soon changes of them are seen."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from fake_host import FakeHost
+
+from profiler.backends import BackendError, LxcBackend
+from profiler.backends.listing import instance_id
+from profiler.observed import Instance, check_id
+
+DOCKER_ID = "ab12" * 16
+
+
+def _shop() -> FakeHost:
+    """A host with one container of one task."""
+    host = FakeHost()
+    host.version_1("lxc/shop", [7], 1_000_000)
+    host.task(7, 1_000_000, 5, 3)
+    return host
+
+
+def _names(backend: LxcBackend) -> list[str]:
+    return sorted(backend.read_counters().instances)
+
+
+def test_containers_of_other_programs_are_found_by_their_groups() -> None:
+    host = FakeHost()
+    for path, tid in ((f"docker/{DOCKER_ID}", 1), (f"system.slice/docker-{'cd34' * 16}.scope", 2), ("lxc/a b", 3)):
+        host.version_1(path, [tid], 5)
+        host.task(tid, 5)
+    host.version_1("system.slice/ssh.service", [4], 5)
+    names = [instance.id for instance in LxcBackend(host, host="h").list_instances()]
+    assert names == sorted([DOCKER_ID[:12], "cd34cd34cd34", instance_id("a b")])
+
+
+def test_an_instance_that_vanishes_while_it_is_read_is_named_and_is_no_error() -> None:
+    host = FakeHost()
+    host.version_1("lxc/gone", [1], 5)
+    host.files["/cg/cpuacct/lxc/gone/tasks"] = errno.ENODEV
+    counters = LxcBackend(host, host="h").read_counters()
+    assert counters.vanished == ("gone",)
+    assert counters.instances == {}
+
+
+def test_a_host_without_control_groups_says_what_to_do() -> None:
+    host = FakeHost()
+    host.files["/proc/mounts"] = "proc /proc proc rw 0 0\n"
+    with pytest.raises(BackendError, match="mount -t cgroup2"):
+        LxcBackend(host)
+
+
+@pytest.mark.parametrize("name", ["a b", "-rf", "ü" * 300, "x" * 255, "a/b", r"foo\x2dbar", "", "\udcff"])
+def test_any_name_becomes_an_id_and_two_names_stay_two(name: str) -> None:
+    assert check_id(instance_id(name))
+    assert instance_id(name) != instance_id(name + "?")
+
+
+def test_a_new_container_appears_within_five_seconds() -> None:
+    host = _shop()
+    backend = LxcBackend(host, host="h")
+    assert _names(backend) == ["shop"]
+    host.version_1("lxc/bank", [8], 5)
+    host.task(8, 5)
+    seen_after = 0
+    while _names(backend) == ["shop"]:
+        host.later()
+        seen_after += 1
+    assert seen_after <= 5
+
+
+def test_containers_are_not_searched_for_in_every_reading() -> None:
+    host = _shop()
+    backend = LxcBackend(host, host="h")
+    searched: list[str] = []
+    names = host.names
+    host.names = lambda path: searched.append(path) or names(path)  # type: ignore[method-assign,func-returns-value]
+    for _ in range(3):
+        backend.read_counters()
+        host.later()
+    assert len(searched) == len(set(searched))
+
+
+def test_a_vanished_container_is_named_once_and_looked_for_no_more() -> None:
+    host = _shop()
+    backend = LxcBackend(host, host="h")
+    backend.read_counters()
+    for path in [path for path in host.files if "/lxc/shop" in path]:
+        del host.files[path]
+    host.later()
+    assert backend.read_counters().vanished == ("shop",)
+    host.version_1("lxc", [], 5)
+    host.later()
+    after = backend.read_counters()
+    assert (after.vanished, dict(after.instances)) == ((), {})
+
+
+def test_a_changed_quota_is_seen_within_fifteen_seconds() -> None:
+    host = _shop()
+    backend = LxcBackend(host, host="h")
+    assert backend.read_counters().instances["shop"].vcpus == 2
+    host.files["/cg/cpu/lxc/shop/cpu.cfs_quota_us"] = "50000\n"
+    for _ in range(20):
+        host.later()
+        vcpus = backend.read_counters().instances["shop"].vcpus
+    assert vcpus == 1
+
+
+def test_settings_of_an_instance_that_just_came_are_found_on_the_second_try() -> None:
+    host = _shop()
+    backend = LxcBackend(host, host="h")
+    backend.read_counters()
+    host.version_1("lxc/bank", [8], 5)
+    with pytest.raises(BackendError):
+        backend.read_isolation(Instance("bank"))
+    assert backend.read_isolation(Instance("bank", vcpus=2)).cap_percent == 150.0
+
+
+def test_control_groups_that_cannot_be_listed_are_an_error_and_not_an_empty_host() -> None:
+    host = _shop()
+    host.names = lambda path: (_ for _ in ()).throw(OSError(errno.EACCES, "Permission denied"))  # type: ignore[method-assign]
+    with pytest.raises(BackendError, match="cannot be listed"):
+        LxcBackend(host, host="h").read_counters()

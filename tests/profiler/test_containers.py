@@ -1,0 +1,214 @@
+"""Containers: what is found where, and what is said where a host does not show it."""
+
+from __future__ import annotations
+
+import errno
+from itertools import pairwise
+
+import pytest
+from contract import MAKERS
+from fake_host import FakeHost
+
+from profiler.backends import BackendError, LxcBackend
+from profiler.collectors import collect
+
+DOCKER_ID = "ab12" * 16
+BOTH = pytest.mark.parametrize("version", ["v1", "v2"])
+
+
+def _backend(version: str) -> LxcBackend:
+    case = MAKERS[f"containers {version}"]
+    return LxcBackend(case.source(), host="h1")
+
+
+@BOTH
+def test_both_versions_give_the_same_settings(version: str) -> None:
+    backend = _backend(version)
+    instance = backend.list_instances()[1]
+    assert instance.id == "shop"
+    settings = backend.read_isolation(instance)
+    assert instance.vcpus == 2
+    assert settings.pinning is not None
+    assert str(settings.pinning) == "0:0-1|1:0-1"
+    assert (settings.cap_percent, settings.weight, settings.disk_limit_mb_s) == (150.0, 512, 2.0)
+
+
+@BOTH
+def test_both_versions_give_the_same_counters(version: str) -> None:
+    counters = _backend(version).read_counters().instances["shop"]
+    assert counters.cpu_ns == 1_000_000_000
+    assert (counters.net_bytes, counters.disk_bytes) == (16_384, 4096)
+    assert counters.further["system_ns"] == 500_000_000
+    assert sum(task.run_ns for task in counters.tasks.values()) == 1_000_000_000
+
+
+def test_a_task_that_ends_while_it_is_read_is_left_out() -> None:
+    host = FakeHost()
+    host.version_1("lxc/shop", [1, 2], 5)
+    host.task(1, 5)
+    host.files["/proc/2/task/2/schedstat"] = errno.ESRCH
+    assert set(LxcBackend(host, host="h").read_counters().instances["shop"].tasks) == {"1"}
+
+
+def test_tasks_of_groups_inside_an_instance_count_for_it() -> None:
+    host = FakeHost()
+    host.version_2("lxc.payload.shop", [], 5)
+    host.files["/cg/lxc.payload.shop/init.scope/cgroup.threads"] = "5\n"
+    host.task(5, 5)
+    assert set(LxcBackend(host, host="h").read_counters().instances["shop"].tasks) == {"5"}
+
+
+def test_what_a_host_does_not_show_is_absent_with_the_reason() -> None:
+    host = FakeHost()
+    host.version_1("lxc/shop", [1], 5)
+    host.task(1, 5)
+    host.links["/proc/1/ns/net"] = "net:[1]"
+    host.files["/cg/blkio/lxc/shop/blkio.throttle.io_service_bytes_recursive"] = "Total 0\n"
+    host.files["/proc/1/task/1/io"] = errno.EACCES
+    shop = LxcBackend(host, host="h").read_counters().instances["shop"]
+    assert shop.net_bytes is None
+    assert "host's own network" in shop.absent["net_bytes"]
+    assert shop.disk_bytes is None
+    assert "run as root" in shop.absent["disk_bytes"]
+    assert "no such file" in shop.absent["psi_cpu_us"]
+
+
+def test_block_io_comes_from_the_tasks_where_the_group_does_not_count_it() -> None:
+    host = FakeHost()
+    host.version_1("lxc/shop", [2], 5)
+    host.task(2, 5)
+    host.files["/cg/blkio/lxc/shop/blkio.throttle.io_service_bytes_recursive"] = "Total 0\n"
+    host.files["/proc/2/task/2/io"] = "read_bytes: 4096\nwrite_bytes: 1\n"
+    shop = LxcBackend(host, host="h").read_counters().instances["shop"]
+    assert shop.tasks["2"].io_bytes == 4097
+    assert "disk_bytes" not in shop.absent
+
+
+def test_traffic_is_read_on_the_hosts_side_where_the_interface_is_known() -> None:
+    host = FakeHost()
+    host.version_1("lxc/shop", [1], 5)
+    host.task(1, 5)
+    host.files["/proc/net/dev"] = "veth9: 10 1 0 0 0 0 0 0 32 1 0 0 0 0 0 0\n"
+    backend = LxcBackend(host, host="h", interfaces={"shop": "veth9"})
+    assert backend.read_counters().instances["shop"].net_bytes == 42
+
+
+def test_a_group_that_may_not_be_read_asks_for_root() -> None:
+    host = FakeHost()
+    host.version_1("lxc/shop", [1], 5)
+    host.files["/cg/cpuacct/lxc/shop/tasks"] = errno.EACCES
+    with pytest.raises(BackendError, match="run as root"):
+        LxcBackend(host, host="h").read_counters()
+
+
+def _shop(version: int = 1) -> FakeHost:
+    """A host with one container of one task."""
+    host = FakeHost()
+    if version == 1:
+        host.version_1("lxc/shop", [7], 1_000_000)
+    else:
+        host.version_2("lxc/shop", [7], 1_000)
+    host.task(7, 1_000_000, 5, 3)
+    return host
+
+
+def test_tasks_that_may_not_be_read_are_absent_and_not_idle() -> None:
+    host = _shop()
+    backend = LxcBackend(host, host="h")
+    first = backend.read_counters()
+    host.files["/proc/7/task/7/schedstat"] = errno.EACCES
+    host.later()
+    collected = collect(first, backend.read_counters())
+    absences = {absence.metric: absence.reason for absence in collected.absences if absence.instance == "shop"}
+    assert {"waiting", "block", "execution", "pages_per_execution"} <= absences.keys()
+    assert all("permission denied" in absences[metric] for metric in ("waiting", "block", "execution"))
+
+
+def test_a_kernel_that_shows_no_scheduler_counts_gives_no_zero_waiting() -> None:
+    host = _shop()
+    host.files["/proc/7/task/7/schedstat"] = errno.ENOENT
+    shop = LxcBackend(host, host="h").read_counters().instances["shop"]
+    assert "none of its 1 tasks" in shop.absent["tasks"]
+
+
+def test_a_group_that_counts_no_run_time_and_hides_its_tasks_has_no_cpu() -> None:
+    host = _shop()
+    host.files["/cg/cpuacct/lxc/shop/cpuacct.usage"] = errno.EACCES
+    host.files["/proc/7/task/7/schedstat"] = errno.EACCES
+    backend = LxcBackend(host, host="h")
+    first = backend.read_counters()
+    host.later()
+    collected = collect(first, backend.read_counters())
+    assert not [row for row in collected.rows if row.instance == "shop" and "cpu" in row.values]
+    assert [a.reason for a in collected.absences if (a.instance, a.metric) == ("shop", "cpu")]
+
+
+def test_throttling_that_version_2_does_not_count_is_absent_and_not_zero() -> None:
+    host = _shop(version=2)
+    host.files["/cg/lxc/shop/cpu.stat"] = "usage_usec 5\nsystem_usec 2\n"
+    shop = LxcBackend(host, host="h").read_counters().instances["shop"]
+    assert "throttled_ns" not in shop.further
+    assert "has no throttled_usec" in shop.absent["throttled_ns"]
+
+
+def test_slow_counters_give_the_rate_over_their_own_time_in_every_reading() -> None:
+    host = _shop()
+    backend = LxcBackend(host, host="h")
+    rates: list[float] = []
+    first = backend.read_counters()
+    for second in range(1, 26):
+        host.later()
+        host.files["/cg/cpuacct/lxc/shop/cpuacct.usage_sys"] = f"{500_000 + second * 250_000_000}\n"
+        counters = backend.read_counters()
+        rates += [row.values["system"] for row in collect(first, counters).rows if "system" in row.values]
+        first = counters
+    assert rates == pytest.approx([25.0] * 25)
+
+
+def test_a_group_made_anew_under_its_name_drops_one_sample_and_goes_on() -> None:
+    host = _shop()
+    backend = LxcBackend(host, host="h")
+    readings = []
+    for usage in (9_000_000_000, 9_000_000_000, 9_000_000_000, 1_000_000, 2_000_000, 2_000_000_000):
+        host.files["/cg/cpuacct/lxc/shop/cpuacct.usage"] = f"{usage}\n"
+        host.files["/cg/cpuacct/lxc/shop/cpuacct.usage_sys"] = f"{usage // 2}\n"
+        readings.append(backend.read_counters())
+        host.later(2.0)
+    pairs = [collect(*pair) for pair in pairwise(readings)]
+    assert [[drop.reason for drop in each.drops] for each in pairs] == [[], [], ["reset"], [], []]
+    # Not the rate of the group that is gone: 0.0 until it ended, and the new one's since it was first read.
+    system = [row.values["system"] for each in pairs for row in each.rows if "system" in row.values]
+    assert system == pytest.approx([0.0, 0.0, 0.025, 0.025])
+
+
+def test_one_garbled_task_makes_all_task_metrics_absent() -> None:
+    host = FakeHost()
+    host.version_1("lxc/shop", [7, 8], 1_000_000)
+    host.task(7, 1_000_000, 5, 3)
+    host.files["/proc/8/task/8/schedstat"] = "1 2\n"
+    shop = LxcBackend(host, host="h").read_counters().instances["shop"]
+    assert "3 numbers expected" in shop.absent["tasks"]
+
+
+def test_block_io_that_is_counted_elsewhere_since_is_absent_for_one_reading() -> None:
+    host = _shop()
+    path = "/cg/blkio/lxc/shop/blkio.throttle.io_service_bytes_recursive"
+    counted, host.files[path] = host.files[path], "Total 0\n"
+    host.files["/proc/7/task/7/io"] = "read_bytes: 4096\nwrite_bytes: 0\n"
+    backend = LxcBackend(host, host="h")
+    first = backend.read_counters()
+    host.files[path] = counted
+    gaps = []
+    for _ in range(40):
+        host.later()
+        second = backend.read_counters()
+        gaps += [a.reason for a in collect(first, second).absences if a.metric == "pages_exchanged"]
+        first = second
+    assert gaps == ["they are counted in another way since this reading"]
+
+
+def test_resident_memory_is_that_of_all_processes() -> None:
+    host = _shop()
+    host.files["/cg/cpuacct/lxc/shop/cgroup.procs"] = "7\n9\n8\n"
+    host.files["/proc/9/statm"] = "1000 256 100 1 0 50 0\n"  # 8 ended meanwhile
+    assert LxcBackend(host, host="h").read_counters().instances["shop"].gauges["rss_mb"] == 2.0

@@ -1,0 +1,63 @@
+"""The table metric × hypervisor: complete, in order, in words; and the tests that its cells name exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from profiler.backends.find import NAMES
+from profiler.definitions import DEFINITIONS, TITLES, Definition, page_markdown, table_markdown
+from profiler.metrics import EIGHT
+
+ROOT = Path(__file__).parents[2]
+CELLS = [(key, cell) for key, cells in DEFINITIONS.items() for cell in cells]
+
+
+def test_every_backend_has_its_definitions() -> None:
+    assert tuple(DEFINITIONS) == tuple(TITLES)
+    assert set(DEFINITIONS) == set(NAMES) - {"auto"}
+
+
+@pytest.mark.parametrize("hypervisor", DEFINITIONS)
+def test_each_hypervisor_defines_the_eight_in_their_order(hypervisor: str) -> None:
+    assert [cell.metric for cell in DEFINITIONS[hypervisor]] == [metric.name for metric in EIGHT]
+
+
+@pytest.mark.parametrize(("hypervisor", "cell"), CELLS, ids=lambda part: getattr(part, "metric", part))
+def test_a_cell_says_source_formula_distance_and_how_it_was_verified(hypervisor: str, cell: Definition) -> None:
+    for name, words in (("source", 3), ("formula", 1), ("distance", 3), ("verified", 1)):
+        text = getattr(cell, name)
+        assert len(text.split()) >= words, f"{hypervisor} {cell.metric} {name}: {text!r}"
+        assert not re.search(r"\b(TODO|TBD|FIXME)\b", text)
+    assert re.search(r"\btests/", cell.verified), f"{hypervisor} {cell.metric} names no test"
+
+
+@pytest.mark.parametrize(("hypervisor", "cell"), CELLS, ids=lambda part: getattr(part, "metric", part))
+def test_the_tests_that_a_cell_names_exist(hypervisor: str, cell: Definition) -> None:
+    for path in re.findall(r"\b(?:tests|benchmarks)/[\w/.-]*\w", cell.verified):
+        assert (ROOT / path).exists(), f"{hypervisor} {cell.metric} names {path}"
+    sources = None
+    for name in re.findall(r"\btest_[a-z0-9_]{20,}\b(?!\.py)", cell.verified):
+        sources = sources or "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+        assert f"def {name}(" in sources, f"{hypervisor} {cell.metric} names {name}"
+
+
+def test_the_table_has_a_row_for_every_metric_and_hypervisor() -> None:
+    rows = table_markdown().splitlines()
+    assert len(rows) == 2 + len(EIGHT) * len(DEFINITIONS)
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {6}
+    for (_, cell), row in zip(sorted_cells(), rows[2:], strict=True):
+        assert row.startswith(f"| `{cell.metric}` | ")
+
+
+def sorted_cells() -> list[tuple[str, Definition]]:
+    order = [metric.name for metric in EIGHT]
+    return sorted(CELLS, key=lambda item: (order.index(item[1].metric), list(TITLES).index(item[0])))
+
+
+def test_the_page_holds_every_distance_from_the_paper() -> None:
+    page = " ".join(page_markdown().split())
+    for _, cell in CELLS:
+        assert " ".join(cell.distance.split()).replace("|", "\\|") in page

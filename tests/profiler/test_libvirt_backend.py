@@ -1,0 +1,333 @@
+"""The libvirt backend on a host in memory: what it counts, and guests that come, go and hide."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+from libvirt_host import CRASHED, DIRECT, PAUSED, STARTED, UUID, LibvirtHost, domain_xml, open_backend
+
+from profiler.backends import BackendError, Counters
+from profiler.backends.libvirt import LibvirtBackend
+from profiler.backends.libvirt_connection import Connection
+from profiler.backends.listing import instance_id
+from profiler.collectors import collect
+from profiler.observed import Instance
+
+
+@pytest.fixture
+def host() -> LibvirtHost:
+    made = LibvirtHost()
+    made.guest("shop", 1, net_bytes=8192, disk_bytes=4096)
+    return made
+
+
+def _value(first: Counters, second: Counters, metric: str, instance: str | None = "shop") -> float:
+    samples = collect(first, second).samples
+    return next(one.value for one in samples if (one.instance, one.metric) == (instance, metric))
+
+
+def test_a_guest_is_its_vcpu_threads(host: LibvirtHost) -> None:
+    shop = open_backend(host).read_counters().instances["shop"]
+    assert set(shop.tasks) == {"CPU 0", "CPU 1"}
+    assert (shop.vcpus, shop.net_bytes, shop.disk_bytes) == (2, 8192, 4096)
+    assert shop.gauges["rss_mb"] == pytest.approx(2.0)
+    assert shop.absent == {}
+
+
+def test_other_threads_of_qemu_are_the_driver_domain(host: LibvirtHost) -> None:
+    counters = open_backend(host).read_counters()
+    assert counters.driver is not None
+    assert counters.whole is not None
+    assert set(counters.driver.tasks) == {"shop 100 qemu-system-x86"}
+    assert counters.driver.vcpus == counters.whole.pcpus
+
+
+def test_rates_of_a_guest_come_from_its_threads_and_the_statistics(host: LibvirtHost) -> None:
+    backend = open_backend(host)
+    first = backend.read_counters()
+    host.later(2.0)
+    host.thread(101, 1_001_000_000, 500_500_000, 30)
+    host.guest("shop", 1, net_bytes=8192 + 40960, disk_bytes=4096 + 4096)
+    host.thread(101, 1_001_000_000, 500_500_000, 30)
+    second = backend.read_counters()
+    assert _value(first, second, "cpu") == pytest.approx(50)
+    assert _value(first, second, "waiting") == pytest.approx(25)
+    assert _value(first, second, "block") == pytest.approx(125)
+    assert _value(first, second, "execution") == pytest.approx(10)
+    assert _value(first, second, "pages_exchanged") == pytest.approx(5.5)
+
+
+def test_a_guest_that_ended_while_libvirt_still_lists_it_is_named(host: LibvirtHost) -> None:
+    backend = open_backend(host)
+    backend.read_counters()
+    host.end(100)
+    counters = backend.read_counters()
+    assert counters.instances == {}
+    assert counters.vanished == ("shop",)
+
+
+def test_a_guest_whose_threads_end_after_they_were_listed_is_named(host: LibvirtHost) -> None:
+    backend = open_backend(host)
+    backend.read_counters()
+    for tid in (101, 102):
+        host.files[f"/proc/{tid}/task/{tid}/schedstat"] = errno.ESRCH
+        del host.files[f"/proc/{tid}/comm"]
+    assert backend.read_counters().vanished == ("shop",)
+
+
+def test_a_crashed_guest_is_named_and_a_paused_one_is_read(host: LibvirtHost) -> None:
+    host.guest("broken", 2, state=CRASHED)
+    host.guest("resting", 3, state=PAUSED)
+    counters = open_backend(host).read_counters()
+    assert counters.vanished == ("broken",)
+    assert set(counters.instances) == {"shop", "resting"}
+
+
+def test_a_guest_that_was_started_anew_is_another_one(host: LibvirtHost) -> None:
+    backend = open_backend(host)
+    backend.read_counters()
+    host.gone("shop")
+    host.guest("shop", 7)
+    assert backend.read_counters().vanished == ("shop",)
+    assert "shop" in backend.read_counters().instances
+
+
+def test_a_number_that_now_belongs_to_another_process_is_not_read(host: LibvirtHost) -> None:
+    backend = open_backend(host)
+    backend.read_counters()
+    host.end(100)
+    host.process("shop", UUID.format(1), 100, started="99999")
+    host.files["/proc/100/task/103/comm"] = "worker\n"
+    assert STARTED != "99999"
+    assert backend.read_counters().vanished == ("shop",)
+
+
+def test_a_new_thread_of_qemu_joins_the_driver_domain(host: LibvirtHost) -> None:
+    backend = open_backend(host)
+    backend.read_counters()
+    host.files["/proc/100/task/109/comm"] = host.files["/proc/109/comm"] = "vhost-100\n"
+    host.thread(109, 7, 0, 1)
+    driver = backend.read_counters().driver
+    assert driver is not None
+    assert driver.tasks["shop 109 vhost-100"].run_ns == 7
+
+
+def test_a_thread_that_is_named_late_becomes_a_vcpu(host: LibvirtHost) -> None:
+    host.files["/proc/102/comm"] = "qemu-system-x86\n"
+    backend = open_backend(host)
+    assert set(backend.read_counters().instances["shop"].tasks) == {"CPU 0"}
+    host.files["/proc/102/comm"] = "CPU 1/KVM\n"
+    found = [set(backend.read_counters().instances["shop"].tasks) for _ in range(31)]
+    assert found[-1] == {"CPU 0", "CPU 1"}
+
+
+def test_one_thread_for_all_vcpus_is_still_a_guest_with_two(host: LibvirtHost) -> None:
+    host.files["/proc/101/comm"] = "ALL CPUs/TCG\n"
+    host.files["/proc/102/comm"] = "worker\n"
+    shop = open_backend(host).read_counters().instances["shop"]
+    assert (set(shop.tasks), shop.vcpus) == ({"ALL CPUs"}, 2)
+
+
+def test_a_hidden_process_leaves_cpu_from_libvirt_and_says_what_is_missing(host: LibvirtHost) -> None:
+    host.end(100)
+    host.values["libvirt vcpustats"] = [
+        [1, UUID.format(1), "shop", {"vcpu.maximum": 4, "vcpu.0.time": 70, "vcpu.1.time": 30}]
+    ]
+    counters = open_backend(host).read_counters()
+    shop = counters.instances["shop"]
+    assert (shop.cpu_ns, shop.tasks, shop.net_bytes) == (100, {}, 8192)
+    assert "run as root" in shop.absent["tasks"]
+    assert counters.driver is None
+    assert "1 instances are not seen" in counters.absent["driver"]
+    assert counters.whole is not None
+    assert (counters.whole.events, "run as root" in counters.whole.absent["events"]) == (None, True)
+
+
+def test_a_process_that_nobody_may_look_into_is_hidden_not_gone(host: LibvirtHost, monkeypatch: Any) -> None:
+    def names(_path: str) -> list[str]:
+        raise OSError(errno.EACCES, "no")
+
+    monkeypatch.setattr(host, "names", names)
+    host.values["libvirt vcpustats"] = [[1, UUID.format(1), "shop", {"vcpu.maximum": 1, "vcpu.0.time": 70}]]
+    shop = open_backend(host).read_counters().instances["shop"]
+    assert "permission denied" in shop.absent["tasks"]
+
+
+def test_a_guest_of_which_nothing_is_known_is_absent_with_the_reason(host: LibvirtHost) -> None:
+    host.end(100)
+    counters = open_backend(host).read_counters()
+    assert counters.instances == {}
+    assert "nothing answers here" in counters.absent["shop"]
+
+
+def test_a_kernel_without_scheduler_times_is_no_vanished_guest(host: LibvirtHost) -> None:
+    for tid in (100, 101, 102):
+        host.files[f"/proc/{tid}/task/{tid}/schedstat"] = errno.ENOENT
+    host.values["libvirt vcpustats"] = [[1, UUID.format(1), "shop", {"vcpu.maximum": 1, "vcpu.0.time": 70}]]
+    assert "CONFIG_SCHED_INFO" in open_backend(host).read_counters().instances["shop"].absent["tasks"]
+
+
+def test_a_stale_pid_file_is_not_believed(host: LibvirtHost) -> None:
+    host.files["/run/libvirt/qemu/shop.pid"] = "1\n"
+    host.files["/proc/1/cmdline"] = "/sbin/init\0"
+    host.values["libvirt processes"] = {UUID.format(1): 100}
+    assert "shop" in open_backend(host).read_counters().instances
+
+
+def test_the_host_is_searched_for_a_process_that_is_not_there_only_now_and_then(host: LibvirtHost) -> None:
+    host.end(100)
+    searches = 0
+    plain = host.value
+
+    def value(key: str, read: Any) -> Any:
+        nonlocal searches
+        searches += key == "libvirt processes"
+        return plain(key, read)
+
+    host.value = value  # type: ignore[method-assign]
+    backend = open_backend(host)
+    for _ in range(30):
+        backend.read_counters()
+    assert searches == 1
+    backend.read_counters()
+    assert searches == 2
+
+
+def test_xml_is_read_once_for_each_start_of_a_guest(host: LibvirtHost) -> None:
+    backend = open_backend(host)
+    backend.read_counters()
+    del host.values[f"libvirt xml {UUID.format(1)}"]
+    backend.read_counters()
+    assert backend.list_instances() == [Instance("shop", vcpus=2, memory_mb=1024.0, host="h1")]
+
+
+def _io(host: LibvirtHost, read: int, written: int) -> None:
+    host.files["/proc/100/io"] = (
+        f"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: {read}\nwrite_bytes: {written}\n"
+        "cancelled_write_bytes: 0\n"
+    )
+
+
+def _asked_for_drives(backend: LibvirtBackend, monkeypatch: pytest.MonkeyPatch, host: LibvirtHost) -> list[bool]:
+    """What the backend asks libvirt in its readings from now on."""
+    asked: list[bool] = []
+
+    def stats(_connection: Connection, *, drives: bool) -> object:
+        asked.append(drives)
+        return list(host.domains.values())
+
+    del host.values["libvirt domstats"]
+    monkeypatch.setattr(Connection, "stats", stats)
+    monkeypatch.setattr(host, "value", lambda key, read: host.values[key] if key in host.values else read())
+    backend.read_counters()
+    backend.read_counters()
+    return asked
+
+
+def test_direct_disks_are_counted_by_the_kernel_and_qemu_is_left_alone(
+    host: LibvirtHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.values[f"libvirt xml {UUID.format(1)}"] = domain_xml("shop", devices=DIRECT)
+    _io(host, 300, 20)
+    backend = open_backend(host)
+    assert backend.read_counters().instances["shop"].disk_bytes == 320
+    assert _asked_for_drives(backend, monkeypatch, host) == [False, False]
+
+
+def test_drives_behind_the_page_cache_are_counted_by_qemu(host: LibvirtHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    _io(host, 300, 20)
+    backend = open_backend(host)
+    assert backend.read_counters().instances["shop"].disk_bytes == 4096
+    assert _asked_for_drives(backend, monkeypatch, host) == [True, True]
+
+
+def test_the_count_of_a_disk_does_not_change_its_source_in_the_middle(host: LibvirtHost) -> None:
+    host.values[f"libvirt xml {UUID.format(1)}"] = domain_xml("shop", devices=DIRECT)
+    host.files["/proc/100/io"] = errno.EACCES
+    backend = open_backend(host)
+    assert backend.read_counters().instances["shop"].disk_bytes == 4096
+    _io(host, 300, 20)
+    assert backend.read_counters().instances["shop"].disk_bytes == 4096
+
+
+def test_a_count_of_the_kernel_that_is_refused_later_is_absent(host: LibvirtHost) -> None:
+    host.values[f"libvirt xml {UUID.format(1)}"] = domain_xml("shop", devices=DIRECT)
+    _io(host, 300, 20)
+    backend = open_backend(host)
+    backend.read_counters()
+    host.files["/proc/100/io"] = errno.EACCES
+    shop = backend.read_counters().instances["shop"]
+    assert shop.disk_bytes is None
+    assert "run as root" in shop.absent["disk_bytes"]
+
+
+@pytest.mark.parametrize("name", ["a b", "-rf", "ü" * 200, "x" * 255, "a/b", "\udcff", "0"])
+def test_guests_with_odd_names_are_read(name: str) -> None:
+    host = LibvirtHost()
+    host.guest(name, 3)
+    host.values["libvirt processes"] = {UUID.format(3): 300}
+    backend = open_backend(host)
+    assert set(backend.read_counters().instances) == {instance_id(name)}
+    assert [one.id for one in backend.list_instances()] == [instance_id(name)]
+
+
+@pytest.mark.parametrize("answer", [None, {}, [1], [[1, 2, 3, 4]], [["a", "b", "c", {}]], [[1, "u", "n", {}, 5]]])
+def test_an_answer_that_is_no_list_of_domains_is_an_error(host: LibvirtHost, answer: object) -> None:
+    backend = open_backend(host)
+    host.values["libvirt domstats"] = answer
+    with pytest.raises(BackendError, match=r"libvirt at fake:/// cannot be read"):
+        backend.read_counters()
+
+
+def test_a_daemon_that_hangs_is_an_error(host: LibvirtHost) -> None:
+    backend = open_backend(host)
+    host.values["libvirt domstats"] = TimeoutError(errno.ETIMEDOUT, "libvirt gave no answer in 3 s")
+    with pytest.raises(BackendError, match="no answer in 3 s"):
+        backend.read_counters()
+
+
+def test_a_host_where_libvirt_does_not_answer_is_refused_at_once(host: LibvirtHost) -> None:
+    host.values["libvirt version"] = OSError(errno.EIO, "Failed to connect socket")
+    with pytest.raises(BackendError, match="Failed to connect socket"):
+        open_backend(host)
+
+
+def test_a_host_without_its_own_times_has_no_driver_domain(host: LibvirtHost) -> None:
+    host.files["/proc/stat"] = "nonsense\n"
+    counters = open_backend(host).read_counters()
+    assert (counters.driver, counters.whole) == (None, None)
+    assert "driver" in counters.absent
+    assert "shop" in counters.instances
+
+
+def test_settings_are_read_in_the_words_of_the_contract(host: LibvirtHost) -> None:
+    settings = open_backend(host).read_isolation(Instance("shop"))
+    assert str(settings.pinning) == "0:0-1|1:3"
+    assert (settings.cap_percent, settings.weight, settings.disk_limit_mb_s) == (150.0, 512, 2.0)
+    assert settings.network is not None
+    assert (settings.network.mode, settings.network.rate_mbit, settings.network.ceil_mbit) == ("shared", 8.0, 16.0)
+
+
+def test_the_whole_domains_quota_counts_where_it_is_lower(host: LibvirtHost) -> None:
+    host.values[f"libvirt scheduler {UUID.format(1)}"] |= {"global_quota": 80_000}
+    assert open_backend(host).read_isolation(Instance("shop")).cap_percent == 80.0
+
+
+def test_weights_of_version_2_groups_are_on_their_own_scale(host: LibvirtHost) -> None:
+    host.files["/proc/mounts"] = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
+    host.values[f"libvirt scheduler {UUID.format(1)}"] |= {"cpu_shares": 200}
+    assert open_backend(host).read_isolation(Instance("shop")).weight == 512
+
+
+def test_settings_that_cannot_be_read_are_none(host: LibvirtHost) -> None:
+    host.values[f"libvirt xml {UUID.format(1)}"] = OSError(errno.ENOENT, "gone")
+    host.values[f"libvirt scheduler {UUID.format(1)}"] = OSError(errno.EIO, "no cgroup CPU controller")
+    settings = open_backend(host).read_isolation(Instance("shop"))
+    assert (settings.pinning, settings.cap_percent, settings.weight, settings.network) == (None, None, None, None)
+
+
+def test_settings_of_an_unknown_guest_are_an_error(host: LibvirtHost) -> None:
+    with pytest.raises(BackendError, match="nobody is not on this host"):
+        open_backend(host).read_isolation(Instance("nobody"))

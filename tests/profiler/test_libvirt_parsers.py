@@ -1,0 +1,200 @@
+"""Domain XML and bulk statistics: read as libvirt writes them, refused or read whatever is done to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from libvirt_host import LIMITED, PINNED, domain_xml, stats_of
+from recorded import RECORDINGS
+
+from profiler.parse import ParseError
+from profiler.parse.libvirt import (
+    Bandwidth,
+    DomainDescription,
+    parse_domain,
+    parse_records,
+    parse_stats,
+    parse_vcpu_times,
+    scheduler_number,
+)
+
+RECORDING = RECORDINGS / "libvirt-tcg.json"
+
+
+def _recorded(prefix: str) -> Any:
+    values = json.loads(Path(RECORDING).read_text(encoding="utf-8"))["readings"][0]["values"]
+    return next(value[0] for key, value in values.items() if key.startswith(prefix))
+
+
+def test_a_real_domain_is_described() -> None:
+    described = parse_domain(_recorded("libvirt xml"))
+    assert (described.vcpus, described.memory_mb) == (1, 96.0)
+    assert len(described.bandwidths) == 1
+
+
+def test_real_statistics_are_read() -> None:
+    for record in parse_records(_recorded("libvirt domstats")):
+        stats = parse_stats(record.stats)
+        assert stats.absent == {}
+        assert stats.net_bytes == record.stats["net.0.rx.bytes"] + record.stats["net.0.tx.bytes"]
+
+
+def test_pins_limits_and_memory_are_read() -> None:
+    assert parse_domain(domain_xml("a", tuning=PINNED, devices=LIMITED)) == DomainDescription(
+        2, 1024.0, {0: (0, 1), 1: (3,)}, (Bandwidth(1000, 2000),), (2_000_000,), direct_disks=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("disk", "direct"),
+    [
+        ("<disk type='file'><driver cache='none'/><source file='/a'/></disk>", True),
+        ("<disk type='block'><driver cache='directsync'/><source dev='/a'/></disk>", True),
+        ("<disk type='file' device='cdrom'><driver/></disk>", True),
+        ("<disk type='file'><driver cache='writeback'/><source file='/a'/></disk>", False),
+        ("<disk type='file'><source file='/a'/></disk>", False),
+        ("<disk type='network'><driver cache='none'/><source protocol='rbd'/></disk>", False),
+    ],
+)
+def test_drives_that_bypass_the_page_cache_of_this_host_are_direct(disk: str, direct: bool) -> None:
+    assert parse_domain(domain_xml("a", devices=disk)).direct_disks is direct
+
+
+def test_vcpus_that_are_plugged_in_count_not_those_that_could_be() -> None:
+    text = domain_xml("a").replace("<vcpu placement='static'>2", "<vcpu placement='static' current='3'>8")
+    assert parse_domain(text).vcpus == 3
+
+
+def test_limits_of_reading_and_writing_add_up_and_no_limit_is_none() -> None:
+    tune = "<disk><iotune><read_bytes_sec>5</read_bytes_sec><write_bytes_sec>7</write_bytes_sec></iotune></disk>"
+    none = "<disk><iotune><total_bytes_sec>0</total_bytes_sec><total_iops_sec>9</total_iops_sec></iotune></disk>"
+    assert parse_domain(domain_xml("a", devices=tune + none)).disk_limits == (12,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no xml",
+        "<network/>",
+        "<domain/>",
+        "<domain><vcpu>x</vcpu><memory>1</memory></domain>",
+        "<domain><vcpu>0</vcpu><memory>1</memory></domain>",
+        "<domain><vcpu>99999999</vcpu><memory>1</memory></domain>",
+        "<domain><vcpu>1</vcpu></domain>",
+        "<domain><vcpu>1</vcpu><memory unit='parsec'>1</memory></domain>",
+        domain_xml("a", tuning="<cputune><vcpupin vcpu='0' cpuset='3-1'/></cputune>"),
+        domain_xml("a", tuning="<cputune><vcpupin cpuset='3'/></cputune>"),
+        domain_xml("a") + "<domain/>",
+        domain_xml("a" * (1 << 20)),
+        '<!DOCTYPE d [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>' + domain_xml("&b;"),
+        domain_xml("\x00"),
+    ],
+)
+def test_xml_that_is_no_domain_is_refused(text: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_domain(text, "libvirt xml u")
+    assert "libvirt xml u, line " in str(caught.value)
+
+
+def test_an_interface_without_counters_makes_traffic_absent_not_zero() -> None:
+    stats = stats_of(5, 6)
+    del stats["net.0.rx.bytes"], stats["net.0.name"]
+    read = parse_stats(stats)
+    assert (read.net_bytes, read.disk_bytes) == (None, 6)
+    assert "passed through" in read.absent["net_bytes"]
+
+
+def test_a_busy_drive_makes_disk_bytes_absent_and_an_empty_one_does_not() -> None:
+    stats = stats_of(5, 6)
+    assert parse_stats(stats).disk_bytes == 6
+    del stats["block.0.rd.bytes"]
+    read = parse_stats(stats)
+    assert read.disk_bytes is None
+    assert "another job" in read.absent["disk_bytes"]
+
+
+def test_a_guest_without_devices_exchanged_nothing() -> None:
+    read = parse_stats({"net.count": 0, "block.count": 0})
+    assert (read.net_bytes, read.disk_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("value", [-1, True, 1.5, "7", None, 1 << 64, []])
+def test_a_value_that_is_no_counter_is_absent(value: object) -> None:
+    read = parse_stats(stats_of(1, 2) | {"net.0.rx.bytes": value})
+    assert read.net_bytes is None
+    assert read.disk_bytes == 2
+
+
+def test_absurd_numbers_of_devices_are_refused_at_once() -> None:
+    assert parse_stats({"net.count": 10**12, "block.count": 0}).net_bytes is None
+
+
+def test_times_of_vcpus_that_are_not_plugged_in_are_left_out() -> None:
+    assert parse_vcpu_times({"vcpu.maximum": 4, "vcpu.0.time": 5, "vcpu.2.time": 6}) == 11
+
+
+@pytest.mark.parametrize("stats", [{}, {"vcpu.maximum": 0}, {"vcpu.maximum": 10**9}, {"vcpu.maximum": 2}])
+def test_times_of_no_vcpus_are_refused(stats: dict[str, int]) -> None:
+    with pytest.raises(ParseError):
+        parse_vcpu_times(stats)
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "7", None])
+def test_a_quota_that_limits_nothing_is_none(value: object) -> None:
+    assert scheduler_number({"vcpu_quota": value}, "vcpu_quota") is None
+    assert scheduler_number(value, "vcpu_quota") is None
+
+
+@st.composite
+def _mutated_xml(draw: st.DrawFn) -> str:
+    text = domain_xml("a", tuning=PINNED, devices=LIMITED)
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = draw(st.integers(start, min(len(text), start + 40)))
+        text = text[:start] + draw(st.text(max_size=8)) + text[end:]
+    return text
+
+
+@settings(max_examples=300, deadline=None)
+@given(_mutated_xml())
+def test_mutated_xml_is_read_or_refused_and_nothing_else(text: str) -> None:
+    try:
+        described = parse_domain(text)
+    except ParseError as error:
+        assert error.line >= 1
+    else:
+        assert described.vcpus >= 1
+        assert all(limit > 0 for limit in described.disk_limits)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from([*stats_of(1, 1), "net.1.rx.bytes"]), _JSON, max_size=6))
+def test_statistics_of_any_kind_are_counters_or_absent_with_a_reason(changes: dict[str, Any]) -> None:
+    read = parse_stats(stats_of(3, 4) | changes)
+    for name in ("net_bytes", "disk_bytes"):
+        value = getattr(read, name)
+        assert (value is None) == (name in read.absent)
+        assert value is None or (type(value) is int and value >= 0)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_JSON)
+def test_any_answer_is_a_list_of_domains_or_refused(answer: Any) -> None:
+    try:
+        records = parse_records(answer)
+    except ParseError:
+        return
+    assert all(isinstance(record.name, str) for record in records)

@@ -1,0 +1,123 @@
+"""A recording of two real guests, replayed: its rates are what was going on, and no damage to it is a crash."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recorded import RECORDINGS
+
+from profiler.backends import BackendError, RecordedBackend
+from profiler.backends.libvirt import LibvirtBackend
+from profiler.backends.libvirt_connection import Connection
+from profiler.backends.source import Reading, RecordedSource
+from profiler.collectors import Collected, collect
+from profiler.metrics import EIGHT
+
+RECORDING = RECORDINGS / "libvirt-tcg.json"
+
+
+@pytest.fixture
+def collected() -> Collected:
+    backend = RecordedBackend(RECORDING)
+    return collect(backend.read_counters(), backend.read_counters())
+
+
+def _value(collected: Collected, metric: str, instance: str | None, scope: str = "instance") -> float:
+    wanted = (metric, instance, scope)
+    return next(one.value for one in collected.samples if (one.metric, one.instance, one.scope) == wanted)
+
+
+def test_every_metric_is_there_in_every_scope_that_it_has(collected: Collected) -> None:
+    found = {(one.metric, one.scope) for one in collected.samples}
+    assert {(metric.name, scope) for metric in EIGHT for scope in metric.scopes} <= found
+    assert collected.absences == collected.drops == ()
+
+
+@pytest.mark.parametrize("instance", ["shop", "batch"])
+def test_running_waiting_and_blocked_are_all_of_a_vcpus_time(collected: Collected, instance: str) -> None:
+    parts = [_value(collected, metric, instance) for metric in ("cpu", "waiting", "block")]
+    assert sum(parts) == pytest.approx(100)
+    assert min(parts) >= 0
+
+
+def test_the_guest_that_serves_exchanges_pages_and_the_capped_one_keeps_to_its_cap(collected: Collected) -> None:
+    assert _value(collected, "pages_exchanged", "shop") > _value(collected, "pages_exchanged", "batch") > 0
+    assert _value(collected, "net_mbit", "shop") > 5
+    assert 10 < _value(collected, "cpu", "batch") < 65
+    assert _value(collected, "disk_mb_s", "batch") > 0.5
+    assert _value(collected, "cpu", "shop", "driver_domain") > _value(collected, "cpu", "batch", "driver_domain")
+
+
+def test_settings_are_those_that_were_made() -> None:
+    backend = RecordedBackend(RECORDING)
+    batch, shop = (backend.read_isolation(instance) for instance in backend.list_instances())
+    assert (batch.cap_percent, batch.weight, batch.disk_limit_mb_s, batch.pinning) == (60.0, 128, 8.0, None)
+    assert (str(shop.pinning), shop.cap_percent, shop.weight) == ("0:0", None, 256)
+
+
+def _readings() -> list[Reading]:
+    document: Any = json.loads(Path(RECORDING).read_text(encoding="utf-8"))
+    return [
+        Reading(tuple(entry["clock"]), entry["files"], entry["directories"], entry["links"], entry["values"])
+        for entry in document["readings"]
+    ]
+
+
+READINGS = _readings()
+PLACES = [
+    (number, kind, key)
+    for number, reading in enumerate(READINGS[:2])
+    for kind in ("files", "directories", "values")
+    for key in getattr(reading, kind)
+]
+DAMAGE = [errno.ENOENT, errno.EACCES, errno.EIO, errno.ESRCH]
+
+
+def _replay(readings: list[Reading]) -> None:
+    """Everything that a program does with a backend; BackendError is an answer."""
+    source = RecordedSource(readings)
+    try:
+        backend = LibvirtBackend(source, "h", Connection("test:///"))
+        first = backend.read_counters()
+        source.advance()
+        second = backend.read_counters()
+        for instance in backend.list_instances():
+            backend.read_isolation(instance)
+        backend.close()
+    except BackendError as error:
+        assert str(error)
+        return
+    collected = collect(first, second)
+    for name in second.instances:
+        known = {one.metric for one in collected.samples if one.instance == name}
+        said = {one.metric for one in collected.absences if one.instance == name}
+        dropped = {one.instance for one in collected.drops}
+        assert name in dropped or {"cpu", "waiting", "block", "execution", "pages_exchanged"} <= known | said
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, "garbled"])
+def test_whatever_single_thing_is_missing_or_garbled_the_rest_is_read(damage: int | str) -> None:
+    for number, kind, key in PLACES:
+        readings = copy.deepcopy(READINGS)
+        place = getattr(readings[number], kind)
+        place[key] = (
+            damage if isinstance(damage, int) else {"files": "\x00?", "directories": ["x"], "values": [{}]}[kind]
+        )
+        _replay(readings)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(DAMAGE) | st.text(max_size=30)), max_size=12))
+def test_much_damage_at_once_is_no_crash(damages: list[tuple[tuple[int, str, str], int | str]]) -> None:
+    readings = copy.deepcopy(READINGS)
+    for (number, kind, key), damage in damages:
+        value = {"directories": [damage], "values": [damage]}.get(kind, damage) if isinstance(damage, str) else damage
+        getattr(readings[number], kind)[key] = value
+    _replay(readings)

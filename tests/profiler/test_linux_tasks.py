@@ -1,0 +1,155 @@
+"""Scheduler counts of tasks: what schedstat's third number is worth, and the reader that skips who did not run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from fake_host import FakeHost
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.backends import TaskCounters
+from profiler.backends.linux import TaskReader
+from profiler.backends.source import LiveSource
+from profiler.parse import parse_schedstat, parse_status
+from profiler.parse.proc import parse_pressure, parse_task_io, pressure_by_line, task_io_by_line
+
+IO = "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 1\ncancelled_write_bytes: 0\n"
+PRESSURE = "some avg10=0.28 avg60=0.24 avg300=0.35 total=6823884\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
+
+
+def _switches_and_timeslices(tid: int) -> tuple[int, int]:
+    base = Path(f"/proc/self/task/{tid}")
+    slices = parse_schedstat((base / "schedstat").read_text()).timeslices
+    status = parse_status((base / "status").read_text())
+    return status.voluntary + status.involuntary, slices
+
+
+@pytest.mark.parametrize("kind", ["sleeps", "spins"])
+def test_timeslices_are_the_switches_of_a_task_within_one(kind: str) -> None:
+    """On this kernel, for a task that gives its CPU up and for one that is taken off it by others that spin, too."""
+    stop = threading.Event()
+    tids: list[int] = []
+
+    def work() -> None:
+        tids.append(threading.get_native_id())
+        while not stop.is_set():
+            if kind == "sleeps":
+                time.sleep(0.0005)
+
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    try:
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        pairs = [_switches_and_timeslices(tid) for tid in tids]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        os.sched_setaffinity(0, allowed)
+    assert len(pairs) == 3
+    for switches, slices in pairs:
+        assert slices > 20
+        # It may run and be switched away between the two files; each time adds one to both.
+        assert abs(switches - slices) <= 2 + 0.02 * slices
+
+
+def test_a_sleeping_task_has_as_many_switches_as_timeslices_exactly() -> None:
+    program = "import time\nfor _ in range(50): time.sleep(0.001)\nprint(flush=True)\ntime.sleep(60)"
+    with subprocess.Popen([sys.executable, "-S", "-c", program], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()
+            time.sleep(0.2)
+            schedstat = parse_schedstat(Path(f"/proc/{child.pid}/schedstat").read_text())
+            status = parse_status(Path(f"/proc/{child.pid}/status").read_text())
+        finally:
+            child.kill()
+    assert schedstat.timeslices >= 50
+    assert schedstat.timeslices == status.voluntary + status.involuntary
+
+
+@given(st.lists(st.dictionaries(st.integers(1, 5), st.integers(0, 3), max_size=5), max_size=6), st.booleans())
+def test_skipping_who_did_not_run_gives_what_reading_all_gives(rounds: list[dict[int, int]], with_io: bool) -> None:
+    """Each round says which tasks there are and how long each ran since it was born."""
+    host = FakeHost()
+    remembering = TaskReader(host)
+    for tasks in rounds:
+        host.files = {}
+        for tid, ran in tasks.items():
+            host.task(tid, ran, ran, ran)
+            host.files[f"/proc/{tid}/task/{tid}/io"] = IO.replace("4096", str(ran))
+        absent: dict[str, str] = {}
+        found = remembering.read(tasks, absent, with_io=with_io)
+        assert found == TaskReader(host).read(tasks, absent, with_io=with_io)
+        assert found == {
+            str(tid): TaskCounters(ran, ran, ran, ran, ran + 1 if with_io else None) for tid, ran in tasks.items()
+        }
+        assert absent == {}
+
+
+def test_bytes_are_read_of_a_task_that_sleeps_since_they_were_not_needed() -> None:
+    host = FakeHost()
+    host.task(1, 5)
+    host.files["/proc/1/task/1/io"] = IO
+    reader = TaskReader(host)
+    assert reader.read([1], {})["1"].io_bytes is None
+    assert reader.read([1], {}, with_io=True)["1"].io_bytes == 4097
+
+
+def test_a_real_task_is_read_through_kept_files() -> None:
+    live = LiveSource()
+    reader = TaskReader(live)
+    readings = []
+    try:
+        for _ in range(3):
+            readings.append(reader.read([os.getpid()], {}, with_io=True)[str(os.getpid())])
+            live.sweep()
+            time.sleep(0.02)  # counts of a running task are as old as the last tick or switch
+    finally:
+        live.close()
+    assert readings[0].run_ns < readings[1].run_ns < readings[2].run_ns
+
+
+@st.composite
+def _mutated(draw: st.DrawFn, text: str) -> str:
+    start = draw(st.integers(0, len(text)))
+    end = draw(st.integers(start, min(len(text), start + 60)))
+    return (
+        text[:start] + draw(st.sampled_from(["", "9", "-", "\n", " ", "٣", ".", "full ", "x", "0" * 21])) + text[end:]
+    )
+
+
+def _answer(parser: object, text: str) -> object:
+    try:
+        return parser(text, "w")  # type: ignore[operator]
+    except ValueError as error:
+        return str(error)
+
+
+@given(_mutated(IO))
+def test_block_io_at_once_is_block_io_line_by_line(text: str) -> None:
+    assert _answer(parse_task_io, text) == _answer(task_io_by_line, text)
+
+
+@given(_mutated(PRESSURE))
+def test_pressure_at_once_is_pressure_field_by_field(text: str) -> None:
+    assert _answer(parse_pressure, text) == _answer(pressure_by_line, text)
+
+
+def test_fast_paths_read_what_this_kernel_prints() -> None:
+    text = Path("/proc/self/io").read_text()
+    assert parse_task_io(text) == task_io_by_line(text)
+    for name in ("cpu", "io"):
+        path = Path(f"/proc/pressure/{name}")
+        if path.exists():
+            assert parse_pressure(text := path.read_text()) == pressure_by_line(text)

@@ -1,0 +1,97 @@
+"""What the kernel answers over netlink, and what is made of an answer that is none."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.backends import netlink
+
+VETH = struct.pack("=HH4s", 8, 1, b"veth")  # IFLA_INFO_KIND
+
+
+def _attribute(kind: int, data: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
+
+
+def _message(kind: int, body: bytes) -> bytes:
+    return struct.pack("=IHHII", 16 + len(body), kind, 0, 1, 0) + body
+
+
+def _link(name: str, namespace: int | None, info: bytes = VETH) -> bytes:
+    parts = [_attribute(3, name.encode() + b"\0"), _attribute(18, info)]
+    if namespace is not None:
+        parts.append(_attribute(37, struct.pack("=i", namespace)))
+    return _message(16, bytes(16) + b"".join(parts))
+
+
+DONE = _message(3, bytes(4))
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What the kernel says, packet by packet; then it is silent until the time is over."""
+    packets: list[bytes] = []
+
+    class Kernel:
+        def __init__(self, *_: object) -> None: ...
+        def __enter__(self) -> Kernel:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def settimeout(self, seconds: float) -> None:
+            assert seconds > 0
+
+        def send(self, data: bytes) -> int:
+            return len(data)
+
+        def recv(self, _size: int) -> bytes:
+            if not packets:
+                raise TimeoutError(errno.ETIMEDOUT, "timed out")
+            return packets.pop(0)
+
+    monkeypatch.setattr(netlink.socket, "socket", Kernel)
+    return packets
+
+
+def test_only_pairs_that_end_in_another_namespace_count(answers: list[bytes]) -> None:
+    dummy = struct.pack("=HH8s", 12, 1, b"macvlan\0")
+    answers += [_link("veth1", 4) + _link("veth2", 4) + _link("eth0", None), _link("mac0", 5, dummy), DONE]
+    assert netlink.veths_by_namespace() == {"4": ["veth1", "veth2"]}
+
+
+def test_a_refusal_is_an_error_of_the_system(answers: list[bytes]) -> None:
+    answers.append(_message(2, struct.pack("=i", -errno.EPERM) + bytes(16)))
+    with pytest.raises(PermissionError):
+        netlink.veths_by_namespace()
+
+
+def test_a_silent_kernel_is_not_waited_for_for_ever(answers: list[bytes]) -> None:
+    answers.append(_link("veth1", 4))
+    with pytest.raises(TimeoutError):
+        netlink.veths_by_namespace()
+
+
+def test_our_own_namespace_has_no_number_or_one() -> None:
+    assert netlink.namespace_id(os.getpid()) >= -1
+    assert all(names for names in netlink.veths_by_namespace().values())
+
+
+def test_a_process_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(OSError) as caught:
+        netlink.namespace_id(2**22 + 1)  # beyond the largest process number
+    assert caught.value.errno == errno.ESRCH
+
+
+@given(st.binary(max_size=200), st.integers(0, 80), st.binary(max_size=12))
+def test_garbled_answers_end_in_numbers_names_or_an_error(data: bytes, at: int, patch: bytes) -> None:
+    whole = _link("veth1", 4) + DONE
+    for text in (data, whole[:at] + patch + whole[at + len(patch) :]):
+        for _, body in netlink._messages(text):
+            for _, value in netlink._attributes(body[16:]):
+                assert len(value) < len(text)

@@ -1,0 +1,453 @@
+"""Pushing: acknowledged only when the server says what it did, tried again when not, never a token shown."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+from api_double import Double, Reply, serving
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler import wire
+from profiler.batch import Batch, Row
+from profiler.log import Log
+from profiler.push import Pusher
+from profiler.shipping import Token
+from profiler.spool import Spool
+from profiler.wire import Wire, check_token, may_carry_token, parse_url
+
+SECRET = "tok-3n-of-nobody"
+
+
+def batch(number: int, samples: int = 1) -> Batch:
+    values = {f"m{position}": float(number) for position in range(samples)}
+    return Batch("h", f"2026-01-31T12:00:{number:02d}.000Z", (Row("a", "instance", values),))
+
+
+class Bench:
+    """A spool, a pusher that is driven by hand, and what it logged."""
+
+    def __init__(self, directory: Path, url: str, token: str | None = None) -> None:
+        self.said = io.StringIO()
+        log = Log(self.said)
+        self.spool = Spool(directory, 10**9, log)
+        self.wire = Wire(parse_url(url), lambda: token, "test/1")
+        self.pusher = Pusher(self.spool, self.wire, log, chance=lambda: 1.0)
+
+    def put(self, *batches: Batch) -> None:
+        for one in batches:
+            self.spool.put(one)
+        assert self.spool.store()
+
+    def drain(self, most: int = 50) -> list[float]:
+        """Step until there is nothing left; gives the waits that were asked for."""
+        waits = []
+        while (wait := self.pusher.step()) is not None:
+            waits.append(wait)
+            assert len(waits) < most, self.said.getvalue()
+        return [wait for wait in waits if wait]
+
+    def close(self) -> None:
+        self.wire.close()
+        self.spool.close()
+
+    @property
+    def left(self) -> int:
+        return len(self.spool.oldest(10**9))
+
+
+@pytest.fixture
+def double() -> Iterator[Double]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture
+def bench(tmp_path: Path, double: Double) -> Iterator[Bench]:
+    made = Bench(tmp_path / "spool", double.url, SECRET)
+    yield made
+    made.close()
+
+
+def script(*replies: Reply):
+    """These replies first, then whatever the API would say."""
+    coming = list(replies)
+    return lambda _samples: coming.pop(0) if coming else Reply()
+
+
+def test_batches_go_oldest_first_in_one_call_and_are_then_gone(bench: Bench, double: Double) -> None:
+    bench.put(batch(1), batch(2), batch(3))
+    assert bench.drain() == []
+    assert [[sample["value"] for sample in request] for request in double.requests] == [[1.0, 2.0, 3.0]]
+    assert double.requests[0][0] == {
+        "host": "h", "instance": "a", "scope": "instance", "metric": "m0", "value": 1.0,
+        "time": "2026-01-31T12:00:01.000Z",
+    }  # fmt: skip
+    assert double.paths == ["/v1/samples"]
+    assert double.headers[0]["Authorization"] == f"Bearer {SECRET}"
+    assert bench.left == 0
+    assert bench.pusher.status().accepted == 3
+    assert bench.pusher.status().last_success_s == pytest.approx(time.time(), abs=60)
+
+
+def test_calls_hold_no_more_samples_than_the_server_takes(bench: Bench, double: Double) -> None:
+    bench.put(*(batch(number, 4_000) for number in range(5)), batch(9, 25_000))
+    bench.drain()
+    assert [len(request) for request in double.requests] == [8_000, 8_000, 4_000, 10_000, 10_000, 5_000]
+    assert bench.pusher.status().accepted == 45_000
+
+
+def test_one_connection_serves_many_calls(bench: Bench, double: Double) -> None:
+    for number in range(5):
+        bench.put(batch(number))
+        bench.drain()
+    assert (len(double.requests), double.connections) == (5, 1)
+
+
+def test_an_idle_connection_that_the_server_closed_is_no_failure(bench: Bench, double: Double) -> None:
+    bench.put(batch(1))
+    bench.drain()
+    double.decide = script(Reply(status=None, stored=False))
+    bench.put(batch(2))
+    assert bench.drain() == []
+    assert bench.pusher.status().failures["connection"] == 0
+    assert len(double.kept) == 2
+
+
+GARBAGE = [
+    b"", b"OK", b"<html>captive portal</html>", b"null", b"[]", b'{"accepted": 1}', b"\xff\xfe", b"[" * 100_000,
+    b'{"accepted": 5, "duplicate": 0, "dropped": 0, "reasons": []}',
+    b'{"accepted": -1, "duplicate": 2, "dropped": 0, "reasons": []}',
+    b'{"accepted": 1.0, "duplicate": 0, "dropped": 0, "reasons": []}',
+    b'{"accepted": true, "duplicate": 0, "dropped": 0, "reasons": []}',
+    b'{"accepted": 0, "duplicate": 0, "dropped": 1, "reasons": [5]}',
+    b'{"accepted": 1, "duplicate": 0, "dropped": 0, "reasons": null}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", GARBAGE, ids=lambda body: repr(body[:60]))
+def test_a_success_that_does_not_add_up_acknowledges_nothing(bench: Bench, double: Double, body: bytes) -> None:
+    double.decide = script(Reply(body=body))
+    bench.put(batch(1))
+    assert bench.pusher.step() == 1.0
+    assert bench.left == 1
+    assert bench.pusher.status().failures["garbage"] == 1
+    assert bench.drain() == []
+    assert (bench.left, len(double.kept), bench.pusher.status().duplicate) == (0, 1, 1)
+
+
+@given(st.binary(max_size=300))
+def test_no_answer_whatsoever_crashes_the_pusher_or_loses_a_batch(body: bytes) -> None:
+    class Canned:
+        def post(self, _body: bytes) -> wire.Answer:
+            return wire.Answer(200, body, None)
+
+    with tempfile.TemporaryDirectory() as name:
+        spool = Spool(Path(name), 10**9, Log(io.StringIO()))
+        spool.put(batch(1))
+        spool.store()
+        wait = Pusher(spool, Canned(), Log(io.StringIO())).step()  # type: ignore[arg-type]
+        spool.close()
+        assert wait and len(list(Path(name).glob("*.json.gz"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(500, "server_error"), (502, "server_error"), (507, "server_error"), (503, "overloaded"), (429, "overloaded"),
+     (404, "unexpected_status"), (409, "unexpected_status"), (415, "unexpected_status"),
+     (401, "unauthorised"), (403, "unauthorised"), (301, "redirect"), (307, "redirect")],
+)  # fmt: skip
+def test_a_server_that_cannot_take_samples_now_gets_them_later(
+    bench: Bench, double: Double, status: int, kind: str
+) -> None:
+    away = Reply(status=status, stored=False, headers={"Location": "http://127.0.0.1:1/elsewhere"})
+    double.decide = script(*[away] * 10)
+    bench.put(batch(1))
+    waits = bench.drain()
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
+    assert bench.pusher.status().failures[kind] == 10
+    assert len(double.kept) == 1
+    assert bench.said.getvalue().count("\n") == 1, "said once, not ten times"
+    assert set(double.paths) == {"/v1/samples"}
+    bench.put(batch(2))
+    double.decide = script(away)
+    assert bench.pusher.step() == 1.0, "after a success it starts anew"
+
+
+def test_waiting_is_spread_by_chance(bench: Bench, double: Double) -> None:
+    double.decide = lambda _samples: Reply(status=500, stored=False)
+    bench.put(batch(1))
+    bench.pusher._chance = lambda: 0.0
+    assert [bench.pusher.step() for _ in range(3)] == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("header", ["17", "date"])
+def test_retry_after_is_honoured(bench: Bench, double: Double, header: str) -> None:
+    value = formatdate(time.time() + 17.9, usegmt=True) if header == "date" else header
+    double.decide = script(Reply(status=503, stored=False, headers={"Retry-After": value}))
+    bench.put(batch(1))
+    assert bench.pusher.step() == pytest.approx(17, abs=1)
+
+
+@pytest.mark.parametrize("value", ["soon", "-5", "99999999999999999999999", "\xe9", ""])
+def test_a_strange_retry_after_does_not_stop_us_for_ever(bench: Bench, double: Double, value: str) -> None:
+    double.decide = script(Reply(status=503, stored=False, headers={"Retry-After": value}))
+    bench.put(batch(1))
+    wait = bench.pusher.step()
+    assert wait is not None
+    assert 1 <= wait <= 3600
+
+
+def test_a_call_that_is_too_large_is_split_until_it_fits(bench: Bench, double: Double) -> None:
+    double.decide = lambda samples: Reply() if len(samples) <= 7 else Reply(status=413, stored=False)
+    bench.put(*(batch(number, 5) for number in range(4)), batch(9, 30))
+    assert bench.drain() == []
+    assert len(double.kept) == 50
+    assert bench.pusher.status().refused == 0
+
+
+def test_a_lower_limit_of_samples_per_call_is_found(bench: Bench, double: Double) -> None:
+    limit = b'{"status": 422, "detail": "20 samples in one call, at most 6 are taken", "field": "samples"}'
+    double.decide = lambda samples: Reply() if len(samples) <= 6 else Reply(status=422, body=limit, stored=False)
+    bench.put(*(batch(number, 5) for number in range(4)))
+    bench.drain()
+    assert len(double.kept) == 20
+    assert bench.pusher.status().refused == 0
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_batch_that_the_server_refuses_is_put_aside_and_the_others_arrive(
+    bench: Bench, double: Double, status: int, tmp_path: Path
+) -> None:
+    detail = b'{"detail": "samples.0.value: is wrong", "field": "samples.0.value"}'
+    double.decide = lambda samples: (
+        Reply(status=status, body=detail, stored=False) if any(s["value"] == 3 for s in samples) else Reply()
+    )
+    bench.put(*(batch(number, 2) for number in range(6)))
+    bench.drain()
+    assert {key[4][17:19] for key in double.kept} == {"00", "01", "02", "04", "05"}
+    assert bench.pusher.status().refused == 2
+    assert len(list((tmp_path / "spool").glob("*.refused"))) == 1
+    assert "is wrong" in bench.said.getvalue()
+
+
+def test_what_the_server_drops_is_counted_by_reason_and_said_once(bench: Bench, double: Double) -> None:
+    reasons = ["unknown host 'h'", "unknown instance 'a'", "unknown instance 'a'", "time is 900 s in the future", "x"]
+    listed = ", ".join(f'{{"index": {place}, "reason": "{text}"}}' for place, text in enumerate(reasons))
+    body = f'{{"accepted": 0, "duplicate": 0, "dropped": 6, "reasons": [{listed}]}}'.encode()
+    double.decide = lambda _samples: Reply(body=body)
+    for number in range(3):
+        bench.put(batch(number, 6))
+        bench.drain()
+    assert bench.pusher.status().dropped == {"unknown_host": 3, "unknown_instance": 6, "time": 3, "other": 6}
+    assert bench.said.getvalue().count("event=not_stored") == 4
+    assert bench.left == 0
+
+
+def test_an_acknowledgement_that_is_lost_counts_nothing_twice(bench: Bench, double: Double) -> None:
+    double.decide = script(Reply(status=None), Reply(status=None))
+    bench.put(batch(1), batch(2))
+    bench.drain()
+    assert len(double.requests) == 3
+    assert len(double.kept) == 2
+    assert bench.pusher.status().duplicate == 2
+
+
+def test_nobody_listening_is_a_failure_of_its_kind(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        bench = Bench(tmp_path, f"http://127.0.0.1:{taken.getsockname()[1]}")
+        bench.put(batch(1))
+        assert bench.pusher.step() == 1.0
+        assert bench.pusher.status().failures["refused"] == 1
+        bench.close()
+
+
+def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_SILENCE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        bench = Bench(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        bench.put(batch(1))
+        assert bench.pusher.step() == 1.0
+        assert bench.pusher.status().failures["timeout"] == 1
+        bench.close()
+
+
+def _drip(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        try:
+            while True:
+                connection.sendall(b"H")
+                time.sleep(0.05)
+        except OSError:
+            pass
+
+
+def test_a_server_that_answers_a_byte_at_a_time_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_DEADLINE_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+        thread = threading.Thread(target=_drip, args=(slow,), daemon=True)
+        thread.start()
+        bench = Bench(tmp_path, f"http://127.0.0.1:{slow.getsockname()[1]}")
+        bench.put(batch(1))
+        begun = time.monotonic()
+        assert bench.pusher.step() == 1.0
+        assert time.monotonic() - begun < 3
+        assert bench.left == 1
+        bench.close()
+        thread.join(3)
+
+
+def _certificate(directory: Path) -> tuple[Path, Path]:
+    """A key and a certificate for localhost that it signed itself."""
+    key, certificate = directory / "key.pem", directory / "cert.pem"
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl (apt-get install openssl)")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "1",
+         "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return key, certificate
+
+
+def _serve_tls(listener: socket.socket, context: ssl.SSLContext, received: list[bytes]) -> None:
+    """One request, which is answered as the API does."""
+    connection, _ = listener.accept()
+    with connection, contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as secured:
+        while not b"".join(received).endswith(b"]}"):
+            received.append(secured.recv(65_536))
+            if not received[-1]:
+                return
+        body = b'{"accepted": 1, "duplicate": 0, "dropped": 0, "reasons": []}'
+        secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_over_https_nothing_is_sent_to_whom_nobody_vouches_for(
+    tmp_path: Path, trusted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = _certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    received: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_serve_tls, args=(listener, context, received), daemon=True)
+        thread.start()
+        bench = Bench(tmp_path / "spool", f"https://localhost:{listener.getsockname()[1]}", SECRET)
+        bench.put(batch(1))
+        wait = bench.pusher.step()
+        bench.close()
+        thread.join(5)
+    assert (wait == 0, bench.left == 0) == (trusted, trusted)
+    assert bench.pusher.status().failures["tls"] == (not trusted)
+    assert (SECRET.encode() in b"".join(received)) == trusted
+
+
+def test_the_token_is_never_shown(bench: Bench, double: Double) -> None:
+    double.decide = lambda _samples: Reply(status=401, stored=False)
+    bench.put(batch(1))
+    for _ in range(3):
+        bench.pusher.step()
+    assert SECRET not in bench.said.getvalue()
+    assert "refuses the token" in bench.said.getvalue()
+    assert SECRET not in repr(bench.wire)
+
+
+def test_a_token_that_was_renewed_is_used(tmp_path: Path, double: Double) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    bench = Bench(tmp_path / "spool", double.url)
+    bench.wire._token = Token(file, parse_url(double.url))
+    for name in ("first", "second"):
+        file.write_text(f"{name}\n")
+        bench.put(batch(1))
+        bench.drain()
+    assert [headers["Authorization"] for headers in double.headers] == ["Bearer first", "Bearer second"]
+    file.unlink()
+    bench.put(batch(2))
+    assert bench.pusher.step() == 1.0
+    assert bench.pusher.status().failures["token"] == 1
+    bench.close()
+
+
+def test_the_thread_sends_what_comes_and_ends_at_once_while_the_server_hangs(bench: Bench, double: Double) -> None:
+    bench.pusher.start()
+    bench.put(batch(1))
+    bench.pusher.wake()
+    deadline = time.monotonic() + 5
+    while not double.kept and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert double.kept
+    double.decide = lambda _samples: Reply(delay_s=5)
+    bench.put(batch(2))
+    bench.pusher.wake()
+    while len(double.requests) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    begun = time.monotonic()
+    bench.pusher.stop(2)
+    assert time.monotonic() - begun < 1
+    assert not bench.pusher._thread.is_alive()
+    assert bench.left == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [("https://c.example", "https://c.example:443/v1/samples"), ("http://[::1]:8080/", "http://[::1]:8080/v1/samples"),
+     ("http://h:1/base/", "http://h:1/base/v1/samples"), ("http://h:1/v1/samples", "http://h:1/v1/samples")],
+)  # fmt: skip
+def test_urls_are_base_urls(url: str, shown: str) -> None:
+    assert str(parse_url(url)) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "c.example", "ftp://c.example", "http://", "http://h:99999", "http://h:x", "http://u:secret@h", "http://h?q=1",
+     "http://h#f", "http://h/a b", "http://h/\r\nX-Evil: 1", "http://[::1"],
+)  # fmt: skip
+def test_what_is_no_url_of_a_server_is_refused_in_one_sentence(url: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        parse_url(url)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@given(st.text(max_size=50))
+def test_no_text_crashes_the_url_parser(url: str) -> None:
+    try:
+        parse_url(url)
+    except ValueError:
+        return
+    assert url.startswith(("http", "HTTP", "Http")) or url.lower().lstrip().startswith("http")
+
+
+@pytest.mark.parametrize("text", ["", "\n", "two words", "line\nline", "é", "x" * 5000])
+def test_what_is_no_token_is_refused_without_showing_it(text: str) -> None:
+    with pytest.raises(ValueError, match="the token is") as caught:
+        check_token(text)
+    assert not text.strip() or text not in str(caught.value)
+
+
+def test_tokens_travel_only_over_https_or_inside_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts = {
+        url: may_carry_token(parse_url(url)) for url in ("https://h", "http://h", "http://127.0.0.1", "http://[::1]")
+    }
+    assert verdicts == {"https://h": True, "http://h": False, "http://127.0.0.1": True, "http://[::1]": True}
+    monkeypatch.setenv("COTENANT_TOKEN", SECRET)
+    with pytest.raises(ValueError, match="use https"):
+        Token(None, parse_url("http://h"))

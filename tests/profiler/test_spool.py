@@ -1,0 +1,328 @@
+"""The spool: nothing that was written is lost, nothing broken stops it, its size is bounded, its losses are counted."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.batch import Batch, Row, decode, encode
+from profiler.log import Log
+from profiler.spool import Spool, SpoolError
+
+BIG = 10**9
+names = st.text("abcXYZ019._:-", min_size=1, max_size=20)
+rows = st.builds(
+    Row,
+    st.none() | names,
+    st.sampled_from(["instance", "driver_domain", "host"]),
+    st.dictionaries(names, st.floats(0, 1e15), min_size=1, max_size=5),
+)
+batches = st.builds(Batch, names, st.just("2026-01-31T12:00:00.000Z"), st.lists(rows, max_size=5).map(tuple))
+
+
+def batch(number: int, samples: int = 1) -> Batch:
+    values = {f"m{position}": float(number) for position in range(samples)}
+    return Batch("h", "2026-01-31T12:00:00.000Z", (Row("a", "instance", values),))
+
+
+def number_of(one: Batch | None) -> float:
+    assert one is not None
+    return one.rows[0].values["m0"]
+
+
+def quiet() -> Log:
+    return Log(io.StringIO())
+
+
+def open_spool(directory: Path, most_bytes: int = BIG, log: Log | None = None) -> Spool:
+    return Spool(directory, most_bytes, log or quiet())
+
+
+def put(spool: Spool, *numbers: int) -> bool:
+    for number in numbers:
+        spool.put(batch(number))
+    return spool.store()
+
+
+def waiting(spool: Spool) -> list[float]:
+    return [number_of(spool.read(entry)) for entry in spool.oldest(BIG)]
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    opened = open_spool(tmp_path / "spool")
+    yield opened
+    opened.close()
+
+
+@given(batches)
+def test_a_batch_comes_back_as_it_was(one: Batch) -> None:
+    assert decode(encode(one)) == one
+
+
+@given(batches, st.data())
+def test_a_damaged_batch_is_refused_and_never_crashes(one: Batch, data: st.DataObject) -> None:
+    whole = encode(one)
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    with pytest.raises(ValueError):
+        decode(cut)
+    position = data.draw(st.integers(0, len(whole) - 1))
+    flipped = whole[:position] + bytes([whole[position] ^ data.draw(st.integers(1, 255))]) + whole[position + 1 :]
+    with contextlib.suppress(ValueError):  # gzip's header has bytes that do not matter
+        decode(flipped)
+
+
+DOCUMENT = '{"version": 1, "host": "h", "time": "2026-01-31T12:00:00.000Z", "rows": [%s]}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{}",
+        "null",
+        "[" * 100_000,
+        '{"version": 2}',
+        '{"version": 1, "host": "h", "time": 5, "rows": []}',
+        '{"version": 1, "host": "h", "time": "2026-01-31 12:00:00", "rows": []}',
+        '{"version": 1, "host": "h h", "time": "2026-01-31T12:00:00.000Z", "rows": []}',
+        DOCUMENT % '["a", "nowhere", {}]',
+        DOCUMENT % '["a b", "instance", {}]',
+        DOCUMENT % '["a", "instance", {"cpu": NaN}]',
+        DOCUMENT % '["a", "instance", {"cpu": 1e9999}]',
+        DOCUMENT % '["a", "instance", {"cpu": true}]',
+        DOCUMENT % '["a", "instance", [1]]',
+        DOCUMENT % f'["a", "instance", {{"cpu": 1{"0" * 400}}}]',
+    ],
+    ids=lambda text: text[:20] + text[-30:],
+)
+def test_json_that_is_no_batch_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        decode(gzip.compress(text.encode()))
+
+
+def test_batches_wait_in_order_until_they_are_acknowledged(spool: Spool) -> None:
+    assert put(spool, 1, 2, 3)
+    assert waiting(spool) == [1, 2, 3]
+    spool.acknowledge(spool.oldest(BIG)[:2])
+    assert waiting(spool) == [3]
+    assert spool.status().batches == 1
+
+
+def test_an_answer_holds_as_many_batches_as_fit_and_at_least_one(spool: Spool) -> None:
+    for _ in range(3):
+        spool.put(batch(1, samples=10))
+    spool.store()
+    assert [len(spool.oldest(most)) for most in (0, 10, 19, 20, 100)] == [1, 1, 1, 2, 3]
+
+
+def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
+    first = open_spool(tmp_path)
+    put(first, 1, 2)
+    first.close()
+    second = open_spool(tmp_path)
+    put(second, 3)
+    assert waiting(second) == [1, 2, 3]
+    second.close()
+
+
+def test_a_full_spool_drops_the_oldest_and_the_count_survives_a_restart(tmp_path: Path) -> None:
+    size = len(encode(batch(1)))
+    first = open_spool(tmp_path, 4 * size + size // 2)
+    put(first, *range(10))
+    assert waiting(first) == [6, 7, 8, 9]
+    assert first.status().dropped_batches == 6
+    first.close()
+    second = open_spool(tmp_path, 4 * size + size // 2)
+    put(second, 10)
+    status = second.status()
+    assert (status.dropped_batches, status.dropped_samples) == (7, 7)
+    assert status.bytes <= 4 * size + size // 2
+    second.close()
+
+
+def test_a_batch_larger_than_the_spool_is_dropped_alone(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path, len(encode(batch(1))) + 10)
+    put(spool, 1)
+    spool.put(batch(2, samples=1000))
+    spool.store()
+    assert waiting(spool) == [1]
+    assert spool.status().dropped_samples == 1000
+    spool.close()
+
+
+def test_broken_and_foreign_files_are_put_aside_and_counted(tmp_path: Path) -> None:
+    first = open_spool(tmp_path)
+    put(first, 1, 2, 3)
+    broken = first.oldest(BIG)[1]
+    first.close()
+    (tmp_path / broken.name).write_bytes(b"\x1f\x8b not gzip")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / f"{broken.name}.tmp").write_bytes(b"half")
+    (tmp_path / "folder").mkdir()
+    second = open_spool(tmp_path)
+    assert [second.read(entry) is None for entry in second.oldest(BIG)] == [False, True, False]
+    assert waiting(second) == [1, 3]
+    assert second.status().broken == 2
+    second.close()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert {f"{broken.name}.bad", "notes.txt.bad", "folder"} <= left
+    assert f"{broken.name}.tmp" not in left
+    third = open_spool(tmp_path)
+    assert third.status().broken == 2
+    third.close()
+
+
+def test_a_refused_batch_is_kept_aside_and_not_sent_again(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path)
+    put(spool, 1, 2)
+    spool.refuse(spool.oldest(BIG)[0])
+    assert waiting(spool) == [2]
+    assert spool.status().refused == 1
+    spool.close()
+    again = open_spool(tmp_path)
+    assert waiting(again) == [2]
+    assert len(list(tmp_path.glob("*.refused"))) == 1
+    again.close()
+
+
+def test_what_was_put_aside_does_not_grow_without_end(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path)
+    for number in range(130):
+        put(spool, number)
+        spool.refuse(spool.oldest(0)[0])
+    assert len(list(tmp_path.glob("*.refused"))) == 100
+    spool.close()
+
+
+def test_a_batch_that_somebody_removed_is_not_sent_and_not_waited_for(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path)
+    put(spool, 1, 2)
+    gone = spool.oldest(BIG)[0]
+    (tmp_path / gone.name).unlink()
+    assert spool.read(gone) is None
+    assert waiting(spool) == [2]
+    spool.close()
+
+
+def test_two_agents_on_one_spool_are_refused(tmp_path: Path) -> None:
+    first = open_spool(tmp_path)
+    with pytest.raises(SpoolError, match="in use by another agent"):
+        open_spool(tmp_path)
+    first.close()
+    open_spool(tmp_path).close()
+
+
+@pytest.mark.parametrize("where", ["/proc/nowhere/spool", "/dev/null/spool"])
+def test_a_spool_that_cannot_be_written_is_one_sentence(where: str) -> None:
+    with pytest.raises(SpoolError, match=r"cannot be written .*--spool"):
+        open_spool(Path(where))
+
+
+def test_damaged_counts_start_at_zero(tmp_path: Path) -> None:
+    (tmp_path / "counts.json").write_text('{"dropped_batches": "many"')
+    spool = open_spool(tmp_path)
+    assert spool.status().dropped_batches == 0
+    spool.close()
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it mounts a tmpfs of 1 MB")
+    where = tmp_path / "disk"
+    where.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(where)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs to mount a tmpfs, which is not allowed here")
+    yield where
+    subprocess.run(["umount", "--lazy", str(where)], check=True)
+
+
+def test_a_full_disk_keeps_the_newest_in_memory_and_writes_them_when_there_is_room(tiny_disk: Path) -> None:
+    said = io.StringIO()
+    spool = open_spool(tiny_disk / "spool", log=Log(said))
+    put(spool, 1)
+    filler = tiny_disk / "filler"
+    with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        while True:
+            file.write(b"x" * 4096)
+    assert not put(spool, 2, 3)
+    assert (spool.status().batches, spool.status().held) == (1, 2)
+    assert waiting(spool) == [1, 2, 3], "what is in memory can be sent, too"
+    assert not put(spool, *range(4, 70))
+    status = spool.status()
+    assert (status.held, status.dropped_batches, status.dropped_samples) == (60, 8, 8)
+    assert status.write_failures > 0
+    assert "No space left" in said.getvalue()
+    filler.unlink()
+    spool.put(batch(70))
+    assert spool.store()
+    assert spool.status().held == 0
+    assert waiting(spool) == [1, *range(10, 71)]
+    spool.close()
+    assert not list((tiny_disk / "spool").glob("*.tmp"))
+
+
+def test_a_hung_disk_bounds_what_waits_in_memory(spool: Spool) -> None:
+    for number in range(100):  # nobody calls store
+        spool.put(batch(number))
+    assert spool.status().held == 60
+    spool.store()
+    assert waiting(spool) == list(range(40, 100))
+    assert spool.status().dropped_batches == 40
+
+
+def test_a_day_of_windows_waits_and_leaves_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)  # 8640 of them would only test this disk's patience
+    day = 24 * 3600 // 10
+    first = open_spool(tmp_path)
+    for number in range(day):
+        first.put(batch(number))
+        first.store()
+    first.close()
+    second = open_spool(tmp_path)
+    assert second.status().batches == day
+    sent: list[float] = []
+    while entries := second.oldest(1000):
+        sent += [number_of(second.read(entry)) for entry in entries]
+        second.acknowledge(entries)
+    assert sent == list(range(day))
+    assert second.status().bytes == 0
+    second.close()
+
+
+def test_a_copied_file_with_a_number_that_is_taken_is_put_aside(tmp_path: Path) -> None:
+    first = open_spool(tmp_path)
+    put(first, 1)
+    name = first.oldest(0)[0].name
+    first.close()
+    (tmp_path / name.replace("-1.", "-2.")).write_bytes((tmp_path / name).read_bytes())
+    second = open_spool(tmp_path)
+    assert waiting(second) == [1]
+    assert second.status().broken == 1
+    second.close()
+
+
+def test_a_lack_of_open_files_breaks_no_batch(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(spool, 1)
+
+    def refuse(_path: Path) -> bytes:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="Too many"):
+        patched.setattr(Path, "read_bytes", refuse)
+        spool.read(spool.oldest(0)[0])
+    assert waiting(spool) == [1]
+    assert spool.status().broken == 0

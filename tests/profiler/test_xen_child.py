@@ -1,0 +1,153 @@
+"""The child that prints the trace: started once, drained without waiting, restarted when it ends, never left behind."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profiler.backends import trace
+from profiler.backends.trace import TraceChild, xentrace_argv
+
+TICKS = ("sh", "-c", "while :; do echo tick; sleep 0.05; done")
+
+
+def _data(piece: dict[str, Any]) -> bytes:
+    return base64.b64decode(piece["data"])
+
+
+def _soon(happened: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        if happened():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "_OLD_ENOUGH_S", 0.1)
+    monkeypatch.setattr(trace, "_FIRST_S", 0.5)
+
+
+def test_xentrace_is_asked_for_changes_of_run_state_on_its_standard_output() -> None:
+    assert xentrace_argv("runstate") == ("xentrace", "-D", "-e", "0x00021000", "/proc/self/fd/1")
+    assert xentrace_argv("full")[3] == "0x00221000"
+
+
+def test_readings_drain_one_child_without_waiting() -> None:
+    child = TraceChild(TICKS)
+    try:
+        first = child.read()
+        assert (first["stream"], first["problem"]) == (1, "")
+        assert b"tick" in _data(first)
+        begin = time.monotonic()
+        second = child.read()
+        assert time.monotonic() - begin < 0.3
+        assert second["stream"] == 1
+        assert _soon(lambda: b"tick" in _data(child.read()))
+    finally:
+        child.close()
+
+
+def test_a_tool_opens_its_output_by_name_as_xentrace_does() -> None:
+    child = TraceChild(("sh", "-c", "printf named > /proc/self/fd/1; sleep 9"))
+    try:
+        assert _data(child.read()) == b"named"
+    finally:
+        child.close()
+
+
+def test_more_than_a_pipe_holds_by_default_waits_for_the_reading() -> None:
+    child = TraceChild(("sh", "-c", "head -c 900000 /dev/zero; sleep 9"))
+    try:
+        sizes = [len(_data(child.read()))]
+        _soon(lambda: sizes.append(len(_data(child.read()))) or sum(sizes) == 900_000)
+        assert sum(sizes) == 900_000
+    finally:
+        child.close()
+
+
+def test_a_child_that_ends_is_named_with_its_last_words_and_started_anew_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trace, "_RETRY_S", 0.3)
+    child = TraceChild(("sh", "-c", "echo some; echo 'failed to bind to VIRQ port' >&2; exit 1"))
+    try:
+        first = child.read()
+        assert (_data(first), first["problem"]) == (b"some\n", "sh ended: failed to bind to VIRQ port")
+        second = child.read()
+        assert (second["stream"], _data(second)) == (1, b"")
+        assert "VIRQ" in second["problem"]
+        assert _soon(lambda: child.read()["stream"] == 2)
+    finally:
+        child.close()
+
+
+def test_a_missing_tool_is_a_reason_and_no_error() -> None:
+    child = TraceChild(("no-such-xentrace",))
+    piece = child.read()
+    assert (piece["stream"], piece["data"]) == (0, "")
+    assert "no-such-xentrace cannot be started" in piece["problem"]
+    child.close()
+
+
+def test_a_child_that_prints_nothing_holds_the_first_reading_up_for_a_moment_only() -> None:
+    child = TraceChild(("sleep", "60"))
+    begin = time.monotonic()
+    try:
+        assert child.read()["problem"] == ""
+        assert time.monotonic() - begin < 2
+    finally:
+        child.close()
+
+
+@pytest.mark.parametrize("script", ["exec sleep 60", "trap '' TERM; while :; do sleep 0.1; done", "yes"])
+def test_close_ends_the_child_whatever_it_does_and_may_be_called_twice(script: str) -> None:
+    child = TraceChild(("sh", "-c", f"echo; {script}"))
+    child.read()
+    assert child._process is not None
+    pid = child._process.pid
+    child.close()
+    child.close()
+    assert _gone(pid)
+
+
+def test_close_lets_the_child_switch_tracing_off(tmp_path: Path) -> None:
+    mark = tmp_path / "off"
+    child = TraceChild(("sh", "-c", f"trap 'echo off > {mark}; exit 0' TERM; echo; while :; do sleep 0.05; done"))
+    child.read()
+    child.close()
+    assert mark.read_text() == "off\n"
+
+
+def test_the_child_of_a_killed_agent_ends_by_itself(tmp_path: Path) -> None:
+    program = (
+        "import time\nfrom profiler.backends.trace import TraceChild\n"
+        f"child = TraceChild({TICKS!r})\nchild.read()\nprint(child._process.pid, flush=True)\ntime.sleep(60)\n"
+    )
+    root = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=root, text=True) as agent:
+        assert agent.stdout is not None
+        pid = int(agent.stdout.readline())
+        assert not _gone(pid)
+        agent.send_signal(signal.SIGKILL)
+        agent.wait()
+    assert _soon(lambda: _gone(pid))

@@ -1,0 +1,291 @@
+"""Parsers of Xen's tools: names that may be anything, answers that are none, and mutated recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_xen_recordings import RECORDINGS
+from xen_host import Guest, XenHost, two_guests
+
+from profiler.parse import ParseError
+from profiler.parse.xen_dom0 import (
+    device_of,
+    interface_of,
+    parse_interrupts,
+    parse_netback_rings,
+    parse_vif_rate,
+    parse_xenstore,
+    parse_xenstore_tree,
+    vif_rate_mbit,
+)
+from profiler.parse.xentop import parse_xentop
+from profiler.parse.xl import parse_vcpu_list, parse_xl_list
+from profiler.parse.xl_host import (
+    parse_cpupools,
+    parse_network_list,
+    parse_sched,
+    parse_uptime,
+    parse_xl_fields,
+    parse_xl_info,
+)
+from profiler.parse.xl_json import parse_xl_long
+
+Parser = Callable[[str], object]
+HOST = two_guests()
+XENTOP = (
+    "      NAME  STATE   CPU(sec) CPU(%)     MEM(k) MEM(%)  MAXMEM(k) MAXMEM(%) VCPUS NETS NETTX(k) NETRX(k) VBDS"
+    "   VBD_OO   VBD_RD   VBD_WR  VBD_RSECT  VBD_WSECT SSID\n"
+    "  Domain-0 -----r        101   12.5     655360   31.3   no limit       n/a     2    0        0        0    0"
+    "        0        0        0          0          0    0\n"
+    "VCPUs(sec):   0:         60s  1:         41s\n"
+    "       vm1 --b---         27    0.0     196608    9.4     197632       9.4     1    1     1085     3468    1"
+    "        0       10        2        800         16    0\n"
+    "Net0 RX:  3117563bytes    11740pkts        0err        0drop  TX:   976651bytes    11677pkts"
+    "        0err        0drop\n"
+)
+UPTIME = "Name                                ID Uptime\nDomain-0                             0 12 days,  3:04:58\n"
+NETWORK = (
+    "Idx BE Mac Addr.         handle state evt-ch   tx-/rx-ring-ref BE-path                       \n"
+    "0   0  00:16:3e:00:00:01     0     4     -1   520/521         /local/domain/0/backend/vif/1/0\n"
+)
+RING = HOST.files["/sys/kernel/debug/xen-netback/vif1.0/io_ring_q0"]
+TREE = 'tool = ""\n xenstored = ""\nlocal = ""\n domain = ""\n  0 = ""\n   name = "Domain \\"0\\""\nvm = "x"\n'
+LONG = '[{"domid": 1, "config": {"c_info": {"type": "pv", "name": "a"}, "b_info": {"max_vcpus": 2, "max_memkb": 9}}}]'
+
+
+def _text(key: str) -> str:
+    return str(HOST.values[key])
+
+
+PARSERS: list[tuple[Parser, str]] = [
+    (parse_xl_list, _text("xl list -v")),
+    (parse_vcpu_list, _text("xl vcpu-list")),
+    (parse_sched, _text("xl sched-credit")),
+    (parse_xl_info, _text("xl info")),
+    (parse_xl_fields, _text("xl info")),
+    (parse_xenstore, _text("xenstore-ls -f /local/domain")),
+    (parse_xenstore_tree, TREE),
+    (parse_interrupts, str(HOST.files["/proc/interrupts"])),
+    (parse_netback_rings, str(RING)),
+    (parse_xentop, XENTOP),
+    (parse_uptime, UPTIME),
+    (parse_network_list, NETWORK),
+    (parse_cpupools, "Name               CPU list\nPool-0             0,1\n"),
+    (parse_xl_long, LONG),
+    (parse_vif_rate, "62500,50000"),
+]
+_REAL: dict[Parser, str] = {
+    parse_xl_list: "xl-list-v.txt",
+    parse_vcpu_list: "xl-vcpu-list.txt",
+    parse_sched: "xl-sched-credit.txt",
+    parse_xl_info: "xl-info-n.txt",
+    parse_xenstore: "xenstore-ls-vif1.txt",
+    parse_interrupts: "proc-interrupts-dom0-2.txt",
+    parse_xentop: "xentop-b-i-x-v-n-r.txt",
+    parse_uptime: "xl-uptime.txt",
+    parse_network_list: "xl-network-list-vm1.txt",
+    parse_xl_long: "xl-list-long.txt",
+}
+if RECORDINGS.is_dir():
+    PARSERS += [(parser, (RECORDINGS / name).read_text(encoding="utf-8")) for parser, name in _REAL.items()]
+
+NAMES = [
+    "a b",
+    "-d",
+    "--help",
+    "17",
+    "1 2 3",
+    "ü" * 100,
+    "x" * 255,
+    "vm1   5   10   1 r-----   1.0",
+    "a = b",
+    "💾",
+    "VCPUs(sec):",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_are_found_whatever_the_name_is(name: str) -> None:
+    host = XenHost(guests={0: Guest("Domain-0"), 7: Guest(name, 3.5, 96, "r-----", 2, "0", 99, 5)})
+    listed = parse_xl_list(str(host.values["xl list -v"]))[7]
+    assert (listed.name, listed.memory_mb, listed.vcpus, listed.cpu_ns) == (name, 96, 2, 3_500_000_000)
+    assert parse_vcpu_list(str(host.values["xl vcpu-list"]))[7, 1].name == name
+    share = parse_sched(str(host.values["xl sched-credit"]))[7]
+    assert (share.name, share.weight, share.cap_percent) == (name, 99, 5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_xentop_finds_columns_whatever_the_name_is(name: str) -> None:
+    top = parse_xentop(XENTOP.replace("       vm1 ", f"{name:>10} "))[0][name]
+    assert (top.cpu_s, top.sectors_read, top.sectors_written, top.nets[0].received) == (27, 800, 16, 3_117_563)
+
+
+def test_xentop_reads_vcpus_of_one_domain_and_memory_without_limit() -> None:
+    dom0 = parse_xentop(XENTOP)[0]["Domain-0"]
+    assert (dom0.vcpu_s, dom0.cpu_percent, dom0.vcpus) == ({0: 60, 1: 41}, 12.5, 2)
+
+
+def test_a_cap_column_that_older_versions_lack_is_unknown_and_not_zero() -> None:
+    text = "Name                                ID Weight\nDomain-0                             0    256\n"
+    assert parse_sched(text)[0].cap_percent is None
+
+
+def test_parameters_that_libxl_could_not_read_are_refused() -> None:
+    with pytest.raises(ParseError, match="where the table should begin"):
+        parse_sched("Cpupool Pool-0: [sched params unavailable]\n")
+
+
+def test_an_empty_answer_of_another_scheduler_is_no_share() -> None:
+    assert parse_sched("") == {}
+
+
+@pytest.mark.parametrize("state", ["--ps--", "-----d", "--psc-", "---s?-"])
+def test_a_domain_that_ended_or_ends_is_gone(state: str) -> None:
+    host = XenHost(guests={0: Guest("Domain-0"), 1: Guest("old", state=state)})
+    assert parse_xl_list(str(host.values["xl list -v"]))[1].gone is (state != "--p---")
+
+
+def test_a_domain_without_a_name_is_gone() -> None:
+    host = XenHost(guests={0: Guest("Domain-0"), 1: Guest("(null)")})
+    assert parse_xl_list(str(host.values["xl list -v"]))[1].gone
+
+
+def test_a_paused_domain_is_not_gone() -> None:
+    host = XenHost(guests={0: Guest("Domain-0"), 1: Guest("held", state="--p---")})
+    assert not parse_xl_list(str(host.values["xl list -v"]))[1].gone
+
+
+def test_an_offline_vcpu_has_no_pcpu() -> None:
+    text = _text("xl vcpu-list") + "vm2                                  2     1     -   --p       0.0  all / all\n"
+    vcpu = parse_vcpu_list(text)[2, 1]
+    assert (vcpu.cpu, vcpu.state, vcpu.hard) == (None, "--p", None)
+
+
+def test_uptime_counts_days() -> None:
+    assert parse_uptime(UPTIME) == {0: ((12 * 24 + 3) * 60 + 4) * 60 + 58}
+
+
+def test_the_tree_of_xenstore_becomes_paths() -> None:
+    assert parse_xenstore_tree(TREE)["local/domain/0/name"] == 'Domain \\"0\\"'
+
+
+def test_interrupts_are_summed_over_cpus() -> None:
+    text = "           CPU0       CPU1\n 29:  10   5   xen-dyn    -event     a name\nERR:          7\n"
+    interrupts = parse_interrupts(text)
+    assert (interrupts["29"].count, interrupts["29"].name, interrupts["29"].interdomain) == (15, "a name", True)
+    assert interrupts["ERR"].count == 7
+
+
+def test_timers_virqs_and_devices_are_no_events_among_domains() -> None:
+    text = "   CPU0\n 24: 1  xen-percpu    -virq      timer0\n 31: 2   xen-dyn    -virq      mce\n"
+    text += " 34: 3  xen-pirq    -msi-x     virtio1-req.0\n 35: 4  xen-dyn-lateeoi    -event     vif1.0-q0-tx\n"
+    assert [number for number, line in parse_interrupts(text).items() if line.interdomain] == ["35"]
+
+
+def test_rates_of_all_vifs_are_added_and_one_without_means_no_limit() -> None:
+    base = "/local/domain/0/backend/vif/3"
+    nodes = {
+        f"{base}/0/rate": "62500,50000",
+        f"{base}/1/rate": "125000,50000",
+        "/local/domain/0/backend/vif/30/0/a": "",
+    }
+    assert vif_rate_mbit(nodes, 3) == 30.0
+    assert vif_rate_mbit({**nodes, f"{base}/2/handle": "2"}, 3) is None
+    assert vif_rate_mbit({}, 3) is None
+
+
+def test_devices_and_interfaces_are_told_by_their_names() -> None:
+    assert device_of("vbd-3-51712") == ("vbd", 3, 51_712)
+    assert interface_of("vif12.1") == (12, 1)
+    assert interface_of("vif12.1-emu") == (12, 1)
+    assert [device_of(name) for name in ("vbd-51712", "vif-1-0x", "pci-1-0", "vbd-٣-0")] == [None] * 4
+    assert [interface_of(name) for name in ("vif1", "vifx.0", "xvif1.0", "eth0")] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("parser", "text"),
+    [
+        (parse_xl_list, ""),
+        (parse_xl_list, _text("xl list -v").replace("10.0", "10,0")),
+        (parse_xl_list, _text("xl list -v").replace("Name", "Nom ")),
+        (parse_xl_list, _text("xl list -v")[:-60]),
+        (parse_xl_list, _text("xl list -v").replace("    0   640", "   32752   640")),
+        (parse_xl_list, _text("xl list -v") + _text("xl list -v").splitlines()[-1]),
+        (parse_xl_list, _text("xl list -v").replace(" 192 ", " ١٩٢ ")),
+        (parse_vcpu_list, _text("xl vcpu-list").replace("0-1 / all", "1-0 / all")),
+        (parse_vcpu_list, _text("xl vcpu-list").replace("0-1 / all", "0-99999 / all")),
+        (parse_sched, _text("xl sched-credit").replace(" 512 ", " 99999 ")),
+        (parse_xl_info, _text("xl info").replace("2000.000", "2000,000")),
+        (parse_xl_info, _text("xl info").replace("nr_cpus                : 2", "nr_cpus                : 0")),
+        (parse_xl_info, _text("xl info").replace("xen_scheduler", "ordonnanceur")),
+        (parse_netback_rings, str(RING).replace("RX:", "XX:")),
+        (parse_netback_rings, str(RING).replace("cons 30", "cons 4294967296")),
+        (parse_netback_rings, str(RING).replace("cons 30", "cons -30")),
+        (parse_xenstore, '/a = "b\n'),
+        (parse_xenstore_tree, 'a = ""\n   b = ""\n'),
+        (parse_interrupts, " 29:  10 xen-dyn -event a\n"),
+        (parse_interrupts, "  CPU0\n 29:  10  11 xen-dyn -event a\n"),
+        (parse_vif_rate, "62500,0"),
+        (parse_xl_long, "[" * 100_000),
+        (parse_xl_long, '[{"domid": "1", "config": {}}]'),
+        (parse_xl_long, '[{"domid": true, "config": {"c_info": {}, "b_info": {}}}]'),
+        (parse_xl_long, '{"a": 1}'),
+        (parse_xentop, XENTOP.replace("12.5", "12,5")),
+        (parse_xentop, "garbage\n" + XENTOP),
+    ],
+)
+def test_damaged_text_is_refused(parser: Parser, text: str) -> None:
+    with pytest.raises(ParseError):
+        parser(text)
+
+
+def test_rows_of_absurd_length_are_refused_in_no_time() -> None:
+    for filler in (" ", "1 ", "x", " 1"):
+        with pytest.raises(ParseError):
+            parse_xl_list(f"{_text('xl list -v')}x{filler * 2_000_000}")
+
+
+@st.composite
+def _mutated(draw: st.DrawFn) -> tuple[Parser, str]:
+    parser, text = draw(st.sampled_from(PARSERS))
+    for _ in range(draw(st.integers(0, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = draw(st.integers(start, min(len(text), start + 40)))
+        text = text[:start] + draw(st.text(max_size=8)) + text[end:]
+    return parser, text[: draw(st.sampled_from([len(text), len(text) // 2, len(text) - 1]))]
+
+
+@settings(max_examples=600, deadline=None)
+@given(_mutated())
+def test_mutated_recordings_are_read_or_refused_and_nothing_else(case: tuple[Parser, str]) -> None:
+    parser, text = case
+    try:
+        parser(text)
+    except ParseError as error:
+        assert error.line >= 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=200), st.sampled_from(PARSERS))
+def test_any_text_is_read_or_refused(text: str, case: tuple[Parser, str]) -> None:
+    try:
+        case[0](text)
+    except ParseError as error:
+        assert error.what
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=255).filter(
+        lambda n: n == n.strip(" ")
+    ),
+    st.integers(1, 32_000),
+    st.integers(1, 512),
+)
+def test_any_name_comes_back_as_it_was(name: str, domid: int, vcpus: int) -> None:
+    host = XenHost(guests={0: Guest("Domain-0"), domid: Guest(name, vcpus=vcpus)})
+    listed = parse_xl_list(str(host.values["xl list -v"]))[domid]
+    assert (listed.name, listed.vcpus) == (name, vcpus)
