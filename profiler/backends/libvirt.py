@@ -6,7 +6,6 @@ connection is read-only.
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, reaso
 from profiler.backends.listing import instance_id
 from profiler.backends.source import LiveSource, Source
 from profiler.observed import Instance, IsolationSettings
-from profiler.parse import ParseError, parse_statm
+from profiler.parse import ParseError
 from profiler.parse.libvirt import (
     ALIVE,
     DomainDescription,
@@ -31,8 +30,6 @@ from profiler.parse.libvirt import (
     parse_stats,
     parse_vcpu_times,
 )
-
-_PAGES_PER_MB = (1 << 20) // os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(slots=True)
@@ -189,7 +186,7 @@ class LibvirtBackend:
         described = self._described(record)
         absent = {name: why for name, why in stats.absent.items() if name != "disk_bytes"}
         disk_bytes = self._disks.bytes(record, stats, described, process, absent)
-        rss_mb = attempt(absent, "rss_mb", self._rss_mb, process.pid) if process else None
+        rss_mb = self._processes.rss_mb(process, absent) if process else None
         # one thread may run all vCPUs of a guest, where TCG is not multi-threaded
         vcpus = max(len(tasks), described.vcpus if described and len(tasks) <= 1 else 1)
         return DomainCounters(
@@ -201,10 +198,6 @@ class LibvirtBackend:
             gauges={} if rss_mb is None else {"rss_mb": rss_mb},
             absent=absent,
         )
-
-    def _rss_mb(self, pid: int) -> float:
-        where = f"/proc/{pid}/statm"
-        return parse_statm(self._source.read(where), where) / _PAGES_PER_MB
 
     def _ask_for_hidden(self, reading: _Reading) -> None:
         """CPU time of domains whose threads are not seen, from libvirt; it knows no executions and no waiting."""

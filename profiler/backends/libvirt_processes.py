@@ -11,11 +11,13 @@ from pathlib import Path
 
 from profiler.backends.linux import attempt
 from profiler.backends.source import Source
-from profiler.parse import ParseError, parse_counter
+from profiler.parse import ParseError, parse_counter, parse_statm
 from profiler.parse.libvirt import DomainRecord
 
 STATE = "/run/libvirt/qemu"  # of libvirtd and of virtqemud alike
 _SEARCH_AGAIN = 30  # readings; a search looks at every process of the host
+_RSS_AGAIN = 10  # readings; memory changes slowly
+_PAGES_PER_MB = (1 << 20) // os.sysconf("SC_PAGE_SIZE")
 _NAME_AGAIN = 30  # readings; a thread takes its name a moment after it was made
 _NOT_FOUND = f"its QEMU process is neither in {STATE} nor visible in /proc (run as root, in the host's PID namespace)"
 # QEMU's names for its threads with debug-threads=on, which libvirt always sets; one thread runs all vCPUs under TCG
@@ -40,6 +42,7 @@ class Process:
     names: dict[int, str] = field(default_factory=dict)
     vcpus: dict[int, str] = field(default_factory=dict)
     others: dict[int, str] = field(default_factory=dict)
+    rss_mb: float | None = None
 
 
 class Processes:
@@ -76,6 +79,15 @@ class Processes:
         if not process.vcpus:
             raise HiddenError(f"no thread of QEMU process {process.pid} is named CPU n/KVM or CPU n/TCG")
         return process
+
+    def rss_mb(self, process: Process, absent: dict[str, str]) -> float | None:
+        """Resident memory of QEMU, not older than ten readings; None with the reason in `absent`."""
+        if process.rss_mb is None or (self._readings + process.pid) % _RSS_AGAIN == 0:
+            where = f"/proc/{process.pid}/statm"
+            text = attempt(absent, "rss_mb", self._source.read, where)
+            pages = attempt(absent, "rss_mb", parse_statm, text, where) if text is not None else None
+            process.rss_mb = pages / _PAGES_PER_MB if pages is not None else None
+        return process.rss_mb
 
     def lives(self, process: Process) -> bool:
         """Whether its threads are still there."""

@@ -11,15 +11,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.agent import Agent, Pace, StartError, View
+from profiler.agent.log import Log
+from profiler.agent.loop import Agent, Pace, StartError, View
 from profiler.backends.find import NAMES, find_backend
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
-from profiler.log import Log
 
 # Exporter and push are imported when they are asked for: their libraries are half of the agent's memory.
 if TYPE_CHECKING:
-    from profiler.shipping import Shipping
-    from profiler.wire import Server
+    from profiler.agent.shipping import Shipping
+    from profiler.agent.wire import Server
 
 _GRACE_S = 0.4  # for each part, when the agent ends
 _SPOOL = Path("/var/lib/cotenant-profiler/spool")
@@ -72,7 +72,7 @@ def _listen(text: str) -> tuple[str, int]:
 
 
 def _server(text: str) -> Server:
-    from profiler.wire import parse_url
+    from profiler.agent.wire import parse_url
 
     try:
         return parse_url(text)
@@ -114,9 +114,9 @@ def _run(options: argparse.Namespace) -> int:
 def _shipping(options: argparse.Namespace, log: Log, parts: contextlib.ExitStack) -> Shipping | None:
     if options.push is None:
         return None
-    from profiler.shipping import Shipping, Token
-    from profiler.spool import Spool
-    from profiler.wire import Wire
+    from profiler.agent.shipping import Shipping, Token
+    from profiler.agent.spool import Spool
+    from profiler.agent.wire import Wire
 
     try:
         token = Token(options.token_file, options.push)
@@ -130,8 +130,8 @@ def _shipping(options: argparse.Namespace, log: Log, parts: contextlib.ExitStack
 
 def _export(options: argparse.Namespace, agent: Agent, shipping: Shipping | None, parts: contextlib.ExitStack) -> str:
     """Start the exporter; returns where it listens."""
-    from profiler.exporter import Exporter
-    from profiler.exposition import page
+    from profiler.agent.exporter import Exporter
+    from profiler.agent.exposition import page
 
     version = _version()
 

@@ -74,6 +74,7 @@ SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "
 _NET_DEV_COLUMNS = 16
 _SENT_COLUMN = 8
 _STATM_COLUMNS = 7
+_SURELY_COUNTS = 25  # characters: shorter than that, three numbers, their blanks and newline fit 64 bits each
 # Files of every task and instance as the kernel prints them (fs/proc/base.c do_io_accounting, kernel/sched/psi.c
 # psi_show), at once: a third of the time of reading them line by line, which judges whatever looks otherwise.
 _TASK_IO = re.compile(
@@ -96,6 +97,8 @@ def schedstat_counts(text: str, where: str = "") -> tuple[int, int, int]:
     if len(fields) != 3:
         raise ParseError("schedstat", where, 1, f"3 numbers expected, {len(fields)} found")
     run, wait, timeslices = fields
+    if text.isascii() and len(text) <= _SURELY_COUNTS and run.isdigit() and wait.isdigit() and timeslices.isdigit():
+        return int(run), int(wait), int(timeslices)
     return count(run, "schedstat", where), count(wait, "schedstat", where), count(timeslices, "schedstat", where)
 
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 from steady_backend import SteadyBackend
 
-from profiler.agent import Agent, Pace
+from profiler.agent.log import Log
+from profiler.agent.loop import Agent, Pace
 from profiler.backends import BackendError, Counters
 from profiler.collectors.windows import Window
-from profiler.log import Log
 
 CPU = ("a", "instance", "cpu")
 TICK = 0.05

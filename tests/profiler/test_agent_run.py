@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from api_double import Double, Reply, serving
 
-from profiler.batch import decode
+from profiler.agent.batch import decode
 from profiler.cli import main
 
 RUN = [sys.executable, "-W", "error", "-m", "profiler.cli", "run"]
@@ -202,7 +202,7 @@ def test_it_imports_nothing_that_a_host_does_not_need(tmp_path: Path) -> None:
     )
     always = ["rich", "yaml", "asyncio", "numpy", "profiler.lab"]
     for parts, unneeded in (
-        (["--listen", "127.0.0.1:0"], ["profiler.push", "profiler.spool"]),
+        (["--listen", "127.0.0.1:0"], ["profiler.agent.push", "profiler.agent.spool"]),
         (["--no-exporter", "--push", "http://127.0.0.1:1", "--spool", str(tmp_path)], ["prometheus_client"]),
     ):
         command = [sys.executable, "-c", program, json.dumps(parts), *always, *unneeded]

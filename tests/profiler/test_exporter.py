@@ -15,16 +15,16 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from profiler import exporter
-from profiler.agent import BUCKETS_S, REASONS, WINDOW_REASONS, View
+from profiler.agent import exporter
+from profiler.agent.exporter import Exporter, ExporterError
+from profiler.agent.exposition import page
+from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, View
+from profiler.agent.push import PushStatus
+from profiler.agent.spool import SpoolStatus
 from profiler.collectors import unit_of
 from profiler.collectors.further import UNITS
 from profiler.collectors.windows import Key, Statistic, Window
-from profiler.exporter import Exporter, ExporterError
-from profiler.exposition import page
 from profiler.metrics import EIGHT
-from profiler.push import PushStatus
-from profiler.spool import SpoolStatus
 
 SPOOL = SpoolStatus(5, 4, 3, 2, 1, 6, 7, 8)
 PUSH = PushStatus(10, 2, {"unknown_host": 3}, 4, {"timeout": 5}, 1.5e9)

@@ -27,6 +27,7 @@ RECORDING = RECORDINGS / "libvirt-tcg.json"
 
 
 def _recorded(prefix: str) -> Any:
+    """The first value whose key begins so."""
     values = json.loads(Path(RECORDING).read_text(encoding="utf-8"))["readings"][0]["values"]
     return next(value[0] for key, value in values.items() if key.startswith(prefix))
 

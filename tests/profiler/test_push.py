@@ -20,13 +20,13 @@ from api_double import Double, Reply, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler import wire
-from profiler.batch import Batch, Row
-from profiler.log import Log
-from profiler.push import Pusher
-from profiler.shipping import Token
-from profiler.spool import Spool
-from profiler.wire import Wire, check_token, may_carry_token, parse_url
+from profiler.agent import wire
+from profiler.agent.batch import Batch, Row
+from profiler.agent.log import Log
+from profiler.agent.push import Pusher
+from profiler.agent.shipping import Token
+from profiler.agent.spool import Spool
+from profiler.agent.wire import Wire, check_token, may_carry_token, parse_url
 
 SECRET = "tok-3n-of-nobody"
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.batch import Batch, Row, decode, encode
-from profiler.log import Log
-from profiler.spool import Spool, SpoolError
+from profiler.agent.batch import Batch, Row, decode, encode
+from profiler.agent.log import Log
+from profiler.agent.spool import Spool, SpoolError
 
 BIG = 10**9
 names = st.text("abcXYZ019._:-", min_size=1, max_size=20)

@@ -1,0 +1,66 @@
+"""The agent's log: one line per event on standard error, `key=value` or JSON, no message more than once a minute."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+EVERY_S = 60.0  # the same message is not said more often
+_REMEMBERED = 1000  # messages; more kinds than this in a minute may repeat earlier
+_NUMBERS = re.compile(r"\d+")
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/@%+,=-]+\Z")
+
+Value = str | int | float | None
+
+
+class Log:
+    """Writes events; safe to use from every thread, and never raises: a host without a log is still measured."""
+
+    def __init__(
+        self, stream: TextIO | None = None, *, as_json: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stream = stream or sys.stderr
+        self._as_json = as_json
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}  # when said last, how often suppressed since
+
+    def info(self, event: str, **fields: Value) -> None:
+        """Say what happened. Info lines are rare by nature and are all said."""
+        self._write("info", event, fields)
+
+    def warn(self, event: str, same: str = "", **fields: Value) -> None:
+        """Say what went wrong; within a minute, the same event with the same `same` is only counted.
+
+        Numbers in `same` make no difference: process ids and times would make every message a new one.
+        """
+        now, same = self._clock(), _NUMBERS.sub("0", same)
+        with self._lock:
+            last, suppressed = self._said.get((event, same), (-EVERY_S, 0))
+            if now - last < EVERY_S:
+                self._said[event, same] = (last, suppressed + 1)
+                return
+            if len(self._said) >= _REMEMBERED:
+                del self._said[next(iter(self._said))]
+            self._said.pop((event, same), None)  # so that the oldest stands first
+            self._said[event, same] = (now, 0)
+        self._write("warning", event, {**fields, "repeated": suppressed} if suppressed else fields)
+
+    def _write(self, level: str, event: str, fields: dict[str, Value]) -> None:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        line: dict[str, Value] = {"time": stamp, "level": level, "event": event, **fields}
+        text = json.dumps(line) if self._as_json else " ".join(f"{name}={_shown(line[name])}" for name in line)
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or the disk is full
+            self._stream.write(text + "\n")
+            self._stream.flush()
+
+
+def _shown(value: Value) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if _PLAIN.match(text) else json.dumps(text)  # one line, whatever a tool or a server said

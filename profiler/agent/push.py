@@ -1,0 +1,226 @@
+"""Sends the spool to the server, oldest first, until the server says that it has it; backs off where it does not."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from profiler.agent.batch import Sample
+from profiler.agent.log import Log
+from profiler.agent.spool import Entry, Spool
+from profiler.agent.wire import KINDS, Answer, Wire, WireError
+
+MOST_SAMPLES = 10_000  # in one call, which is what the server takes unless it is told otherwise; at most 10 MB
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+_LONGEST_RETRY_AFTER_S = 3600.0
+_EXAMPLES = 5  # of reasons of one kind, in one line of the log
+# Kinds of failed attempts beside those without an answer (wire.KINDS).
+_ANSWERS = ("garbage", "internal", "overloaded", "redirect", "server_error", "unauthorised", "unexpected_status")
+_REASONS = (("unknown host", "unknown_host"), ("unknown instance", "unknown_instance"), ("time is", "time"))
+
+
+@dataclass(frozen=True, slots=True)
+class PushStatus:
+    """Samples by what the server did with them (`dropped` by reason), failed attempts by kind, last success (epoch)."""
+
+    accepted: int
+    duplicate: int
+    dropped: Mapping[str, int]
+    refused: int
+    failures: Mapping[str, int]
+    last_success_s: float | None
+
+
+class _GarbageError(Exception):
+    """A success that does not say what became of the samples, so they are not acknowledged."""
+
+
+class Pusher:
+    """Empties a spool over a wire. `step` makes one attempt; `start` makes a thread that goes on doing so."""
+
+    def __init__(self, spool: Spool, wire: Wire, log: Log, chance: Callable[[], float] = random.random) -> None:
+        self._spool = spool
+        self._wire = wire
+        self._log = log
+        self._chance = chance
+        self._most = MOST_SAMPLES
+        self._alone = 0  # entries still to be sent one by one, after the server refused them together
+        self._failed = 0  # attempts in a row
+        self._counted: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter(dict.fromkeys(("other", *(kind for _, kind in _REASONS)), 0))
+        self._failures: Counter[str] = Counter(dict.fromkeys((*KINDS, *_ANSWERS), 0))
+        self._last_success_s: float | None = None
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="push", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Say that there may be something new to send."""
+        self._wake.set()
+
+    def stop(self, timeout_s: float) -> None:
+        """End; a post under way is cut off, and its samples stay in the spool."""
+        self._stopping = True
+        self._wake.set()
+        self._wire.interrupt()
+        self._thread.join(timeout_s)
+
+    def status(self) -> PushStatus:
+        return PushStatus(
+            self._counted["accepted"], self._counted["duplicate"], dict(self._dropped), self._counted["refused"],
+            dict(self._failures), self._last_success_s,
+        )  # fmt: skip
+
+    def step(self) -> float | None:
+        """Send once. Seconds to wait before the next attempt: 0 = go on, None = there is nothing to send."""
+        entries = self._spool.oldest(0 if self._alone else self._most)
+        if not entries:
+            self._alone = 0
+            return None
+        samples: list[Sample] = []
+        present: list[Entry] = []
+        for entry in entries:
+            batch = self._spool.read(entry)
+            if batch is not None:
+                present.append(entry)
+                samples.extend(batch.samples())
+        if not present:
+            return 0.0
+        return self._send(present, samples)
+
+    def _send(self, entries: list[Entry], samples: list[Sample]) -> float:
+        for begin in range(0, len(samples), self._most):
+            part = samples[begin : begin + self._most]
+            try:
+                answer = self._wire.post(json.dumps({"samples": part}, separators=(",", ":")).encode())
+                if not 200 <= answer.status < 300:
+                    return self._on_status(answer, entries, len(part))
+                self._take(answer, len(part))
+            except WireError as error:
+                return self._back_off(error.kind, str(error))
+            except _GarbageError as error:
+                return self._back_off("garbage", str(error))
+        self._spool.acknowledge(entries)
+        self._alone = max(0, self._alone - 1)
+        self._failed = 0
+        self._last_success_s = time.time()
+        return 0.0
+
+    def _take(self, answer: Answer, sent: int) -> None:
+        """Count what the server says it did. Raises _GarbageError when that does not add up."""
+        try:
+            document: Any = json.loads(answer.body)
+            counts = [document[name] for name in ("accepted", "duplicate", "dropped")]
+            reasons = [str(item["reason"]) for item in document.get("reasons", [])]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise _GarbageError("the server says it is done, and not what it did: is this Cotenant?") from None
+        if any(type(count) is not int or count < 0 for count in counts) or sum(counts) != sent:
+            raise _GarbageError(f"the server counts {counts} of {sent} samples")
+        self._counted["accepted"] += counts[0]
+        self._counted["duplicate"] += counts[1]
+        self._count_dropped(counts[2], reasons)
+
+    def _count_dropped(self, dropped: int, reasons: list[str]) -> None:
+        by_kind: dict[str, list[str]] = {}
+        for reason in reasons:
+            kind = next((kind for text, kind in _REASONS if text in reason), "other")
+            by_kind.setdefault(kind, []).append(reason)
+        self._dropped["other"] += max(0, dropped - len(reasons))
+        for kind, of_kind in by_kind.items():
+            self._dropped[kind] += len(of_kind)
+            examples = "; ".join(list(dict.fromkeys(of_kind))[:_EXAMPLES])
+            self._log.warn("not_stored", same=kind, samples=len(of_kind), reason=examples[:1000])
+
+    def _on_status(self, answer: Answer, entries: list[Entry], sent: int) -> float:
+        detail, field = _problem(answer)
+        status = answer.status
+        too_many = status == 413 or (status == 422 and field == "samples")  # over the limit of bytes, or of samples
+        if too_many and sent > 1:
+            self._most = max(1, sent // 2)
+            self._log.warn("push_split", most_samples=self._most, error=detail)
+            return 0.0
+        if status in (400, 413, 422):
+            return self._refused(entries, status, detail)
+        if status in (401, 403):
+            return self._back_off("unauthorised", f"the server refuses the token ({status}): {detail}")
+        if 300 <= status < 400:
+            return self._back_off("redirect", f"the server redirects ({status}), which is not followed; give its URL")
+        kind = "overloaded" if status in (429, 503) else "server_error" if status >= 500 else "unexpected_status"
+        return self._back_off(kind, f"the server answers {status}: {detail}", _seconds(answer.retry_after))
+
+    def _refused(self, entries: list[Entry], status: int, detail: str) -> float:
+        if len(entries) > 1:  # one of them is at fault: the others must not suffer
+            self._alone = len(entries)
+            return 0.0
+        self._spool.refuse(entries[0])
+        self._alone = max(0, self._alone - 1)
+        self._counted["refused"] += entries[0].samples
+        self._log.warn("refused", same=detail, status=status, samples=entries[0].samples, error=detail)
+        return 0.0
+
+    def _back_off(self, kind: str, message: str, at_least_s: float = 0.0) -> float:
+        """Twice as long after each failure, at most a minute, by chance less so that hosts do not come together."""
+        self._failures[kind] += 1
+        self._failed += 1
+        if not self._stopping:
+            self._log.warn("push_failed", same=kind, kind=kind, error=message)
+        longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failed - 1, 10))
+        return max(longest * (0.5 + self._chance() / 2), at_least_s)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            wait = self._attempt()
+            if wait is None:
+                self._wake.wait()
+            elif wait > 0:
+                self._sleep(wait)
+            self._wake.clear()
+        self._wire.close()
+
+    def _attempt(self) -> float | None:
+        try:
+            return self.step()
+        except Exception as error:  # noqa: BLE001 - the spool keeps everything; try again rather than end for ever
+            return self._back_off("internal", f"{type(error).__name__}: {error}")
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait for a time that new samples do not shorten, but `stop` does."""
+        until = time.monotonic() + seconds
+        while not self._stopping and (left := until - time.monotonic()) > 0:
+            self._wake.wait(left)
+            if not self._stopping:
+                self._wake.clear()
+
+
+def _problem(answer: Answer) -> tuple[str, str]:
+    """Detail and field of a problem document; of anything else its beginning."""
+    try:
+        document = json.loads(answer.body)
+        return str(document["detail"])[:500], str(document.get("field") or "")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return answer.body[:100].decode("utf-8", "replace"), ""
+
+
+def _seconds(retry_after: str | None) -> float:
+    """Read Retry-After, seconds or a date (RFC 9110, section 10.2.3); 0 when there is none that makes sense."""
+    if retry_after is None:
+        return 0.0
+    try:
+        seconds = (
+            float(retry_after)
+            if retry_after.isdecimal()
+            else parsedate_to_datetime(retry_after).timestamp() - time.time()
+        )
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER_S)

@@ -1,0 +1,252 @@
+"""Batches on disk until the server has them: whole files only, oldest first, bounded in size, one agent at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from profiler.agent.batch import Batch, decode, encode
+from profiler.agent.durable import TEMPORARY, Losses, write_whole
+from profiler.agent.log import Log
+from profiler.agent.loop import StartError
+
+_NAME = re.compile(r"(?P<number>\d{12})-(?P<samples>\d{1,9})\.json\.gz\Z")
+_ASIDE = re.compile(r"\d{12}-\d{1,9}\.json\.gz\.(?:bad|refused)\Z")
+_MOST_ASIDE = 100  # files of ours that were put aside; the oldest go, for they are only there to be looked at
+_MOST_HELD = 60  # batches in memory while the disk takes none: ten minutes of windows of 10 s
+_LOCK, _COUNTS, _BROKEN, _REFUSED = "lock", "counts.json", ".bad", ".refused"
+
+
+class SpoolError(StartError):
+    """The spool cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A batch that waits; in memory (`batch`) only as long as the disk does not take it."""
+
+    number: int
+    samples: int
+    bytes: int = 0
+    batch: Batch | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:012d}-{self.samples}.json.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolStatus:
+    """What waits now, and what was lost since the spool was made (failed writes: since the agent started)."""
+
+    bytes: int
+    batches: int
+    held: int
+    dropped_batches: int
+    dropped_samples: int
+    broken: int
+    refused: int
+    write_failures: int
+
+
+class Spool:
+    """A directory of batches: `put` takes one at once, `store` writes it, `oldest` to `acknowledge` are for sending."""
+
+    def __init__(self, directory: Path, most_bytes: int, log: Log) -> None:
+        """Take over what an earlier agent left. Raises SpoolError when the directory cannot be written or is in use."""
+        self._directory = directory
+        self._most_bytes = most_bytes
+        self._log = log
+        self._inbox: deque[Batch] = deque()
+        self._overflow: deque[Batch] = deque()  # dropped from the inbox, to be counted by `store`
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Entry] = {}  # by number, oldest first
+        self._next = 1  # never given twice while this agent runs
+        self._losses = Losses()
+        self._bytes = 0
+        self._write_failures = 0
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock_file = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise SpoolError(
+                f"spool {directory} cannot be written ({error.strerror}); name another with --spool"
+            ) from None
+        try:
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock_file)
+            raise SpoolError(
+                f"spool {directory} is in use by another agent; stop it, or name another with --spool"
+            ) from None
+        try:
+            self._take_over()
+        except OSError as error:
+            os.close(self._lock_file)
+            raise SpoolError(
+                f"spool {directory} cannot be read ({error.strerror}); name another with --spool"
+            ) from None
+
+    def close(self) -> None:
+        """Let another agent use the directory."""
+        os.close(self._lock_file)
+
+    def put(self, batch: Batch) -> None:
+        """Take a batch into memory; `store` writes it. Over the limit the oldest in memory is dropped."""
+        if len(self._inbox) >= _MOST_HELD:  # the disk hangs, and `store` with it
+            with contextlib.suppress(IndexError):
+                self._overflow.append(self._inbox.popleft())
+        self._inbox.append(batch)
+
+    def store(self) -> bool:
+        """Write everything that is in memory, oldest first; False when the disk does not take it. For one thread."""
+        with self._lock:
+            while self._overflow:
+                self._count(dropped_batches=1, dropped_samples=self._overflow.popleft().size)
+            while self._inbox:
+                batch = self._inbox.popleft()
+                self._waiting[self._next] = Entry(self._next, batch.size, 0, batch)
+                self._next += 1
+            held = [entry for entry in self._waiting.values() if entry.batch is not None]
+            stored = all(self._write(entry) for entry in held)  # the first refusal ends it
+            self._bound_memory()
+            return stored
+
+    def oldest(self, most_samples: int) -> list[Entry]:
+        """The batches to send next: as many as have at most `most_samples` together, and at least one if there is."""
+        chosen: list[Entry] = []
+        total = 0
+        with self._lock:
+            for entry in self._waiting.values():
+                total += entry.samples
+                if chosen and total > most_samples:
+                    break
+                chosen.append(entry)
+        return chosen
+
+    def read(self, entry: Entry) -> Batch | None:
+        """The batch of an entry; None when it is gone, or broken and therefore put aside. Raises OSError."""
+        if entry.batch is not None:
+            return entry.batch
+        try:
+            return decode((self._directory / entry.name).read_bytes())
+        except FileNotFoundError:
+            with self._lock:
+                self._forget(entry)
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EIO:
+                raise  # such as too many open files, which says nothing about this one
+            with self._lock:
+                self._forget(entry)
+                self._put_aside(entry.name, _BROKEN)
+                self._count(broken=1)
+            self._log.warn("spool_broken", file=entry.name, error=str(error)[:200])
+        return None
+
+    def acknowledge(self, entries: Sequence[Entry]) -> None:
+        """Remove batches that the server has. One that cannot be removed is sent again later, which does no harm."""
+        with self._lock:
+            for entry in entries:
+                if self._forget(entry):
+                    with contextlib.suppress(OSError):
+                        (self._directory / entry.name).unlink(missing_ok=True)
+
+    def refuse(self, entry: Entry) -> None:
+        """Put a batch aside that the server will never take."""
+        with self._lock:
+            if self._forget(entry):
+                self._put_aside(entry.name, _REFUSED)
+                self._count(refused=1)
+
+    def status(self) -> SpoolStatus:
+        """Numbers of now; does not wait for a slow disk."""
+        entries = list(self._waiting.values())
+        held = sum(entry.batch is not None for entry in entries)
+        return SpoolStatus(
+            self._bytes, len(entries) - held, held + len(self._inbox), **asdict(self._losses),
+            write_failures=self._write_failures,
+        )  # fmt: skip
+
+    def _take_over(self) -> None:
+        self._losses = Losses.load(self._directory / _COUNTS)
+        for path in sorted(self._directory.iterdir()):
+            match = _NAME.match(path.name)
+            if (
+                not path.is_file()
+                or path.is_symlink()
+                or path.name in (_LOCK, _COUNTS)
+                or path.suffix in (_BROKEN, _REFUSED)
+            ):
+                continue
+            if path.suffix == TEMPORARY:
+                path.unlink()  # never finished, so nobody was told that it was there
+            elif match is None or int(match["number"]) in self._waiting:
+                self._put_aside(path.name, _BROKEN)
+                self._count(broken=1)
+                self._log.warn("spool_broken", file=path.name, error="this file is not a batch")
+            else:
+                entry = Entry(int(match["number"]), int(match["samples"]), path.stat().st_size)
+                self._waiting[entry.number] = entry
+                self._bytes += entry.bytes
+                self._next = entry.number + 1
+
+    def _write(self, entry: Entry) -> bool:
+        assert entry.batch is not None  # noqa: S101 - held entries only
+        data = encode(entry.batch)
+        if len(data) > self._most_bytes:
+            self._drop(entry)
+            return True
+        self._make_room(len(data))
+        try:
+            write_whole(self._directory / entry.name, data)
+        except OSError as error:
+            self._write_failures += 1
+            self._log.warn("spool_write", same=str(error.errno), error=f"the disk takes no batch: {error.strerror}")
+            return False
+        self._waiting[entry.number] = replace(entry, bytes=len(data), batch=None)
+        self._bytes += len(data)
+        return True
+
+    def _make_room(self, needed: int) -> None:
+        for entry in list(self._waiting.values()):
+            if self._bytes + needed <= self._most_bytes:
+                return
+            if entry.batch is None:
+                self._drop(entry)
+
+    def _bound_memory(self) -> None:
+        held = [entry for entry in self._waiting.values() if entry.batch is not None]
+        for entry in held[: max(0, len(held) - _MOST_HELD)]:
+            self._drop(entry)
+
+    def _drop(self, entry: Entry) -> None:
+        self._forget(entry)
+        with contextlib.suppress(OSError):
+            (self._directory / entry.name).unlink(missing_ok=True)
+        self._count(dropped_batches=1, dropped_samples=entry.samples)
+        self._log.warn("spool_full", error="the oldest batch is dropped; is the server reachable?")
+
+    def _forget(self, entry: Entry) -> bool:
+        known = self._waiting.pop(entry.number, None)
+        if known is not None:
+            self._bytes -= known.bytes
+        return known is not None
+
+    def _put_aside(self, name: str, ending: str) -> None:
+        with contextlib.suppress(OSError):
+            (self._directory / name).rename(self._directory / f"{name}{ending}")
+            ours = sorted(path for path in self._directory.iterdir() if _ASIDE.match(path.name))
+            for path in ours[: max(0, len(ours) - _MOST_ASIDE)]:
+                path.unlink()
+
+    def _count(self, **more: int) -> None:
+        self._losses = self._losses.plus(**more)
+        self._losses.save(self._directory / _COUNTS)
