@@ -12,7 +12,7 @@ from profiler.backends.linux import attempt
 from profiler.backends.listing import instance_id
 from profiler.backends.source import LiveSource, Source
 from profiler.backends.tools import TIMEOUT_S, run_tool
-from profiler.backends.trace import Mode, SchedulerTrace
+from profiler.backends.trace import DEFAULT_MODE, Mode, SchedulerTrace
 from profiler.backends.xen_devices import Attached, attached_devices, renamed_vifs
 from profiler.backends.xen_io import OTHERS, IoCounters, IoReader
 from profiler.backends.xen_isolation import or_none, read_isolation
@@ -42,7 +42,7 @@ class XenBackend:
 
     name = "xen"
 
-    def __init__(self, source: Source | None = None, host: str | None = None, trace: Mode = "runstate") -> None:
+    def __init__(self, source: Source | None = None, host: str | None = None, trace: Mode = DEFAULT_MODE) -> None:
         self._source = source or LiveSource()
         self._deadline = time.monotonic() + TIMEOUT_S
         try:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.backends import Backend, BackendError, RecordedBackend
-from profiler.backends.find import NAMES, find_backend
 from profiler.backends.source import LiveSource, RecordingSource
+from profiler.cli.choice import add_choice, chosen_backend
 from profiler.cli.output import DONE, FAILED, console, fail, print_json
 from profiler.collectors import Collected, collect, unit_of
 from profiler.metrics import EIGHT
@@ -29,7 +29,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
     once = commands.add_parser("once", help="one reading of every instance's metrics")
     once.add_argument("--interval", type=_seconds, default=1.0, metavar="S", help="seconds between two readings (1)")
-    once.add_argument("--backend", choices=NAMES, default="auto", help="what to read (auto: what this host has)")
+    add_choice(once)
     once.add_argument("--replay", type=Path, metavar="FILE", help="replay a recording instead of reading this host")
     once.add_argument("--record", type=Path, metavar="FILE", help="also keep everything that was read in FILE")
     once.add_argument("--json", action="store_true", help="machine-readable output")
@@ -45,7 +45,7 @@ def _seconds(text: str) -> float:
 
 def _once(options: argparse.Namespace) -> int:
     recording = RecordingSource(LiveSource()) if options.record else None
-    backend = RecordedBackend(options.replay) if options.replay else find_backend(options.backend, recording)
+    backend = RecordedBackend(options.replay) if options.replay else chosen_backend(options, recording)
     with contextlib.closing(backend):
         return _read_twice(options, backend, recording)
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace, StartError, View
-from profiler.backends.find import NAMES, find_backend
+from profiler.backends.find import passed_over
+from profiler.cli.choice import add_choice, chosen_backend
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
 
 # Exporter and push are imported when they are asked for: their libraries are half of the agent's memory.
@@ -33,7 +34,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--interval", type=_between(0.1, 60), default=1.0, metavar="S", help="seconds between readings (1)"
     )
     run.add_argument("--window", type=_between(1, 300), default=10.0, metavar="S", help="seconds of one window (10)")
-    run.add_argument("--backend", choices=NAMES, default="auto", help="what to read (auto: what this host has)")
+    add_choice(run)
     run.add_argument(
         "--listen", type=_listen, default=("127.0.0.1", 9405), metavar="ADDRESS:PORT",
         help="where Prometheus finds /metrics (127.0.0.1:9405)",
@@ -87,7 +88,9 @@ def _run(options: argparse.Namespace) -> int:
         return fail("--window must be at least as long as --interval", WRONG_USAGE)
     log = Log(as_json=options.json)
     pace = Pace(options.interval, options.window, options.duration, options.once_window)
-    backend = find_backend(options.backend)
+    backend = chosen_backend(options)
+    for reason in passed_over(backend.name) if options.backend == "auto" else ():
+        log.warn("passed_over", error=reason[:1000])
     with contextlib.ExitStack() as parts:
         try:
             shipping = _shipping(options, log, parts)

@@ -11,7 +11,7 @@ import pytest
 from steady_backend import SteadyBackend
 
 from profiler.backends import BackendError
-from profiler.cli import main, once
+from profiler.cli import choice, main
 
 EIGHT = {"event", "switch", "pages_exchanged", "execution", "pages_per_execution", "cpu", "waiting", "block"}
 
@@ -65,18 +65,34 @@ def test_once_names_the_backend_that_it_is_told_to_use(
 ) -> None:
     asked: list[str] = []
 
-    def find(name: str, _source: object) -> SteadyBackend:
+    def find(name: str, *_others: object) -> SteadyBackend:
         asked.append(name)
         backends.append(SteadyBackend())
         return backends[-1]
 
     backends: list[SteadyBackend] = []
-    monkeypatch.setattr(once, "find_backend", find)
+    monkeypatch.setattr(choice, "find_backend", find)
     for name in ("xen", "libvirt", "lxc", "auto"):
         assert main(["once", "--interval", "0.01", "--json", "--backend", name]) == 0
         assert json.loads(capsys.readouterr().out)["host"] == "h1"
     assert asked == ["xen", "libvirt", "lxc", "auto"]
     assert all(backend.closed.is_set() for backend in backends)
+
+
+def test_the_host_may_be_named_as_the_inventory_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["once", "--interval", "0.01", "--json", "--backend", "lxc", "--host", "rack1-h7"]) == 0
+    assert json.loads(capsys.readouterr().out)["host"] == "rack1-h7"
+    with pytest.raises(SystemExit):
+        main(["once", "--host", "not an id"])
+
+
+@pytest.mark.parametrize("command", ["once", "run"])
+def test_a_trace_that_is_in_use_is_not_disturbed(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(choice, "traced_already", lambda _source: True)
+    assert main([command, "--backend", "xen"]) == 1
+    assert "another xentrace runs here" in capsys.readouterr().err
 
 
 def test_a_backend_is_closed_though_reading_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +102,7 @@ def test_a_backend_is_closed_though_reading_fails(monkeypatch: pytest.MonkeyPatc
         raise BackendError("xl gives no answer")
 
     backend.trouble = fail
-    monkeypatch.setattr(once, "find_backend", lambda _name, _source: backend)
+    monkeypatch.setattr(choice, "find_backend", lambda *_asked: backend)
     assert main(["once", "--json"]) == 1
     assert backend.closed.is_set()
 
