@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from fake_host import FakeHost
 
-from profiler.backends import BackendError, find, find_backend
-from profiler.backends.find import passed_over
+from profiler.backends import BackendError, find
+from profiler.backends.find import find_backend, passed_over
 
 KINDS = ("xen", "libvirt", "lxc")
 
