@@ -7,7 +7,7 @@ connection is read-only.
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
@@ -70,28 +70,34 @@ class LibvirtBackend:
         self._starts: dict[str, tuple[str, int]] = {}  # name → uuid and id of the domain in the reading before
         self._descriptions: dict[str, tuple[int, DomainDescription | None]] = {}
         self._disks = Disks(self._source)
+        self._by_threads: dict[str, bool] = {}  # whether the reading before had an instance's CPU time from its threads
 
     def list_instances(self) -> list[Instance]:
         found: list[Instance] = []
-        for record in _alive(self._records()):
+        for record in _alive(self._listed()):
             described = self._described(record)
             vcpus, memory_mb = (described.vcpus, described.memory_mb) if described else (1, 0.0)
             found.append(Instance(instance_id(record.name), vcpus=vcpus, memory_mb=memory_mb, host=self.host))
         return sorted(found, key=lambda instance: instance.id)
 
     def read_counters(self) -> Counters:
-        records = self._records()
+        drives = self._disks.ask_libvirt
+        try:
+            records = self._records("libvirt domstats", lambda: self._connection.stats(drives=drives))
+        except OSError as error:
+            raise BackendError(self._said(error)) from None
         time_s, monotonic_s = self._source.clock()  # now: libvirt's answer took longer than all that follows
         reading = _Reading(vanished={instance_id(one.name) for one in records if one.state not in ALIVE})
         counts = self._read_domains(reading, _alive(records))
         self._ask_for_hidden(reading)
+        self._drop_changed(reading)
         driver, whole = self._read_host(reading, counts)
         self._source.sweep(ended=bool(reading.vanished))
         absent, vanished = reading.absent, tuple(sorted(reading.vanished))
         return Counters(self.host, time_s, monotonic_s, reading.instances, driver, whole, absent, vanished)
 
     def read_isolation(self, instance: Instance) -> IsolationSettings:
-        record = next((one for one in _alive(self._records()) if instance_id(one.name) == instance.id), None)
+        record = next((one for one in _alive(self._listed()) if instance_id(one.name) == instance.id), None)
         if record is None:
             raise BackendError(f"instance {instance.id} is not on this host (list them with: cotenant-profiler once)")
         return read_settings(self._source, self._connection, record)
@@ -100,11 +106,20 @@ class LibvirtBackend:
         self._connection.close()
         self._source.close()
 
-    def _records(self) -> list[DomainRecord]:
+    def _records(self, key: str, ask: Callable[[], object]) -> list[DomainRecord]:
         try:
-            drives = self._disks.ask_libvirt
-            return parse_records(self._source.value("libvirt domstats", lambda: self._connection.stats(drives=drives)))
-        except (OSError, ParseError) as error:
+            return parse_records(self._source.value(key, ask), key)
+        except ParseError as error:
+            raise BackendError(self._said(error)) from None
+
+    def _listed(self) -> list[DomainRecord]:
+        """The domains, asked for cheaply; a recording may have none but in the statistics."""
+        try:
+            try:
+                return self._records("libvirt domains", self._connection.domains)
+            except FileNotFoundError:
+                return self._records("libvirt domstats", self._connection.domains)
+        except OSError as error:
             raise BackendError(self._said(error)) from None
 
     def _said(self, error: OSError | ParseError) -> str:
@@ -215,6 +230,15 @@ class LibvirtBackend:
                 continue
             domain = self._domain(record, {}, None, cpu_ns)
             reading.instances[name] = replace(domain, absent={**domain.absent, "tasks": why, "rss_mb": why})
+
+    def _drop_changed(self, reading: _Reading) -> None:
+        """An instance whose CPU time now has another source than in the reading before: the two do not compare."""
+        before = self._by_threads
+        self._by_threads = {name: name not in reading.hidden for name in reading.instances}
+        for name, by_threads in self._by_threads.items():
+            if before.get(name, by_threads) != by_threads:
+                del reading.instances[name]
+                reading.vanished.add(name)
 
     def _read_host(
         self, reading: _Reading, counts: Mapping[str, TaskCounters]

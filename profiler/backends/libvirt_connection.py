@@ -95,6 +95,10 @@ class Connection:
         """
         return self._bulk("STATE", "INTERFACE", *(["BLOCK"] if drives else []))
 
+    def domains(self) -> list[list[Any]]:
+        """As `stats`, of the states alone, for which libvirtd asks nobody."""
+        return self._bulk("STATE")
+
     def vcpu_stats(self) -> list[list[Any]]:
         """As `stats`, of the vCPUs: for domains whose threads cannot be seen."""
         return self._bulk("STATE", "VCPU")

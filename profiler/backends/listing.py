@@ -25,7 +25,7 @@ _CONTAINERS = (
 _HEX_ID = 64
 _SHORT_ID = 12  # what the container programs themselves show
 _LONGEST_ID = 255
-_KEEP_LIST_S = 4.0  # with a reading per second a new container is seen within five
+_KEEP_LIST_S = 4.5  # with a reading per second they are listed in every fifth
 _KEEP_CPUS_S = 15.0  # a changed cpuset or quota is seen after that long; it changes what waiting and block refer to
 
 

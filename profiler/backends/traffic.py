@@ -33,9 +33,13 @@ class HostInterfaces:
         """Bytes in both directions over these interfaces; None when one of them is not there."""
         if self._bytes is None:
             self._bytes = attempt({}, "", read_interfaces, self._source) or {}
-        if not names or any(name not in self._bytes for name in names):
-            return None
-        return sum(self._bytes[name].received + self._bytes[name].sent for name in names)
+        total = 0
+        for name in names:
+            link = self._bytes.get(name)
+            if link is None:
+                return None
+            total += link.received + link.sent
+        return total if names else None
 
     def ends_of(self, tid: int) -> tuple[str, ...]:
         """This side of the veth pairs whose other side is in the network namespace of a task."""
@@ -66,8 +70,7 @@ class ContainerTraffic:
 
     def read(self, tids: tuple[int, ...], now_s: float, absent: dict[str, str]) -> int | None:
         """Bytes since some begin; None with a reason in `absent` when they are not known, or not comparable."""
-        total = self._host.total(self._fixed)
-        if total is not None:
+        if self._fixed and (total := self._host.total(self._fixed)) is not None:
             return total
         if self._task not in tids or not 0 <= now_s - self._looked_s < _KEEP_S:
             self._look(tids, now_s, absent)

@@ -101,15 +101,14 @@ class _Collection:
     def _add(
         self, instance: str | None, scope: Scope, values: Mapping[str, float | None], why: Mapping[str, str]
     ) -> None:
-        known: dict[str, float] = {}
-        for metric, value in values.items():
-            if value is None:
-                reasons = [why[need] for need in _NEEDS.get(metric, ()) if need in why]
-                self.absences.append(Absence(instance, metric, "; ".join(reasons) or "it did not run in this time"))
-            else:
-                known[metric] = value
+        known = {metric: value for metric, value in values.items() if value is not None}
         if known:
             self.rows.append(Row(instance, scope, known))
+        for metric in values if len(known) < len(values) else ():
+            if metric in known:
+                continue
+            reasons = [why[need] for need in _NEEDS.get(metric, ()) if need in why]
+            self.absences.append(Absence(instance, metric, "; ".join(reasons) or "it did not run in this time"))
 
     def add_instance(self, name: str, deltas: Deltas) -> None:
         values = {metric: formula(deltas) for metric, formula in _INSTANCE_FORMULAS.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_DIGITS = 20  # of the largest 64-bit counter
+COUNT_DIGITS = 20  # of the largest 64-bit counter
 _DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?\Z")
 _SHOWN = 60  # characters of the offending text that an error repeats
 
@@ -23,7 +23,7 @@ class ParseError(ValueError):
 def count(text: str, what: str, where: str, line: int = 1) -> int:
     """Read a counter: ASCII digits only, no sign; int() would also take "1_0" and "٣"."""
     stripped = text.strip(" \t\n")
-    if stripped.isdigit() and stripped.isascii() and len(stripped) <= _DIGITS:  # a third of the time of a pattern
+    if stripped.isdigit() and stripped.isascii() and len(stripped) <= COUNT_DIGITS:  # a third of the time of a pattern
         return int(stripped)
     raise ParseError(what, where, line, f"{text[:_SHOWN]!r} is not a counter")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from libvirt_host import CRASHED, DIRECT, PAUSED, STARTED, UUID, LibvirtHost, do
 from profiler.backends import BackendError, Counters
 from profiler.backends.libvirt import LibvirtBackend
 from profiler.backends.libvirt_connection import Connection
+from profiler.backends.libvirt_processes import search_processes
 from profiler.backends.listing import instance_id
 from profiler.collectors import collect
 from profiler.observed import Instance
@@ -162,6 +164,21 @@ def test_a_guest_of_which_nothing_is_known_is_absent_with_the_reason(host: Libvi
     assert "nothing answers here" in counters.absent["shop"]
 
 
+def test_cpu_times_of_two_sources_are_not_subtracted(host: LibvirtHost) -> None:
+    """From threads to libvirt and back: one reading without the instance each time, and no CPU of 0 %."""
+    backend = open_backend(host)
+    assert backend.read_counters().vanished == ()
+    kept = dict(host.files)
+    for tid in (100, 101, 102):
+        host.files[f"/proc/{tid}/task/{tid}/schedstat"] = errno.EACCES
+    host.values["libvirt vcpustats"] = [[1, UUID.format(1), "shop", {"vcpu.maximum": 1, "vcpu.0.time": 70}]]
+    assert backend.read_counters().vanished == ("shop",)
+    assert backend.read_counters().instances["shop"].cpu_ns == 70
+    host.files = kept
+    assert backend.read_counters().vanished == ("shop",)
+    assert backend.read_counters().instances["shop"].cpu_ns is None
+
+
 def test_a_kernel_without_scheduler_times_is_no_vanished_guest(host: LibvirtHost) -> None:
     for tid in (100, 101, 102):
         host.files[f"/proc/{tid}/task/{tid}/schedstat"] = errno.ENOENT
@@ -174,6 +191,21 @@ def test_a_stale_pid_file_is_not_believed(host: LibvirtHost) -> None:
     host.files["/proc/1/cmdline"] = "/sbin/init\0"
     host.values["libvirt processes"] = {UUID.format(1): 100}
     assert "shop" in open_backend(host).read_counters().instances
+
+
+def test_a_search_finds_only_processes_that_libvirt_started(tmp_path: Path) -> None:
+    commands = {
+        "12": f"/usr/bin/qemu\0-uuid\0{UUID.format(1)}\0-display\0none\0",
+        "13": f"/bin/sh\0-c\0qemu -uuid {UUID.format(2)}\0",
+        "14": "",
+        "15": "\udcff\0-uuid\0short\0",
+    }
+    for pid, command in commands.items():
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "cmdline").write_bytes(command.encode("utf-8", "surrogateescape"))
+    (tmp_path / "16").mkdir()  # ends while it is looked at
+    (tmp_path / "self").mkdir()
+    assert search_processes(tmp_path) == {UUID.format(1): 12}
 
 
 def test_the_host_is_searched_for_a_process_that_is_not_there_only_now_and_then(host: LibvirtHost) -> None:

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from profiler.backends import TaskCounters
 from profiler.backends.linux import TaskReader
 from profiler.backends.source import LiveSource
-from profiler.parse import parse_schedstat, parse_status
+from profiler.parse import parse_schedstat, parse_status, schedstat_counts
 from profiler.parse.proc import parse_pressure, parse_task_io, pressure_by_line, task_io_by_line
+from profiler.parse.text import count
 
 IO = "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 1\ncancelled_write_bytes: 0\n"
 PRESSURE = "some avg10=0.28 avg60=0.24 avg300=0.35 total=6823884\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
@@ -134,6 +135,16 @@ def _answer(parser: object, text: str) -> object:
         return parser(text, "w")  # type: ignore[operator]
     except ValueError as error:
         return str(error)
+
+
+@given(_mutated("171123450 12937226 341\n"))
+def test_three_numbers_at_once_are_three_counts(text: str) -> None:
+    fields = text.split()
+    one_by_one = _answer(lambda _text, where: tuple(count(field, "schedstat", where) for field in fields), text)
+    if len(fields) == 3:
+        assert _answer(schedstat_counts, text) == one_by_one
+    else:
+        assert "3 numbers expected" in str(_answer(schedstat_counts, text))
 
 
 @given(_mutated(IO))
