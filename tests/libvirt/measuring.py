@@ -1,0 +1,110 @@
+"""Readings of the lab through the backend, and the same things through sources that the backend does not use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from guests import Guest, Lab
+from lab_source import LabSource
+
+from profiler.backends.base import Counters
+from profiler.backends.libvirt import LibvirtBackend
+from profiler.backends.libvirt_connection import Connection
+from profiler.backends.listing import instance_id
+from profiler.backends.source import Source
+from profiler.collectors import Collected, collect
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What two readings gave."""
+
+    first: Counters
+    second: Counters
+    collected: Collected
+
+    @property
+    def seconds(self) -> float:
+        return self.collected.seconds
+
+    def of(self, guest: Guest, metric: str, scope: str = "instance") -> float:
+        """A sample; a missing one fails the test with what was said about it."""
+        return self._value(instance_id(guest.name), metric, scope)
+
+    def host(self, metric: str, scope: str = "host") -> float:
+        return self._value(None, metric, scope)
+
+    def _value(self, instance: str | None, metric: str, scope: str) -> float:
+        for sample in self.collected.samples:
+            if (sample.instance, sample.metric, sample.scope) == (instance, metric, scope):
+                return sample.value
+        raise AssertionError(f"no {scope} {metric} of {instance}: {self.collected.absences} {self.collected.drops}")
+
+
+def open_backend(lab: Lab, source: Source | None = None) -> LibvirtBackend:
+    """The backend on the lab's libvirtd."""
+    return LibvirtBackend(source or LabSource(lab.daemon.state), "lab-host", Connection(lab.uri))
+
+
+def during(backend: LibvirtBackend, work: Callable[[], object]) -> Window:
+    """Two readings around a piece of work."""
+    first = backend.read_counters()
+    work()
+    second = backend.read_counters()
+    return Window(first, second, collect(first, second))
+
+
+def over(backend: LibvirtBackend, seconds: float) -> Window:
+    """Two readings so many seconds apart."""
+    return during(backend, lambda: time.sleep(seconds))
+
+
+def vcpu_threads(lab: Lab, guest: Guest) -> list[Path]:
+    """The guest's vCPU threads, found by their names."""
+    tasks = Path(f"/proc/{lab.qemu_pid(guest)}/task").iterdir()
+    return [task for task in tasks if (task / "comm").read_text().startswith("CPU ")]
+
+
+def cpu_seconds(folder: Path) -> float:
+    """utime + stime of a process or thread in seconds (proc(5), stat)."""
+    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+def switches(folder: Path) -> int:
+    """Voluntary and involuntary context switches of a thread (proc(5), status)."""
+    lines = (folder / "status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+
+
+def driver_threads(lab: Lab) -> list[Path]:
+    """All threads of all guests' QEMU processes but their vCPUs."""
+    every = [task for guest in lab.guests for task in Path(f"/proc/{lab.qemu_pid(guest)}/task").iterdir()]
+    return [task for task in every if not (task / "comm").read_text().startswith("CPU ")]
+
+
+@contextlib.contextmanager
+def on_one_cpu(lab: Lab, cpu: int) -> Iterator[None]:
+    """All vCPUs on one CPU, and the guests' group ahead of whatever else the machine runs there."""
+    shares = Path("/sys/fs/cgroup/cpu/machine/cpu.shares")
+    weight = Path("/sys/fs/cgroup/machine.slice/cpu.weight")
+    file, favoured = (shares, "200000") if shares.exists() else (weight, "10000")
+    before = file.read_text() if file.exists() else None
+    try:
+        if before is not None:
+            file.write_text(favoured)
+        for guest in lab.guests:
+            lab.daemon.virsh("vcpupin", *guest.arguments, "--vcpu", "0", "--live", "--cpulist", str(cpu))
+        yield
+    finally:
+        for guest in lab.guests:
+            lab.daemon.virsh("vcpupin", *guest.arguments, "--vcpu", "0", "--live", "--cpulist", "r")
+        if before is not None:
+            file.write_text(before)
