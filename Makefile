@@ -3,9 +3,24 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
-LAB_TOOLS := nginx-light wrk httperf fio sysbench iperf3 iproute2 procps cgroup-tools libvirt-clients
+PROMTOOL := var/tools/usr/bin/promtool
+LAB_TOOLS := nginx-light wrk httperf fio sysbench iperf3 iproute2 procps cgroup-tools libvirt-clients openssl
+LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
+  wrk iproute2 util-linux libvirt-dev pkg-config gcc libc6-dev
 
-.PHONY: run test lint setup lab-tools bench clean
+# Debian and Ubuntu, as root; elsewhere the tests that need the tools skip and say so.
+define apt_install
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  missing=""; for tool in $(1); do dpkg -s $$tool >/dev/null 2>&1 || missing="$$missing $$tool"; done; \
+	  if [ -n "$$missing" ]; then \
+	    echo "installing$$missing"; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
+	      || echo "could not install$$missing: tests that need them will skip"; \
+	  fi; \
+	fi
+endef
+
+.PHONY: run test test-libvirt test-xen lint setup lab-tools bench agent clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -27,7 +42,17 @@ run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, prin
 	@BIN=$(BIN) bash examples/run.sh
 
 test: setup lab-tools lint  ## every test and check
-	$(BIN)/python -m pytest
+	PATH="$(CURDIR)/$(dir $(PROMTOOL)):$$PATH" $(BIN)/python -m pytest
+
+test-libvirt: setup  ## real guests under a libvirtd of the test's own (Debian, root); downloads a kernel once
+	$(call apt_install,$(LIBVIRT_TOOLS))
+	@pkg-config --exists libvirt 2>/dev/null && $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes --no-deps --no-build-isolation -r tests/libvirt/requirements.txt \
+	  || echo "libvirt-python could not be built: the tests will skip"
+	COTENANT_TEST_LIBVIRT=1 $(BIN)/python -m pytest tests/libvirt
+
+test-xen: setup  ## real Xen with Dom0 and two guests inside QEMU (Debian, root); builds its root file system once
+	COTENANT_TEST_XEN=1 $(BIN)/python -m pytest tests/xen
 
 lint: setup
 	$(BIN)/ruff check .
@@ -35,19 +60,20 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-lab-tools:  ## install what the lab runs (Debian and Ubuntu, as root); otherwise the lab's tests skip and say so
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  missing=""; for tool in $(LAB_TOOLS); do dpkg -s $$tool >/dev/null 2>&1 || missing="$$missing $$tool"; done; \
-	  if [ -n "$$missing" ]; then \
-	    echo "installing$$missing"; \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
-	      || echo "could not install$$missing: tests that need them will skip"; \
-	  fi; \
-	fi
+lab-tools:  ## install what the lab runs; promtool is only unpacked, for its package would start a server
+	$(call apt_install,$(LAB_TOOLS))
+	@test -x $(PROMTOOL) || ! command -v apt-get >/dev/null || { \
+	  mkdir -p var/tools && cd var/tools && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; \
+	} 2>/dev/null || echo "could not get promtool: the test that needs it will skip"
 
 bench: setup  ## measure speed and quality of placement; prints tables
 	$(BIN)/python -m benchmarks.decision
 	$(BIN)/python -m benchmarks.placement
+	$(BIN)/python -m benchmarks.agent_cost
+	$(BIN)/python -m benchmarks.agent_overhead
+
+agent: setup  ## build the agent as one file, build/cotenant-profiler.pyz
+	$(BIN)/python packaging/build_agent.py
 
 clean:  ## remove what setup and runs made
 	rm -rf $(VENV) var build *.egg-info
