@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from profiler.backends.base import Backend, BackendError
-from profiler.backends.lxc import LxcBackend
+from profiler.backends.lxc.backend import LxcBackend
 from profiler.backends.source import LiveSource, Source
-from profiler.backends.trace import DEFAULT_MODE, Mode
+from profiler.backends.xen import DEFAULT_MODE, Mode
 
 NAMES = ("auto", "xen", "libvirt", "lxc")
 _LIBVIRT_STATE = Path("/run/libvirt")
@@ -52,12 +52,12 @@ def passed_over(chosen: str, source: Source | None = None) -> list[str]:
 
 def _makers(source: Source, host: str | None, trace: Mode) -> dict[str, Callable[[], Backend]]:
     def xen() -> Backend:
-        from profiler.backends.xen import XenBackend
+        from profiler.backends.xen.backend import XenBackend
 
         return XenBackend(source, host, trace)
 
     def libvirt() -> Backend:
-        from profiler.backends.libvirt import LibvirtBackend
+        from profiler.backends.libvirt.backend import LibvirtBackend
 
         return LibvirtBackend(source, host)
 

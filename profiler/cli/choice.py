@@ -7,7 +7,7 @@ import argparse
 from profiler.backends import Backend, BackendError
 from profiler.backends.find import NAMES, find_backend
 from profiler.backends.source import LiveSource, Source
-from profiler.backends.trace import DEFAULT_MODE, MODES
+from profiler.backends.xen import DEFAULT_MODE, MODES
 from profiler.checks.xen import traced_already
 from profiler.observed import check_id
 

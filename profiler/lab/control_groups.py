@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from profiler.backends.groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
+from profiler.backends.lxc.groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
 from profiler.backends.source import LiveSource
 from profiler.lab.errors import PreparationError, RunError
 from profiler.observed import DEFAULT_WEIGHT, IsolationSettings, format_cpus

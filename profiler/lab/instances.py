@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from profiler.backends import LxcBackend
-from profiler.backends.groups import find_groups
+from profiler.backends.lxc.groups import find_groups
 from profiler.backends.source import LiveSource
 from profiler.lab import network
 from profiler.lab.control_groups import GroupMaker

@@ -6,8 +6,8 @@ import json
 import sys
 import time
 
-from profiler.backends.libvirt import LibvirtBackend
-from profiler.backends.libvirt_connection import Connection
+from profiler.backends.libvirt.backend import LibvirtBackend
+from profiler.backends.libvirt.connection import Connection
 from profiler.collectors import collect
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from guests import Lab, guests
 from measuring import cpu_seconds, open_backend
 
-from profiler.backends.libvirt import LibvirtBackend
+from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.linux import TaskReader
 from profiler.collectors import collect
 

@@ -19,7 +19,7 @@ from measuring import (
     vcpu_threads,
 )
 
-from profiler.backends.libvirt import LibvirtBackend
+from profiler.backends.libvirt.backend import LibvirtBackend
 
 pytestmark = pytest.mark.libvirt
 

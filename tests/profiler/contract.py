@@ -14,7 +14,7 @@ from xen_host import first_second, two_guests
 
 from profiler.backends import Backend, Counters, LxcBackend, RecordedBackend
 from profiler.backends.source import Source
-from profiler.backends.xen import XenBackend
+from profiler.backends.xen.backend import XenBackend
 from profiler.collectors import Collected
 from profiler.metrics import EIGHT
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from fake_host import FakeHost
 
-from profiler.backends.libvirt import LibvirtBackend
-from profiler.backends.libvirt_connection import Connection
+from profiler.backends.libvirt.backend import LibvirtBackend
+from profiler.backends.libvirt.connection import Connection
 
 UUID = "b9e6c92f-9135-4c69-87a6-{:012d}"
 RUNNING, PAUSED, CRASHED = 1, 3, 6

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from profiler.backends.groups import find_mounts
+from profiler.backends.lxc.groups import find_mounts
 from profiler.backends.source import LiveSource
 from profiler.lab.registry import Registry, clean
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from profiler.backends import BackendError
-from profiler.backends.libvirt import LibvirtBackend
-from profiler.backends.libvirt_connection import DEFAULT_URI, Connection, Worker
+from profiler.backends.libvirt.backend import LibvirtBackend
+from profiler.backends.libvirt.connection import DEFAULT_URI, Connection, Worker
 
 SOON_S = 0.2
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from libvirt_host import LibvirtHost, open_backend
 
-from profiler.backends.libvirt_events import KVM_COUNTERS
+from profiler.backends.libvirt.events import KVM_COUNTERS
 from profiler.collectors import collect
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from recorded import RECORDINGS
 
 from profiler.backends import BackendError, RecordedBackend
-from profiler.backends.libvirt import LibvirtBackend
-from profiler.backends.libvirt_connection import Connection
+from profiler.backends.libvirt.backend import LibvirtBackend
+from profiler.backends.libvirt.connection import Connection
 from profiler.backends.source import Reading, RecordedSource
 from profiler.collectors import Collected, collect
 from profiler.metrics import EIGHT

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.backends import netlink
+from profiler.backends.lxc import netlink
 
 VETH = struct.pack("=HH4s", 8, 1, b"veth")  # IFLA_INFO_KIND
 

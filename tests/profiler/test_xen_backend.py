@@ -27,9 +27,9 @@ from xen_host import (
 from xen_host import xen_backend_for_contract as contract
 
 from profiler.backends import BackendError, RecordedBackend
-from profiler.backends.runstates import LAG_S
 from profiler.backends.source import RecordingSource
-from profiler.backends.xen import XenBackend
+from profiler.backends.xen.backend import XenBackend
+from profiler.backends.xen.runstates import LAG_S
 from profiler.collectors import collect
 
 WEB = "web_shop-87c9a8b1"

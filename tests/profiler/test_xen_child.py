@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from profiler.backends import trace
-from profiler.backends.trace import TraceChild, xentrace_argv
+from profiler.backends.xen import trace
+from profiler.backends.xen.trace import TraceChild, xentrace_argv
 
 TICKS = ("sh", "-c", "while :; do echo tick; sleep 0.05; done")
 
@@ -140,7 +140,7 @@ def test_close_lets_the_child_switch_tracing_off(tmp_path: Path) -> None:
 
 def test_the_child_of_a_killed_agent_ends_by_itself(tmp_path: Path) -> None:
     program = (
-        "import time\nfrom profiler.backends.trace import TraceChild\n"
+        "import time\nfrom profiler.backends.xen.trace import TraceChild\n"
         f"child = TraceChild({TICKS!r})\nchild.read()\nprint(child._process.pid, flush=True)\ntime.sleep(60)\n"
     )
     root = Path(__file__).parents[2]

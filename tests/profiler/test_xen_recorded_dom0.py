@@ -9,8 +9,8 @@ from test_xen_recordings import MHZ, RECORDINGS, needs_recordings
 from test_xen_trace import _plain, _plain_times
 from xen_host import BLOCK, RUN, WAIT, XenHost
 
-from profiler.backends.runstates import LAG_S
-from profiler.backends.xen import XenBackend
+from profiler.backends.xen.backend import XenBackend
+from profiler.backends.xen.runstates import LAG_S
 from profiler.collectors import collect
 from profiler.observed import Instance
 

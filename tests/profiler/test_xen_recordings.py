@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.backends.runstates import RunStates
+from profiler.backends.xen.runstates import RunStates
 from profiler.parse import ParseError, parse_net_dev, parse_stat
 from profiler.parse.xen_dom0 import parse_interrupts, parse_netback_rings, parse_xenstore
 from profiler.parse.xentop import TopNet, parse_xentop

@@ -15,7 +15,7 @@ from test_xen_recordings import MHZ, RECORDINGS, TRACES, needs_recordings
 from xen_host import BLOCK, IDLE, OFF, RUN, WAIT, TraceWriter, change, first_second, lost, record, stamp
 from xen_host import MHZ as FAKE_MHZ
 
-from profiler.backends.runstates import LAG_S, RunStates, VcpuTimes
+from profiler.backends.xen.runstates import LAG_S, RunStates, VcpuTimes
 from profiler.parse import ParseError
 from profiler.parse.xentrace import TraceStream
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from fake_host import FakeHost
 
 from profiler.backends import Counters
-from profiler.backends.trace import Mode
-from profiler.backends.xen import XenBackend
+from profiler.backends.xen.backend import XenBackend
+from profiler.backends.xen.trace import Mode
 from profiler.collectors import Collected
 
 T = TypeVar("T")

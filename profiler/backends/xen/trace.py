@@ -12,15 +12,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
-from profiler.backends.runstates import LAG_S, RunStates
 from profiler.backends.source import Source
+from profiler.backends.xen import Mode
+from profiler.backends.xen.runstates import LAG_S, RunStates
 from profiler.parse.text import ParseError
 
-Mode = Literal["runstate", "full", "off"]
-MODES: tuple[Mode, ...] = ("runstate", "full", "off")
-DEFAULT_MODE: Mode = "runstate"
 # Classes of records (xen/include/public/trace.h): changes of run state; with them hypercalls of PV guests.
 _MASKS = {"runstate": "0x00021000", "full": "0x00221000"}
 _OUTPUT = "/proc/self/fd/1"  # xentrace needs a file's name; /dev/stdout is missing where udev did not make it

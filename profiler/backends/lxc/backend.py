@@ -6,12 +6,13 @@ import socket
 from collections.abc import Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters
-from profiler.backends.container import ContainerReader
-from profiler.backends.groups import Groups, GroupsMissingError, find_groups
 from profiler.backends.linux import GONE, HostReader, attempt
-from profiler.backends.listing import Container, Listing, instance_id
+from profiler.backends.lxc.container import ContainerReader
+from profiler.backends.lxc.groups import Groups, GroupsMissingError, find_groups
+from profiler.backends.lxc.listing import Container, Listing
+from profiler.backends.lxc.traffic import ContainerTraffic, HostInterfaces
+from profiler.backends.names import instance_id
 from profiler.backends.source import LiveSource, Source
-from profiler.backends.traffic import ContainerTraffic, HostInterfaces
 from profiler.observed import Instance, IsolationSettings, Pinning
 from profiler.parse import ParseError
 

@@ -7,15 +7,16 @@ import time
 from collections.abc import Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
-from profiler.backends.cpu_clock import CpuClock
 from profiler.backends.linux import attempt
-from profiler.backends.listing import instance_id
+from profiler.backends.names import instance_id
 from profiler.backends.source import LiveSource, Source
 from profiler.backends.tools import TIMEOUT_S, run_tool
-from profiler.backends.trace import DEFAULT_MODE, Mode, SchedulerTrace
-from profiler.backends.xen_devices import Attached, attached_devices, renamed_vifs
-from profiler.backends.xen_io import OTHERS, IoCounters, IoReader
-from profiler.backends.xen_isolation import or_none, read_isolation
+from profiler.backends.xen import DEFAULT_MODE, Mode
+from profiler.backends.xen.cpu_clock import CpuClock
+from profiler.backends.xen.devices import Attached, attached_devices, renamed_vifs
+from profiler.backends.xen.io import OTHERS, IoCounters, IoReader
+from profiler.backends.xen.isolation import or_none, read_isolation
+from profiler.backends.xen.trace import SchedulerTrace
 from profiler.observed import Instance, IsolationSettings
 from profiler.parse import ParseError
 from profiler.parse.xen_dom0 import parse_xenstore

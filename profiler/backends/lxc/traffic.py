@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.backends.linux import attempt, read_interfaces
-from profiler.backends.netlink import namespace_id, veths_by_namespace
+from profiler.backends.lxc.netlink import namespace_id, veths_by_namespace
 from profiler.backends.source import Source
 from profiler.parse import InterfaceBytes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from profiler.backends.xen_io import IoCounters
+from profiler.backends.xen.io import IoCounters
 from profiler.parse.xen_dom0 import parse_number
 
 _COUNTERS = {"vif": "net_bytes", "vbd": "disk_bytes"}

@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 
 from profiler.backends.base import DomainCounters
-from profiler.backends.groups import Groups
 from profiler.backends.linux import GONE, TaskReader, attempt
-from profiler.backends.listing import Container
+from profiler.backends.lxc.groups import Groups
+from profiler.backends.lxc.listing import Container
+from profiler.backends.lxc.traffic import ContainerTraffic
 from profiler.backends.source import Source
-from profiler.backends.traffic import ContainerTraffic
 from profiler.parse import ParseError, parse_statm
 
 _FURTHER_S = 9.5  # with a reading per second, the counters beyond the eight metrics are read in every tenth …

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from profiler.backends.trace import SchedulerTrace
+from profiler.backends.xen.trace import SchedulerTrace
 from profiler.parse.xl import ListedDomain
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -10,8 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, takewhile
 
-from profiler.backends.groups import Groups, walk
 from profiler.backends.linux import attempt
+from profiler.backends.lxc.groups import Groups, walk
+from profiler.backends.names import instance_id
 from profiler.observed import Instance
 
 # Groups of the container programs in use; `name` becomes the instance's id.
@@ -24,7 +24,6 @@ _CONTAINERS = (
 )
 _HEX_ID = 64
 _SHORT_ID = 12  # what the container programs themselves show
-_LONGEST_ID = 255
 _KEEP_LIST_S = 4.5  # with a reading per second they are listed in every fifth
 _KEEP_CPUS_S = 15.0  # a changed cpuset or quota is seen after that long; it changes what waiting and block refer to
 
@@ -114,13 +113,3 @@ def _below(paths: list[str], position: int) -> tuple[str, ...]:
     """The groups below one of them; `walk` gives them right after it."""
     prefix = f"{paths[position]}/"
     return tuple(takewhile(lambda path: path.startswith(prefix), islice(paths, position + 1, None)))
-
-
-def instance_id(name: str) -> str:
-    """Make an id of the contract from any name; a name that had to change gets a digest so that two stay two."""
-    decoded = re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), name)  # systemd escapes unit names
-    clean = re.sub(r"[^A-Za-z0-9._:-]", "_", decoded)
-    if clean == name and 0 < len(clean) <= _LONGEST_ID:
-        return clean
-    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return f"{clean[:200]}-{digest}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.backends.libvirt_processes import Process
+from profiler.backends.libvirt.processes import Process
 from profiler.backends.linux import attempt
 from profiler.backends.source import Source
 from profiler.parse import parse_task_io

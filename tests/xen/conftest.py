@@ -1,0 +1,61 @@
+"""The Xen lab's switch and fixtures: real Xen is only booted where COTENANT_TEST_XEN=1 asks for it (make test-xen)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+from xen_lab import REPOSITORY, Lab
+from xen_machine import boot
+from xen_needs import missing
+from xen_root import prepare
+from xen_scene import Guest
+
+ASKED = os.environ.get("COTENANT_TEST_XEN") == "1"
+CACHE = REPOSITORY / "var" / "xen-lab"
+collect_ignore_glob = [] if ASKED else ["test_xen_on_*.py"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "xen: boots real Xen in QEMU (root, Debian packages and minutes needed)")
+
+
+@pytest.fixture(scope="session")
+def booted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], AbstractContextManager[Lab]]:
+    """Boots a lab with the named scheduler; skips with the reason where none can be built."""
+    if reason := missing():
+        pytest.skip(reason)
+    parts = prepare(CACHE)
+
+    @contextmanager
+    def lab(scheduler: str) -> Iterator[Lab]:
+        with boot(parts, tmp_path_factory.mktemp(f"xen-{scheduler}"), scheduler) as machine:
+            yield Lab(machine, parts)
+
+    return lab
+
+
+@pytest.fixture(scope="module")
+def lab(request: pytest.FixtureRequest, booted: Callable[[str], AbstractContextManager[Lab]]) -> Iterator[Lab]:
+    """A lab with the scheduler that the module names as SCHEDULER."""
+    with booted(request.module.SCHEDULER) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def vm1(lab: Lab) -> Guest:
+    return lab.create("vm1", 1)
+
+
+@pytest.fixture(scope="module")
+def vm2(lab: Lab, vm1: Guest) -> Guest:
+    return lab.create("vm2", 2)
+
+
+@pytest.fixture
+def recording_path(tmp_path: Path) -> Path:
+    """Where a recording made in Dom0 goes: COTENANT_XEN_RECORDING names a file for one that is to be kept."""
+    return Path(os.environ.get("COTENANT_XEN_RECORDING") or tmp_path / "recording.json")
