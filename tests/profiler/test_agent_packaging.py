@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import crowd
+from profiler.backends import LxcBackend
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "packaging" / "build_agent.py"
@@ -162,7 +163,11 @@ def test_the_units_capabilities_are_enough_to_read_containers_and_all_are_needed
     try:
         with crowd.Crowd(2):
             assert _absences(where, f",{_capabilities()}") == []
+            # A kernel on which some group ever had a disk limit counts bytes by group, and files of tasks are not read.
+            by_group = all(domain.disk_bytes is not None for domain in LxcBackend().read_counters().instances.values())
             for name in _capabilities().split(","):
+                if name == "+sys_ptrace" and by_group:
+                    continue
                 assert _absences(where, f",{name}"), f"{name} alone should not be enough"
     finally:
         where.unlink()
