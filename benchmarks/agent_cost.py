@@ -44,6 +44,11 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=100)
     parser.add_argument("--periods", type=int, default=4, help="of each kind of scraping (4)")
     parser.add_argument("--seconds", type=float, default=30.0, help="of one period (30)")
+    parser.add_argument(
+        "--disk-limits",
+        action="store_true",
+        help="give every container a disk limit: then kernels count disk bytes by group, as version 2 always does",
+    )
     parser.add_argument("--replay", type=Path, metavar="RECORDING", help="simulate the instances from a recording")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -51,7 +56,7 @@ def main() -> None:
         if options.replay:
             document = {**circumstances(), **simulate(options.replay, options.instances)}
         else:
-            document = {**circumstances(), **measure(options.instances, options.periods, options.seconds)}
+            document = {**circumstances(), **measure(options)}
     except (LabError, RuntimeError) as error:
         sys.exit(f"agent_cost: {error}")
     if options.json:
@@ -61,9 +66,11 @@ def main() -> None:
         _show(document)
 
 
-def measure(instances: int, periods: int, seconds: float) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run both programs beside real containers; periods of both kinds of scraping take turns."""
-    with tempfile.TemporaryDirectory() as folder, Crowd(instances) as crowd:
+    instances, periods, seconds = options.instances, options.periods, options.seconds
+    limit = 10_000.0 if options.disk_limits else None
+    with tempfile.TemporaryDirectory() as folder, Crowd(instances, disk_limit_mb_s=limit) as crowd:
         programs = [agent(PORTS[0], "--backend", "lxc"), node_exporter(PORTS[1], Path(folder))]
         try:
             for program in programs:
@@ -80,7 +87,8 @@ def measure(instances: int, periods: int, seconds: float) -> dict[str, Any]:
         for program in programs
         for scrape_s in SCRAPES_S
     ]
-    what = f"{instances} real containers with {crowd.processes} processes, one reading per second"
+    counted = "disk bytes counted by group" if options.disk_limits else "disk bytes read from every task"
+    what = f"{instances} real containers with {crowd.processes} processes, {counted}, one reading per second"
     return {"what": what, "seconds": seconds, "periods": periods, "rows": rows}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from profiler.lab.control_groups import GroupMaker
+from profiler.lab.instances import device_of
 from profiler.lab.processes import Process, call
 from profiler.lab.registry import Registry, clean
 from profiler.observed import IsolationSettings
@@ -31,8 +32,9 @@ class Crowd:
     Raises LabError when something cannot be made (no root, no control groups).
     """
 
-    def __init__(self, size: int, cpus: tuple[int, ...] = (0, 1)) -> None:
+    def __init__(self, size: int, cpus: tuple[int, ...] = (0, 1), disk_limit_mb_s: float | None = None) -> None:
         self.size = size
+        self._settings = IsolationSettings(disk_limit_mb_s=disk_limit_mb_s)
         self.interfaces: list[str] = []
         self.groups: list[str] = []
         self._cpus = cpus
@@ -80,7 +82,7 @@ class Crowd:
             f"neigh add {_GATEWAY} lladdr {_MAC} dev eth0 nud permanent\n",
         )
         self._registry.made("group", group)
-        join = self._maker.make(group, self._cpus, IsolationSettings(), None)
+        join = self._maker.make(group, self._cpus, self._settings, device_of(Path(self._folder.name)))
         command = ["perl", "-e", _LIGHT, str(1 + number % MOST_PROCESSES), _GATEWAY]
         process = Process(command, groups=join, network=f"/run/netns/{network}", directory=Path(self._folder.name))
         self._processes.append(process)

@@ -77,6 +77,24 @@ def pages_per_execution(deltas: Deltas) -> float | None:
     return None if pages is None or not executions else pages / executions
 
 
+def of_instance(deltas: Deltas) -> dict[str, float | None]:
+    """The six metrics of an instance, or of the driver domain, by name: the formulas above without taking any twice."""
+    running, pages, executions = cpu(deltas), pages_exchanged(deltas), execution(deltas)
+    wait = left = None
+    if running is not None and deltas.wait_ns is not None:
+        room = max(0.0, 100.0 * deltas.vcpus - running)
+        wait = min(100.0 * deltas.wait_ns / 1e9 / deltas.seconds, room)
+        left = max(0.0, 100.0 * deltas.vcpus - running - wait)
+    return {
+        "pages_exchanged": pages,
+        "execution": executions,
+        "pages_per_execution": None if pages is None or not executions else pages / executions,
+        "cpu": running,
+        "waiting": wait,
+        "block": left,
+    }
+
+
 def event(events: int, seconds: float) -> float:
     """Network and block softirqs of the host per second.
 

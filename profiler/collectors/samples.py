@@ -12,14 +12,6 @@ from profiler.collectors.further import UNITS, further
 from profiler.metrics import BY_NAME, Scope
 from profiler.observed import MetricSample
 
-_INSTANCE_FORMULAS = {
-    "pages_exchanged": eight.pages_exchanged,
-    "execution": eight.execution,
-    "pages_per_execution": eight.pages_per_execution,
-    "cpu": eight.cpu,
-    "waiting": eight.waiting,
-    "block": eight.block,
-}
 _NEEDS = {
     "cpu": ("cpu_ns", "tasks"),
     "pages_exchanged": ("net_bytes", "disk_bytes"),
@@ -97,6 +89,7 @@ class _Collection:
         self._change = change
         self.rows: list[Row] = []
         self.absences: list[Absence] = []
+        self._pages: dict[str, float | None] = {}  # that each instance exchanged
 
     def _add(
         self, instance: str | None, scope: Scope, values: Mapping[str, float | None], why: Mapping[str, str]
@@ -111,8 +104,10 @@ class _Collection:
             self.absences.append(Absence(instance, metric, "; ".join(reasons) or "it did not run in this time"))
 
     def add_instance(self, name: str, deltas: Deltas) -> None:
-        values = {metric: formula(deltas) for metric, formula in _INSTANCE_FORMULAS.items()}
-        self._add(name, "instance", values | further(deltas), deltas.absent)
+        values = eight.of_instance(deltas)
+        self._pages[name] = values["pages_exchanged"]
+        values.update(further(deltas))
+        self._add(name, "instance", values, deltas.absent)
 
     def add_driver(self) -> None:
         """The driver domain as a whole, and each instance's part of it by the pages it exchanged.
@@ -123,12 +118,11 @@ class _Collection:
         driver = self._change.driver
         if driver is None:
             return
-        pages = {name: eight.pages_exchanged(deltas) for name, deltas in self._change.instances.items()}
-        known = {name: value for name, value in pages.items() if value is not None}
-        complete = len(known) == len(pages)
+        known = {name: value for name, value in self._pages.items() if value is not None}
+        complete = len(known) == len(self._pages)
         total = sum(known.values())
         carried = replace(driver, net_bytes=round(total * eight.PAGE_BYTES * driver.seconds), disk_bytes=0)
-        values = {metric: formula(carried) for metric, formula in _INSTANCE_FORMULAS.items()}
+        values = eight.of_instance(carried)
         if not complete:
             values = {metric: value for metric, value in values.items() if not metric.startswith("pages_")}
         self._add(None, "driver_domain", values, driver.absent)

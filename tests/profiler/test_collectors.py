@@ -152,3 +152,16 @@ def test_own_tasks_queueing_for_each_other_are_not_waiting_when_the_instance_is_
     four_on_one = Deltas(1.0, 1, SECOND_NS, 3 * SECOND_NS, 100, 100, 0, 0)
     assert eight.waiting(four_on_one) == 0
     assert eight.block(four_on_one) == 0
+
+
+unknown_or = st.one_of(st.none(), counts)
+
+
+@given(unknown_or, unknown_or, unknown_or, unknown_or, unknown_or, unknown_or, st.integers(1, 8), st.floats(0.05, 60))
+def test_the_six_metrics_at_once_are_those_of_each_formula(
+    cpu: int | None, wait: int | None, executions: int | None, net: int | None, disk: int | None, pages: int | None,
+    vcpus: int, seconds: float,
+) -> None:  # fmt: skip
+    deltas = Deltas(seconds, vcpus, cpu, wait, executions, executions, net, disk, pages)
+    formulas = ("pages_exchanged", "execution", "pages_per_execution", "cpu", "waiting", "block")
+    assert eight.of_instance(deltas) == {name: getattr(eight, name)(deltas) for name in formulas}

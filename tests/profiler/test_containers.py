@@ -117,6 +117,7 @@ def test_tasks_that_may_not_be_read_are_absent_and_not_idle() -> None:
     backend = LxcBackend(host, host="h")
     first = backend.read_counters()
     host.files["/proc/7/task/7/schedstat"] = errno.EACCES
+    host.files["/cg/cpuacct/lxc/shop/cpuacct.usage"] = "900000000\n"
     host.later()
     collected = collect(first, backend.read_counters())
     absences = {absence.metric: absence.reason for absence in collected.absences if absence.instance == "shop"}
@@ -212,3 +213,62 @@ def test_resident_memory_is_that_of_all_processes() -> None:
     host.files["/cg/cpuacct/lxc/shop/cgroup.procs"] = "7\n9\n8\n"
     host.files["/proc/9/statm"] = "1000 256 100 1 0 50 0\n"  # 8 ended meanwhile
     assert LxcBackend(host, host="h").read_counters().instances["shop"].gauges["rss_mb"] == 2.0
+
+
+def _ran(host: FakeHost, tids: dict[int, int]) -> None:
+    """A second in which these tasks have run, in ns since they began; the group's own account agrees."""
+    host.later(1.0)
+    for tid, run_ns in tids.items():
+        host.task(tid, run_ns, 5, 3)
+    host.files["/cg/cpuacct/lxc/shop/cpuacct.usage"] = f"{sum(tids.values())}\n"
+
+
+def _tasks(backend: LxcBackend) -> set[str]:
+    return set(backend.read_counters().instances["shop"].tasks)
+
+
+def test_a_new_task_is_seen_as_soon_as_it_used_cpu_time() -> None:
+    host, backend = _shop_with_tasks({1: 1_000_000})
+    host.files["/cg/cpuacct/lxc/shop/tasks"] = "1\n2\n"
+    _ran(host, {1: 2_000_000, 2: 100_000})
+    assert _tasks(backend) == {"1", "2"}
+
+
+def test_a_new_task_that_used_nothing_yet_is_seen_within_five_readings() -> None:
+    host, backend = _shop_with_tasks({1: 1_000_000})
+    host.files["/cg/cpuacct/lxc/shop/tasks"] = "1\n2\n"
+    seen = []
+    for second in range(2, 7):
+        _ran(host, {1: second * 1_000_000, 2: 0})
+        seen.append(_tasks(backend))
+    assert seen[-1] == {"1", "2"}
+
+
+def test_a_task_that_ended_is_missed_in_the_next_reading() -> None:
+    host, backend = _shop_with_tasks({1: 1_000_000, 2: 1_000_000})
+    host.files["/cg/cpuacct/lxc/shop/tasks"] = "1\n"
+    host.files["/proc/2/task/2/schedstat"] = errno.ESRCH
+    host.later(1.0)
+    host.task(1, 2_000_000, 5, 3)
+    host.files["/cg/cpuacct/lxc/shop/cpuacct.usage"] = "3000000\n"
+    assert _tasks(backend) == {"1"}
+
+
+def test_a_group_that_used_no_time_has_the_same_counts_without_a_look_at_its_tasks() -> None:
+    host, backend = _shop_with_tasks({1: 1_000_000})
+    before = backend.read_counters()
+    host.files["/proc/1/task/1/schedstat"] = "garbage"
+    host.later(1.0)
+    collected = collect(before, backend.read_counters())
+    values = next(row.values for row in collected.rows if row.instance == "shop" and row.scope == "instance")
+    assert (values["cpu"], values["waiting"], values["execution"]) == (0, 0, 0)
+
+
+def _shop_with_tasks(tids: dict[int, int]) -> tuple[FakeHost, LxcBackend]:
+    host = FakeHost()
+    host.version_1("lxc/shop", list(tids), sum(tids.values()))
+    for tid, run_ns in tids.items():
+        host.task(tid, run_ns, 5, 3)
+    backend = LxcBackend(host, host="h")
+    assert _tasks(backend) == {str(tid) for tid in tids}
+    return host, backend

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from profiler.backends.base import DomainCounters
+from profiler.backends.base import DomainCounters, TaskCounters
 from profiler.backends.linux import GONE, TaskReader, attempt
 from profiler.backends.lxc.groups import Groups
 from profiler.backends.lxc.listing import Container
@@ -15,6 +15,8 @@ from profiler.parse import ParseError, parse_statm
 
 _FURTHER_S = 9.5  # with a reading per second, the counters beyond the eight metrics are read in every tenth …
 _SLOWLY_S = 29.5  # … and resident memory in every thirtieth
+_LIST_AGAIN = 5  # readings after which the tasks of a group are listed anew though nothing hints at a change …
+_UNEXPLAINED_NS = 20_000  # … or at once when the group used more CPU time than its known tasks did
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
@@ -31,6 +33,10 @@ class ContainerReader:
         self._groups = groups
         self._traffic = traffic
         self._tasks = TaskReader(source)
+        self._tids: tuple[int, ...] = ()
+        self._list_in = 0  # readings
+        self._known: dict[str, TaskCounters] = {}  # of the last reading, where all of it could be read
+        self._run_ns = 0  # of the known tasks
         self._cpu_ns = 0
         self._further = _Further()
         self._looked_s: float | None = None
@@ -44,19 +50,17 @@ class ContainerReader:
         """
         path = container.path
         absent: dict[str, str] = {}
-        tids = self._groups.tasks(path)
-        for below in container.below:
-            tids = tids + (attempt({}, "", self._groups.tasks, below) or ())  # it may have vanished; the rest counts
         if self._looked_s is None or not 0 <= now_s - self._looked_s < _SLOWLY_S:
             self._look(container, now_s)
         cpu_ns = attempt(absent, "cpu_ns", self._groups.cpu_ns, path)
-        if cpu_ns is not None:
-            if cpu_ns < self._cpu_ns:  # another group of this name: the old one's counts say nothing of it
-                self._further = _Further()
-            self._cpu_ns = cpu_ns
+        used_ns = None if cpu_ns is None else cpu_ns - self._cpu_ns
+        if used_ns is not None and used_ns < 0:  # another group of this name: the old one's counts say nothing of it
+            self._further, self._list_in = _Further(), 0
+        self._cpu_ns = cpu_ns or self._cpu_ns
         self._further.read(self._groups, path, now_s)
         disk_bytes = self._disk_bytes(path, absent)
-        tasks = self._tasks.read(tids, absent, with_io=disk_bytes is None)
+        tasks = self._read_tasks(container, used_ns, absent, with_io=disk_bytes is None)
+        tids = self._tids
         if tids and not tasks:
             absent.setdefault("tasks", f"none of its {len(tids)} tasks shows its scheduler counts")
         if disk_bytes is None:  # the tasks' own counts take its place
@@ -71,6 +75,32 @@ class ContainerReader:
             gauges={} if self._rss_mb is None else {"rss_mb": self._rss_mb},
             absent=absent | self._further.absent,
         )  # fmt: skip
+
+    def _read_tasks(
+        self, container: Container, used_ns: int | None, absent: dict[str, str], *, with_io: bool
+    ) -> dict[str, TaskCounters]:
+        """Counters of its tasks.
+
+        Run times of groups and tasks agree to the ns, so a group that used none has no task that ran. Tasks are listed
+        anew when one ended, when the group used time that its known tasks did not, and every few readings.
+        """
+        if self._list_in > 0 and used_ns is not None and self._known:
+            self._list_in -= 1
+            if used_ns == 0:
+                return self._known
+            tasks = self._tasks.read(self._tids, {}, with_io=with_io)
+            run_ns = sum([task.run_ns for task in tasks.values()])
+            if len(tasks) == len(self._tids) and used_ns - (run_ns - self._run_ns) <= _UNEXPLAINED_NS:
+                self._known, self._run_ns = tasks, run_ns
+                return tasks
+        tids = self._groups.tasks(container.path)
+        for below in container.below:
+            tids = tids + (attempt({}, "", self._groups.tasks, below) or ())  # it may have vanished; the rest counts
+        self._tids, self._list_in = tuple(tids), _LIST_AGAIN - 1
+        tasks = self._tasks.read(self._tids, absent, with_io=with_io)
+        self._known = tasks if len(tasks) == len(self._tids) else {}
+        self._run_ns = sum([task.run_ns for task in tasks.values()])
+        return tasks
 
     def _look(self, container: Container, now_s: float) -> None:
         """Look at what changes slowly."""
