@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 from profiler.backends import Counters
 from profiler.collectors import eight
@@ -94,12 +95,13 @@ class _Collection:
     def _add(
         self, instance: str | None, scope: Scope, values: Mapping[str, float | None], why: Mapping[str, str]
     ) -> None:
+        if values and None not in values.values():  # most of the time, and looking costs less than copying
+            self.rows.append(Row(instance, scope, cast("Mapping[str, float]", values)))
+            return
         known = {metric: value for metric, value in values.items() if value is not None}
         if known:
             self.rows.append(Row(instance, scope, known))
-        for metric in values if len(known) < len(values) else ():
-            if metric in known:
-                continue
+        for metric in [name for name in values if name not in known]:
             reasons = [why[need] for need in _NEEDS.get(metric, ()) if need in why]
             self.absences.append(Absence(instance, metric, "; ".join(reasons) or "it did not run in this time"))
 

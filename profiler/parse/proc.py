@@ -73,6 +73,15 @@ CPU_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "ste
 SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
 _NET_DEV_COLUMNS = 16
 _SENT_COLUMN = 8
+_NET_DEV_HEADER = (  # kernel: net/core/net-procfs.c
+    "Inter-|   Receive                                                |  Transmit\n"
+    " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier"
+    " compressed\n"
+)
+# [0-9] and blanks only: \d would take other scripts' digits, \s the end of a line
+_NET_DEV_LINE = re.compile(
+    r"^ *([^\s|]+): *([0-9]{1,20})(?: +[0-9]{1,20}){7} +([0-9]{1,20})(?: +[0-9]{1,20}){7}$", re.MULTILINE
+)
 _STATM_COLUMNS = 7
 # Files of every task and instance as the kernel prints them (fs/proc/base.c do_io_accounting, kernel/sched/psi.c
 # psi_show), at once: a third of the time of reading them line by line, which judges whatever looks otherwise.
@@ -145,7 +154,16 @@ def task_io_by_line(text: str, where: str = "") -> int:
 
 
 def parse_net_dev(text: str, where: str = "") -> dict[str, InterfaceBytes]:
-    """Read `/proc/net/dev`: bytes per interface."""
+    """Read `/proc/net/dev`: bytes per interface. A host of many instances has a line for each of them."""
+    usual = _NET_DEV_LINE.findall(text)
+    whole = text.startswith(_NET_DEV_HEADER) and text.endswith("\n")
+    if not whole or len(usual) != text.count("\n") - _NET_DEV_HEADER.count("\n"):
+        return net_dev_by_line(text, where)
+    return {name: InterfaceBytes(int(received), int(sent)) for name, received, sent in usual}
+
+
+def net_dev_by_line(text: str, where: str = "") -> dict[str, InterfaceBytes]:
+    """The same, line by line and with the reason where one is wrong."""
     found: dict[str, InterfaceBytes] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         name, colon, rest = line.rpartition(":")  # alias interfaces hold a colon in their name

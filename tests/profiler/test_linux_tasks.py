@@ -13,12 +13,21 @@ import pytest
 from fake_host import FakeHost
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded import recorded_files
 
 from profiler.backends import TaskCounters
 from profiler.backends.linux import TaskReader
 from profiler.backends.source import LiveSource
 from profiler.parse import parse_schedstat, parse_status, schedstat_counts
-from profiler.parse.proc import parse_pressure, parse_task_io, pressure_by_line, task_io_by_line
+from profiler.parse.proc import (
+    _NET_DEV_HEADER,
+    net_dev_by_line,
+    parse_net_dev,
+    parse_pressure,
+    parse_task_io,
+    pressure_by_line,
+    task_io_by_line,
+)
 from profiler.parse.text import count
 
 IO = "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 1\ncancelled_write_bytes: 0\n"
@@ -164,3 +173,17 @@ def test_fast_paths_read_what_this_kernel_prints() -> None:
         path = Path(f"/proc/pressure/{name}")
         if path.exists():
             assert parse_pressure(text := path.read_text()) == pressure_by_line(text)
+
+
+_NET_DEV = recorded_files()["/proc/net/dev"]
+
+
+def test_interfaces_at_once_are_interfaces_line_by_line_in_what_the_kernel_wrote() -> None:
+    for text in (_NET_DEV, Path("/proc/net/dev").read_text()):
+        assert _NET_DEV_HEADER in text  # else this compares the plain reader with itself
+        assert parse_net_dev(text) == net_dev_by_line(text) != {}
+
+
+@given(_mutated(_NET_DEV))
+def test_interfaces_at_once_are_interfaces_line_by_line_whatever_comes(text: str) -> None:
+    assert _answer(parse_net_dev, text) == _answer(net_dev_by_line, text)
