@@ -19,6 +19,8 @@ from xen_scene import Guest, Profiled, Scene
 from xen_witness import GuestTimes, Traced, Witness
 
 REPOSITORY = Path(__file__).parents[2]
+_ATTEMPTS = 5  # to make a guest answer or get busy
+_BUSY_IDLE_PERCENT = 20.0
 _WORK = "/tmp"
 _PRODUCT = "/opt/cotenant"
 _SAMPLES, _STOP, _RECORD = (f"{_WORK}/{name}" for name in ("witness.jsonl", "witness.stop", "recording.json"))
@@ -88,20 +90,32 @@ class Lab:
         return subprocess.run(self._machine.client(argv), capture_output=True, text=True, check=True).stdout
 
     def times(self, guest: Guest) -> GuestTimes:
-        """What the guest itself says about its time."""
-        return GuestTimes.parse(self._fetch(guest, "/cgi-bin/stat"))
+        """What the guest itself says about its time; its server's answer is empty now and then."""
+        for _ in range(_ATTEMPTS):
+            if said := self._fetch(guest, "/cgi-bin/stat").strip():
+                return GuestTimes.parse(said)
+        raise ChannelError(f"{guest.name} does not tell its times")
 
     @contextmanager
     def spinning(self, *guests: Guest, seconds: int = 600) -> Iterator[None]:
         """These guests' CPUs are busy; ended here, and by themselves after `seconds`."""
         for guest in guests:
-            self._fetch(guest, f"/cgi-bin/spin?{seconds}")
-        time.sleep(1)
+            self._spin(guest, seconds)
         try:
             yield
         finally:
             for guest in guests:
                 self._fetch(guest, "/cgi-bin/spin?0")
+
+    def _spin(self, guest: Guest, seconds: int) -> None:
+        """Make a guest busy and see that it is: what a CGI script leaves behind does not always outlive it."""
+        for _ in range(_ATTEMPTS):
+            self._fetch(guest, f"/cgi-bin/spin?{seconds}")
+            before = self.times(guest)
+            time.sleep(2)
+            if self.times(guest).idle_percent(before) < _BUSY_IDLE_PERCENT:
+                return
+        raise ChannelError(f"{guest.name} does not get busy")
 
     @contextmanager
     def serving(self, *requests: tuple[Guest, str], seconds: int = 600) -> Iterator[None]:

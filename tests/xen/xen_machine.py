@@ -97,7 +97,7 @@ def dom0_image(parts: Parts) -> bytes:
 
 def guest_image(parts: Parts) -> bytes:
     """The whole of a guest: a web server with two files and two programs."""
-    programs = "mount insmod ip dd httpd cat killall timeout awk"
+    programs = "mount insmod ip dd httpd cat killall setsid timeout awk"
     entries = _small_root(parts, "guest", programs, GUEST_FILES / "guest-init")
     for name in ("stat", "spin"):
         script = (GUEST_FILES / f"{name}.cgi").read_bytes()
