@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from profiler.backends import Counters
 from profiler.collectors import Collected, collect, unit_of
 from profiler.lab.errors import RunError
-from profiler.lab.instances import Instances, Running
-from profiler.lab.processes import Process
+from profiler.lab.instances import Instances, Program, Running
 from profiler.lab.workloads import Reached
 
 _POLL_S = 0.01
@@ -78,7 +77,7 @@ class _Work:
         self.running = running
         self.rate = rate
         self._endless = running.workload.work(running.site, _FILLER_S, rate)
-        self.filler: Process | None = running.start(self._endless)
+        self.filler: Program | None = running.start(self._endless)
         self.measuring = running.start(running.workload.work(running.site, seconds, rate), wait=True)
 
     def check_filler(self) -> None:

@@ -17,7 +17,7 @@ from profiler.lab.campaign import Campaign
 from profiler.lab.circumstances import circumstances, read_machine
 from profiler.lab.control_groups import GroupMaker
 from profiler.lab.errors import LabError, RunError, StopRequested
-from profiler.lab.instances import Instances
+from profiler.lab.instances import Setup, host_instances
 from profiler.lab.journal import Journal, Record
 from profiler.lab.measure import measure
 from profiler.lab.preparation import check_ready
@@ -128,9 +128,10 @@ class _Campaigner:
     def _measure(self, run: Run, number: int, registry: Registry, scratch: Path) -> Record:
         campaign = self._campaign
         began = time.monotonic()
-        workloads = [campaign.workloads[entry.member.workload] for entry in run.placed]
+        workloads = tuple(campaign.workloads[entry.member.workload] for entry in run.placed)
+        setup = Setup(registry, run.placed, workloads, scratch, campaign.link_mbit)
         rates = {} if run.kind == "calibration" else self._rates(run)
-        with Instances(registry, self._maker, run.placed, workloads, scratch, campaign.link_mbit) as instances:
+        with host_instances("container", setup, self._maker) as instances:
             measured = measure(instances, campaign.seconds, campaign.warmup_s, rates)
         units = {name: workload.unit for name, workload in campaign.workloads.items()}
         return Record.of(run, number, measured, rates, units, time.monotonic() - began)

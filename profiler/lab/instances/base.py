@@ -1,0 +1,101 @@
+"""What the lab needs of instances of any kind: they stand, their servers are ready, programs run in or against them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+from profiler.backends.base import Backend
+from profiler.lab.campaign import Cpus
+from profiler.lab.registry import Registry
+from profiler.lab.schedule import Placed
+from profiler.lab.workloads import Site, Workload
+
+Transport = Literal["tcp", "udp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is to stand for one run. Entry i of `placed` does `workloads[i]`; scratch files go below `directory`.
+
+    `link_mbit` is the rate of the uplink that `shared` instances share, None = they share no link. `driver_cpus` are
+    the CPUs that do the host's I/O work for the instances (softirqs of a container's packets, QEMU's threads beside the
+    vCPUs, vhost), None = where the kernel puts it.
+    """
+
+    registry: Registry
+    placed: tuple[Placed, ...]
+    workloads: tuple[Workload, ...]
+    directory: Path
+    link_mbit: float | None = None
+    driver_cpus: Cpus | None = None
+
+
+class Program(Protocol):
+    """A program that was started in an instance, or against one."""
+
+    @property
+    def command(self) -> tuple[str, ...]: ...
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+
+    def release(self) -> None:
+        """Let a program that was started with `wait` begin."""
+
+    def output(self) -> str: ...
+
+    def errors(self) -> str:
+        """The end of what it complained about, on one line."""
+
+    def stop(self, patience_s: float = 1.0) -> None:
+        """End it: politely, then by force; safe to repeat."""
+
+    def check(self) -> None:
+        """Raise RunError when it ended with a failure."""
+
+
+class Running(Protocol):
+    """One instance that stands."""
+
+    @property
+    def placed(self) -> Placed: ...
+
+    @property
+    def workload(self) -> Workload: ...
+
+    @property
+    def site(self) -> Site: ...
+
+    def start(self, command: list[str], *, wait: bool = False) -> Program:
+        """Start the program that works: inside the instance, or in the generators' namespace for served workloads."""
+
+    def start_inside(self, command: list[str], *, wait: bool = False) -> Program: ...
+
+    def listens(self, transport: Transport, port: int) -> bool:
+        """Whether anything in the instance waits on this port."""
+
+
+class Instances(Protocol):
+    """Context manager: on entry all instances stand and their servers are ready, on exit nothing of them is left."""
+
+    @property
+    def running(self) -> list[Running]: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def backend(self) -> Backend:
+        """Reads exactly these instances."""
+
+    def generator_ns(self) -> dict[str, int]:
+        """CPU time so far of each instance's load generator, by instance."""
+
+    def all_tasks_ns(self) -> int | None:
+        """CPU time so far of every task on this host; None where that is not counted exactly."""
