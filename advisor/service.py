@@ -49,7 +49,7 @@ from advisor.settings import Settings
 from advisor.store import counters, hosts, instances, migrate, models, pending, recommendations, workloads
 from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
-from advisor.validation import check_value
+from advisor.validation import check_value, picture_kind
 from models.prior import PriorPredictor
 from profiler.observed import Colocation, MetricSample
 
@@ -61,6 +61,7 @@ __all__ = [
     "load_instances",
     "load_inventory",
     "load_scene",
+    "picture_kind",
     "plan",
     "predict",
     "profile_samples",

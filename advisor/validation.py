@@ -1,4 +1,4 @@
-"""Rules on input that no single domain type can check: storable numbers and text, unique names, pinnings that fit."""
+"""Rules on input that no single domain type can check: storable numbers and text, unique names, fitting pins, files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from advisor.domain import Host, Instance
 from advisor.errors import InvalidInput
@@ -41,6 +42,16 @@ def check_unique(names: Iterable[object], what: str) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InvalidInput(f"{what} {twice[0]} stands twice", field=what)
+
+
+def picture_kind(path: Path) -> Literal["png", "svg"]:
+    """What a picture's ending says it is to be; InvalidInput for one that is not drawn."""
+    match path.suffix.lower():
+        case ".png":
+            return "png"
+        case ".svg":
+            return "svg"
+    raise InvalidInput(f"the picture {path} is to be a .png or an .svg file", field="picture")
 
 
 def misfit(host: Host, instances: Iterable[Instance]) -> str | None:

@@ -22,8 +22,9 @@ def simulate(recording: Path, instances: int) -> dict[str, Any]:
     """CPU time per reading when a recording's instances are copied until there are as many.
 
     What the kernel, a tool or a library takes to answer is not in it. What is read once per host is in it once per
-    copy, and every copy is in its second reading, in which what changes slowly is read as well: the figure is an upper
-    bound.
+    copy, every copy is in its second reading, in which what changes slowly is read as well, and a trace is read of the
+    whole time between the recorded readings, which may be longer than the second that the agent takes: the figure is
+    an upper bound.
     """
     windows = Windows(WINDOW_S, 1.0)
     spent: list[float] = []
@@ -37,7 +38,8 @@ def simulate(recording: Path, instances: int) -> dict[str, Any]:
         before = _merged([backend.read_counters() for backend in backends])
         begin = time.process_time()
         now = _merged([backend.read_counters() for backend in backends])
-        windows.add(collect(before, now), float(number))
+        collected = collect(before, now)
+        windows.add(collected, float(number))
         spent.append(time.process_time() - begin)
         if windows.due(float(number)):
             begin = time.process_time()
@@ -62,7 +64,11 @@ def simulate(recording: Path, instances: int) -> dict[str, Any]:
         "cpu_percent_periods": [], "scrape_ms": 1000 * statistics.median(pages), "page_kb": size / 1024,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "children_s": 0.0, "load": 0.0,
     }  # fmt: skip
-    what = f"SIMULATED: {copies} copies of the {found} instances of {recording.name}, without what answers take"
+    copied = "1 copy" if copies == 1 else f"{copies} copies"
+    what = (
+        f"SIMULATED: {copied} of the {found} instances of {recording.name}, one reading per second, each of what"
+        f" happened in {collected.seconds:.1f} s, without what answers take"
+    )
     return {"what": what, "rows": [row]}
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 Scope = Literal["instance", "driver_domain", "host"]
 Kind = Literal["rate", "percent", "ratio"]
 
+PAGE_BYTES = 4096  # the grant-table page of Xen, which the paper counts; not this host's page size
 SCOPES: tuple[Scope, ...] = ("instance", "driver_domain", "host")
 
 

@@ -11,6 +11,7 @@ import jinja2
 from advisor.domain import InstanceProfile, Inventory, Plan
 from advisor.errors import InvalidInput, OutOfSpace
 from advisor.reports import pictures, timelines, view, words
+from advisor.validation import picture_kind
 
 __all__ = ["plan_as_html", "write_plan_report", "write_profile_picture"]
 
@@ -61,10 +62,7 @@ def write_profile_picture(profile: InstanceProfile, path: Path) -> None:
 
     OutOfSpace when the disk is full, InvalidInput for another suffix and when `path` cannot be written.
     """
-    suffix = path.suffix.lower()
-    if suffix not in {".png", ".svg"}:
-        raise InvalidInput(f"the picture {path} is to be a .png or an .svg file", field="picture")
-    _write_whole(path, timelines.timeline(profile, "png" if suffix == ".png" else "svg"))
+    _write_whole(path, timelines.timeline(profile, picture_kind(path)))
 
 
 def _write_whole(path: Path, content: bytes) -> None:

@@ -14,6 +14,7 @@ from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 from api.schemas.profiles import ProfileAnswer
+from profiler.observed import check_id
 
 FIRST = ("cpu", "waiting", "block", "execution", "pages_exchanged", "pages_per_execution")  # of the table's rows
 
@@ -57,6 +58,7 @@ def profile(
 
     Each phase has its metrics with 90 % intervals, its load, and whether it was measured alone and long enough.
     """
+    _check_arguments(instance, picture)
     found = service.profile_samples(samples, instance) if samples else None
     if found is None or save:
         with Advisor(settings(database=database)) as advisor:
@@ -83,6 +85,16 @@ def profile(
         say(f"Stored as workload {stored.name}{where}, origin {stored.origin}; no instance was told to run it.")
     if picture:
         say(f"Picture written to {picture}.")
+
+
+def _check_arguments(instance: str, picture: Path | None) -> None:
+    """Refuse what can be told to be wrong before anything is read, drawn or stored."""
+    try:
+        check_id(instance, "instance")
+    except ValueError as error:
+        raise InvalidInput(str(error), field="instance") from error
+    if picture:
+        service.picture_kind(picture)
 
 
 def _check_phase(found: InstanceProfile, phase: int | None) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from profiler.collectors.samples import Row
 from profiler.collectors.windows import Window
 from profiler.metrics import BY_NAME, SCOPES, Scope
 from profiler.observed import check_id
@@ -24,15 +25,6 @@ _DIGITS = 7  # significant ones: far below what any counter resolves, and half t
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")
 
 Sample = dict[str, str | float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The values of one instance (None = of the host) in one scope, by metric."""
-
-    instance: str | None
-    scope: Scope
-    values: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +68,7 @@ def _short(value: float) -> float:
 
 def encode(batch: Batch) -> bytes:
     """The batch as compressed JSON."""
-    rows = [[row.instance, row.scope, row.values] for row in batch.rows]
+    rows = [[row.instance, row.scope, dict(row.values)] for row in batch.rows]
     document = {"version": _VERSION, "host": batch.host, "time": batch.time, "rows": rows}
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     return packer.compress(json.dumps(document, separators=(",", ":")).encode()) + packer.flush()

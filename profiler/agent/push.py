@@ -24,6 +24,7 @@ _EXAMPLES = 5  # of reasons of one kind, in one line of the log
 # Kinds of failed attempts beside those without an answer (wire.KINDS).
 _ANSWERS = ("garbage", "internal", "overloaded", "redirect", "server_error", "unauthorised", "unexpected_status")
 _REASONS = (("unknown host", "unknown_host"), ("unknown instance", "unknown_instance"), ("time is", "time"))
+_HINTS = {"unknown_host": "give the id that this host has in the inventory with --host"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,8 @@ class Pusher:
         for kind, of_kind in by_kind.items():
             self._dropped[kind] += len(of_kind)
             examples = "; ".join(list(dict.fromkeys(of_kind))[:_EXAMPLES])
-            self._log.warn("not_stored", same=kind, samples=len(of_kind), reason=examples[:1000])
+            hint = {"hint": _HINTS[kind]} if kind in _HINTS else {}
+            self._log.warn("not_stored", same=kind, samples=len(of_kind), reason=examples[:1000], **hint)
 
     def _on_status(self, answer: Answer, entries: list[Entry], sent: int) -> float:
         detail, field = _problem(answer)

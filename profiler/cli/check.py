@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from profiler.availability import Availability, availability, unavailable
 from profiler.backends import BackendError
-from profiler.backends.find import NAMES, find_backend, passed_over
+from profiler.backends.find import find_backend, passed_over
 from profiler.backends.source import LiveSource
 from profiler.checks import Check, check_host, worst_first
 from profiler.checks.xen import traced_already
+from profiler.cli.choice import add_backend
 from profiler.cli.output import DONE, FAILED, console, print_json
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Report:
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
     check = commands.add_parser("check", help="what makes this host's numbers lie, and which metrics it gives")
-    check.add_argument("--backend", choices=NAMES, default="auto", help="what to read (auto: what this host has)")
+    add_backend(check)
     check.add_argument("--strict", action="store_true", help="exit with 1 when something distorts measurements")
     check.add_argument("--json", action="store_true", help="machine-readable output")
     check.set_defaults(command=_check)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.backends import Backend, BackendError, RecordedBackend
 from profiler.backends.source import LiveSource, RecordingSource
-from profiler.cli.choice import add_choice, chosen_backend
-from profiler.cli.output import DONE, FAILED, console, fail, print_json
+from profiler.cli.choice import add_choice, between, chosen_backend
+from profiler.cli.output import DONE, FAILED, WRONG_USAGE, console, fail, print_json
 from profiler.collectors import Collected, collect, unit_of
 from profiler.metrics import EIGHT
 from profiler.observed import IsolationSettings
@@ -23,27 +23,29 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _EIGHT_OF_INSTANCE = tuple(metric.name for metric in EIGHT if "instance" in metric.scopes)
+_OF_THIS_HOST = ("interval", "backend", "host", "xen_trace", "record")  # options that mean nothing to a recording
+_LONGEST_S = 300  # longer gaps are refused as stale by the collectors
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
     once = commands.add_parser("once", help="one reading of every instance's metrics")
-    once.add_argument("--interval", type=_seconds, default=1.0, metavar="S", help="seconds between two readings (1)")
+    once.add_argument(
+        "--interval", type=between(0.01, _LONGEST_S, "seconds"), default=1.0, metavar="S",
+        help="seconds between two readings (1)",
+    )  # fmt: skip
     add_choice(once)
     once.add_argument("--replay", type=Path, metavar="FILE", help="replay a recording instead of reading this host")
     once.add_argument("--record", type=Path, metavar="FILE", help="also keep everything that was read in FILE")
     once.add_argument("--json", action="store_true", help="machine-readable output")
-    once.set_defaults(command=_once)
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0.01 <= value <= 300:  # longer gaps are refused as stale by the collectors
-        raise argparse.ArgumentTypeError(f"{text} is not between 0.01 and 300 seconds")
-    return value
+    once.set_defaults(command=_once, of_this_host={name: once.get_default(name) for name in _OF_THIS_HOST})
 
 
 def _once(options: argparse.Namespace) -> int:
+    told = [name for name, default in options.of_this_host.items() if getattr(options, name) != default]
+    if options.replay and told:
+        unheeded = ", ".join(f"--{name.replace('_', '-')}" for name in told)
+        return fail(f"--replay shows a recording and does not read this host: leave out {unheeded}", WRONG_USAGE)
     recording = RecordingSource(LiveSource()) if options.record else None
     backend = RecordedBackend(options.replay) if options.replay else chosen_backend(options, recording)
     with contextlib.closing(backend):

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import re
 import signal
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace, StartError, View
 from profiler.backends.find import passed_over
-from profiler.cli.choice import add_choice, chosen_backend
+from profiler.cli.choice import add_choice, between, chosen_backend
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
 
 # Exporter and push are imported when they are asked for: their libraries are half of the agent's memory.
@@ -31,9 +30,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
     run = commands.add_parser("run", help="the agent: measure on and on, export to Prometheus, push to Cotenant")
     run.add_argument(
-        "--interval", type=_between(0.1, 60), default=1.0, metavar="S", help="seconds between readings (1)"
+        "--interval", type=between(0.1, 60, "seconds"), default=1.0, metavar="S", help="seconds between readings (1)"
     )
-    run.add_argument("--window", type=_between(1, 300), default=10.0, metavar="S", help="seconds of one window (10)")
+    run.add_argument(
+        "--window", type=between(1, 300, "seconds"), default=10.0, metavar="S", help="seconds of one window (10)"
+    )
     add_choice(run)
     run.add_argument(
         "--listen", type=_listen, default=("127.0.0.1", 9405), metavar="ADDRESS:PORT",
@@ -44,25 +45,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run.add_argument("--token-file", type=Path, metavar="FILE", help="its token (default: COTENANT_TOKEN, if set)")
     run.add_argument("--spool", type=Path, default=_SPOOL, metavar="DIR", help=f"unsent windows ({_SPOOL})")
     run.add_argument(
-        "--spool-max-mb", type=_between(1, 1e6), default=256.0, metavar="MB", help="size of the spool (256)"
+        "--spool-max-mb", type=between(1, 1e6, "MB"), default=256.0, metavar="MB", help="size of the spool (256)"
     )
-    run.add_argument("--duration", type=_between(0.1, 1e9), metavar="S", help="end after this many seconds")
+    run.add_argument("--duration", type=between(0.1, 1e9, "seconds"), metavar="S", help="end after this many seconds")
     run.add_argument("--once-window", action="store_true", help="end after the first window")
     run.add_argument("--json", action="store_true", help="log lines and a summary at the end as JSON")
     run.set_defaults(command=_run)
-
-
-def _between(lowest: float, highest: float) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not lowest <= value <= highest:
-            raise argparse.ArgumentTypeError(f"{text} is not between {lowest:g} and {highest:g}")
-        return value
-
-    return read
 
 
 def _listen(text: str) -> tuple[str, int]:

@@ -9,8 +9,7 @@ cpu + waiting + block = 100 · vcpus as on Xen.
 from __future__ import annotations
 
 from profiler.collectors.differences import Deltas
-
-PAGE_BYTES = 4096  # the grant-table page of Xen, which the paper counts; not this host's page size
+from profiler.metrics import PAGE_BYTES
 
 
 def cpu(deltas: Deltas) -> float | None:

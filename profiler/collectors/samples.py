@@ -10,7 +10,7 @@ from profiler.backends import Counters
 from profiler.collectors import eight
 from profiler.collectors.differences import Deltas, Difference, Drop, difference
 from profiler.collectors.further import UNITS, further
-from profiler.metrics import BY_NAME, Scope
+from profiler.metrics import BY_NAME, PAGE_BYTES, Scope
 from profiler.observed import MetricSample
 
 _NEEDS = {
@@ -123,7 +123,7 @@ class _Collection:
         known = {name: value for name, value in self._pages.items() if value is not None}
         complete = len(known) == len(self._pages)
         total = sum(known.values())
-        carried = replace(driver, net_bytes=round(total * eight.PAGE_BYTES * driver.seconds), disk_bytes=0)
+        carried = replace(driver, net_bytes=round(total * PAGE_BYTES * driver.seconds), disk_bytes=0)
         values = eight.of_instance(carried)
         if not complete:
             values = {metric: value for metric, value in values.items() if not metric.startswith("pages_")}

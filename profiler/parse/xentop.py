@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 
 from profiler.parse.text import ParseError, count, decimal, lines
+from profiler.parse.xl import LONGEST_ROW
 
 _WHAT = "xentop"
-_LONGEST = 5000  # characters of a row: xenstore holds names of at most 4096 bytes
 _HEADER = re.compile(r"(?a) *NAME +STATE +CPU\(sec\) +CPU\(%\) +MEM\(k\) +MEM\(%\) .* VCPUS +NETS ")
 _ROW = re.compile(
     r"(?a) *(?P<name>\S.*) +(?P<state>[d-][s-][b-][c-][p-][r-]) +(?P<seconds>\d+) +(?P<cpu>\d+\.\d)"
@@ -70,7 +70,7 @@ def parse_xentop(text: str, where: str = "") -> list[dict[str, TopDomain]]:
             begun = True
         elif not begun:
             raise ParseError(_WHAT, where, number, f"{line[:60]!r} stands where the header should be")
-        elif len(line) <= _LONGEST and (match := _ROW.fullmatch(line)):
+        elif len(line) <= LONGEST_ROW and (match := _ROW.fullmatch(line)):
             last = _domain(match, where, number)
             if not iterations or last.name in iterations[-1]:
                 iterations.append({})

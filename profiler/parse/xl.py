@@ -17,7 +17,7 @@ MAX_DOMID = 0x7FF0  # DOMID_FIRST_RESERVED of Xen's public headers; domains have
 NAMELESS = "(null)"  # what xl prints for a domain whose name xenstore does not have: being built or torn down
 T = TypeVar("T")
 
-_LONGEST = 5000  # characters of a row: xenstore holds names of at most 4096 bytes
+LONGEST_ROW = 5000  # characters of a row: xenstore holds names of at most 4096 bytes
 _LIST = re.compile(
     r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<mem>\d{1,12}) +(?P<vcpus>\d{1,5})"
     r" +(?P<state>[r-][b-][p-][s-][rscwS?-][d-]) +(?P<time>\d{1,12}\.\d)(?P<rest>\D.*)?\Z"
@@ -74,7 +74,7 @@ def rows(text: str, what: str, where: str, header: str) -> list[tuple[int, str]]
 
 def row(pattern: re.Pattern[str], line: str, what: str, where: str, number: int) -> re.Match[str]:
     """The parts of one row; ParseError when it is none."""
-    match = pattern.fullmatch(line) if len(line) <= _LONGEST else None
+    match = pattern.fullmatch(line) if len(line) <= LONGEST_ROW else None
     if match is None:
         raise ParseError(what, where, number, f"{line[:60]!r} is no row of {what}")
     return match

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from advisor.domain import Host, Instance
+from advisor.errors import NotFound
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.cli import app
@@ -116,10 +117,14 @@ def test_a_picture_is_written() -> None:
     ("arguments", "code", "words"),
     [
         (("ghost",), 1, "there is no instance ghost"),
+        (("",), 2, "instance '' is not 1-255 letters, digits or ._:- characters"),
+        (("", "--samples", "samples.jsonl"), 2, "instance '' is not 1-255 letters"),
+        (("a b",), 2, "instance 'a b' is not 1-255 letters"),
         (("i1", "--since", "soon"), 2, "is not a time such as 90m, 24h or 7d"),
         (("i1", "--phase", "3"), 2, "i1 has phases 1-2, not 3"),
         (("i1", "--save", "web"), 2, "choose with --phase"),
         (("i1", "--picture", "out.gif"), 2, "is to be a .png or an .svg file"),
+        (("ghost", "--picture", "out"), 2, "the picture out is to be a .png or an .svg file"),
         (("i9", "--samples", "samples.jsonl"), 1, "there are no samples of instance i9; there are i1, i2"),
     ],
 )
@@ -128,6 +133,16 @@ def test_refusals_are_one_sentence(arguments: tuple[str, ...], code: int, words:
     assert result.exit_code == code
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_read_or_stored() -> None:
+    refused = run("profile", "i1", "--phase", "2", "--save", "batch", "--picture", "out.pdf")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "the picture out.pdf is to be a .png or an .svg file" in refused.stderr
+    with Advisor(Settings()) as advisor, pytest.raises(NotFound):
+        advisor.workload("batch")
+    assert run("profile", "i1", "--database", "sqlite:///other.sqlite3", "--picture", "out.pdf").exit_code == 2
+    assert not Path("other.sqlite3").exists()
 
 
 def test_what_is_not_enough_is_stored_only_when_told_so() -> None:

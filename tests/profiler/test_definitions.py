@@ -44,6 +44,14 @@ def test_the_tests_that_a_cell_names_exist(hypervisor: str, cell: Definition) ->
         assert f"def {name}(" in sources, f"{hypervisor} {cell.metric} names {name}"
 
 
+@pytest.mark.parametrize(("name", "home"), [("PAGE_BYTES", "metrics.py"), ("LONGEST_ROW", "parse/xl.py")])
+def test_a_size_that_several_modules_count_with_stands_in_one(name: str, home: str) -> None:
+    package = ROOT / "profiler"
+    defined = re.compile(rf"^_?{name} = ", re.MULTILINE)
+    found = [path for path in package.rglob("*.py") if defined.search(path.read_text(encoding="utf-8"))]
+    assert [str(path.relative_to(package)) for path in found] == [home]
+
+
 def test_the_table_has_a_row_for_every_metric_and_hypervisor() -> None:
     rows = table_markdown().splitlines()
     assert len(rows) == 2 + len(EIGHT) * len(DEFINITIONS)

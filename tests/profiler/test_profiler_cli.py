@@ -86,6 +86,44 @@ def test_the_host_may_be_named_as_the_inventory_names_it(capsys: pytest.CaptureF
         main(["once", "--host", "not an id"])
 
 
+@pytest.mark.parametrize("interval", ["abc", "0", "301", "nan", ""])
+def test_an_interval_that_is_none_is_told_what_it_may_be(interval: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["once", "--interval", interval])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith(f"argument --interval: {interval!r} is not between 0.01 and 300 seconds")
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        ["--record", "new.json"],
+        ["--backend", "xen"],
+        ["--host", "h9"],
+        ["--xen-trace", "off"],
+        ["--interval", "5"],
+        ["--backend", "lxc", "--host", "h9", "--record", "new.json"],
+    ],
+    ids=" ".join,
+)
+def test_a_replay_refuses_what_it_would_not_heed(
+    beside: list[str],
+    recording: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["once", "--json", "--replay", str(recording), *beside]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert "--replay shows a recording and does not read this host: leave out" in printed.err
+    assert all(option in printed.err for option in beside if option.startswith("--"))
+    assert not Path("new.json").exists()
+
+
 @pytest.mark.parametrize("command", ["once", "run"])
 def test_a_trace_that_is_in_use_is_not_disturbed(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

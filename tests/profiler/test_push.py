@@ -21,12 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.agent import wire
-from profiler.agent.batch import Batch, Row
+from profiler.agent.batch import Batch
 from profiler.agent.log import Log
 from profiler.agent.push import Pusher
 from profiler.agent.shipping import Token
 from profiler.agent.spool import Spool
 from profiler.agent.wire import Wire, check_token, may_carry_token, parse_url
+from profiler.collectors.samples import Row
 
 SECRET = "tok-3n-of-nobody"
 
@@ -254,6 +255,19 @@ def test_what_the_server_drops_is_counted_by_reason_and_said_once(bench: Bench, 
     assert bench.pusher.status().dropped == {"unknown_host": 3, "unknown_instance": 6, "time": 3, "other": 6}
     assert bench.said.getvalue().count("event=not_stored") == 4
     assert bench.left == 0
+
+
+def test_a_host_that_the_server_does_not_know_is_told_how_to_give_its_id(bench: Bench, double: Double) -> None:
+    listed = '{"index": 0, "reason": "unknown host \'vm\'"}, {"index": 1, "reason": "unknown instance \'a\'"}'
+    body = f'{{"accepted": 0, "duplicate": 0, "dropped": 2, "reasons": [{listed}]}}'.encode()
+    double.decide = lambda _samples: Reply(body=body)
+    bench.put(batch(1, 2))
+    bench.drain()
+    of_host, of_instance = bench.said.getvalue().splitlines()
+    assert "unknown host 'vm'" in of_host
+    assert "give the id that this host has in the inventory with --host" in of_host
+    assert "unknown instance 'a'" in of_instance
+    assert "--host" not in of_instance
 
 
 def test_an_acknowledgement_that_is_lost_counts_nothing_twice(bench: Bench, double: Double) -> None:

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.agent.batch import Batch, Row, decode, encode
+from profiler.agent.batch import Batch, decode, encode
 from profiler.agent.log import Log
 from profiler.agent.spool import Spool, SpoolError
+from profiler.collectors.samples import Row
 
 BIG = 10**9
 names = st.text("abcXYZ019._:-", min_size=1, max_size=20)

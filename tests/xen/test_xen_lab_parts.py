@@ -7,19 +7,24 @@ import importlib.util
 import json
 import lzma
 import os
+import shutil
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from xen_archive import Entry, initramfs
 from xen_channel import Channel, ChannelError
+from xen_lab import Lab
+from xen_machine import Machine
 from xen_root import LabError, machine_sources, unpacked_kernel
+from xen_scene import Guest
 from xen_witness import GuestTimes, Traced, Witness, guest_upcalls, list_seconds, ring_slots
 
 names = st.text("abcdefgh._-", min_size=1, max_size=8).filter(lambda name: name.strip("."))
@@ -217,3 +222,25 @@ def test_a_summary_of_xenalyze_is_read_per_domain_and_run_state() -> None:
     assert traced.percent(1, "runnable") == pytest.approx(49)
     assert traced.executions_per_s(1) == pytest.approx(82 / 5)
     assert traced.executions_per_s() == pytest.approx((82 + 163 + 5) / 5)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl, as the lab does")
+def test_a_guest_whose_server_answers_nothing_several_times_is_asked_again() -> None:
+    stat = "9.00 5.00\ncpu  1 0 1 5 0 0 0 0 0 0\n"
+    page = f"HTTP/1.0 200 OK\r\nContent-Length: {len(stat)}\r\n\r\n{stat}".encode()
+    asked: list[bytes] = []
+
+    def answer(listener: socket.socket) -> None:
+        while len(asked) <= 5:
+            connection, _ = listener.accept()
+            with connection:
+                asked.append(connection.recv(4096))
+                connection.sendall(page if len(asked) > 5 else b"")
+
+    lab = Lab.__new__(Lab)  # without a machine: its clients run here
+    lab._machine = cast("Machine", SimpleNamespace(client=lambda argv: argv))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        guest = Guest("vm1", 1, f"127.0.0.1:{listener.getsockname()[1]}")
+        assert lab._fetch(guest, "/cgi-bin/stat") == stat
+    assert len(asked) == 6

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from profiler.backends.linux import attempt, read_interfaces
 from profiler.backends.source import Source
+from profiler.metrics import PAGE_BYTES
 from profiler.parse import parse_counter
 from profiler.parse.proc import InterfaceBytes
 from profiler.parse.xen_dom0 import device_of, interface_of, parse_interrupts, parse_netback_rings
@@ -15,7 +16,6 @@ from profiler.parse.xen_dom0 import device_of, interface_of, parse_interrupts, p
 DEVICES = "/sys/devices"  # backends hang below it without a parent; /sys/bus/xen-backend/devices only links there
 RINGS = "/sys/kernel/debug/xen-netback"
 SECTOR_BYTES = 512  # of Linux and of blkback's counts, whatever the disk has
-PAGE_BYTES = 4096
 _MOST_QUEUES = 256
 _RECOUNT = 30  # readings after which queues are counted anew; a guest that reconnects may have another number
 _RANGE = 1 << 32
