@@ -17,6 +17,7 @@ from api.cli.options import AsJson, Database, ModelDir, settings
 from api.cli.output import clean, print_json, print_table, progress, say
 from api.schemas.registry import ModelOut
 
+FINDING_COLUMNS = ("situation", "paper", "measured (95 % interval)", "agrees", "measured in", "predicted", "agrees")
 MOST_PRINTED = 4  # printed figures per finding in the table; --json has all
 FIGURES = ("mape", "mae", "p90_abs_error", "spearman", "pair_ranking_accuracy", "coverage", "interval_width")
 
@@ -96,19 +97,26 @@ def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
         return
     for finding, group in groupby(rows, key=lambda row: str(row["finding"])):
         found = list(group)
-        predicted = [row for row in found if row["kind"] == "prediction"]
-        printed = [row for row in found if row["kind"] == "statement"]
+        shown = [row for row in found if row["kind"] == "prediction" or row["repeats"]]
         say(f"{finding}  {clean(found[0]['title'])}")
-        if predicted:
-            headers = ("situation", "paper", "measured", "predicted", "agrees")
-            print_table(headers, [[_figure(row[name]) for name in headers] for row in predicted])
+        if shown:
+            print_table(FINDING_COLUMNS, [_finding(row) for row in shown])
         else:
-            rows_shown = [[_figure(row[name]) for name in ("situation", "quantity", "paper")] for row in printed]
-            print_table(("printed", "quantity", "paper"), rows_shown[:MOST_PRINTED])
-        hidden = len(printed) if predicted else len(printed) - MOST_PRINTED
+            plain = [[_figure(row[name]) for name in ("situation", "quantity", "paper")] for row in found]
+            print_table(("printed", "quantity", "paper"), plain[:MOST_PRINTED])
+        hidden = len(found) - (len(shown) or MOST_PRINTED)
         if hidden > 0:
             say(f"   and {hidden} more printed figures: --json")
+        if found[0]["remark"]:
+            say(f"   {clean(found[0]['remark'])}")
         say()
+
+
+def _finding(row: Mapping[str, Any]) -> list[str]:
+    """Cells of FINDING_COLUMNS; a prediction's row has no verdict but for orders and directions."""
+    where = row["source"] or ""
+    cells = [row["situation"], row["paper"], row["measured"], row["measured_agrees"], where, row["predicted"]]
+    return [*(_figure(cell) for cell in cells), _figure(row["agrees"])]
 
 
 @models.command("list")
