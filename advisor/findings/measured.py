@@ -25,7 +25,7 @@ def fill(rows: list[Row], lab: Lab, statements: Statements) -> None:
             claim, unit = NUMBERS[key]
             values = claim(lab)
             if values is not None:
-                _fill_number(row, values, (unit or "") if printed is None else printed["unit"])
+                _fill_number(row, values, unit or (printed["unit"] if printed else ""))
                 row["measured_agrees"] = None if printed is None else agrees(printed, values)
         elif key in ORDERS:
             members, statement = ORDERS[key]
