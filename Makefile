@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 PROMTOOL := var/tools/usr/bin/promtool
-LAB_TOOLS := nginx-light wrk httperf fio sysbench iperf3 iproute2 procps cgroup-tools libvirt-clients openssl
+LAB_TOOLS := nginx-light wrk fio sysbench iperf3 redis-server redis-tools openarena-server qstat iproute2 procps cgroup-tools libvirt-clients openssl
+GUEST_TOOLS := qemu-system-x86 seabios busybox-static e2fsprogs nginx-light wrk fio sysbench iperf3 iproute2 procps
 LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
   wrk iproute2 util-linux libvirt-dev pkg-config gcc libc6-dev
 
@@ -25,7 +26,7 @@ define measured_twice
 	$(1) || { echo "measuring once more, in guests booted anew, what failed"; $(1) --last-failed --last-failed-no-failures none; }
 endef
 
-.PHONY: run test test-libvirt test-xen lint setup lab-tools bench agent clean
+.PHONY: run test test-libvirt test-guests test-xen lint setup lab-tools bench agent clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -55,6 +56,10 @@ test-libvirt: setup  ## real guests under a libvirtd of the test's own (Debian, 
 	  --require-hashes --no-deps --no-build-isolation -r tests/libvirt/requirements.txt \
 	  || echo "libvirt-python could not be built: the tests will skip"
 	$(call measured_twice,COTENANT_TEST_LIBVIRT=1 $(BIN)/python -m pytest tests/libvirt)
+
+test-guests: setup  ## the lab's own guests in QEMU, KVM or not (Debian, root); downloads a kernel once
+	$(call apt_install,$(GUEST_TOOLS))
+	$(call measured_twice,COTENANT_TEST_GUESTS=1 $(BIN)/python -m pytest tests/guests)
 
 test-xen: setup  ## real Xen with Dom0 and two guests inside QEMU (Debian, root); builds its root file system once
 	$(call measured_twice,COTENANT_TEST_XEN=1 $(BIN)/python -m pytest tests/xen)

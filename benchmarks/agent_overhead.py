@@ -29,6 +29,7 @@ from benchmarks.watched import Watched, agent
 from profiler.lab import network
 from profiler.lab.control_groups import GroupMaker
 from profiler.lab.errors import LabError, RunError
+from profiler.lab.instances.containers import listens
 from profiler.lab.processes import Process, wait_until
 from profiler.lab.registry import Registry, clean
 from profiler.lab.statistics import describe
@@ -135,7 +136,7 @@ def _web(folder: Path) -> Iterator[_Load]:
             groups.append(maker.make(name, (cpu,), IsolationSettings(), None))
         server = Process(web.server(site), groups=groups[0], network=net.ports[0].namespace, directory=folder)
         pid = server.pid
-        if not wait_until(lambda: web.is_ready(pid), READY_S):
+        if not wait_until(lambda: listens(Path(f"/proc/{pid}/net"), *web.listens), READY_S):
             raise RunError(f"nginx was not ready within {READY_S:.0f} s: {server.errors()}")
         yield _Load(web, site, groups[1], net.generators)
     finally:

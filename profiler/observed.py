@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -218,13 +219,64 @@ class MetricSample:
 
 
 @dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number with its unit; never NaN or infinite: what is not known is left out."""
+
+    value: float
+    unit: str
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.value):
+            raise ValueError(f"a quantity in {self.unit or 'no unit'} cannot be {self.value}")
+
+
+class UnlikeError(ValueError):
+    """Two results were not taken under the same circumstances; `names` are those that differ."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(f"not comparable: {', '.join(names)} differ")
+        self.names = names
+
+
+INCIDENTAL = frozenset({"taken_at", "load", "host"})  # circumstances that differ from run to run and forbid nothing
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """A probe's values with the circumstances they were taken under; unlike circumstances refuse comparison."""
+    """A probe's values with the circumstances they were taken under; unlike circumstances refuse comparison.
+
+    `main` names the value that stands for the probe; `marks` are reasons to distrust the values, one sentence each.
+    """
 
     probe: str
-    values: Mapping[str, float]
-    unit: str
+    values: Mapping[str, Quantity]
+    main: str
     circumstances: Mapping[str, str]
+    marks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.main not in self.values:
+            raise ValueError(f"probe {self.probe}: there is no value {self.main!r} to stand for it")
+
+    def unlike(self, other: ProbeResult) -> tuple[str, ...]:
+        """Names of the circumstances that forbid comparison, in order; `probe` when the probes are not the same."""
+        if self.probe != other.probe:
+            return ("probe",)
+        names = sorted((set(self.circumstances) | set(other.circumstances)) - INCIDENTAL)
+        return tuple(name for name in names if self.circumstances.get(name) != other.circumstances.get(name))
+
+    def compare(self, other: ProbeResult) -> dict[str, float]:
+        """This result over the other, for every value that both have in the same unit and that is not 0 there.
+
+        Raises UnlikeError where the circumstances differ.
+        """
+        if names := self.unlike(other):
+            raise UnlikeError(names)
+        return {
+            name: mine.value / theirs.value
+            for name, mine in self.values.items()
+            if (theirs := other.values.get(name)) is not None and theirs.value and theirs.unit == mine.unit
+        }
 
 
 @dataclass(frozen=True, slots=True)

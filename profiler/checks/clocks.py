@@ -12,7 +12,7 @@ from profiler.parse import ParseError
 _SOURCES = "/sys/devices/system/clocksource/clocksource0"
 # Read in user space without a system call (vDSO): arch/*/include/asm/vdso/clocksource.h
 _FAST = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen", "timebase", "tod")
-_SLOW = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
+SLOW_SOURCES = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
 _UNSYNCHRONISED = 0x40  # STA_UNSYNC, adjtimex(2)
 _STATUS_OFFSET = 40  # of `status` in struct timex where long has 64 bits
 _TIMEX_BYTES = 512  # struct timex has 208
@@ -22,7 +22,7 @@ _STEP_S = 0.05  # slewing moves the clock by at most 0.0005 s in a second (500 p
 def clock_source(view: View) -> Finding:
     """Kernel: Documentation/timers/timekeeping.rst; the slow ones are read through I/O ports or are coarse."""
     current = view.read(f"{_SOURCES}/current_clocksource")
-    if current in _SLOW:
+    if current in SLOW_SOURCES:
         others = view.read(f"{_SOURCES}/available_clocksource").split()
         better = next((name for name in _FAST if name in others), None)
         fix = f"echo {better} > {_SOURCES}/current_clocksource" if better else ""

@@ -7,8 +7,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, console, fail, print_json
+
+if TYPE_CHECKING:
+    from profiler.lab.campaign import Campaign
+    from profiler.lab.runner import Summary
 
 # The lab's modules are imported when they are asked for: the agent's host needs neither PyYAML nor them.
 
@@ -27,9 +32,21 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     again.add_argument(
         "--again-disturbed", action="store_true", help="measure the runs once more that something disturbed"
     )
+    run.add_argument(
+        "--rounds", type=_count, metavar="N", help="at least so many rounds, instead of what the file says"
+    )
+    run.add_argument(
+        "--most-minutes", type=_minutes, metavar="M",
+        help="begin no run after so many minutes of measuring, counted over all calls",
+    )  # fmt: skip
+    run.add_argument("--dry-run", action="store_true", help="say what would be measured and how long it would take")
     run.set_defaults(command=_whole(_run))
     show = lab.add_parser("show", help="who slows whom in a dataset directory")
     show.add_argument("directory", type=Path, metavar="DIR")
+    show.add_argument("--report", type=Path, metavar="FILE.html", help="write it as one HTML page with pictures")
+    show.add_argument("--workloads", metavar="A,B", help="only what these workloads did among themselves")
+    show.add_argument("--form", metavar="NAME", help="only this pinning form")
+    show.add_argument("--all", action="store_true", help="print long lists whole")
     show.set_defaults(command=_whole(_show))
     clean = lab.add_parser("clean", help="remove what killed lab runs left behind")
     clean.set_defaults(command=_whole(_clean))
@@ -46,11 +63,27 @@ def _whole(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.N
         try:
             return command(options)
         except ModuleNotFoundError as error:
-            if error.name not in ("profiler.lab", "yaml"):
+            if error.name not in ("profiler.lab", "yaml", "jinja2"):
                 raise
             return fail("lab commands need the full installation of Cotenant, of which this is a part", FAILED)
 
     return run
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rounds from 1 to 10000")
+    return int(text)
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
+    return minutes
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -60,8 +93,10 @@ def _run(options: argparse.Namespace) -> int:
     from profiler.lab.runner import run_campaign
 
     try:
-        campaign = read_campaign(options.campaign)
+        campaign = read_campaign(options.campaign).repeated(options.rounds, options.most_minutes)
         directory = options.out or Path(campaign.name)
+        if options.dry_run:
+            return _estimate(campaign, directory, options)
         summary = run_campaign(
             campaign, directory, fresh=options.fresh, again=options.again_disturbed,
             state=options.state or DEFAULT_STATE, stream=sys.stderr, quiet=options.json,
@@ -70,34 +105,66 @@ def _run(options: argparse.Namespace) -> int:
         return fail(str(error), WRONG_USAGE)
     except LabError as error:
         return fail(str(error), FAILED)
+    return _ended(summary, options)
+
+
+def _estimate(campaign: Campaign, directory: Path, options: argparse.Namespace) -> int:
+    from profiler.lab.estimate import estimate
+    from profiler.lab.journal import NAME, read_journal
+
+    journal = None if options.fresh else read_journal(directory / NAME, campaign)
+    found = estimate(campaign, [] if journal is None else journal.records)
     if options.json:
-        print_json({**asdict(summary), "directory": str(summary.directory)})
+        print_json(asdict(found))
+    else:
+        print("\n".join(found.sentences()))
+    return DONE
+
+
+def _ended(summary: Summary, options: argparse.Namespace) -> int:
+    if options.json:
+        print_json({**asdict(summary), "directory": str(summary.directory), "interrupted": summary.interrupted})
+    done = f"{summary.finished} of {summary.total} runs are finished and kept"
     if summary.interrupted:
-        again = f"cotenant-profiler lab run {options.campaign} --out {directory}"
-        return fail(
-            f"stopped; {summary.finished} of {summary.total} runs are finished and kept, go on with: {again}", FAILED
-        )
-    if not options.json:
-        print(
-            f"{summary.directory}: {summary.finished} runs in {summary.rounds} rounds, {summary.disturbed} of them"
-            f" disturbed from outside; look at them with: cotenant-profiler lab show {directory}"
-        )
+        again = f"cotenant-profiler lab run {options.campaign} --out {summary.directory}"
+        return fail(f"stopped; {done}, go on with: {again}", FAILED)
+    if options.json:
+        return DONE
+    if summary.ending == "out of time":
+        print(f"the minutes are over; {done}, more minutes let the same command go on")
+    if summary.skipped:
+        print(f"{len(summary.skipped)} rounds were skipped because they would have been late")
+    if summary.wide is not None:
+        print(f"{summary.wide} groups are still less sure than asked for")
+    print(
+        f"{summary.directory}: {summary.finished} runs in {summary.rounds} rounds, {summary.disturbed} of them"
+        f" disturbed from outside, {summary.unsteady} unsteady; look at them with: cotenant-profiler lab show"
+        f" {options.out or summary.directory}"
+    )
     return DONE
 
 
 def _show(options: argparse.Namespace) -> int:
     from profiler.lab.errors import LabError
-    from profiler.lab.report import draw
     from profiler.lab.show import show
+    from profiler.lab.show.text import draw
+    from profiler.pictures import PictureError
 
+    workloads = [name for name in (options.workloads or "").split(",") if name]
     try:
-        shown = show(options.directory)
-    except LabError as error:
+        shown = show(options.directory, workloads, options.form or "")
+        if options.report is not None:
+            from profiler.lab.show.page import write_page
+
+            write_page(shown, options.report)
+    except (LabError, PictureError) as error:
         return fail(str(error), WRONG_USAGE if options.directory.is_dir() else FAILED)
     if options.json:
         print_json(shown.document())
+    elif options.report is not None:
+        print(f"{options.report}: the report of {shown.runs} runs in {shown.repeats} rounds")
     else:
-        draw(shown, console())
+        draw(shown, console(), everything=options.all)
     return DONE
 
 

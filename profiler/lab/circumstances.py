@@ -1,4 +1,4 @@
-"""What a measurement was taken under: machine, kernel, CPUs, caches, clock, disk; read once per campaign."""
+"""What a measurement was taken under: machine, kernel, CPUs, caches, clock, before and after a campaign."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from profiler.lab.journal import Journal
+from profiler.lab.qdiscs import compare
 from profiler.observed import format_cpus, parse_cpus
 
 _CPU = Path("/sys/devices/system/cpu")
+MADE = "instances"  # kind of note: how instances were made, beyond what the campaign says
+_MOVING = ("load", "steal_s")  # told for before and after
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +54,54 @@ def circumstances() -> dict[str, str]:
     """What else may move the numbers, as text; only what could be read."""
     found = {
         "governor": _text(_CPU / "cpu0/cpufreq/scaling_governor"),
+        "turbo": _turbo(),
         "smt": _text(_CPU / "smt/active"),
         "numa_balancing": _text(Path("/proc/sys/kernel/numa_balancing")),
         "clocksource": _text(Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
         "hypervisor": "yes" if " hypervisor " in f"{_text(Path('/proc/cpuinfo'))} " else "no",
         "affinity": format_cpus(frozenset(os.sched_getaffinity(0))),
-        "load_before": _text(Path("/proc/loadavg")),
+        "kernel": platform.release(),
+        "load": _text(Path("/proc/loadavg")),
+        "steal_s": _steal_s(),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def remembered(journal: Journal) -> dict[str, Any]:
+    """Circumstances of a whole campaign as its journal has them: before its first run, and what changed until its last.
+
+    Host qdiscs are compared from the first to the last; `times_begun` is how often the campaign was begun or resumed.
+    """
+    befores, afters = journal.facts("before"), journal.facts("after")
+    if not befores:
+        return {}
+    first, last = dict(befores[0]), dict(afters[-1] if afters else befores[-1])
+    qdiscs = compare(first.pop("host_qdiscs", None), last.pop("host_qdiscs", None) if afters else None)
+    found: dict[str, Any] = {name: value for name, value in first.items() if name not in ("at", *_MOVING)}
+    changed = {name: value for name, value in last.items() if name in found and found[name] != value}
+    for name in _MOVING:
+        found |= {f"{name}_{when}": fact[name] for when, fact in (("before", first), ("after", last)) if name in fact}
+    for made in journal.facts(MADE):
+        found |= made
+    found |= {"times_begun": len(befores), "host_qdiscs_after": qdiscs}
+    if changed:
+        found["changed_during_the_campaign"] = changed
+    if journal.measured_again:
+        found["runs_measured_again"] = f"{journal.measured_again}, because they were disturbed"
+    return found
+
+
+def _turbo() -> str:
+    """Whether CPUs may clock above their nominal rate; Intel's own driver says it the other way round."""
+    barred = _text(_CPU / "intel_pstate/no_turbo")
+    return {"0": "on", "1": "off"}.get(barred, "") or {"1": "on", "0": "off"}.get(_text(_CPU / "cpufreq/boost"), "")
+
+
+def _steal_s() -> str:
+    """Time that the hypervisor below kept from all CPUs since the boot; 8th number of the first line (proc(5))."""
+    numbers = _text(Path("/proc/stat")).partition("\n")[0].split()
+    ticks = numbers[8] if len(numbers) > 8 else ""
+    return f"{int(ticks) / os.sysconf('SC_CLK_TCK'):.2f}" if ticks.isdecimal() else ""
 
 
 def _text(path: Path) -> str:

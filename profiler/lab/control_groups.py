@@ -18,6 +18,7 @@ _V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "blkio")
 _V2_CONTROLLERS = ("cpu", "cpuset", "io")
 _PERIOD_US = 100_000  # the kernel's default; shorter ones trade throughput for latency
 _EMPTY_WITHIN_S = 3.0
+_BLOCK_DEVICES = Path("/sys/dev/block")
 
 
 class GroupMaker:
@@ -54,7 +55,12 @@ class GroupMaker:
                 (root / "cgroup.subtree_control").write_text(f"+{name}")
 
     def make(self, name: str, cpus: tuple[int, ...], settings: IsolationSettings, device: str | None) -> list[str]:
-        """Make a group and return the files that a process id is written to in order to join it."""
+        """Make a group and return the files that a process id is written to in order to join it.
+
+        `device` is where a disk limit holds, as `device_of` gives it; PreparationError when there is a limit and none.
+        """
+        if settings.disk_limit_mb_s is not None and device is None:
+            raise PreparationError("a disk limit needs files on a disk: choose a directory that is not in memory")
         try:
             for root in self._roots:
                 Path(root, name).mkdir()
@@ -76,7 +82,7 @@ class GroupMaker:
         if settings.weight is not None:
             shares = max(2, round(settings.weight / DEFAULT_WEIGHT * V1_DEFAULT_SHARES))
             _write(f"{self._mounts['cpu']}/{name}/cpu.shares", str(shares))
-        if settings.disk_limit_mb_s is not None and device:
+        if settings.disk_limit_mb_s is not None:
             for operation in ("read", "write"):
                 limit = f"{device} {round(settings.disk_limit_mb_s * 1e6)}"
                 _write(f"{self._mounts['blkio']}/{name}/blkio.throttle.{operation}_bps_device", limit)
@@ -90,22 +96,41 @@ class GroupMaker:
         if settings.weight is not None:
             weight = max(1, min(10_000, round(settings.weight / DEFAULT_WEIGHT * V2_DEFAULT_WEIGHT)))
             _write(f"{group}/cpu.weight", str(weight))
-        if settings.disk_limit_mb_s is not None and device:
+        if settings.disk_limit_mb_s is not None:
             limit = round(settings.disk_limit_mb_s * 1e6)
             _write(f"{group}/io.max", f"{device} rbps={limit} wbps={limit}")
+
+
+def device_of(path: Path) -> str | None:
+    """`major:minor` of the disk that a path lies on; None = it lies on no single disk (tmpfs, overlay, btrfs).
+
+    Limits are set on whole disks: the kernel refuses a partition (block/blk-cgroup.c), so that of one is looked up.
+    """
+    number = path.stat().st_dev
+    if os.major(number) == 0:
+        return None
+    device = f"{os.major(number)}:{os.minor(number)}"
+    entry = (_BLOCK_DEVICES / device).resolve()
+    if (entry / "partition").exists():
+        return (entry.parent / "dev").read_text("ascii").strip()
+    return device
 
 
 def _write(path: str, text: str) -> None:
     Path(path).write_text(text, encoding="ascii")
 
 
+def group_places(name: str) -> list[Path]:
+    """Where a group of this name is, or would be, in every tree of this host."""
+    try:
+        return [Path(root, name) for root in sorted(set(find_mounts(LiveSource()).values()))]
+    except OSError:
+        return []
+
+
 def remove_group(name: str) -> None:
     """End every process in the group of this name and remove it from every tree; a group that is gone is fine."""
-    try:
-        roots = sorted(set(find_mounts(LiveSource()).values()))
-    except OSError:
-        return
-    groups = [group for root in roots if (group := Path(root, name)).is_dir()]
+    groups = [group for group in group_places(name) if group.is_dir()]
     deadline = time.monotonic() + _EMPTY_WITHIN_S
     while _kill_members(groups) and time.monotonic() < deadline:
         time.sleep(0.005)

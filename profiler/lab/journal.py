@@ -6,145 +6,92 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from profiler.lab.campaign import Campaign
 from profiler.lab.errors import LabError
-from profiler.lab.measure import Measured
-from profiler.lab.schedule import Placed, Run
-from profiler.observed import IsolationSettings
+from profiler.lab.records import Record
 
 NAME = "journal.jsonl"
-_VERSION = 1
+_VERSION = 2
+_ADVICE = "name another directory with --out, or start anew with --fresh (the old journal is kept under another name)"
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRecord:
-    """One instance of a finished run; `rate` is the requested load in the workload's unit, None = saturation."""
+class Content:
+    """What a journal holds; `notes` are (kind, fact)."""
 
-    instance: str
-    workload: str
-    label: str
-    load: float
-    vcpus: int
-    pinning: str
-    clients: str | None
-    settings: Mapping[str, Any]
-    solo_key: str
-    unit: str
-    rate: float | None
-    outcomes: Mapping[str, float]
-    generator_percent: float | None
+    header: Mapping[str, Any]
+    records: list[Record]
+    notes: list[tuple[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One finished run of one round."""
+def read_journal(path: Path, campaign: Campaign) -> Content | None:
+    """A journal as it is on disk; None where there is none, or nothing in it.
 
-    kind: str
-    run: str
-    round: int
-    pinning: str
-    started: str
-    seconds: float
-    members: tuple[MemberRecord, ...]
-    values: tuple[tuple[str | None, str, str, float, str], ...]
-    steal_percent: float | None
-    foreign_percent: float | None
-    disturbed: bool
-    took_s: float
-    dropped: tuple[str, ...] = field(default=())
-
-    @classmethod
-    def of(
-        cls, run: Run, number: int, measured: Measured, rates: Mapping[str, float | None], units: Mapping[str, str],
-        took_s: float,
-    ) -> Record:  # fmt: skip
-        """Everything that is known about a run that just finished."""
-        members = tuple(_member(entry, measured, rates, units) for entry in run.placed)
-        values = tuple((v.instance, v.scope, v.metric, v.value, v.unit) for v in measured.values)
-        return cls(
-            run.kind, run.run, number, run.pinning, measured.started, measured.seconds, members, values,
-            measured.steal_percent, measured.foreign_percent, measured.disturbed, took_s, measured.dropped,
-        )  # fmt: skip
-
-    @classmethod
-    def load(cls, entry: Mapping[str, Any]) -> Record:
-        """Inverse of `asdict`; KeyError or TypeError when it is not a record."""
-        members = tuple(MemberRecord(**member) for member in entry["members"])
-        values = tuple((v[0], v[1], v[2], float(v[3]), v[4]) for v in entry["values"])
-        rest = {key: value for key, value in entry.items() if key not in ("members", "values", "dropped")}
-        return cls(members=members, values=values, dropped=tuple(entry["dropped"]), **rest)
+    A last line without its end is of a run that did not finish. LabError for a journal of another campaign or format,
+    and for a damaged one.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        entries = [json.loads(line) for line in lines]
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError):
+        raise LabError(f"{path} is damaged: {_ADVICE}") from None
+    if not entries:
+        return None
+    _check(path, entries, campaign)
+    records: list[Record] = []
+    notes: list[tuple[str, Any]] = []
+    for number, entry in enumerate(entries[1:], start=2):
+        try:
+            if "note" in entry:
+                notes.append((entry["note"], entry["fact"]))
+            else:
+                records.append(Record.load(entry))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise LabError(f"{path}, line {number} is no finished run: {_ADVICE}") from None
+    return Content(entries[0], records, notes)
 
 
-def _member(
-    entry: Placed, measured: Measured, rates: Mapping[str, float | None], units: Mapping[str, str]
-) -> MemberRecord:
-    member = entry.member
-    return MemberRecord(
-        entry.instance, member.workload, member.label, member.load, member.vcpus, str(entry.pinning),
-        None if entry.clients is None else ",".join(map(str, entry.clients)), _settings(member.settings),
-        entry.solo_key, units[member.workload], rates.get(entry.instance), measured.reached[entry.instance].outcomes(),
-        measured.generator_percent.get(entry.instance),
-    )  # fmt: skip
-
-
-def _settings(settings: IsolationSettings) -> dict[str, Any]:
-    net = settings.network
-    return {
-        "cap_percent": settings.cap_percent,
-        "weight": settings.weight,
-        "net_mode": net.mode if net else None,
-        "net_rate_mbit": net.rate_mbit if net else None,
-        "disk_limit_mb_s": settings.disk_limit_mb_s,
-    }
+def _check(path: Path, entries: list[Any], campaign: Campaign) -> None:
+    header = entries[0] if isinstance(entries[0], dict) else {}
+    runs = sum(isinstance(entry, dict) and "run" in entry for entry in entries)
+    if header.get("journal") != _VERSION:
+        raise LabError(f"{path} holds {runs} runs in another format than {_VERSION}, which this lab writes: {_ADVICE}")
+    if header.get("fingerprint") != campaign.fingerprint:
+        raise LabError(f"{path} holds {runs} runs of another or a changed campaign: {_ADVICE}")
 
 
 class Journal:
     """Opens, or starts, the journal of a campaign in a directory. Appends are whole lines and synced.
 
-    `again` forgets the runs that something disturbed, whatever they came to, so that they are measured once more;
-    `measured_again` counts them over the journal's life.
+    Lines are a header, finished runs, and notes: facts that stand beside the runs, by kind, such as the circumstances
+    before and after, or the text of a qdisc dump. `again` forgets the runs that something disturbed, whatever they came
+    to, so that they are measured once more; `measured_again` counts them over the journal's life. LabError as
+    `read_journal`.
     """
 
     def __init__(self, directory: Path, campaign: Campaign, *, fresh: bool = False, again: bool = False) -> None:
         self.path = directory / NAME
-        self.records: list[Record] = []
-        self.measured_again = 0
         if fresh and self.path.exists():
             self.path.rename(self.path.with_suffix(f".{int(time.time())}.old"))
-        if not self.path.exists():
-            self._append({"journal": _VERSION, "fingerprint": campaign.fingerprint, "campaign": campaign.name})
-            return
         self._drop_torn_line()
-        entries = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
-        if not entries:
-            self._append({"journal": _VERSION, "fingerprint": campaign.fingerprint, "campaign": campaign.name})
-            return
-        if entries[0].get("journal") != _VERSION or entries[0].get("fingerprint") != campaign.fingerprint:
-            raise LabError(
-                f"{self.path} holds {len(entries) - 1} runs of another or a changed campaign: name another directory"
-                " with --out, or start anew with --fresh (the old journal is kept under another name)"
+        content = read_journal(self.path, campaign)
+        if content is None:
+            content = Content(
+                {"journal": _VERSION, "fingerprint": campaign.fingerprint, "campaign": campaign.name}, [], []
             )
-        self.measured_again = int(entries[0].get("measured_again", 0))
-        self.records = [Record.load(entry) for entry in entries[1:]]
+            self._append(content.header)
+        self._header = content.header
+        self.records = content.records
+        self.notes = content.notes
+        self.measured_again = int(content.header.get("measured_again", 0))
         if again:
-            self._forget_disturbed(entries)
-
-    def _forget_disturbed(self, entries: list[dict[str, Any]]) -> None:
-        kept = [record for record in self.records if not record.disturbed]
-        self.measured_again += len(self.records) - len(kept)
-        header = {**entries[0], "measured_again": self.measured_again}
-        lines = [header, *(entry for entry in entries[1:] if not entry["disturbed"])]
-        draft = self.path.with_suffix(".draft")
-        with draft.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.path)
-        self.records = kept
+            self._forget_disturbed()
 
     def done(self) -> set[tuple[str, int]]:
         """Run and round of everything finished."""
@@ -152,11 +99,34 @@ class Journal:
 
     def append(self, record: Record) -> None:
         """Write a finished run; when this returns it is on disk."""
-        self._append(asdict(record))
+        self._append(record.entry())
         self.records.append(record)
 
+    def note(self, kind: str, fact: Any) -> None:
+        """Write a fact that is JSON; one that is there already is not written again."""
+        if (kind, fact) not in self.notes:
+            self._append({"note": kind, "fact": fact})
+            self.notes.append((kind, fact))
+
+    def facts(self, kind: str) -> list[Any]:
+        """All facts of a kind, oldest first."""
+        return [fact for known, fact in self.notes if known == kind]
+
+    def _forget_disturbed(self) -> None:
+        kept = [record for record in self.records if not record.disturbed]
+        self.measured_again += len(self.records) - len(kept)
+        self._header = {**self._header, "measured_again": self.measured_again}
+        notes = [{"note": kind, "fact": fact} for kind, fact in self.notes]
+        draft = self.path.with_suffix(".draft")
+        with draft.open("wb") as file:
+            file.writelines(_line(entry) for entry in (self._header, *notes, *(record.entry() for record in kept)))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.path)
+        self.records = kept
+
     def _append(self, entry: Mapping[str, Any]) -> None:
-        line = (json.dumps(entry, separators=(",", ":")) + "\n").encode()
+        line = _line(entry)
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             size = os.fstat(descriptor).st_size
@@ -173,7 +143,13 @@ class Journal:
 
     def _drop_torn_line(self) -> None:
         """After kill -9 or a power cut the last line may be a part of one: it is of a run that did not finish."""
+        if not self.path.exists():
+            return
         content = self.path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         if whole != content:
             os.truncate(self.path, len(whole))
+
+
+def _line(entry: Mapping[str, Any]) -> bytes:
+    return (json.dumps(entry, separators=(",", ":")) + "\n").encode()

@@ -1,26 +1,40 @@
-"""One run from start to stop: warm-up, the measured window with everybody working, outcomes, metrics, circumstances."""
+"""One run from start to stop: warm-up, the measured window with everybody working, outcomes, metrics, windows."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from profiler.backends import Counters
+from profiler.backends import Backend, BackendError, Counters
 from profiler.collectors import Collected, collect, unit_of
 from profiler.lab.errors import RunError
-from profiler.lab.instances import Instances, Program, Running
+from profiler.lab.instances import Instances
+from profiler.lab.steadiness import drifts, has_settled
+from profiler.lab.windows import Series, Watch
+from profiler.lab.work import Work
 from profiler.lab.workloads import Reached
 
-_POLL_S = 0.01
+_POLL_S = 0.03
 _MARGIN_S = 0.1  # counters are read this much before the tools end: an ended task takes its counts with it
 _LATE_S = 15.0  # tools may take this much longer than the window before the run counts as hung
-_FILLER_S = 3600  # the filler before and after the window works until it is stopped
+MOST_FIXED_S = 120.0  # work that ends when it is done must be done by then
 # Above these a run is marked as disturbed; it is kept. 1 % steal or 5 % of a CPU is about the noise of the quietest
 # workload (its coefficient of variation is 0.6-0.9 % in 5 s).
 MAX_STEAL_PERCENT = 1.0
 MAX_FOREIGN_PERCENT = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long is measured, after how much warm-up: `warmup_s`, and up to `warmup_most_s` until windows are steady."""
+
+    seconds: int
+    warmup_s: float
+    warmup_most_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +50,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one run gave; `generator_percent` is the load generator's CPU per instance, 100 = one CPU."""
+    """What one run gave; `generator_percent` is the load generator's CPU per instance, 100 = one CPU.
+
+    `unsteady` names the instances whose windows drifted; `warmup_s` is how long the warm-up was in the end.
+    """
 
     started: str
     seconds: float
@@ -45,7 +62,10 @@ class Measured:
     generator_percent: Mapping[str, float]
     steal_percent: float | None
     foreign_percent: float | None
-    dropped: tuple[str, ...] = field(default=())
+    dropped: tuple[str, ...] = ()
+    warmup_s: float = 0.0
+    unsteady: tuple[str, ...] = ()
+    series: Series = field(default_factory=Series)
 
     @property
     def disturbed(self) -> bool:
@@ -63,99 +83,120 @@ class _Edge:
 
     @property
     def kernel_ns(self) -> int:
-        """Run time of the kernel's I/O threads, which work for the instances."""
+        """Run time of those who work for the instances: the kernel's I/O threads, a VM's threads beside its vCPUs."""
         driver = self.counters.driver
         if driver is None:
             return 0
-        return driver.further["softirq_threads_ns"] + sum(task.run_ns for task in driver.tasks.values())
+        tasks_ns = sum(task.run_ns for task in driver.tasks.values())
+        return driver.further.get("softirq_threads_ns", 0) + (tasks_ns if driver.cpu_ns is None else driver.cpu_ns)
 
 
-class _Work:
-    """The programs of one instance: a filler before and after the measuring one, so that pressure never pauses."""
-
-    def __init__(self, running: Running, seconds: int, rate: float | None) -> None:
-        self.running = running
-        self.rate = rate
-        self._endless = running.workload.work(running.site, _FILLER_S, rate)
-        self.filler: Program | None = running.start(self._endless)
-        self.measuring = running.start(running.workload.work(running.site, seconds, rate), wait=True)
-
-    def check_filler(self) -> None:
-        """The filler shows before the window whether the work can be done at all."""
-        if self.filler is not None and self.filler.returncode is not None:
-            raise RunError(
-                f"{self.running.placed.instance}: {self.filler.command[0]} ended with status"
-                f" {self.filler.returncode} in the warm-up: {self.filler.errors() or 'no message'}"
-            )
-
-    def drop_filler(self) -> None:
-        if self.filler is not None:
-            self.filler.stop(patience_s=0)
-            self.filler = None
-
-    def refill(self) -> None:
-        """Keep pressing on the neighbours that have not finished yet."""
-        if self.filler is None and self.measuring.returncode is not None:
-            self.filler = self.running.start(self._endless)
-
-    def reached(self) -> Reached:
-        self.measuring.check()
-        return self.running.workload.read(self.measuring.output(), self.rate)
-
-    def stop(self) -> None:
-        self.drop_filler()
-        self.measuring.stop(patience_s=0)
-
-
-def measure(instances: Instances, seconds: int, warmup_s: float, rates: Mapping[str, float | None]) -> Measured:
+def measure(instances: Instances, timing: Timing, rates: Mapping[str, float | None]) -> Measured:
     """Run the work of all instances at the same time; RunError when one of them fails or hangs."""
-    backend = instances.backend()
-    works: list[_Work] = []
     try:
-        for running in instances.running:  # one by one into the list: what was started must be stopped on failure
-            work = _Work(running, seconds, rates.get(running.placed.instance))
-            works.append(work)
-        time.sleep(warmup_s)
-        for work in works:
-            work.check_filler()
-        started = datetime.now(UTC).isoformat(timespec="milliseconds")
-        begin = _release(works)
-        first = _edge(backend.read_counters(), instances)
-        _sleep_until(begin + seconds - _MARGIN_S)
-        second = _edge(backend.read_counters(), instances)
-        _finish(works, deadline=time.monotonic() + _LATE_S)
-        reached = {work.running.placed.instance: work.reached() for work in works}
-    finally:
-        for work in works:
-            work.stop()
-    return _measured(started, first, second, reached)
+        return _measure(instances, timing, rates)
+    except BackendError as error:
+        raise RunError(f"its counters cannot be read: {error}") from None
 
 
-def _release(works: list[_Work]) -> float:
+def _measure(instances: Instances, timing: Timing, rates: Mapping[str, float | None]) -> Measured:
+    works: list[Work] = []
+    with _backends(instances) as (backend, watched):
+        try:
+            for running in instances.running:  # one by one into the list: what was started must be stopped on failure
+                works.append(Work(running, timing.seconds, rates.get(running.placed.instance)))  # noqa: PERF401
+            watch = Watch(watched, timing.seconds)
+            warmup_s = _warm_up(works, watch, timing)
+            started = datetime.now(UTC).isoformat(timespec="milliseconds")
+            begin = _release(works)
+            zero = watch.mark()
+            first = _edge(backend, instances)
+            _window(works, watch, begin, timing.seconds)
+            second = _edge(backend, instances)
+            watch.mark()
+            _finish(works, begin, timing.seconds)
+            reached = {work.name: work.reached() for work in works}
+        finally:
+            for work in works:
+                work.stop()
+    return _measured(started, first, second, reached, warmup_s, watch.series(zero))
+
+
+@contextmanager
+def _backends(instances: Instances) -> Iterator[tuple[Backend, Backend]]:
+    """One reader for the ends of the window and one for its windows: what is read seldom counts from end to end.
+
+    Where only one may read at a time, as on Xen, it does both.
+    """
+    with contextlib.ExitStack() as opened:
+        backend = instances.backend()
+        opened.callback(backend.close)
+        watched = backend
+        with contextlib.suppress(BackendError):
+            watched = instances.backend()
+            opened.callback(watched.close)
+        yield backend, watched
+
+
+def _warm_up(works: list[Work], watch: Watch, timing: Timing) -> float:
+    """Let fillers work for the warm-up, and longer until all are steady; how long it took."""
+    begin = time.monotonic()
+    settled = timing.warmup_most_s <= timing.warmup_s
+    while (now := time.monotonic()) < begin + timing.warmup_s or (not settled and now < begin + timing.warmup_most_s):
+        for work in works:
+            work.check()
+        if watch.look() and now >= begin + timing.warmup_s:
+            series = watch.series(now + 1)  # all of it lies before the measured time
+            settled = all(has_settled(series.activity(work.name, measured=False)) for work in works)
+        time.sleep(_POLL_S)
+    for work in works:
+        work.check()
+    return time.monotonic() - begin
+
+
+def _release(works: list[Work]) -> float:
     """Start the measuring programs so that all begin to work at once, then end the fillers; when the work began."""
-    longest = max(work.running.workload.lead_s for work in works)
-    begin = time.monotonic() + longest
-    for work in sorted(works, key=lambda work: -work.running.workload.lead_s):
-        _sleep_until(begin - work.running.workload.lead_s)
-        work.measuring.release()
+    begin = time.monotonic() + max(work.lead_s for work in works)
+    for work in sorted(works, key=lambda work: -work.lead_s):
+        _sleep_until(begin - work.lead_s)
+        work.release()
     _sleep_until(begin)
     for work in works:
         work.drop_filler()
     return begin
 
 
-def _finish(works: list[_Work], deadline: float) -> None:
-    while any(work.measuring.returncode is None for work in works):
-        if time.monotonic() > deadline:
-            late = [work.running.placed.instance for work in works if work.measuring.returncode is None]
-            raise RunError(f"{', '.join(late)} did not finish within {_LATE_S:.0f} s after its time")
-        for work in works:
-            work.refill()
-        time.sleep(_POLL_S)
+def _window(works: list[Work], watch: Watch, begin: float, seconds: float) -> None:
+    """Wait for the end of the measured window: when fixed work is done, or else when the time is over."""
+    fixed = [work for work in works if work.fixed]
+    if fixed:
+        _until_ended(works, fixed, begin, MOST_FIXED_S, watch)
+    while not fixed and time.monotonic() < begin + seconds - _MARGIN_S:
+        _turn(works, watch)
 
 
-def _edge(counters: Counters, instances: Instances) -> _Edge:
-    return _Edge(counters, instances.generator_ns(), instances.all_tasks_ns())
+def _finish(works: list[Work], begin: float, seconds: float) -> None:
+    _until_ended(works, works, begin, max(seconds, time.monotonic() - begin) + _LATE_S, None)
+
+
+def _until_ended(works: list[Work], awaited: list[Work], begin: float, most_s: float, watch: Watch | None) -> None:
+    while late := [work.name for work in awaited if not work.ended]:
+        if time.monotonic() > begin + most_s:
+            raise RunError(f"{', '.join(late)} did not end within {most_s:.0f} s of measuring")
+        _turn(works, watch)
+
+
+def _turn(works: list[Work], watch: Watch | None) -> None:
+    """Wait a little, while everybody keeps pressing."""
+    for work in works:
+        work.keep_pressing()
+    if watch is not None:
+        watch.look()
+    time.sleep(_POLL_S)
+
+
+def _edge(backend: Backend, instances: Instances) -> _Edge:
+    return _Edge(backend.read_counters(), instances.generator_ns(), instances.all_tasks_ns())
 
 
 def _sleep_until(moment: float) -> None:
@@ -164,7 +205,9 @@ def _sleep_until(moment: float) -> None:
         time.sleep(left)
 
 
-def _measured(started: str, first: _Edge, second: _Edge, reached: Mapping[str, Reached]) -> Measured:
+def _measured(
+    started: str, first: _Edge, second: _Edge, reached: Mapping[str, Reached], warmup_s: float, series: Series
+) -> Measured:
     collected = collect(first.counters, second.counters)
     seconds = collected.seconds
     generators = {
@@ -181,6 +224,7 @@ def _measured(started: str, first: _Edge, second: _Edge, reached: Mapping[str, R
         started, seconds, reached, values, generators, found.get((None, "steal")),
         _foreign(collected, generators, first, second),
         tuple(f"{drop.instance or 'all'}: {drop.reason}" for drop in collected.drops),
+        warmup_s, tuple(name for name in reached if drifts(series.activity(name))), series,
     )  # fmt: skip
 
 

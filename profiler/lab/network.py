@@ -1,98 +1,168 @@
-"""The lab's network: a namespace per instance, one for the load generators, and between them a switch with HTB classes.
+"""The lab's network: a namespace per instance, one for the load generators, and between them a switch with an uplink.
 
     instance ── veth ── bridge ── uplink veth ── load generators
-                                    └ HTB on the way to the generators, as on a host's physical port
+                                    └ line and HTB on the way to the generators, as on a host's physical port
 
 Bridge and uplink have a namespace of their own: the host's firewall (Docker drops what is forwarded), its network
-manager and its interfaces are not touched, and nothing is left when the namespaces are gone.
+manager and its interfaces are not touched, and nothing is left when the namespaces are gone. They are made anew for
+every run, because a namespace remembers (TCP metrics, neighbours, sockets in TIME_WAIT), and cost some 15 ms.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from profiler.lab.errors import PreparationError, ToolError
 from profiler.lab.processes import call
 from profiler.lab.registry import Registry
+from profiler.lab.shaping import htb_commands, most_segments
 from profiler.observed import NetworkSettings
 
-_SUBNET = "10.77.0"  # exists inside the lab's own namespaces only
-_GENERATOR_ADDRESS = f"{_SUBNET}.1"
+SUBNET = "10.77.0.0/24"  # exists inside the lab's own namespaces only, and beside native programs
+_PREFIX = SUBNET.removesuffix(".0/24")
+GENERATOR_ADDRESS = f"{_PREFIX}.1"
 _FIRST_ADDRESS = 10
-_FIRST_CLASS = 10
+_MOST_PORTS = 240
 _UPLINK = "uplink"
-_MIN_BURST = 16_000  # bytes; a burst below a few packets starves slow classes
-_QUANTUM_RANGE = (1514, 60_000)  # outside of it the kernel warns and clamps (sch_htb.c)
+_NAMESPACES = "/run/netns"  # where ip(8) keeps them; it makes this directory itself
+STEERING = "queues/rx-0/rps_cpus"  # Documentation/networking/scaling.rst; veth and bridge have one queue
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where one instance is attached; `namespace` is the path of its network namespace."""
+    """Where one instance is attached: `device` is the switch's end, `namespace` the path of where its own end is."""
 
     address: str
     namespace: str
+    device: str
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network that stands: one port per instance, and the generators' namespace."""
+    """A network that stands: a port per instance; `generators` and `switch` are paths of namespaces."""
 
     ports: tuple[Port, ...]
     generators: str
+    switch: str
 
 
-def build(registry: Registry, settings: list[NetworkSettings | None], link_mbit: float | None) -> Network:
-    """Make the network for these instances; `link_mbit` is the rate of the uplink that `shared` instances share."""
-    switch, generators = registry.network("switch"), registry.network("load")
-    names = [registry.network(str(position)) for position in range(len(settings))]
-    for name in (switch, generators, *names):
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What is asked of the network.
+
+    `link_mbit` is the rate that `shared` instances share. `line_mbit` is the rate of the line behind the uplink, which
+    everybody's traffic passes and `shared` instances share; it queues up to `queue_packets` per class. `driver_cpus`
+    are the CPUs that the kernel's packet work is steered to, as `_steer` says. With `taps` the instances' ends are not
+    `eth0` in namespaces of their own: these devices stand already in the namespace `switch`, the last one for all that
+    follow.
+    """
+
+    link_mbit: float | None = None
+    line_mbit: float | None = None
+    queue_packets: int = 1000
+    driver_cpus: tuple[int, ...] | None = None
+    switch: str | None = None
+    taps: tuple[str, ...] = ()
+
+
+def build(registry: Registry, settings: Sequence[NetworkSettings | None], wiring: Wiring) -> Network:
+    """Make the network for these instances; ToolError when the host refuses, PreparationError when it cannot."""
+    if len(settings) > _MOST_PORTS:
+        raise PreparationError(f"the lab's network has {_MOST_PORTS} ports, the run has {len(settings)} instances")
+    steer = _steering(wiring.driver_cpus)
+    switch, generators = wiring.switch or registry.network("switch"), registry.network("load")
+    names = [] if wiring.taps else [registry.network(str(position)) for position in range(len(settings))]
+    made = [generators, *names] if wiring.switch else [switch, generators, *names]
+    for name in made:
         registry.made("network", name)
-        call(["ip", "netns", "add", name])
-    # Without an address the switch's ends send nothing of their own (router solicitations) into the measurement.
-    batch = ["link add bridge type bridge", "link set bridge addrgenmode none up"]
-    ends = [(_UPLINK, generators), *((f"port{position}", name) for position, name in enumerate(names))]
-    for link, namespace in ends:
-        batch += [
-            f"link add {link} type veth peer name eth0 netns {namespace}",
-            f"link set {link} addrgenmode none master bridge up",
-        ]
-    call(["ip", "-n", switch, "-batch", "-"], "\n".join(batch) + "\n")
-    addresses = [f"{_SUBNET}.{_FIRST_ADDRESS + position}" for position in range(len(names))]
-    for name, address in zip((generators, *names), (_GENERATOR_ADDRESS, *addresses), strict=True):
-        inside = ["link set lo up", "link set eth0 addrgenmode none up", f"addr add {address}/24 dev eth0"]
-        call(["ip", "-n", name, "-batch", "-"], "\n".join(inside) + "\n")
-    shaping = htb_commands(_UPLINK, list(zip(addresses, settings, strict=True)), link_mbit)
+    _batch(["ip"], [f"netns add {name}" for name in made])
+    devices = list(wiring.taps) or [f"port{position}" for position in range(len(settings))]
+    ends = dict(zip(devices, names, strict=True)) if names else dict.fromkeys(devices)
+    _batch(["ip", "-n", switch], _switch_commands({_UPLINK: generators, **ends}))
+    addresses = [instance_address(position) for position in range(len(settings))]
+    _batch(["ip", "-n", generators], end_commands("eth0", [GENERATOR_ADDRESS]))
+    for name, address, net in zip(names, addresses, settings, strict=False):
+        segments = most_segments(net, wiring.link_mbit, wiring.line_mbit)
+        _batch(["ip", "-n", name], end_commands("eth0", [address], segments))
+    attached = list(zip(addresses, settings, strict=True))
+    shaping = htb_commands(_UPLINK, attached, wiring.link_mbit, wiring.line_mbit, wiring.queue_packets)
     if shaping:
-        call(["tc", "-n", switch, "-batch", "-"], "\n".join(shaping) + "\n")
-    ports = tuple(Port(address, f"/run/netns/{name}") for address, name in zip(addresses, names, strict=True))
-    return Network(ports, f"/run/netns/{generators}")
+        _batch(["tc", "-n", switch], shaping)
+    if steer:
+        _steer(switch, [_UPLINK, *devices], steer)
+        for name in (generators, *names):
+            _steer(name, ["eth0"], steer)
+    homes = names or [switch] * len(settings)
+    ports = tuple(
+        Port(address, f"{_NAMESPACES}/{home}", devices[min(position, len(devices) - 1)])
+        for position, (address, home) in enumerate(zip(addresses, homes, strict=True))
+    )
+    return Network(ports, f"{_NAMESPACES}/{generators}", f"{_NAMESPACES}/{switch}")
 
 
-def htb_commands(
-    device: str, attached: Sequence[tuple[str, NetworkSettings | None]], link_mbit: float | None
-) -> list[str]:
-    """tc lines for the uplink, by address: `dedicated` keeps to its rate, `shared` may borrow up to the link."""
-    shaped = [(address, net) for address, net in attached if net is not None and net.mode != "none"]
-    if not shaped:
-        return []
-    lines = [f"qdisc add dev {device} root handle 1: htb"]  # no default class: what is not shaped goes straight through
-    shared = [net for _, net in shaped if net.mode == "shared"]
-    if shared:
-        link = link_mbit or max(net.ceil_mbit or net.rate_mbit or 0.0 for net in shared)
-        lines.append(f"class add dev {device} parent 1: classid 1:1 htb {_rates(link, link)}")
-    for number, (address, net) in enumerate(shaped, start=_FIRST_CLASS):
-        rate = net.rate_mbit or 0.0
-        parent, ceil = ("1:1", net.ceil_mbit or link_mbit or rate) if net.mode == "shared" else ("1:", rate)
-        lines.append(f"class add dev {device} parent {parent} classid 1:{number} htb {_rates(rate, ceil)}")
-        match = f"u32 match ip src {address}/32 flowid 1:{number}"
-        lines.append(f"filter add dev {device} parent 1: protocol ip prio 1 {match}")
+def instance_address(position: int) -> str:
+    """The address of the instance at this position of a run."""
+    return f"{_PREFIX}.{_FIRST_ADDRESS + position}"
+
+
+def unplug(switch: str) -> None:
+    """Take bridge and uplink of a run out of a namespace that outlives it; what is not there is fine."""
+    for device in (_UPLINK, "bridge"):
+        with contextlib.suppress(ToolError):
+            call(["ip", "-n", switch, "link", "delete", device])
+
+
+def _switch_commands(ends: dict[str, str | None]) -> list[str]:
+    """The bridge and its ports, by device: a veth pair into that namespace, or a tap device that is there."""
+    # Without an address the switch's ends send nothing of their own (router solicitations) into the measurement.
+    lines = ["link add bridge type bridge", "link set bridge addrgenmode none up"]
+    for device, namespace in ends.items():
+        if namespace is not None:
+            lines.append(f"link add {device} type veth peer name eth0 netns {namespace}")
+        lines.append(f"link set {device} addrgenmode none master bridge up")
     return lines
 
 
-def _rates(rate_mbit: float, ceil_mbit: float) -> str:
-    """Rate, ceil, bursts of 1 ms (tc's own default costs 2 % at 1 Gbit/s and 9 % at 3 Gbit/s) and a legal quantum."""
-    low, high = _QUANTUM_RANGE
-    quantum = max(low, min(high, round(rate_mbit * 1e6 / 8 / 1000)))
-    burst, cburst = (max(_MIN_BURST, round(mbit * 1e6 / 8 / 1000)) for mbit in (rate_mbit, ceil_mbit))
-    rate, ceil = (f"{round(mbit * 1000)}kbit" for mbit in (rate_mbit, ceil_mbit))
-    return f"rate {rate} ceil {ceil} burst {burst} cburst {cburst} quantum {quantum}"
+def end_commands(device: str, addresses: Sequence[str], segments: int | None = None) -> list[str]:
+    """ip lines for an instance's end: its addresses, and the most frames that one packet may hold."""
+    limit = "" if segments is None else f"gso_max_segs {segments} "
+    lines = ["link set lo up", f"link set {device} {limit}addrgenmode none up"]
+    return lines + [f"addr add {address}/24 dev {device}" for address in addresses]
+
+
+def _batch(command: list[str], lines: Sequence[str]) -> None:
+    call([*command, "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def cpu_mask(cpus: Sequence[int]) -> str:
+    """A set of CPUs as the kernel reads it: hexadecimal words of 32 bits, the highest first, divided by commas."""
+    mask = sum(1 << cpu for cpu in set(cpus))
+    words = [f"{mask >> shift & 0xFFFFFFFF:08x}" for shift in range(0, max(mask.bit_length(), 1), 32)]
+    return ",".join(reversed(words))
+
+
+def _steering(cpus: tuple[int, ...] | None) -> str:
+    """The mask for these CPUs, empty when nothing is to be steered."""
+    if cpus is None:
+        return ""
+    if not Path("/sys/class/net/lo", STEERING).exists():
+        raise PreparationError("this kernel cannot steer packets to chosen CPUs (CONFIG_RPS): leave `driver` out")
+    return cpu_mask(cpus)
+
+
+def _steer(namespace: str, devices: Sequence[str], mask: str) -> None:
+    """Let what arrives at these devices be worked on by these CPUs (receive packet steering).
+
+    With every end steered, the softirqs of the pairs, bridge, HTB and of the receiver's IP and TCP run there, and what
+    they set off (TCP's answers, and what an answer lets it send next). On the sender's CPU stay its system call with
+    the way down to the first pair, and the interrupt that it raises on the other CPU; on the receiver's its own call.
+    The devices' files are in a sysfs of their namespace only, which `ip netns exec` mounts for the command it starts.
+    """
+    files = [f"/sys/class/net/{device}/{STEERING}" for device in devices]
+    try:
+        call(["ip", "netns", "exec", namespace, "tee", *files], mask)
+    except ToolError as error:
+        raise PreparationError(f"packets cannot be steered to the driver's CPUs: {error}") from None

@@ -22,11 +22,19 @@ class Process:
     """A program inside an instance. Its output goes to memory: a full disk or an unread pipe cannot stop it."""
 
     def __init__(
-        self, command: Sequence[str], *, groups: Sequence[str], network: str, directory: Path, wait: bool = False
+        self,
+        command: Sequence[str],
+        *,
+        groups: Sequence[str],
+        network: str,
+        directory: Path,
+        wait: bool = False,
+        passed: Sequence[int] = (),
     ) -> None:
         self.command = tuple(command)
         self._output = os.memfd_create("output", os.MFD_CLOEXEC)
         self._errors = os.memfd_create("errors", os.MFD_CLOEXEC)
+        self._asked = False
         start = [sys.executable, "-I", "-S", "-B", _ENTER, str(os.getpid()), network, "wait" if wait else "go"]
         self._popen = subprocess.Popen(
             [*start, *groups, "--", *command],
@@ -34,6 +42,7 @@ class Process:
             stdout=self._output,
             stderr=self._errors,
             cwd=directory,
+            pass_fds=passed,
             start_new_session=True,  # Ctrl-C on the terminal reaches the lab only, which then ends its programs
         )
 
@@ -63,10 +72,16 @@ class Process:
         text = " ".join((_whole(self._errors) or _whole(self._output)).split())
         return text[-_SHOWN:]
 
+    def terminate(self) -> None:
+        """Ask it to end, once, and do not wait for it."""
+        if not self._asked and self._popen.poll() is None:
+            self._popen.terminate()
+        self._asked = True
+
     def stop(self, patience_s: float = 1.0) -> None:
         """End it: politely, then by force; safe to repeat."""
         if self._popen.poll() is None and patience_s > 0:
-            self._popen.terminate()
+            self.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(patience_s)
         if self._popen.poll() is None:
@@ -104,15 +119,17 @@ def wait_until(done: Callable[[], bool], timeout_s: float) -> bool:
         time.sleep(_POLL_S)
 
 
-def call(command: Sequence[str], text: str = "") -> str:
+def call(
+    command: Sequence[str], text: str = "", *, directory: Path | None = None, timeout_s: float = _TOOL_TIMEOUT_S
+) -> str:
     """Run a small tool to its end and return its output; ToolError repeats its complaint."""
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False,
+            command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False, cwd=directory,
             start_new_session=True,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise ToolError(f"{command[0]} did not answer within {_TOOL_TIMEOUT_S:.0f} s") from None
+        raise ToolError(f"{command[0]} did not answer within {timeout_s:.0f} s") from None
     except OSError as error:
         raise ToolError(f"{command[0]} cannot be started: {error.strerror}") from None
     if done.returncode != 0:

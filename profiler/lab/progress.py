@@ -10,24 +10,31 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 _EVERY_S = 10.0  # plain lines come at most this often, besides the first and the last
-_FIRST_GUESS_S = 1.5  # set-up and clean-up of a run beside its window and warm-up, until runs were timed
+OVERHEAD_S = 1.5  # set-up and clean-up of a run beside its window and warm-up, until runs were timed
+_RECENT = 50
 
 
 class CampaignProgress:
-    """Context manager; `step` after each run."""
+    """Context manager; `step` after each run, `expect` when the number of runs changes.
+
+    `total` counts the runs that are sure to come; further rounds add theirs when they begin.
+    """
 
     def __init__(self, total: int, done: int, run_s: float, stream: TextIO, *, quiet: bool = False) -> None:
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._total = total
         self._done = done
-        self._took = [run_s + _FIRST_GUESS_S]
+        self._first_guess_s = run_s + OVERHEAD_S
+        self._took: list[float] = []
         self._quiet = quiet
         self._last_line = 0.0
+        self._why = ""
+        self._end: float | None = None
         self._bar: Progress | None = None
         if self._console.is_terminal and not quiet:
             self._bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"),
-                console=self._console,
+                TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+                TextColumn("{task.fields[left]}"), console=self._console,
             )  # fmt: skip
             self._task = self._bar.add_task("starting", total=total, completed=done, left=self._left())
 
@@ -44,6 +51,18 @@ class CampaignProgress:
         if self._bar is not None:
             self._bar.stop()
 
+    def expect(self, more: int, done: int = 0, why: str = "") -> None:
+        """More runs (or, below 0, fewer) come than were known of, `done` of them are finished; `why` is said."""
+        self._total += more
+        self._done += done
+        self._why = why
+        if self._bar is not None:
+            self._bar.update(self._task, total=self._total, completed=self._done, left=self._left())
+
+    def ends_at(self, end: float) -> None:
+        """The campaign lasts until then (epoch time), however fast its runs are."""
+        self._end = end
+
     def begin(self, name: str, number: int) -> None:
         """A run begins."""
         if self._bar is not None:
@@ -59,7 +78,8 @@ class CampaignProgress:
         now = time.monotonic()
         if not self._quiet and (now - self._last_line >= _EVERY_S or self._done == self._total):
             self._last_line = now
-            self._console.print(f"{self._done}/{self._total} round {number} {name}: {result}; {self._left()}")
+            line = f"{self._done}/{self._total} round {number} {name}: {result}; {self._left()}"
+            self._console.print(line, markup=False)
 
     def say(self, text: str) -> None:
         """A line that must not be missed."""
@@ -67,7 +87,15 @@ class CampaignProgress:
             self._console.print(text, markup=False)
 
     def _left(self) -> str:
-        recent = self._took[1:][-50:] or self._took
+        recent = self._took[-_RECENT:] or [self._first_guess_s]
         seconds = (self._total - self._done) * sum(recent) / len(recent)
-        minutes, rest = divmod(round(seconds), 60)
-        return f"{minutes}:{rest:02d} left"
+        if self._end is not None:
+            seconds = max(0.0, self._end - time.time())
+        return f"{in_words(seconds)} left{self._why}"
+
+
+def in_words(seconds: float) -> str:
+    """`4:05` or `2:04:05`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

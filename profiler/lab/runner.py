@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 import errno
-import signal
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
-from types import FrameType
-from typing import TextIO
+from typing import Any, Literal, TextIO
 
 from profiler.lab.campaign import Campaign
-from profiler.lab.circumstances import circumstances, read_machine
+from profiler.lab.circumstances import circumstances, read_machine, remembered
 from profiler.lab.control_groups import GroupMaker
-from profiler.lab.errors import LabError, RunError, StopRequested
-from profiler.lab.instances import Setup, host_instances
-from profiler.lab.journal import Journal, Record
-from profiler.lab.measure import measure
-from profiler.lab.preparation import check_ready
+from profiler.lab.errors import LabError, StopRequested
+from profiler.lab.grid import Grid
+from profiler.lab.journal import Journal
+from profiler.lab.plan import Plan, Step
+from profiler.lab.preparation import check_ready, needed_tools
 from profiler.lab.progress import CampaignProgress
+from profiler.lab.qdiscs import host_qdiscs
+from profiler.lab.records import Record
 from profiler.lab.registry import DEFAULT_STATE, Registry, clean
-from profiler.lab.schedule import Run, calibration_key, calibrations, expand, in_round
+from profiler.lab.schedule import Run
+from profiler.lab.signals import deaf, stoppable
+from profiler.lab.single import RunMaker, utc_now
 from profiler.lab.tables import write_dataset
+from profiler.lab.versions import versions
 
-_TRIES = 2  # a run that fails once (a port still in use, a hiccup) gets a second chance; then the campaign stops
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+Ending = Literal["finished", "interrupted", "out of time"]
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How a campaign ended."""
+    """How a campaign ended.
+
+    `wide` is how many groups' intervals of T/B are still wider than asked for, None = no width was asked for;
+    `skipped` are rounds of a time grid that would have been late.
+    """
 
     directory: Path
     total: int
@@ -40,7 +44,14 @@ class Summary:
     measured_now: int
     rounds: int
     disturbed: int
-    interrupted: bool
+    unsteady: int
+    wide: int | None
+    skipped: tuple[int, ...]
+    ending: Ending
+
+    @property
+    def interrupted(self) -> bool:
+        return self.ending == "interrupted"
 
 
 def run_campaign(
@@ -63,96 +74,135 @@ def run_campaign(
     return _Campaigner(campaign, directory, journal, stream, quiet).carry_out(state)
 
 
+@dataclass(slots=True)
+class _Counts:
+    """How far it is; `total` grows with every further round."""
+
+    total: int
+    measured: int = 0
+    skipped: list[int] = field(default_factory=list)
+
+
 class _Campaigner:
     def __init__(self, campaign: Campaign, directory: Path, journal: Journal, stream: TextIO, quiet: bool) -> None:
         self._campaign = campaign
         self._directory = directory.resolve()
         self._journal = journal
         self._machine = read_machine()
-        self._found = circumstances()
         self._maker = GroupMaker()
-        runs = expand(campaign)
-        ordered = [(run, 0) for run in calibrations(runs)]
-        ordered += [(run, n) for n in range(1, campaign.rounds + 1) for run in in_round(runs, campaign.seed, n)]
-        done = journal.done()
-        self._total = len(ordered)
-        self._todo = [(run, number) for run, number in ordered if (run.run, number) not in done]
+        self._plan = Plan(campaign)
+        self._counts = _Counts(self._plan.least_total)
+        self._done = journal.done()
+        least = sum(number <= self._plan.least_rounds for _, number in self._done)
         run_s = campaign.seconds + campaign.warmup_s
-        self._progress = CampaignProgress(len(ordered), len(ordered) - len(self._todo), run_s, stream, quiet=quiet)
+        self._progress = CampaignProgress(self._counts.total, least, run_s, stream, quiet=quiet)
+        self._grid = None if campaign.temporal is None else Grid(campaign.temporal, journal, self._progress.say)
 
     def carry_out(self, state: Path) -> Summary:
-        interrupted = False
-        before = len(self._journal.records)
+        ending: Ending = "finished"
         self._maker.prepare()
         with self._progress:
             try:
-                with stoppable(), _registered(state, self._directory) as (registry, scratch):
-                    self._rounds(registry, scratch)
+                with stoppable():
+                    with _registered(state, self._directory) as (registry, scratch):
+                        ending = self._rounds(self._run_maker(registry, scratch))
+                    if self._counts.measured:
+                        self._remember("after")  # now that nothing of the lab's own is left
+                        self._compare_host()
             except StopRequested:
-                interrupted = True
+                ending = "interrupted"
             except OSError as error:
                 raise LabError(_disk_trouble(error, self._directory)) from None
             finally:
                 self._write()
-        records = [record for record in self._journal.records if record.kind != "calibration"]
-        return Summary(
-            self._directory, self._total, self._total - len(self._todo) + len(self._journal.records) - before,
-            len(self._journal.records) - before, len({record.round for record in records}),
-            sum(record.disturbed for record in records), interrupted,
-        )  # fmt: skip
+        return self._summary(ending)
 
-    def _rounds(self, registry: Registry, scratch: Path) -> None:
-        current = 0
-        for run, number in self._todo:
-            if number != current:
-                self._write()  # tables of all whole rounds so far
-                current = number
+    def _run_maker(self, registry: Registry, scratch: Path) -> RunMaker:
+        return RunMaker(self._campaign, self._journal, registry, scratch, self._maker, self._progress.say)
+
+    def _rounds(self, maker: RunMaker) -> Ending:
+        for step in self._plan.steps(self._journal.records):
+            todo = [run for run in step.runs if (run.run, step.number) not in self._done]
+            self._announce(step, len(todo))
+            if todo and self._is_time_for(step, todo) and not self._round(step.number, todo, maker):
+                return "out of time"
+        return "finished"
+
+    def _round(self, number: int, todo: Sequence[Run], maker: RunMaker) -> bool:
+        """Measure what is left of a round; False when the time that may be taken is over."""
+        self._write()  # tables of all whole rounds so far
+        started = self._round_started(number)
+        for run in todo:
+            if self._is_over_time():
+                return False
+            if not self._counts.measured:
+                self._remember("before")
             self._progress.begin(run.run, number)
-            record = self._try(run, number, registry, scratch)
+            record = maker.make(run, number, started)
             self._journal.append(record)
+            self._counts.measured += 1
             self._progress.step(run.run, number, record.took_s, _outcome_line(record))
+        return True
 
-    def _try(self, run: Run, number: int, registry: Registry, scratch: Path) -> Record:
-        for attempt in range(1, _TRIES + 1):
-            try:
-                return self._measure(run, number, registry, scratch)
-            except RunError as error:
-                if attempt == _TRIES:
-                    raise LabError(
-                        f"{run.run} failed {_TRIES} times, the last time because {error}; finished runs are kept, the"
-                        " same command goes on from here"
-                    ) from None
-                self._progress.say(f"{run.run} is tried again: {error}")
-        raise AssertionError("unreachable")
+    def _is_time_for(self, step: Step, todo: Sequence[Run]) -> bool:
+        """Wait for a round's time; False, and counted, when the round would be late."""
+        if self._grid is None:
+            return True
+        self._progress.ends_at(self._grid.end)
+        if self._grid.wait(step, resumed=len(todo) < len(step.runs)):
+            return True
+        self._counts.skipped.append(step.number)
+        self._counts.total -= len(todo)
+        self._progress.expect(-len(todo))
+        return False
 
-    def _measure(self, run: Run, number: int, registry: Registry, scratch: Path) -> Record:
-        campaign = self._campaign
-        began = time.monotonic()
-        workloads = tuple(campaign.workloads[entry.member.workload] for entry in run.placed)
-        setup = Setup(registry, run.placed, workloads, scratch, campaign.link_mbit)
-        rates = {} if run.kind == "calibration" else self._rates(run)
-        with host_instances("container", setup, self._maker) as instances:
-            measured = measure(instances, campaign.seconds, campaign.warmup_s, rates)
-        units = {name: workload.unit for name, workload in campaign.workloads.items()}
-        return Record.of(run, number, measured, rates, units, time.monotonic() - began)
+    def _announce(self, step: Step, todo: int) -> None:
+        if step.wide is None:
+            return
+        self._counts.total += len(step.runs)
+        why = f" in this round, {step.wide} of {self._groups} groups are not sure enough yet"
+        self._progress.expect(len(step.runs), len(step.runs) - todo, why)
 
-    def _rates(self, run: Run) -> Mapping[str, float | None]:
-        """Requested rate of members with a part load: that part of what the calibration reached."""
-        rates: dict[str, float | None] = {}
-        for entry in run.placed:
-            if entry.member.load < 1.0:
-                key = calibration_key(entry)
-                reached = [r.members[0].outcomes["throughput"] for r in self._journal.records if r.run == key]
-                rates[entry.instance] = entry.member.load * median(reached)
-        return rates
+    @property
+    def _groups(self) -> int:
+        return sum(run.kind == "group" for run in self._plan.runs)
+
+    def _round_started(self, number: int) -> str:
+        known = [record.around.round_started for record in self._journal.records if record.round == number]
+        return min(known, default=utc_now())
+
+    def _is_over_time(self) -> bool:
+        minutes = self._campaign.repeats.minutes
+        return minutes is not None and sum(record.took_s for record in self._journal.records) >= minutes * 60
+
+    def _remember(self, when: str) -> None:
+        """Note what it is measured under; the host's qdiscs are looked at while the lab has none of its own."""
+        found: dict[str, Any] = {**circumstances(), "host_qdiscs": host_qdiscs()}
+        if when == "before":
+            found["tools"] = versions(needed_tools(self._campaign))
+        self._journal.note(when, {"at": utc_now(), **found})
+
+    def _compare_host(self) -> None:
+        qdiscs = remembered(self._journal)["host_qdiscs_after"]
+        if qdiscs != "the same":
+            self._progress.say(f"the host's own qdiscs against those before the campaign: {qdiscs}")
+
+    def _summary(self, ending: Ending) -> Summary:
+        records = [record for record in self._journal.records if record.kind != "calibration"]
+        counts = self._counts
+        wide = None if self._campaign.repeats.narrow is None else len(self._plan.wide(records))
+        return Summary(
+            self._directory, counts.total, len(self._done) + counts.measured, counts.measured,
+            len({record.round for record in records}), sum(record.disturbed for record in records),
+            sum(bool(record.unsteady) for record in records), wide, tuple(counts.skipped), ending,
+        )  # fmt: skip
 
     def _write(self) -> None:
         if any(record.kind != "calibration" for record in self._journal.records):
             try:
-                found = dict(self._found)
-                if self._journal.measured_again:
-                    found["runs_measured_again"] = f"{self._journal.measured_again}, because they were disturbed"
-                write_dataset(self._directory, self._campaign, self._journal.records, self._machine, found)
+                write_dataset(
+                    self._directory, self._campaign, self._journal.records, self._machine, remembered(self._journal)
+                )
             except OSError as error:
                 raise LabError(_disk_trouble(error, self._directory)) from None
 
@@ -171,39 +221,10 @@ def _registered(state: Path, directory: Path) -> Iterator[tuple[Registry, Path]]
             registry.close()
 
 
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and a closed terminal become StopRequested; the same signals during clean-up change nothing."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        for each in _STOPPING:
-            signal.signal(each, signal.SIG_IGN)
-        raise StopRequested(signal.Signals(number).name)
-
-    before = {number: signal.signal(number, stop) for number in _STOPPING}
-    if before[signal.SIGHUP] is signal.SIG_IGN:  # started with nohup: it is to outlive its terminal
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def deaf() -> Iterator[None]:
-    """Stopping signals are ignored inside."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in _STOPPING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _outcome_line(record: Record) -> str:
     parts = [f"{m.label} {m.outcomes['throughput']:.5g} {m.unit}" for m in record.members]
-    return ", ".join(parts) + (" (disturbed)" if record.disturbed else "")
+    marks = [word for word, held in (("disturbed", record.disturbed), ("unsteady", bool(record.unsteady))) if held]
+    return ", ".join(parts) + (f" ({', '.join(marks)})" if marks else "")
 
 
 def _disk_trouble(error: OSError, directory: Path) -> str:

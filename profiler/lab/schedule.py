@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from profiler.lab.campaign import Campaign, Cpus, Member, PinningForm
@@ -21,6 +21,7 @@ class Placed:
     cpus: Cpus
     clients: Cpus | None  # None = it has no load generator
     solo_key: str
+    driver: Cpus | None = None
 
     @property
     def pinning(self) -> Pinning:
@@ -38,7 +39,10 @@ class Run:
 
 
 def expand(campaign: Campaign) -> tuple[Run, ...]:
-    """All runs of one round: groups first, then the solo runs that they need, without an order that matters."""
+    """All runs of one round: groups first, then the solo runs that they need, without an order that matters.
+
+    A group of one is its solo run.
+    """
     groups: list[Run] = []
     solos: dict[str, Run] = {}
     for group in campaign.groups:
@@ -46,15 +50,12 @@ def expand(campaign: Campaign) -> tuple[Run, ...]:
             _place(campaign, member, group.pinning, position) for position, member in enumerate(group.members)
         )
         run = ":".join([group.pinning.name, *(entry.member.label for entry in placed)])
-        groups.append(Run("group", run, group.pinning.name, placed))
+        if len(placed) > 1:
+            groups.append(Run("group", run, group.pinning.name, placed))
         for entry in placed:
             solos.setdefault(entry.solo_key, Run("solo", entry.solo_key, group.pinning.name, (entry,)))
-    reference = campaign.pinnings[0]
-    for name in campaign.workloads:  # profiles come from the first pinning form, whoever is grouped with whom
-        members = [member for group in campaign.groups for member in group.members if member.workload == name]
-        for member in {member.label: member for member in members}.values():
-            entry = _place(campaign, member, reference, 0)
-            solos.setdefault(entry.solo_key, Run("solo", entry.solo_key, reference.name, (entry,)))
+    for entry in _profiled(campaign):
+        solos.setdefault(entry.solo_key, Run("solo", entry.solo_key, campaign.pinnings[0].name, (entry,)))
     return (*groups, *solos.values())
 
 
@@ -62,7 +63,9 @@ def _place(campaign: Campaign, member: Member, form: PinningForm, position: int)
     cpus, clients = form.place(position)
     own = clients if campaign.workloads[member.workload].has_generator else None
     where = format_cpus(cpus) + (f":{format_cpus(own)}" if own is not None else "")
-    return Placed(f"{member.label}.{position + 1}", member, cpus, own, f"solo:{member.label}:{where}")
+    if form.driver is not None:  # whoever does the I/O work for it is a part of its place
+        where += f":driver{format_cpus(form.driver)}"
+    return Placed(f"{member.label}.{position + 1}", member, cpus, own, f"solo:{member.label}:{where}", form.driver)
 
 
 def calibrations(runs: tuple[Run, ...]) -> tuple[Run, ...]:
@@ -72,8 +75,15 @@ def calibrations(runs: tuple[Run, ...]) -> tuple[Run, ...]:
         for entry in run.placed:
             if entry.member.load < 1.0:
                 key = calibration_key(entry)
-                found.setdefault(key, Run("calibration", key, run.pinning, (entry,)))
+                found.setdefault(key, Run("calibration", key, run.pinning, (_saturated(entry),)))
     return tuple(found.values())
+
+
+def _saturated(entry: Placed) -> Placed:
+    """The same at full load, under the name that it has then."""
+    part = f".load{entry.member.load:g}"
+    member = replace(entry.member, load=1.0, label=entry.member.label.replace(part, "", 1))
+    return replace(entry, member=member, instance=entry.instance.replace(part, "", 1))
 
 
 def calibration_key(entry: Placed) -> str:
@@ -89,7 +99,20 @@ def in_round(runs: tuple[Run, ...], seed: int, number: int) -> list[Run]:
 
 
 def profile_keys(campaign: Campaign) -> frozenset[str]:
-    """Solo runs that count as profiles: every member variant on the first place of the first pinning form."""
-    reference = campaign.pinnings[0]
-    members = {member for group in campaign.groups for member in group.members}
-    return frozenset(_place(campaign, member, reference, 0).solo_key for member in members)
+    """Solo runs that count as profiles."""
+    return frozenset(entry.solo_key for entry in _profiled(campaign))
+
+
+def _profiled(campaign: Campaign) -> list[Placed]:
+    """Who is measured alone as the profile of a workload: on the first place of the first pinning form.
+
+    Every workload of any group as it is defined, and at the part loads that it has somewhere with no other settings:
+    held back by a cap or a limit is not how a workload is.
+    """
+    found: dict[str, Member] = {}
+    for member in (member for group in campaign.groups for member in group.members):
+        base = campaign.members[member.workload]
+        found.setdefault(base.label, base)
+        if member.settings == base.settings:
+            found.setdefault(member.label, member)
+    return [_place(campaign, member, campaign.pinnings[0], 0) for member in found.values()]

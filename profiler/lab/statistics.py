@@ -6,11 +6,12 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean, median, stdev
 
 _LEVEL = 0.95
 _RESAMPLES = 2000
-_FEWEST_FOR_ORDER = 6  # below, no pair of order statistics brackets the median with 95 %
+FEWEST_FOR_ORDER = 6  # below, no pair of order statistics brackets the median with 95 %
 _FEWEST_FOR_ANY = 2
 
 
@@ -46,7 +47,7 @@ def interval(values: Sequence[float], seed: int = 0) -> tuple[float | None, floa
 
     A bootstrap of very few values is too narrow (with 3, nominal 95 % holds about 75 %): read it as a lower bound.
     """
-    if len(values) >= _FEWEST_FOR_ORDER:
+    if len(values) >= FEWEST_FOR_ORDER:
         return order_interval(values)
     if len(values) >= _FEWEST_FOR_ANY:
         return bootstrap_interval(values, median, seed)
@@ -75,3 +76,52 @@ def bootstrap_interval(
     results = sorted(statistic(draw.choices(values, k=len(values))) for _ in range(_RESAMPLES))
     cut = (1 - level) / 2
     return results[math.floor(cut * _RESAMPLES)], results[math.ceil((1 - cut) * _RESAMPLES) - 1]
+
+
+def window_replicates(value: float, windows: Sequence[float], count: int, draw: random.Random) -> list[float]:
+    """What a run might as well have reached, `count` times: its value with windows drawn anew from its own.
+
+    `windows` follow the run's progress in any unit, so only their spread around their mean counts. They are taken as
+    exchangeable: windows that depend on each other make this level too narrow, which the level of rounds makes up for.
+    Without at least two windows the value has no spread.
+    """
+    mean = fmean(windows) if len(windows) >= _FEWEST_FOR_ANY else 0.0
+    if mean <= 0:
+        return [value] * count
+    size = len(windows)
+    drawn = draw.choices(windows, k=size * count)
+    scale = value / mean / size
+    return [scale * sum(drawn[at : at + size]) for at in range(0, size * count, size)]
+
+
+def hierarchical_interval(middle: float, rounds: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """95 % interval of a median over rounds, where each round has replicates of equal number; `middle` is the median.
+
+    Rounds are drawn with replacement, within each a replicate. A draw is then one of all replicates, each as likely,
+    and the distribution of a median of such draws is known (Maritz & Jarrett 1978), so nothing is drawn here: the ends
+    are quantiles of all replicates. A bootstrap of n rounds is too narrow by sqrt((n - 1) / n) (Hesterberg 2015,
+    section 4.1), which is put right. Simulated coverage of the nominal 95 %, by how much of the spread lies
+    within rounds: 88-99 % for 2 rounds, 89-99 % for 3, 95-100 % for 4 and 5. Assumes that rounds do not depend on each
+    other.
+    """
+    values = sorted(replicate for replicates in rounds for replicate in replicates)
+    count = len(rounds)
+    cut = math.floor(_tail_share(count) * len(values))
+    stretch = math.sqrt(count / (count - 1)) if count > 1 else 1.0
+    low, high = values[cut], values[len(values) - 1 - cut]
+    return middle - stretch * max(0.0, middle - low), middle + stretch * max(0.0, high - middle)
+
+
+@lru_cache
+def _tail_share(count: int, level: float = _LEVEL) -> float:
+    """Share p of all values below which the median of `count` draws lies with probability (1 - level) / 2.
+
+    Of an even number the lower of the two middle ones counts, which makes intervals wider rather than narrower.
+    """
+    needed = (count + 1) // 2
+    low, high = 0.0, 0.5
+    for _ in range(50):
+        share = (low + high) / 2
+        below = sum(math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(needed, count + 1))
+        low, high = (share, high) if below < (1 - level) / 2 else (low, share)
+    return low

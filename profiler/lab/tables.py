@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from profiler.lab.campaign import Campaign, PinningForm
+from profiler.lab.campaign import Campaign
 from profiler.lab.circumstances import Machine
-from profiler.lab.journal import MemberRecord, Record
+from profiler.lab.description import describe_dataset
+from profiler.lab.records import SETTINGS, MemberRecord, Record
 from profiler.lab.schedule import profile_keys
 from profiler.lab.workloads import Memory
-from profiler.observed import format_cpus
 
 PLATFORMS = (
     "platform", "kind", "pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit", "disk_kind",
@@ -29,26 +29,38 @@ COLOCATIONS = (
 )  # fmt: skip
 RUNS = (
     "run", "repeat", "kind", "pinning", "started", "seconds", "steal_percent", "foreign_percent", "disturbed",
-    "instance", "clients", "generator_percent", "rate", "dropped",
+    "instance", "clients", "generator_percent", "rate", "dropped", "driver_cpus", "unsteady", "warmup_s",
+    "round_started", "load_before", "net_dropped", "qdisc",
 )  # fmt: skip
 METRICS = ("run", "repeat", "instance", "workload", "scope", "metric", "value", "unit")
-_OUTCOME_UNITS = {"latency_mean_ms": "ms", "latency_p95_ms": "ms"}
+OUTCOMES = ("run", "repeat", "instance", "workload", "outcome", "value", "unit")
+SERIES = ("run", "repeat", "instance", "metric", "at_s", "value")
+_OUTCOME_UNITS = {
+    "latency_mean_ms": "ms", "latency_p95_ms": "ms", "jitter_ms": "ms", "timeouts_percent": "%", "runtime_s": "s",
+}  # fmt: skip
+_KINDS = {"container": "lxc", "qemu": "kvm", "xen": "xen"}  # as platforms.csv names hypervisors; others by their own
 _Row = Sequence[object]
 
 
 def write_dataset(
-    directory: Path, campaign: Campaign, records: Sequence[Record], machine: Machine, found: dict[str, str]
+    directory: Path, campaign: Campaign, records: Sequence[Record], machine: Machine, found: Mapping[str, Any]
 ) -> None:
-    """Write all tables; each is complete or not there. OSError when the disk refuses, earlier tables stay."""
+    """Write all tables; each is complete or not there. OSError when the disk refuses, earlier tables stay.
+
+    `found` are circumstances for dataset.yaml. The same records give the same bytes, also of what is compressed.
+    """
     measured = [record for record in records if record.kind != "calibration"]
     _write(directory / "platforms.csv", PLATFORMS, _platforms(campaign, machine, measured))
     _write(directory / "profiles.csv", PROFILES, _profiles(campaign, measured))
     _write(directory / "colocations.csv", COLOCATIONS, _colocations(campaign, measured))
     _write(directory / "runs.csv", RUNS, _runs(records))
-    _write(directory / "metrics.csv", METRICS, _metrics(measured))
-    description = _description(campaign, records, machine, found)
+    _write(directory / "metrics.csv.gz", METRICS, _metrics(measured))
+    (directory / "metrics.csv").unlink(missing_ok=True)  # as labs wrote it before; it would be of other runs
+    _write(directory / "outcomes.csv", OUTCOMES, _outcomes(records))
+    _write(directory / "series.csv.gz", SERIES, _series(records))
+    description = describe_dataset(campaign, records, machine, found)
     text = yaml.safe_dump(description, sort_keys=False, allow_unicode=True, width=110)
-    _replace(directory / "dataset.yaml", text)
+    _replace(directory / "dataset.yaml", text.encode())
 
 
 def _platforms(campaign: Campaign, machine: Machine, records: Sequence[Record]) -> Iterable[_Row]:
@@ -57,9 +69,14 @@ def _platforms(campaign: Campaign, machine: Machine, records: Sequence[Record]) 
     for name, uplink in sorted({campaign.platform: False, **names}.items()):
         # A virtual disk says nothing about what it lies on, so disk_kind stays empty rather than guessed.
         yield (
-            name, "lxc", machine.pcpus, machine.threads_per_core, machine.cpu_mhz, machine.l2_mb,
-            machine.l3_mb, machine.memory_mb, campaign.link_mbit if uplink else None, "",
+            name, _KINDS.get(campaign.instances, campaign.instances), machine.pcpus, machine.threads_per_core,
+            machine.cpu_mhz, machine.l2_mb, machine.l3_mb, machine.memory_mb, _nic_mbit(campaign, uplink), "",
         )  # fmt: skip
+
+
+def _nic_mbit(campaign: Campaign, uplink: bool) -> float | None:
+    """Rate of what all instances send through, where there is such a thing."""
+    return campaign.line_mbit or (campaign.link_mbit if uplink else None)
 
 
 def _platform(campaign: Campaign, record: Record) -> str:
@@ -78,8 +95,6 @@ def _profiles(campaign: Campaign, records: Iterable[Record]) -> Iterable[_Row]:
         if record.kind != "solo" or record.run not in keys:
             continue
         member = record.members[0]
-        if member.label not in (member.workload, f"{member.workload}.load{member.load:g}"):
-            continue  # held back by a cap or a limit: that is not how the workload is
         head = (campaign.platform, member.workload, member.load)
         for instance, scope, metric, value, unit in record.values:
             if instance is None or scope == "instance":  # alone, its part of the driver domain is the whole of it
@@ -101,23 +116,24 @@ def _colocations(campaign: Campaign, records: Sequence[Record]) -> Iterable[_Row
         where = _platform(campaign, record)
         for member in record.members:
             solo = solos.get((member.solo_key, record.round), {})
-            settings = member.settings
             for outcome, value in member.outcomes.items():
                 yield (
                     record.run, where, member.instance, member.workload, member.load, member.vcpus,
-                    member.pinning, "", settings["cap_percent"], settings["weight"], settings["net_mode"],
-                    settings["net_rate_mbit"], settings["disk_limit_mb_s"], outcome, solo.get(outcome), value,
-                    _unit(outcome, member), record.round,
+                    member.pinning, record.driver_cpus, *(member.settings[name] for name in SETTINGS), outcome,
+                    solo.get(outcome), value, _unit(outcome, member), record.round,
                 )  # fmt: skip
 
 
 def _runs(records: Iterable[Record]) -> Iterable[_Row]:
     for record in records:
+        around = record.around
         for member in record.members:
             yield (
                 record.run, record.round, record.kind, record.pinning, record.started, record.seconds,
                 record.steal_percent, record.foreign_percent, int(record.disturbed), member.instance, member.clients,
-                member.generator_percent, member.rate, "; ".join(record.dropped),
+                member.generator_percent, member.rate, "; ".join(record.dropped), record.driver_cpus,
+                int(member.instance in record.unsteady), record.warmup_s, around.round_started, around.load,
+                around.net_dropped, around.qdisc,
             )  # fmt: skip
 
 
@@ -129,47 +145,27 @@ def _metrics(records: Iterable[Record]) -> Iterable[_Row]:
             yield (record.run, record.round, instance, name, scope, metric, value, unit)
 
 
+def _outcomes(records: Iterable[Record]) -> Iterable[_Row]:
+    """Everything that workloads told, calibrations included."""
+    for record in records:
+        for member in record.members:
+            head = (record.run, record.round, member.instance, member.workload)
+            for outcome, value in member.outcomes.items():
+                yield (*head, outcome, value, _unit(outcome, member))
+            for name, (value, unit) in member.further.items():
+                yield (*head, name, value, unit)
+
+
+def _series(records: Iterable[Record]) -> Iterable[_Row]:
+    for record in records:
+        for instance, metrics in record.series.values.items():
+            for metric, windows in metrics.items():
+                for at_s, value in zip(record.series.at_s, windows, strict=True):
+                    yield (record.run, record.round, instance, metric, at_s, value)
+
+
 def _unit(outcome: str, member: MemberRecord) -> str:
     return _OUTCOME_UNITS.get(outcome, member.unit)
-
-
-def _description(
-    campaign: Campaign, records: Sequence[Record], machine: Machine, found: dict[str, str]
-) -> dict[str, Any]:
-    measured = [record for record in records if record.kind != "calibration"]
-    rounds = sorted({record.round for record in measured})
-    notes = (
-        "Containers (control group, network namespace, veth) on one host. The load generators are third parties on the"
-        " same CPUs, placed as under circumstances and accounted per run in runs.csv (generator_percent, 100 = one"
-        " CPU). solo is the value of the same round on the same CPUs with the same generator placement. profiles.csv"
-        " holds the solo runs on the first place of the first pinning form; metrics.csv holds the metrics of every run."
-    )
-    return {
-        "name": campaign.name,
-        "origin": "measured",
-        "licence": campaign.licence,
-        "machine": f"{machine.model}, {machine.pcpus} CPUs, {machine.memory_mb:.0f} MB",
-        "kernel": machine.kernel,
-        "date": records[0].started[:10] if records else datetime.now(UTC).date().isoformat(),
-        "notes": f"{notes} {campaign.notes}".strip(),
-        "circumstances": {
-            **found,
-            "seconds_per_run": campaign.seconds,
-            "warmup_s": campaign.warmup_s,
-            "rounds": len(rounds),
-            "order": f"every round in a random order of its own, seed {campaign.seed}",
-            "runs": len(measured),
-            "runs_disturbed": sum(record.disturbed for record in measured),
-            "link_mbit": campaign.link_mbit,
-            "load_generators": {form.name: _generators(form) for form in campaign.pinnings},
-        },
-    }
-
-
-def _generators(form: PinningForm) -> str:
-    if form.clients is None:
-        return "on the CPUs of their own server"
-    return "on CPU " + " and ".join(format_cpus(cpus) for cpus in form.clients)
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[_Row]) -> None:
@@ -177,7 +173,8 @@ def _write(path: Path, header: Sequence[str], rows: Iterable[_Row]) -> None:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(header)
     writer.writerows([[_cell(value) for value in row] for row in rows])
-    _replace(path, buffer.getvalue())
+    content = buffer.getvalue().encode()
+    _replace(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
 def _cell(value: object) -> object:
@@ -187,11 +184,11 @@ def _cell(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, content: bytes) -> None:
     partial = path.with_name(f".{path.name}.part")
     try:
-        with partial.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with partial.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,9 +46,9 @@ def test_the_example_measures_all_pairs_on_same_and_different_cpus_within_35_min
     runs = expand(campaign)
     pairs = Counter(run.pinning for run in runs if run.kind == "group" and "shared" not in run.run)
     assert pairs == {"same": 21, "different": 21}
-    assert campaign.rounds >= 4
+    assert campaign.repeats.least >= 4
     overhead_s = 0.4  # set-up and clean-up, as measured
-    assert len(runs) * campaign.rounds * (campaign.seconds + campaign.warmup_s + overhead_s) < 35 * 60
+    assert len(runs) * campaign.repeats.least * (campaign.seconds + campaign.warmup_s + overhead_s) < 35 * 60
 
 
 def test_every_member_of_every_group_has_its_solo_run_in_every_round(read: Read) -> None:
@@ -117,7 +118,7 @@ def test_more_rounds_or_other_notes_leave_finished_runs_valid(read: Read) -> Non
         (("seconds: 2", "seconds: .nan"), r"seconds must be a number"),
         (("rounds: 3", "rounds: true"), r"rounds must be a number"),
         (("rounds: 3", "round: 3"), r"round is not known here \(known: .*rounds"),
-        (("kind: cpu", "kind: gpu"), r"workloads\.cpu\.kind must be one of web, cpu, memory, disk, not 'gpu'"),
+        (("kind: cpu", "kind: gpu"), r"workloads\.cpu\.kind must be one of .*web.*, not 'gpu'"),
         (("kind: cpu", "kind: cpu, size_kb: 1"), r"workloads\.cpu\.size_kb is not known here"),
         (("{kind: cpu}", "cpu"), r"workloads\.cpu must be a mapping"),
         (("rate_mbit: 1000", "rate_mbit: -1"), r"workloads\.web\.network\.rate_mbit must be above 0"),
@@ -163,8 +164,6 @@ values = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text
 def test_any_value_is_taken_or_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, field: str, value: object
 ) -> None:
-    import yaml
-
     document = yaml.safe_load(BASE)
     document[field] = value
     path = tmp_path_factory.mktemp("any") / "c.yaml"

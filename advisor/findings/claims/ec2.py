@@ -1,7 +1,8 @@
 """ec2-network-2010: what guests saw of CPU, network and loss, by the probes of the lab's campaign `probes`.
 
 A small instance of that cloud is here one capped to half of a CPU that it shares with a busy neighbour, a medium one
-has a CPU of its own. A container has no hypervisor below it: gaps are the kernel's scheduler and the cap's 100 ms period.
+has a CPU of its own. A container has no hypervisor below it: gaps are the kernel's scheduler and the cap's period of
+100 ms.
 """
 
 from __future__ import annotations

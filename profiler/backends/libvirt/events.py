@@ -15,11 +15,14 @@ _ENDED = "a VM ended and took its counts out of KVM's sums"
 
 
 class Events:
-    """A count that only grows, from sources that do not; keeps to the source that the first reading found."""
+    """A count that only grows, from sources that do not; keeps to the source that the first reading found.
 
-    def __init__(self, source: Source) -> None:
+    With `kvm` False the guests are known to be emulated, and KVM's sums are those of others.
+    """
+
+    def __init__(self, source: Source, *, kvm: bool = True) -> None:
         self._source = source
-        self._kvm: bool | None = None
+        self._kvm: bool | None = None if kvm else False
         self._last = 0
         self._wakes = 0
         self._threads: dict[str, tuple[int, int]] = {}  # timeslices and voluntary switches by thread

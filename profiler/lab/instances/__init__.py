@@ -1,12 +1,12 @@
 """Instances of a lab run, one file per way to host them."""
 
-from typing import Literal
-
+from profiler.lab.campaign import Backing
 from profiler.lab.control_groups import GroupMaker
 from profiler.lab.instances.base import Instances, Program, Running, Setup
 from profiler.lab.instances.containers import Containers
-
-Backing = Literal["container", "qemu", "xen"]
+from profiler.lab.instances.native import Native
+from profiler.lab.instances.qemu import Qemu
+from profiler.lab.instances.xen import Xen
 
 __all__ = ["Backing", "Instances", "Program", "Running", "Setup", "host_instances"]
 
@@ -15,4 +15,8 @@ def host_instances(backing: Backing, setup: Setup, maker: GroupMaker) -> Instanc
     """Instances of this kind for one run, not yet started."""
     if backing == "container":
         return Containers(setup, maker)
-    raise NotImplementedError(backing)
+    if backing == "native":
+        return Native(setup, maker)
+    if backing == "qemu":
+        return Qemu(setup, maker)
+    return Xen(setup, maker)

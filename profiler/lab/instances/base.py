@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from profiler.backends.base import Backend
-from profiler.lab.campaign import Cpus
+from profiler.lab.campaign import Cpus, GuestSettings
 from profiler.lab.registry import Registry
 from profiler.lab.schedule import Placed
 from profiler.lab.workloads import Site, Workload
@@ -20,9 +20,11 @@ Transport = Literal["tcp", "udp"]
 class Setup:
     """What is to stand for one run. Entry i of `placed` does `workloads[i]`; scratch files go below `directory`.
 
-    `link_mbit` is the rate of the uplink that `shared` instances share, None = they share no link. `driver_cpus` are
-    the CPUs that do the host's I/O work for the instances (softirqs of a container's packets, QEMU's threads beside the
-    vCPUs, vhost), None = where the kernel puts it.
+    `link_mbit` is the rate of the uplink that `shared` instances share, None = they share no link. `line_mbit` is the
+    rate of the line that everybody's traffic to the generators leaves by, also that of instances without shaping, None
+    = as fast as the host; it is the link then. Who has no HTB class of its own queues there in one fifo of
+    `queue_packets`. `driver_cpus` are the CPUs that do the host's I/O work for the instances (softirqs of a container's
+    packets, QEMU's threads beside the vCPUs, vhost), None = where the kernel puts it.
     """
 
     registry: Registry
@@ -31,6 +33,9 @@ class Setup:
     directory: Path
     link_mbit: float | None = None
     driver_cpus: Cpus | None = None
+    guests: GuestSettings = field(default_factory=GuestSettings)
+    line_mbit: float | None = None
+    queue_packets: int = 1000
 
 
 class Program(Protocol):
@@ -70,6 +75,10 @@ class Running(Protocol):
     @property
     def site(self) -> Site: ...
 
+    @property
+    def lead_s(self) -> float:
+        """How long the measuring program needs here from its release until it works."""
+
     def start(self, command: list[str], *, wait: bool = False) -> Program:
         """Start the program that works: inside the instance, or in the generators' namespace for served workloads."""
 
@@ -99,3 +108,11 @@ class Instances(Protocol):
 
     def all_tasks_ns(self) -> int | None:
         """CPU time so far of every task on this host; None where that is not counted exactly."""
+
+
+@runtime_checkable
+class Described(Protocol):
+    """Instances that tell how they were made, beyond what the campaign says."""
+
+    def circumstances(self) -> dict[str, str]:
+        """As text by name, for the dataset's description; the same for all runs of a campaign."""

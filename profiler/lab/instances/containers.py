@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from profiler.backends import LxcBackend
 from profiler.backends.lxc.groups import find_groups
 from profiler.backends.source import LiveSource
 from profiler.lab import network
-from profiler.lab.control_groups import GroupMaker
+from profiler.lab.control_groups import GroupMaker, device_of
 from profiler.lab.errors import RunError
 from profiler.lab.instances.base import Running, Setup, Transport
-from profiler.lab.processes import Process, wait_until
+from profiler.lab.processes import Process
 from profiler.lab.schedule import Placed
 from profiler.lab.workloads import Site, Workload
-from profiler.observed import Instance, IsolationSettings
+from profiler.observed import Instance, IsolationSettings, NetworkSettings
 
-_READY_WITHIN_S = 10.0
+_READY_WITHIN_S = 20.0  # the slowest server (a game's, loading its map) needs a few seconds beside busy neighbours
+_POLL_S = 0.005
 
 
 @dataclass(slots=True)
 class Container:
-    """One started instance and how to start more programs in it or against it."""
+    """One started instance and how to start more programs in it or against it.
+
+    `namespace` and `generators` are paths of network namespaces, `procs` and `load_procs` the files that a process
+    joins the groups by.
+    """
 
     placed: Placed
     workload: Workload
@@ -38,11 +44,19 @@ class Container:
     namespace: str
     generators: str
     server: Process | None = None
+    asking: Process | None = None
+
+    @property
+    def lead_s(self) -> float:
+        return self.workload.lead_s
 
     def start(self, command: list[str], *, wait: bool = False) -> Process:
         """Start the program that works: inside the instance, or in the generators' namespace for served workloads."""
         if self.load_group is None:
             return self.start_inside(command, wait=wait)
+        return self._start_outside(command, wait=wait)
+
+    def _start_outside(self, command: list[str], *, wait: bool = False) -> Process:
         return Process(
             command, groups=self.load_procs, network=self.generators, directory=self.site.directory, wait=wait
         )
@@ -51,8 +65,51 @@ class Container:
         return Process(command, groups=self.procs, network=self.namespace, directory=self.site.directory, wait=wait)
 
     def listens(self, transport: Transport, port: int) -> bool:
-        """Reads the table of the instance's own network namespace; False before its server stands."""
-        return self.server is not None and listens(Path(f"/proc/{self.server.pid}/net"), transport, port)
+        """Reads the table of the instance's own network namespace; False before its server is in it."""
+        if self.server is None:
+            return False
+        process = Path(f"/proc/{self.server.pid}")
+        with contextlib.suppress(OSError):
+            if (process / "ns/net").stat().st_ino == Path(self.namespace).stat().st_ino:
+                return listens(process / "net", transport, port)
+        return False
+
+    def serve(self) -> None:
+        """Start the server, if this workload has one."""
+        command = self.workload.server(self.site)
+        if command is not None:
+            self.server = self.start_inside(command)
+
+    def is_ready(self) -> bool:
+        """Whether the server waits and answers; True where nothing serves."""
+        if self.server is None:
+            return True
+        waits_on = self.workload.listens
+        if waits_on is not None and not self.listens(*waits_on):
+            return False
+        command = self.workload.ready_check(self.site)
+        if command is None:
+            return True
+        if self.asking is None:
+            self.asking = self._start_outside(command)
+        answer = self.asking.returncode
+        if answer is not None:
+            self.asking.stop()
+            self.asking = None
+        return answer == 0
+
+    def complaint(self) -> str | None:
+        """What is wrong with the server, naming the instance; None = it runs or there is none."""
+        if self.server is None or self.server.returncode is None:
+            return None
+        said = self.server.errors() or "no message"
+        return f"{self.server.command[0]} of {self.placed.instance} ended with status {self.server.returncode}: {said}"
+
+    def stop(self) -> None:
+        """End what serves and what asks; what else was started here is its starter's to end."""
+        for process in (self.asking, self.server):
+            if process is not None:
+                process.stop()
 
 
 class Containers:
@@ -62,14 +119,13 @@ class Containers:
         self._setup = setup
         self._maker = maker
         self._registry = setup.registry
-        self._servers: list[Process] = []
         self._containers: list[Container] = []
 
     @property
     def running(self) -> list[Running]:
         return list(self._containers)
 
-    def __enter__(self) -> Containers:
+    def __enter__(self) -> Self:
         try:
             self._build()
         except BaseException:
@@ -80,7 +136,11 @@ class Containers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # A server that ended by itself is the cause of whatever else went wrong, and of results that look right.
+        complaints = [complaint for one in self._containers if (complaint := one.complaint())]
         self._tear_down()
+        if complaints and (kind is None or issubclass(kind, RunError)):
+            raise RunError("; ".join(complaints)) from error
 
     def backend(self) -> LxcBackend:
         """Reads exactly these instances."""
@@ -102,8 +162,7 @@ class Containers:
 
     def _build(self) -> None:
         setup = self._setup
-        settings = [entry.member.settings.network for entry in setup.placed]
-        net = network.build(self._registry, settings, setup.link_mbit)
+        net = self._network()
         for position, (entry, workload) in enumerate(zip(setup.placed, setup.workloads, strict=True)):
             port = net.ports[position]
             directory = setup.directory / f"instance-{position}"
@@ -122,37 +181,47 @@ class Containers:
                     net.generators,
                 )
             )  # fmt: skip
-        for container in self._containers:
-            self._serve(container)
+        self._serve()
+
+    def _network(self) -> network.Network:
+        return network.build(self._registry, self._shaping(), self._wiring())
+
+    def _shaping(self) -> list[NetworkSettings | None]:
+        return [entry.member.settings.network for entry in self._setup.placed]
+
+    def _wiring(self, *, switch: str | None = None, taps: tuple[str, ...] = ()) -> network.Wiring:
+        setup = self._setup
+        return network.Wiring(
+            setup.link_mbit, setup.line_mbit, setup.queue_packets, setup.driver_cpus, switch=switch, taps=taps
+        )
 
     def _group(self, name: str, cpus: tuple[int, ...], settings: IsolationSettings) -> list[str]:
         self._registry.made("group", name)
         return self._maker.make(name, cpus, settings, device_of(self._setup.directory))
 
-    def _serve(self, container: Container) -> None:
-        command = container.workload.server(container.site)
-        if command is None:
-            return
-        server = container.server = container.start_inside(command)
-        self._servers.append(server)
-        ready = wait_until(
-            lambda: server.returncode is not None or container.workload.is_ready(server.pid), _READY_WITHIN_S
-        )
-        server.check()
-        if not ready or server.returncode is not None:
-            raise RunError(f"{command[0]} of {container.placed.instance} was not ready within {_READY_WITHIN_S:.0f} s")
+    def _serve(self) -> None:
+        """Start all servers side by side and wait until the last one is ready."""
+        for container in self._containers:
+            container.serve()
+        waiting = list(self._containers)
+        deadline = time.monotonic() + _READY_WITHIN_S
+        while waiting := [one for one in waiting if not one.is_ready()]:
+            for one in waiting:
+                if complaint := one.complaint():
+                    raise RunError(complaint)
+                if time.monotonic() > deadline:
+                    program = one.server.command[0] if one.server else "the server"
+                    raise RunError(f"{program} of {one.placed.instance} was not ready within {_READY_WITHIN_S:.0f} s")
+            time.sleep(_POLL_S)
 
     def _tear_down(self) -> None:
-        for server in self._servers:
-            server.stop()
-        self._servers.clear()
+        for container in self._containers:
+            if container.server is not None:
+                container.server.terminate()  # all at once; then each is waited for
+        for container in self._containers:
+            container.stop()
+        self._containers.clear()
         self._registry.remove_run()
-
-
-def device_of(path: Path) -> str:
-    """`major:minor` of the disk that a path lies on; disk limits are set on it."""
-    number = path.stat().st_dev
-    return f"{os.major(number)}:{os.minor(number)}"
 
 
 def listens(tables: Path, transport: Transport, port: int) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol, Self
 
 from profiler.lab.errors import RunError
-from profiler.lab.workloads.base import Local, Reached, Site, find_number
+from profiler.lab.fields import Fields
+from profiler.lab.workloads.base import Local, Reached, Site, find_number, whole_seconds
 
 _MB_PER_MIB = 1.048576
 _ENDLESS = "--memory-total-size=1000000T"  # the time ends it, not the amount
@@ -14,7 +15,7 @@ _ENDLESS = "--memory-total-size=1000000T"  # the time ends it, not the amount
 
 def _command(site: Site, seconds: float, rate: float | None, test: list[str]) -> list[str]:
     limit = [] if rate is None else [f"--rate={max(1, round(rate))}"]
-    timing = [f"--threads={site.vcpus}", f"--time={max(1, round(seconds))}", "--percentile=95", *limit]
+    timing = [f"--threads={site.vcpus}", f"--time={whole_seconds(seconds)}", "--percentile=95", *limit]
     return ["sysbench", *test, *timing, "run"]
 
 
@@ -27,20 +28,13 @@ def _latency(output: str) -> tuple[float, float]:
     return total_ms / events, find_number(r"95th percentile:\s+([\d.]+)", output, "sysbench")
 
 
-class _Sysbench(Local):
+class _Sysbench(Local, Protocol):
     """What both tasks share."""
 
     __slots__ = ()
-    lead_s: ClassVar[float] = 0.0
 
     def tools(self, _load: float, /) -> tuple[str, ...]:
         return ("sysbench",)
-
-    def disk_mb(self) -> float:
-        return 0.0
-
-    def prepare(self, _site: Site, /) -> None:
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +45,10 @@ class Cpu(_Sysbench):
     unit: ClassVar[str] = "events/s"
 
     max_prime: int = 10_000
+
+    @classmethod
+    def of(cls, fields: Fields, /) -> Self:
+        return cls(fields.whole("max_prime", 10_000))
 
     def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
         return _command(site, seconds, rate, ["cpu", f"--cpu-max-prime={self.max_prime}"])
@@ -67,6 +65,10 @@ class Memory(_Sysbench):
     unit: ClassVar[str] = "MB/s"
 
     block_mb: int = 64
+
+    @classmethod
+    def of(cls, fields: Fields, /) -> Self:
+        return cls(fields.whole("block_mb", 64, most=1 << 20))
 
     def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
         blocks = None if rate is None else rate / self.block_mb / _MB_PER_MIB

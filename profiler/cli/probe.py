@@ -1,0 +1,233 @@
+"""`cotenant-profiler probe`: runs one probe, lists them, or is the far end for one on another host."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ipaddress
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.cli.output import DONE, FAILED, WRONG_USAGE, console, fail, print_json
+from profiler.probes import PROBES
+
+# Probes are imported when one is asked for: the agent shares this command line and needs none of them.
+if TYPE_CHECKING:
+    from profiler.observed import ProbeResult
+    from profiler.probes.base import Progress
+
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s\[\]]{1,253})(?::(\d{1,5}))?\Z")
+_REFRESH_S = 0.5
+
+
+class _Late(argparse.ArgumentParser):
+    """Asks a probe for its options when the command line names it, and not before."""
+
+    probe = ""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self.probe:
+            from profiler.probes import load
+
+            load(self.probe).add_options(self)
+            self.probe = ""
+        return super().parse_known_args(args, namespace)
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the commands and their options."""
+    group = commands.add_parser("probe", help="measure this machine, or the way to another, with one small program")
+    probes = group.add_subparsers(title="probes", required=True, metavar="NAME", parser_class=_Late)
+    for name, entry in PROBES.items():
+        probe = probes.add_parser(name, help=entry.summary, description=f"{entry.summary} (after {entry.after})")
+        probe.probe = name
+        if entry.needs_peer:
+            probe.add_argument(
+                "--to", type=_address, metavar="HOST[:PORT]", help="the far end (default: one of our own on loopback)"
+            )
+        probe.add_argument("--json", action="store_true", help="machine-readable output")
+        probe.add_argument("--raw", type=Path, metavar="FILE", help="write the raw series as CSV (.gz: compressed)")
+        probe.add_argument("--picture", type=Path, metavar="FILE", help="draw the raw series (.png or .svg)")
+        probe.set_defaults(command=_probe, name=name)
+    listing = probes.add_parser("list", help="all probes, and the papers they are after")
+    listing.add_argument("--json", action="store_true", help="machine-readable output")
+    listing.set_defaults(command=_list)
+    serve = probes.add_parser("serve", help="be the far end of probes from other hosts, until stopped")
+    serve.add_argument(
+        "--listen", type=_address, default=("127.0.0.1", None), metavar="ADDRESS[:PORT]",
+        help="where (127.0.0.1:9406); whoever can reach it may load this host and its network",
+    )  # fmt: skip
+    serve.add_argument("--json", action="store_true", help="say where it listens as JSON")
+    serve.set_defaults(command=_serve)
+
+
+def _address(text: str) -> tuple[str, int | None]:
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.IPv6Address(text)), None  # its colons are no port's
+    match = _ADDRESS.match(text)
+    if not match or int(match[2] or 0) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST or HOST:PORT ([ADDRESS]:PORT for IPv6)")
+    return match[1].strip("[]"), int(match[2]) if match[2] else None
+
+
+def _probe(options: argparse.Namespace) -> int:
+    from profiler.pictures import PictureError, check_target
+    from profiler.probes import load
+    from profiler.probes.base import ProbeError
+    from profiler.probes.run import as_document, draw, run_probe, write_series
+
+    screen = None if options.json else console()  # before the wait, for it may refuse
+    if problem := _unwritable(options.raw):
+        return fail(problem, WRONG_USAGE)
+    try:
+        if options.picture:
+            check_target(options.picture)
+    except PictureError as error:
+        return fail(str(error), WRONG_USAGE)
+    try:
+        with _progress() as progress:
+            result, run = run_probe(options.name, options, progress)
+        if screen is None:
+            print_json(as_document(result), indent=None)
+        else:
+            _show(result, screen)
+        if options.raw:  # what was measured is shown, whatever becomes of files
+            write_series(run.series, options.raw)
+        if options.picture:
+            draw(load(options.name), run, options.picture)
+    except (ProbeError, PictureError) as error:
+        return fail(str(error), FAILED)
+    return FAILED if progress.stopped else DONE
+
+
+def _unwritable(path: Path | None) -> str:
+    """Why no file can be written there, before anything is measured; empty where one can."""
+    if path is None:
+        return ""
+    if path.is_dir():
+        return f"{path} is a folder"
+    return "" if path.absolute().parent.is_dir() else f"{path}: there is no folder {path.parent}"
+
+
+def _show(result: ProbeResult, screen: Any) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=result.probe, title_justify="left")
+    for column in ("value", "", "unit"):
+        table.add_column(column, justify="right" if not column else "left")
+    for name, quantity in result.values.items():
+        style = "bold" if name == result.main else ""
+        table.add_row(Text(name, style), Text(shown(quantity.value), style), Text(quantity.unit, style))
+    screen.print(table)
+    screen.print(", ".join(f"{name} {value}" for name, value in result.circumstances.items()), markup=False)
+    for mark in result.marks:
+        screen.print(f"mark: {mark}", markup=False)
+
+
+def shown(value: float) -> str:
+    """A number with about four digits that count."""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{value:,.0f}"
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 1000 else f"{value:.4g}"
+
+
+def _list(options: argparse.Namespace) -> int:
+    if options.json:
+        print_json([{"probe": n, "measures": e.summary, "after": e.after, "far_end": e.needs_peer}
+                    for n, e in PROBES.items()])  # fmt: skip
+        return DONE
+    from rich.table import Table
+
+    table = Table()
+    for column in ("probe", "measures", "after"):
+        table.add_column(column, overflow="fold")
+    for name, entry in PROBES.items():
+        table.add_row(name, entry.summary, entry.after)
+    console().print(table)
+    return DONE
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from profiler.probes.base import ProbeError
+    from profiler.probes.serve import Responder
+    from profiler.probes.wire import DEFAULT_PORT
+
+    address, port = options.listen
+    try:
+        responder = Responder((address, DEFAULT_PORT if port is None else port))
+    except ProbeError as error:
+        return fail(str(error), FAILED)
+    host, port = responder.address
+    with _signals(lambda _number, _frame: responder.stop()):
+        if options.json:
+            print_json({"address": host, "port": port}, indent=None)
+        else:
+            print(f"listening on {host} port {port}; Ctrl-C ends it")
+        sys.stdout.flush()
+        responder.run()
+    return DONE
+
+
+@contextlib.contextmanager
+def _signals(handler: Any) -> Iterator[None]:
+    with contextlib.ExitStack() as parts:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            parts.callback(signal.signal, number, signal.signal(number, handler))
+        yield
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress]:
+    """A progress that signals stop and that shows a line on a terminal."""
+    from profiler.probes.base import Progress
+
+    class Line(Progress):
+        """One line on standard error, written over: rich's bars have a thread, which would disturb what is timed."""
+
+        def __init__(self, *, terminal: bool) -> None:
+            super().__init__()
+            self._terminal = terminal
+            self._total, self._unit, self._next = 0.0, "", 0.0
+            self._shown = False
+
+        def begin(self, total: float, unit: str) -> None:
+            self._total, self._unit, self._next = total, unit, 0.0
+            self.update(0.0)
+
+        def update(self, done: float) -> None:
+            now = time.monotonic()
+            if not self._terminal or now < self._next or self._total <= 0:
+                return
+            self._next = now + _REFRESH_S
+            filled = min(30, int(30 * done / self._total))
+            bar = "█" * filled + "·" * (30 - filled)
+            self._write(f"{bar} {min(done, self._total):,.0f} of {self._total:,.0f} {self._unit}")
+
+        def say(self, text: str) -> None:
+            self.clear()
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+        def clear(self) -> None:
+            if self._shown:
+                self._write("")
+                self._shown = False
+
+        def _write(self, text: str) -> None:
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+            self._shown = True
+
+    progress = Line(terminal=sys.stderr.isatty())
+    with _signals(lambda _number, _frame: progress.stop()):
+        try:
+            yield progress
+        finally:
+            progress.clear()

@@ -1,0 +1,53 @@
+"""A random, repeatable choice of groups out of many workloads that uses everybody about equally often."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+_MOST_CANDIDATES = 2000  # looked at for each choice; more change the balance by nothing that matters
+
+
+def choose(names: Sequence[str], size: int, count: int | None, seed: int) -> list[tuple[str, ...]]:
+    """`count` different combinations of `size` different names, all of them for None; ValueError for impossible ones.
+
+    Each next one is of those whose names, and then whose pairs of names, were used least so far. The order within a
+    combination is random, so that nobody always has the same place.
+    """
+    if not 2 <= size <= len(names):
+        raise ValueError(f"size {size} is not between 2 and the {len(names)} workloads to choose from")
+    possible = math.comb(len(names), size)
+    if count is not None and count > possible:
+        raise ValueError(f"count {count} is above the {possible} combinations that there are")
+    draw = random.Random(f"{seed}:{size}")  # noqa: S311 - a choice of runs, not a secret
+    left = _candidates(names, size, draw)
+    uses: Counter[str] = Counter()
+    met: Counter[tuple[str, str]] = Counter()
+    chosen: list[tuple[str, ...]] = []
+    while left and len(chosen) < (possible if count is None else count):
+        best = min(left, key=lambda entry: _cost(entry, uses, met))
+        left.remove(best)
+        uses.update(best)
+        met.update(itertools.combinations(best, 2))
+        chosen.append(tuple(draw.sample(best, size)))
+    return chosen
+
+
+def _candidates(names: Sequence[str], size: int, draw: random.Random) -> list[tuple[str, ...]]:
+    """All combinations in random order, or a random part of them where there are too many to look at."""
+    if math.comb(len(names), size) <= _MOST_CANDIDATES:
+        found = list(itertools.combinations(names, size))
+    else:
+        kept: dict[tuple[str, ...], None] = {}
+        while len(kept) < _MOST_CANDIDATES:
+            kept[tuple(names[i] for i in sorted(draw.sample(range(len(names)), size)))] = None
+        found = list(kept)
+    draw.shuffle(found)
+    return found
+
+
+def _cost(entry: tuple[str, ...], uses: Counter[str], met: Counter[tuple[str, str]]) -> tuple[int, int]:
+    return sum(uses[name] for name in entry), sum(met[pair] for pair in itertools.combinations(entry, 2))

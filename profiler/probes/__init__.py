@@ -1,0 +1,51 @@
+"""Probes: small programs that measure what a machine, or a pair of machines, gives; one file each, after the papers.
+
+This module only knows their names, so that a command line can be built without importing any of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from profiler.probes.base import Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of a probe before it is imported: what it measures, after which paper, whether it has a far end."""
+
+    summary: str
+    after: str
+    needs_peer: bool = False
+
+
+_EC2NET = "Wang, Ng: The Impact of Virtualization on Network Performance of Amazon EC2 Data Center (2010)"
+_LATENCY = "Barker, Shenoy: Empirical Evaluation of Latency-sensitive Application Performance in the Cloud (2010)"
+_CSTACK = "Vogel et al.: An Intra-Cloud Networking Performance Evaluation on CloudStack Environment (2016)"
+
+PROBES: Mapping[str, Entry] = MappingProxyType({
+    "cpu-share": Entry("share of a CPU that a busy loop gets, and the gaps between", f"{_EC2NET}, section IV"),
+    "cpu-work": Entry("completion time of fixed floating-point work, and its jitter", f"{_LATENCY}, section 3"),
+    "rtt": Entry("round-trip times, by ICMP or UDP", f"{_EC2NET}, section V-B", needs_peer=True),
+    "tcp": Entry("TCP throughput per 256 KB, and quiet spells", f"{_EC2NET}, section V-A", needs_peer=True),
+    "udp": Entry("paced UDP throughput, quiet spells and bursts after", f"{_EC2NET}, section V-A", needs_peer=True),
+    "loss": Entry("packet loss by Badabing's estimator", f"{_EC2NET}, section VI", needs_peer=True),
+    "disk": Entry("small and sustained reads and writes without caches", f"{_LATENCY}, section 3"),
+    "hops": Entry("round-trip times to the first three hops", f"{_LATENCY}, section 3", needs_peer=True),
+    "transfer": Entry("time of 32 KB there and back over TCP", f"{_LATENCY}, section 3", needs_peer=True),
+    "messages": Entry("TCP throughput and latency over message size", f"{_CSTACK}, section III", needs_peer=True),
+    "requests": Entry("requests and responses per second", f"{_CSTACK}, section III", needs_peer=True),
+})  # fmt: skip
+
+
+def load(name: str) -> Probe:
+    """The probe of this name, which its module holds as PROBE; KeyError for a name that is not in PROBES."""
+    if name not in PROBES:
+        raise KeyError(name)
+    probe: Probe = importlib.import_module(f"profiler.probes.{name.replace('-', '_')}").PROBE
+    return probe

@@ -1,0 +1,116 @@
+"""What every probe shares: the Probe protocol, what a run gives back, how it tells its progress, and its one error."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from profiler.observed import Quantity
+
+if TYPE_CHECKING:
+    from profiler.pictures import Figure
+
+Cell = float | str | None
+
+
+class ProbeError(Exception):
+    """A probe cannot measure here; one sentence that says what is wrong and what to do."""
+
+
+class Stopped(BaseException):  # like KeyboardInterrupt it passes `except Exception`
+    """The user or the system asked the probe to end; raised only inside of `Progress.interruptible`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The raw series of a run, column by column, all of one length; names end in their unit, None = unknown."""
+
+    columns: Mapping[str, Sequence[Cell]]
+
+    def __post_init__(self) -> None:
+        if len({len(column) for column in self.columns.values()}) > 1:
+            raise ValueError(f"columns of unequal length: { {n: len(c) for n, c in self.columns.items()} }")
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def rows(self) -> Iterator[tuple[Cell, ...]]:
+        return zip(*self.columns.values(), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRun:
+    """What a probe found: values, the one that stands for it, its own circumstances and marks, and the raw series.
+
+    Circumstances of the machine and marks about it are added by the frame (`run.run_probe`).
+    """
+
+    values: Mapping[str, Quantity]
+    main: str
+    series: Series
+    circumstances: Mapping[str, str]
+    marks: tuple[str, ...] = ()
+
+
+class Probe(Protocol):
+    """One measurement. `name` is its name in PROBES; the module of a probe holds one instance as PROBE."""
+
+    @property
+    def name(self) -> str:
+        """Its name in PROBES."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Declare its options, with the paper's numbers as defaults."""
+
+    def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
+        """Measure. `options.peer` is a `peer.Peer` for probes with a far end.
+
+        Raises ProbeError when it cannot. When stopped it returns what it has, or raises ProbeError when that is
+        nothing; the frame marks the result.
+        """
+
+    def draw(self, run: ProbeRun) -> Figure:
+        """A picture of the run; raises PictureError without matplotlib."""
+
+
+class Progress:
+    """Tells how far a probe is, and lets it be stopped; this one tells nobody. One per run."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._open = False
+
+    def begin(self, total: float, unit: str) -> None:
+        """The work begins: `total` of `unit` are to be done, seconds or samples; may be called again for a new part."""
+
+    def update(self, done: float) -> None:
+        """So much of the total is done. Costs up to a millisecond on a terminal: keep it out of what is timed."""
+
+    def say(self, text: str) -> None:
+        """A sentence that people must not miss."""
+
+    def stop(self) -> None:
+        """Ask the probe to end (called by signal handlers); the second time it ends without a result."""
+        again, self.stopped = self.stopped, True
+        if self._open:
+            raise Stopped
+        if again:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Within, a stop raises Stopped at any point, which this ends; around it, `stopped` is set and nothing raised.
+
+        Put it around what waits or computes for long, look at `stopped` in loops, and collect results in one
+        `append` each, so that they are whole whenever the stop comes.
+        """
+        self._open = True
+        try:
+            yield
+        except Stopped:
+            pass
+        finally:
+            self._open = False

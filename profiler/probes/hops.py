@@ -1,0 +1,163 @@
+"""Round-trip times to the first hop and to the first three (L3), by ICMP requests that end after so many routers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import select
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from profiler.observed import Quantity
+from profiler.pictures import Figure, legend, new_figure
+from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.echoes import Probe, round_trip
+from profiler.probes.icmp import Answer, Icmp
+from profiler.probes.options import above, count
+from profiler.probes.picture import distribution, over_time
+from profiler.probes.summary import described
+
+_ROUNDS, _EVERY_S = 100, 1.0
+_HOPS = 3  # LATENCY section 3: the next immediate hop, and the sum of the first three
+_WAIT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One probe to each hop: round-trip times in ms by hop, None = no answer, and who answered."""
+
+    at_s: float
+    rtt_ms: tuple[float | None, ...]
+    senders: tuple[str, ...]
+    arrived: int | None = None  # the hop at which the way ends
+    unreachable: bool = False  # because somebody there says that it goes no further
+
+    @property
+    def sum_ms(self) -> float | None:
+        """The sum over all hops as in the paper; unknown where one gave no answer."""
+        known = [rtt for rtt in self.rtt_ms if rtt is not None]
+        return sum(known) if len(known) == len(self.rtt_ms) else None
+
+
+class Hops:
+    """What jitters at the first hop is this machine's interface; what does at three, the routers behind."""
+
+    name = "hops"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        much = parser.add_mutually_exclusive_group()
+        much.add_argument("--samples", type=count(10**6), default=_ROUNDS, metavar="N", help=f"rounds ({_ROUNDS})")
+        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="as many as fit into so long")
+        parser.add_argument(
+            "--every", type=above(0.01, 86_400), default=_EVERY_S, metavar="S",
+            help=f"begin a round every so many seconds ({_EVERY_S:g}; the paper: 300, for days)",
+        )  # fmt: skip
+        parser.add_argument("--hops", type=count(16), default=_HOPS, metavar="N", help=f"up to which hop ({_HOPS})")
+
+    def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
+        rounds: list[Round] = []
+        number = options.samples if options.seconds is None else max(1, int(options.seconds / options.every))
+        progress.begin(number, "rounds")
+        first = time.monotonic()
+        with contextlib.closing(Icmp(*options.peer.address())) as icmp, progress.interruptible():
+            hops = options.hops
+            while len(rounds) < number and not progress.stopped:
+                rounds.append(probe_hops(icmp, len(rounds) * options.hops, hops, first))
+                hops = min(hops, rounds[-1].arrived or hops)  # there is nothing behind the far end
+                progress.update(len(rounds))
+                if len(rounds) < number:
+                    time.sleep(max(0.0, first + len(rounds) * options.every - time.monotonic()))
+        path = " > ".join(_name(rounds, hop) for hop in range(hops)) if rounds else ""
+        values, marks = summarise(rounds, hops, options.hops)
+        columns = {f"hop{hop + 1}_ms": [_at(one, hop) for one in rounds] for hop in range(hops)}
+        series = Series({"at_s": [one.at_s for one in rounds], **columns})
+        circumstances = {"by": f"ICMP ({icmp.how})", "path": path, "every": f"{options.every:g} s"}
+        return ProbeRun(values, "hop1_median", series, circumstances, marks)
+
+    def draw(self, run: ProbeRun) -> Figure:
+        figure, (times, shares) = new_figure(2)
+        names = [name for name in run.series.columns if name.startswith("hop")]
+        known = {name: _known(run.series, name) for name in names}
+        furthest = known[names[-1]]
+        over_time(times, [at for at, _ in furthest], [rtt for _, rtt in furthest], "ms", f"Hop {len(names)}")
+        groups = {name.removesuffix("_ms"): [rtt for _, rtt in pairs] for name, pairs in known.items() if pairs}
+        distribution(shares, groups, "ms", "Distribution", log=True)
+        legend(shares)
+        return figure
+
+
+def probe_hops(icmp: Icmp, base: int, hops: int, first: float) -> Round:
+    """Send one probe to each hop, nearest first, each after the answer to the one before or a second of silence."""
+    begin = time.monotonic() - first
+    rtts: list[float | None] = []
+    senders: list[str] = []
+    arrived, unreachable = None, False
+    for hop in range(1, hops + 1):
+        sequence = (base + hop) & 0xFFFF
+        sent = time.monotonic() - first
+        probe = Probe(sent, sent, time.time_ns())
+        try:
+            icmp.send(sequence, hop)
+        except OSError as error:
+            raise ProbeError(f"this host refuses to send: {error.strerror}") from None
+        answer, seen_s = _wait(icmp, sequence, first)
+        rtts.append(None if answer is None else round_trip(probe, seen_s, answer.kernel_ns)[0])
+        senders.append("" if answer is None else answer.sender)
+        if answer is not None and answer.kind != "exceeded":
+            arrived, unreachable = hop, answer.kind == "unreachable"
+            break
+    return Round(begin, tuple(rtts), tuple(senders), arrived, unreachable)
+
+
+def _wait(icmp: Icmp, sequence: int, first: float) -> tuple[Answer | None, float]:
+    poll = select.poll()
+    poll.register(icmp.socket, select.POLLIN)  # errors in the queue are told without being asked for
+    deadline = time.monotonic() + _WAIT_S
+    while (left := deadline - time.monotonic()) > 0:
+        if poll.poll(left * 1e3):
+            seen = time.monotonic() - first
+            for answer in icmp.receive():
+                if answer.sequence == sequence:
+                    return answer, seen
+    return None, 0.0
+
+
+def summarise(rounds: Sequence[Round], hops: int, wanted: int) -> tuple[dict[str, Quantity], tuple[str, ...]]:
+    """Numbers by hop and of the sums; ProbeError when the first hop never answered."""
+    values: dict[str, Quantity] = {}
+    marks = []
+    for hop in range(hops):
+        known = [rtt for one in rounds if (rtt := _at(one, hop)) is not None]
+        values |= described(known, "ms", prefix=f"hop{hop + 1}_")
+        values[f"hop{hop + 1}_lost"] = Quantity(len(rounds) - len(known), "1")
+        if not known:
+            marks.append(f"hop {hop + 1} never answers: its router does not tell, or nothing comes back")
+    if "hop1_median" not in values:
+        raise ProbeError("the first hop gives no answer: its router does not tell, or a firewall drops it")
+    values |= described([one.sum_ms for one in rounds if one.sum_ms is not None and len(one.rtt_ms) == hops], "ms",
+                        prefix="sum_")  # fmt: skip
+    values["hops"] = Quantity(hops, "1")
+    if any(one.unreachable for one in rounds):
+        marks.append("a router on the way says that the far end cannot be reached")
+    elif hops < wanted:
+        marks.append(f"the far end is hop {hops}, so the sum is of {hops} and not of {wanted}")
+    return values, tuple(marks)
+
+
+def _at(one: Round, hop: int) -> float | None:
+    return one.rtt_ms[hop] if hop < len(one.rtt_ms) else None
+
+
+def _known(series: Series, name: str) -> list[tuple[float, float]]:
+    pairs = zip(series.columns["at_s"], series.columns[name], strict=True)
+    return [(at, rtt) for at, rtt in pairs if isinstance(at, float) and isinstance(rtt, float)]
+
+
+def _name(rounds: Sequence[Round], hop: int) -> str:
+    """Who answered at this hop; several where the path changes, ? where nobody did."""
+    names = sorted({one.senders[hop] for one in rounds if hop < len(one.senders)} - {""})
+    return "|".join(names) or "?"
+
+
+PROBE = Hops()

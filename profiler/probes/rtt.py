@@ -1,0 +1,167 @@
+"""Round-trip times (E4): ten probes a second by ICMP or UDP, the first fifty dropped, lost and late ones counted."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import socket
+from collections.abc import Iterable, Iterator
+
+from profiler.observed import Quantity
+from profiler.pictures import Figure, new_figure
+from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.echoes import Back, Echoes, exchange
+from profiler.probes.icmp import SO_TIMESTAMPNS, Icmp, kernel_time
+from profiler.probes.options import above, count
+from profiler.probes.peer import Peer, Session
+from profiler.probes.picture import distribution, over_time
+from profiler.probes.summary import described
+
+_SAMPLES, _PER_SECOND, _DROPPED = 5000, 10.0, 50  # EC2NET sections III-A and V-B
+_LATE_MS = 1000.0  # what ping waits for the last answer, twice over
+_MOST_PER_SECOND = 1000.0
+_BYTES = 64  # of a UDP probe: what an ICMP echo of ping has behind its IP header
+_NOTICEABLE_PERCENT = 1.0
+
+
+class Rtt:
+    """The minimum is the propagation delay; what is above is queueing, and waiting for CPUs."""
+
+    name = "rtt"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        much = parser.add_mutually_exclusive_group()
+        much.add_argument("--samples", type=count(10**7), default=_SAMPLES, metavar="N", help=f"probes ({_SAMPLES})")
+        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="probes for so long instead")
+        parser.add_argument(
+            "--per-second", type=above(0, _MOST_PER_SECOND), default=_PER_SECOND, metavar="N",
+            help=f"probes a second ({_PER_SECOND:g})",
+        )  # fmt: skip
+        parser.add_argument(
+            "--drop", type=count(10**6, 0), metavar="N",
+            help=f"leave the first N out ({_DROPPED}, or a tenth of fewer than {10 * _DROPPED} probes)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--late-ms", type=above(0, 60_000), default=_LATE_MS, metavar="MS",
+            help=f"an answer that takes longer is counted as late, and in no statistic ({_LATE_MS:g})",
+        )  # fmt: skip
+        parser.add_argument("--udp", action="store_true", help="UDP to a responder instead of ICMP")
+
+    def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
+        with contextlib.ExitStack() as stack:
+            line: UdpLine | IcmpLine
+            if options.udp:
+                line = UdpLine(stack.enter_context(options.peer.open("echo-udp", {"silence_s": 60})))
+            else:
+                line = IcmpLine(options.peer)
+            stack.callback(line.close)
+            wait_s = 2 * options.late_ms / 1e3
+            echoes = exchange(line, options.samples, options.per_second, options.seconds, wait_s, progress)
+        dropped = options.drop if options.drop is not None else min(_DROPPED, len(echoes.sent) // 10)
+        values = summarise(echoes, dropped, options.late_ms)
+        kernel = any(probe.by_kernel for probe in echoes.sent)
+        circumstances = {
+            "by": line.how, "per_second": f"{options.per_second:g}", "dropped": str(dropped),
+            "receive_times": "kernel" if kernel else "our own", "late": f"{options.late_ms:g} ms",
+        }  # fmt: skip
+        series = Series({
+            "at_s": [probe.sent_s for probe in echoes.sent], "rtt_ms": [probe.rtt_ms for probe in echoes.sent],
+        })  # fmt: skip
+        return ProbeRun(values, "median", series, circumstances, marks(echoes, options.per_second))
+
+    def draw(self, run: ProbeRun) -> Figure:
+        figure, (times, shares) = new_figure(2)
+        answered = [(at, rtt) for at, rtt in run.series.rows() if isinstance(at, float) and isinstance(rtt, float)]
+        over_time(times, [at for at, _ in answered], [rtt for _, rtt in answered], "ms", "Round-trip time")
+        times.set_ylim(bottom=0)
+        distribution(shares, {run.circumstances["by"]: [rtt for _, rtt in answered]}, "ms", "Distribution", log=True)
+        return figure
+
+
+def summarise(echoes: Echoes, dropped: int, late_ms: float) -> dict[str, Quantity]:
+    """Numbers of all probes but the first `dropped`; ProbeError when none was answered in time."""
+    counted = echoes.sent[dropped:]
+    answered = [probe.rtt_ms for probe in counted if probe.rtt_ms is not None]
+    in_time = [rtt for rtt in answered if rtt <= late_ms]
+    if not in_time:
+        raise ProbeError(f"none of {len(counted)} probes was answered within {late_ms:g} ms: is the far end there?")
+    lost = len(counted) - len(answered)
+    return described(in_time, "ms") | {
+        "samples": Quantity(len(counted), "1"),
+        "lost": Quantity(lost, "1"),
+        "lost_share": Quantity(100 * lost / len(counted), "%"),
+        "late": Quantity(len(answered) - len(in_time), "1"),
+        "duplicates": Quantity(echoes.duplicates, "1"),
+    }
+
+
+def marks(echoes: Echoes, per_second: float) -> tuple[str, ...]:
+    """Reasons to distrust: our own waiting in the times, probes that left late, and those the kernel did not send."""
+    found = []
+    blurred = sum(probe.rtt_ms is not None and not probe.by_kernel for probe in echoes.sent)
+    if 100 * blurred > _NOTICEABLE_PERCENT * len(echoes.sent):
+        found.append(f"{blurred} of {len(echoes.sent)} answers have no receive time of the kernel: waiting for our CPU"
+                     " is in them")  # fmt: skip
+    held = sum(probe.sent_s - probe.planned_s > 0.5 / per_second for probe in echoes.sent)
+    if 100 * held > _NOTICEABLE_PERCENT * len(echoes.sent):
+        found.append(f"{held} of {len(echoes.sent)} probes left late: this machine had no CPU for the probe")
+    if echoes.refused:
+        found.append(f"this host's kernel refused to send {echoes.refused} probes, which count as lost")
+    return tuple(found)
+
+
+class IcmpLine:
+    """Probes as ICMP echo requests."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._icmp = Icmp(*peer.address())
+        self.how = f"ICMP ({self._icmp.how})"
+
+    def fileno(self) -> int:
+        return self._icmp.socket.fileno()
+
+    def send(self, sequence: int) -> None:
+        self._icmp.send(sequence)
+
+    def receive(self) -> Iterator[Back]:
+        return (Back(answer.sequence, answer.kernel_ns) for answer in self._icmp.receive() if answer.kind == "reply")
+
+    def close(self) -> None:
+        self._icmp.close()
+
+
+class UdpLine:
+    """Probes as datagrams to the echo of a responder: 16 random bytes that make them ours, then the number."""
+
+    how = f"UDP ({_BYTES} bytes)"
+
+    def __init__(self, session: Session) -> None:
+        self._socket = session.datagrams()
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self._socket.setblocking(False)
+        self._ours = os.urandom(16)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, sequence: int) -> None:
+        self._socket.send((self._ours + sequence.to_bytes(2, "big")).ljust(_BYTES, b"\0"))
+
+    def receive(self) -> Iterable[Back]:
+        while True:
+            try:
+                data, control, _, _ = self._socket.recvmsg(2 * _BYTES, 256)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise ProbeError(f"the responder is gone ({error.strerror})") from None
+            if len(data) == _BYTES and data.startswith(self._ours):
+                yield Back(int.from_bytes(data[16:18], "big"), kernel_time(control))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+PROBE = Rtt()

@@ -1,0 +1,109 @@
+"""What the responder does for a probe: one file per service, found by its name; each has `serve(served)`.
+
+A service runs in a process of its own, which is killed when its client goes away or its time is over: it may block
+wherever it likes, and needs no clean-up beyond closing what it opened. It never sends a datagram to anybody but the
+address of its control connection, and only after that address sent the session's token (`Served.meet`), so that nobody
+can turn a responder against a third.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from profiler.probes.wire import TOKEN_BYTES, Channel, WireError
+
+_MEET_S = 10.0
+
+
+class Served:
+    """The far end's view of one session: the control connection, what was asked for, and the token of the session."""
+
+    def __init__(self, channel: Channel, parameters: Mapping[str, Any], token: bytes) -> None:
+        self.channel = channel
+        self.parameters = parameters  # from outside: read it with wire.whole and wire.number
+        self.token = token
+        self._family = channel.socket.family
+        self._local: str = channel.socket.getsockname()[0]
+        self._peer: str = channel.socket.getpeername()[0]
+
+    def ready(self, port: int = 0, **further: Any) -> None:
+        """Tell the client that the service waits for it, at `port`; parameters are to be checked before."""
+        self.channel.send({"ok": True, "token": self.token.hex(), "port": port, **further})
+
+    def listener(self, prepare: Callable[[socket.socket], None] | None = None, backlog: int = 64) -> socket.socket:
+        """A listening TCP socket on a free port of the control connection's address; `prepare` sets socket options."""
+        listener = socket.socket(self._family, socket.SOCK_STREAM)
+        if prepare:
+            prepare(listener)
+        listener.bind((self._local, 0))
+        listener.listen(backlog)
+        return listener
+
+    def accept(self, listener: socket.socket, timeout_s: float = _MEET_S) -> socket.socket:
+        """The next data connection of this session: others, and those without the token, are closed unanswered.
+
+        WireError when none comes in time.
+        """
+        listener.settimeout(timeout_s)
+        while True:
+            try:
+                connection, address = listener.accept()
+            except OSError as error:
+                raise WireError(f"no data connection came ({error.strerror or 'too late'})") from None
+            connection.settimeout(timeout_s)
+            if address[0] == self._peer and _exactly(connection, TOKEN_BYTES) == self.token:
+                return connection
+            connection.close()
+
+    def datagrams(self, prepare: Callable[[socket.socket], None] | None = None) -> socket.socket:
+        """A UDP socket on a free port of the control connection's address; `prepare` sets socket options."""
+        datagrams = socket.socket(self._family, socket.SOCK_DGRAM)
+        if prepare:
+            prepare(datagrams)
+        datagrams.bind((self._local, 0))
+        return datagrams
+
+    def meet(self, datagrams: socket.socket, timeout_s: float = _MEET_S) -> None:
+        """Wait for the token from the client's address, answer it, and connect to where it came from.
+
+        From then on the kernel drops what comes from elsewhere. WireError when it does not come in time.
+        """
+        datagrams.settimeout(timeout_s)
+        while True:
+            try:
+                said, address = datagrams.recvfrom(2 * TOKEN_BYTES)
+            except OSError as error:
+                raise WireError(f"no datagram came ({error.strerror or 'too late'})") from None
+            if address[0] == self._peer and said == self.token:
+                datagrams.connect(address)
+                datagrams.send(self.token)
+                datagrams.settimeout(None)
+                return
+
+
+def find(name: str) -> Callable[[Served], None]:
+    """The service of this name; WireError when there is none."""
+    module = name.replace("-", "_") if isinstance(name, str) else ""
+    if module not in names():
+        raise WireError("this responder has no such service: is it of another version?")
+    serve: Callable[[Served], None] = importlib.import_module(f"{__name__}.{module}").serve
+    return serve
+
+
+def names() -> frozenset[str]:
+    """Modules of this folder, which are the services."""
+    return frozenset(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def _exactly(connection: socket.socket, length: int) -> bytes:
+    got = b""
+    try:
+        while len(got) < length and (some := connection.recv(length - len(got))):
+            got += some
+    except OSError:
+        return b""
+    return got

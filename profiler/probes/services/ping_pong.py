@@ -1,0 +1,49 @@
+"""Sends every message of a TCP stream back once it is complete; sizes and numbers are announced by commands."""
+
+from __future__ import annotations
+
+import socket
+
+from profiler.probes import wire
+from profiler.probes.services import Served
+
+MOST_BYTES = 64 << 20
+_MOST_MESSAGES = 10_000_000
+_SILENCE_S = 120.0
+
+
+def exactly(stream: socket.socket, view: memoryview) -> bool:
+    """Fill `view` from the stream; False when it ends before."""
+    got, length = 0, len(view)
+    while got < length:
+        some = stream.recv_into(view[got:], length - got, socket.MSG_WAITALL)
+        if not some:
+            return False
+        got += some
+    return True
+
+
+def serve(served: Served) -> None:
+    """Commands `size` and `count`: so many messages follow, and are answered, after "ok"."""
+    with served.listener() as listener:
+        served.ready(listener.getsockname()[1])
+        with served.accept(listener) as stream:
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            stream.settimeout(None)
+            _answer(served, stream)
+
+
+def _answer(served: Served, stream: socket.socket) -> None:
+    space = memoryview(bytearray(1))
+    while True:
+        command = served.channel.receive(_SILENCE_S)
+        size = wire.whole(command, "size", 1, 1, MOST_BYTES)
+        count = wire.whole(command, "count", 1, 1, _MOST_MESSAGES)
+        if len(space) < size:
+            space = memoryview(bytearray(size))
+        view = space[:size]
+        served.channel.send({"ok": True})
+        for _ in range(count):
+            if not exactly(stream, view):
+                return
+            stream.sendall(view)

@@ -1,0 +1,82 @@
+"""Answers requests of a set size with as much, on many TCP connections at once, one by one (epoll) in one process."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from profiler.probes import wire
+from profiler.probes.services import Served
+
+MOST_CONNECTIONS = 1024
+MOST_BYTES = 65_536
+
+
+@dataclass(slots=True)
+class _Client:
+    stream: socket.socket
+    missing: int
+
+
+def serve(served: Served) -> None:
+    """Parameter `size`: bytes of a request and of its answer. A command is answered by the CPU time used so far."""
+    size = wire.whole(served.parameters, "size", 64, 1, MOST_BYTES)
+    with served.listener(backlog=MOST_CONNECTIONS) as listener:
+        served.ready(listener.getsockname()[1])
+        _Server(served, listener, size).run()
+
+
+class _Server:
+    def __init__(self, served: Served, listener: socket.socket, size: int) -> None:
+        self._served, self._listener, self._size = served, listener, size
+        self._answer = bytes(size)
+        self._control = served.channel.socket.fileno()
+        self._poll = select.epoll()
+        self._clients: dict[int, _Client] = {}
+        for descriptor in (listener.fileno(), self._control):
+            self._poll.register(descriptor, select.EPOLLIN)
+
+    def run(self) -> None:
+        """Serve for as long as the session lasts."""
+        listening = self._listener.fileno()
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor == listening:
+                    self._welcome()
+                elif descriptor == self._control:
+                    self._served.channel.receive(1.0)
+                    self._served.channel.send({"cpu_s": time.process_time()})
+                else:
+                    self._serve(descriptor)
+
+    def _welcome(self) -> None:
+        with suppress(wire.WireError):
+            stream = self._served.accept(self._listener, 1.0)
+            if len(self._clients) >= MOST_CONNECTIONS:
+                stream.close()
+                return
+            stream.setblocking(False)
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._clients[stream.fileno()] = _Client(stream, self._size)
+            self._poll.register(stream, select.EPOLLIN)
+
+    def _serve(self, descriptor: int) -> None:
+        client = self._clients[descriptor]
+        try:
+            got = len(client.stream.recv(client.missing))
+            if got:
+                client.missing -= got
+                if not client.missing:
+                    client.missing = self._size
+                    client.stream.sendall(self._answer)  # it fits: the client waits for it before it asks again
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        self._poll.unregister(descriptor)
+        del self._clients[descriptor]
+        client.stream.close()

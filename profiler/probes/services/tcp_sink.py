@@ -1,0 +1,42 @@
+"""Takes a TCP stream with a set window, and tells when each 256 KB of it had come."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from profiler.probes import wire
+from profiler.probes.buckets import BUCKET_BYTES, Recorder
+from profiler.probes.datagrams import set_buffer
+from profiler.probes.effort import Effort
+from profiler.probes.services import Served
+
+
+def serve(served: Served) -> None:
+    """Parameter `window_bytes`. A command after the end of the stream asks for the report."""
+    window = wire.whole(served.parameters, "window_bytes", 256 << 10, 4096, 256 << 20)
+    granted = 0
+
+    def prepare(listener: socket.socket) -> None:  # before listening, or the window would not be scaled for it
+        nonlocal granted
+        granted = set_buffer(listener, socket.SO_RCVBUF, window)
+
+    with served.listener(prepare) as listener:
+        served.ready(listener.getsockname()[1], window_bytes=granted)
+        with served.accept(listener) as stream:
+            stream.settimeout(None)
+            recorder = Recorder()
+            before = Effort.now()
+            _drain(stream, recorder)
+            effort = Effort.now().since(before)
+    served.channel.receive(10.0)
+    served.channel.send(effort.document(), recorder.packed())
+
+
+def _drain(stream: socket.socket, recorder: Recorder) -> None:
+    buffer = memoryview(bytearray(BUCKET_BYTES))
+    try:
+        while size := stream.recv_into(buffer):
+            recorder.add(time.monotonic_ns(), size)
+    except ConnectionResetError:  # the sender stopped at once: what came until then counts
+        return

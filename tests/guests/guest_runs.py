@@ -1,0 +1,125 @@
+"""Runs of guests without a campaign around them, and the same things read where the lab does not read them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from profiler.collectors import Collected, collect
+from profiler.lab.campaign.model import Member
+from profiler.lab.control_groups import GroupMaker
+from profiler.lab.instances import Setup
+from profiler.lab.instances.base import Program, Running
+from profiler.lab.instances.qemu import Qemu
+from profiler.lab.registry import Registry
+from profiler.lab.schedule import Placed
+from profiler.lab.workloads import Reached, Workload
+from profiler.observed import IsolationSettings
+
+ENDS_WITHIN_S = 60.0
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """What runs need that stays over a campaign."""
+
+    registry: Registry
+    maker: GroupMaker
+    scratch: Path
+
+    def host(self, *members: tuple[Placed, Workload], driver_cpus: tuple[int, ...] | None = None) -> Qemu:
+        """Guests for one run, not yet entered."""
+        placed, workloads = zip(*members, strict=True)
+        return Qemu(Setup(self.registry, placed, workloads, self.scratch, driver_cpus=driver_cpus), self.maker)
+
+
+def place(
+    name: str, cpus: tuple[int, ...], clients: tuple[int, ...] | None = None, vcpus: int = 1, cap: float | None = None
+) -> Placed:
+    """An instance of this name on these CPUs."""
+    member = Member(name, name, 1.0, vcpus, IsolationSettings(cap_percent=cap))
+    return Placed(name, member, cpus, clients, f"solo:{name}")
+
+
+def finish(programs: Sequence[Program]) -> None:
+    """Wait for programs to end well."""
+    deadline = time.monotonic() + ENDS_WITHIN_S
+    while any(program.returncode is None for program in programs):
+        assert time.monotonic() < deadline, [program.command for program in programs]
+        time.sleep(0.02)
+    for program in programs:
+        program.check()
+
+
+def work(guests: Qemu, seconds: float) -> list[Reached]:
+    """Let all work at once and read what each reached."""
+    programs = [start(one, seconds) for one in guests.running]
+    for program in programs:
+        program.release()
+    finish(programs)
+    return [one.workload.read(program.output(), None) for one, program in zip(guests.running, programs, strict=True)]
+
+
+def start(one: Running, seconds: float) -> Program:
+    return one.start(one.workload.work(one.site, seconds, None), wait=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Two readings and their difference."""
+
+    collected: Collected
+
+    @property
+    def seconds(self) -> float:
+        return self.collected.seconds
+
+    def of(self, instance: str | None, metric: str, scope: str = "instance") -> float:
+        """A sample; a missing one fails the test with what was said about it."""
+        for sample in self.collected.samples:
+            if (sample.instance, sample.metric, sample.scope) == (instance, metric, scope):
+                return sample.value
+        raise AssertionError(f"no {scope} {metric} of {instance}: {self.collected.absences} {self.collected.drops}")
+
+
+def over(guests: Qemu, seconds: float) -> Window:
+    """Two readings so many seconds apart."""
+    backend = guests.backend()
+    first = backend.read_counters()
+    time.sleep(seconds)
+    second = backend.read_counters()
+    backend.close()
+    return Window(collect(first, second))
+
+
+def cpu_seconds(folder: Path) -> float:
+    """utime + stime of a process or thread in seconds (proc(5), stat)."""
+    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+def threads(pid: int, *, vcpus: bool) -> list[Path]:
+    """QEMU's vCPU threads, or its others, by the names that it gives them."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [task for task in tasks if (task / "comm").read_text().startswith("CPU ") == vcpus]
+
+
+def allowed(task: Path) -> str:
+    """The CPUs that a thread may use."""
+    lines = (task / "status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:"))
+
+
+def tap_bytes(guests: Qemu, position: int) -> int:
+    """What the kernel counted on a guest's tap, both ways, by the file of sysfs and not the table of proc."""
+    machine = guests.machines[position]
+    from profiler.lab.processes import call
+
+    folder = f"/sys/class/net/{machine.shape.tap}/statistics"
+    namespace = Path(guests.network).name
+    printed = call(["ip", "netns", "exec", namespace, "cat", f"{folder}/rx_bytes", f"{folder}/tx_bytes"])
+    return sum(map(int, printed.split()))

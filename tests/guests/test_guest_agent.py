@@ -1,0 +1,250 @@
+"""The guest's agent, run here as a plain process, and the lab's side of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.lab.errors import RunError
+from profiler.lab.guests.channel import Channel, GuestProgram
+from profiler.lab.guests.image import AGENT
+from profiler.lab.guests.qmp import Qmp
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _connect(port: int) -> socket.socket:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def channel() -> Iterator[Channel]:
+    """A channel to a real agent, which here is not the first process."""
+    port = _free_port()
+    agent = subprocess.Popen([sys.executable, "-I", "-S", "-B", str(AGENT), str(port)])
+    made = Channel(_connect(port), "here", lambda: "end of the console")
+    try:
+        assert made.wait_up(20)
+        yield made
+    finally:
+        agent.kill()
+        agent.wait()
+        made.close()
+
+
+def _end(program: GuestProgram) -> int:
+    deadline = time.monotonic() + 20
+    while (code := program.returncode) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return code
+
+
+def test_a_program_gives_its_output_its_complaint_and_its_status(channel: Channel, tmp_path: Path) -> None:
+    program = channel.start(["sh", "-c", "pwd; echo trouble >&2; exit 3"], tmp_path)
+    assert _end(program) == 3
+    assert program.output() == f"{tmp_path}\n"
+    assert program.errors() == "trouble"
+    with pytest.raises(RunError, match="sh ended with status 3: trouble"):
+        program.check()
+
+
+def test_a_program_that_waits_begins_when_it_is_released(channel: Channel, tmp_path: Path) -> None:
+    program = channel.start(["touch", "begun"], tmp_path, wait=True)
+    time.sleep(0.3)
+    assert program.returncode is None
+    assert not (tmp_path / "begun").exists()
+    program.release()
+    assert _end(program) == 0
+    assert (tmp_path / "begun").exists()
+
+
+def test_output_of_a_program_that_runs_can_be_read(channel: Channel, tmp_path: Path) -> None:
+    program = channel.start(["sh", "-c", "echo early; exec sleep 60"], tmp_path)
+    deadline = time.monotonic() + 20
+    while not program.output() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert program.output() == "early\n"
+    program.stop()
+
+
+def test_stopping_is_polite_first(channel: Channel, tmp_path: Path) -> None:
+    script = "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    program = channel.start(["sh", "-c", script], tmp_path)
+    while "up" not in program.output():
+        time.sleep(0.01)
+    program.stop(patience_s=10)
+    assert program.returncode == 0
+    assert program.output().endswith("bye\n")
+
+
+def test_who_ignores_politeness_is_killed_with_its_children(channel: Channel, tmp_path: Path) -> None:
+    script = f"trap '' TERM; sleep 61.5 & echo $! >{tmp_path}/child; while :; do sleep 0.05; done"
+    program = channel.start(["sh", "-c", script], tmp_path)
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    child = Path("/proc", (tmp_path / "child").read_text().strip(), "cmdline")
+    assert b"61.5" in child.read_bytes()
+    program.stop(patience_s=0.2)
+    assert program.returncode == -signal.SIGKILL
+    while child.exists() and child.read_bytes() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not child.exists() or not child.read_bytes()
+    program.stop()  # again: harmless
+
+
+def test_a_program_that_is_not_there_says_so(channel: Channel, tmp_path: Path) -> None:
+    program = channel.start(["no-such-program"], tmp_path)
+    assert _end(program) == 127
+    assert program.errors() == "no-such-program cannot be started: No such file or directory"
+
+
+def test_a_tool_that_fails_is_an_error_that_repeats_its_complaint(channel: Channel) -> None:
+    assert channel.call("echo", "a b", "c") == "a b c\n"
+    with pytest.raises(RunError, match=r"in guest here ls /nowhere failed: .*No such file"):
+        channel.call("ls", "/nowhere")
+
+
+def test_files_are_read_and_written_and_a_missing_one_is_an_error(channel: Channel, tmp_path: Path) -> None:
+    channel.write(str(tmp_path / "note"), "grüße\n")
+    assert channel.read(str(tmp_path / "note")) == "grüße\n"
+    with pytest.raises(RunError, match=r"guest here refused read .*nowhere: No such file"):
+        channel.read("/nowhere")
+
+
+def test_the_agent_ends_everything_only_where_it_is_the_first_process(channel: Channel, tmp_path: Path) -> None:
+    program = channel.start(["sleep", "60"], tmp_path)
+    with pytest.raises(RunError, match="not alone"):
+        channel.ask("signal", signal=int(signal.SIGKILL))
+    assert program.returncode is None
+    program.stop()
+
+
+def test_what_nobody_understands_is_refused_and_the_agent_lives_on(channel: Channel) -> None:
+    with pytest.raises(RunError, match="refused dance"):
+        channel.ask("dance")
+    assert channel.call("echo", "still", "here") == "still here\n"
+
+
+def test_much_output_arrives_whole(channel: Channel, tmp_path: Path) -> None:
+    program = channel.start(["seq", "1", "300000"], tmp_path)
+    assert _end(program) == 0
+    assert program.output().splitlines() == [str(number) for number in range(1, 300_001)]
+
+
+def _pair(name: str = "here") -> tuple[Channel, socket.socket]:
+    ours, theirs = socket.socketpair()
+    return Channel(ours, name, lambda: "Kernel panic"), theirs
+
+
+def test_a_guest_that_hangs_up_is_an_error_with_the_end_of_its_console() -> None:
+    channel, theirs = _pair("shop")
+    theirs.close()
+    with pytest.raises(RunError, match=r"the agent of guest shop hung up.*: Kernel panic"):
+        channel.ask("read", path="/proc/uptime")
+    channel.close()
+
+
+def test_an_agent_that_is_silent_is_an_error_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profiler.lab.guests.channel._ANSWER_WITHIN_S", 0.3)
+    channel, theirs = _pair("shop")
+    began = time.monotonic()
+    with pytest.raises(RunError, match=r"the agent of guest shop did not answer within 0 s: Kernel panic"):
+        channel.ask("read", path="/proc/uptime")
+    assert 0.2 < time.monotonic() - began < 5
+    channel.close()
+    theirs.close()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.binary(max_size=60), max_size=8), st.integers(1, 7))
+def test_noise_on_the_line_changes_no_answer(noise: list[bytes], piece: int) -> None:
+    channel, theirs = _pair()
+    lines = [data.replace(b"\n", b" ") for data in noise if not data.lstrip().startswith((b"{", b"["))]
+    sent = b"\n".join([*lines, b'{"number": 1, "text": "fine"}', b""])
+    with contextlib.closing(channel), theirs:
+
+        def answer() -> None:
+            for begin in range(0, len(sent), piece):
+                theirs.send(sent[begin : begin + piece])
+
+        speaker = threading.Thread(target=answer)
+        speaker.start()
+        assert channel.read("/anything") == "fine"
+        speaker.join()
+
+
+def _qmp(*answers: bytes) -> tuple[Qmp, threading.Thread, list[bytes]]:
+    """A QEMU that greets and then gives these answers in turn, whatever it is asked."""
+    ours, theirs = socket.socketpair()
+    asked: list[bytes] = []
+
+    def serve() -> None:
+        with theirs:
+            theirs.sendall(b'{"QMP": {"version": {}, "capabilities": []}}\n')
+            for answer in answers:
+                asked.append(theirs.recv(4096))
+                theirs.sendall(answer + b"\n")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return Qmp(ours, "shop"), thread, asked
+
+
+def test_vcpu_threads_come_in_the_order_of_the_vcpus() -> None:
+    cpus = b'{"return": [{"cpu-index": 1, "thread-id": 71}, {"cpu-index": 0, "thread-id": 70}]}'
+    qmp, thread, asked = _qmp(b'{"return": {}}', b'{"event": "RESUME"}\n' + cpus)
+    assert qmp.vcpu_threads() == [70, 71]
+    thread.join()
+    qmp.close()
+    assert [b"qmp_capabilities" in asked[0], b"query-cpus-fast" in asked[1]] == [True, True]
+
+
+@pytest.mark.parametrize("answer", [b'{"error": {"desc": "busy"}}', b"no json", b"[]", b'{"return": [{}]}'])
+def test_what_qemu_says_wrong_is_an_error_in_one_sentence(answer: bytes) -> None:
+    qmp, thread, _ = _qmp(b'{"return": {}}', answer)
+    with pytest.raises(RunError, match="QEMU of guest shop does not"):
+        qmp.vcpu_threads()
+    thread.join()
+    qmp.close()
+
+
+def test_a_qemu_that_is_gone_is_an_error() -> None:
+    qmp, thread, _ = _qmp(b'{"return": {}}')
+    with pytest.raises(RunError, match="does not answer stop"):
+        qmp.do("stop")
+    thread.join()
+    qmp.close()
+
+
+def test_the_agent_is_a_file_that_needs_the_standard_library_only() -> None:
+    """In a guest nothing else is sure to be there; -S keeps site-packages away."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", str(AGENT), "no-such-port"], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": ""},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "FileNotFoundError" in done.stderr

@@ -1,0 +1,248 @@
+"""The responder and its protocol: what it refuses, what it never sends, and that a client takes its session with it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.probes.base import ProbeError
+from profiler.probes.peer import Peer, far_end
+from profiler.probes.serve import MOST_SESSIONS
+from profiler.probes.wire import MAX_LINE, TOKEN_BYTES, Channel, WireError, number, whole
+
+ROOT = Path(__file__).parents[2]
+SERVE = [sys.executable, "-m", "profiler.cli", "probe", "serve", "--json", "--listen"]
+
+
+@pytest.fixture(scope="module")
+def responder() -> Iterator[tuple[Peer, int]]:
+    """One that runs, and its process."""
+    with subprocess.Popen([*SERVE, "127.0.0.1:0"], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = json.loads(process.stdout.readline())["port"]
+        yield Peer("127.0.0.1", port), process.pid
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+@contextlib.contextmanager
+def control(peer: Peer) -> Iterator[Channel]:
+    with contextlib.closing(Channel(socket.create_connection((peer.host, peer.port), 5))) as channel:
+        yield channel
+
+
+def sessions(pid: int) -> int:
+    return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+
+
+def soon(done: Any) -> bool:
+    deadline = time.monotonic() + 5
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_a_service_that_does_not_exist_is_refused(responder: tuple[Peer, int]) -> None:
+    with pytest.raises(ProbeError, match="no such service"):
+        responder[0].open("no-such-service")
+
+
+@pytest.mark.parametrize("name", ["../serve", "os", "", "echo_udp.serve", "__init__"])
+def test_only_services_can_be_named(responder: tuple[Peer, int], name: str) -> None:
+    with pytest.raises(ProbeError, match="no such service"):
+        responder[0].open(name)
+
+
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"[]\n", b'{"cotenant_probe":99}\n', b"[" * 4000 + b"\n"])
+def test_whoever_speaks_something_else_gets_an_error(responder: tuple[Peer, int], said: bytes) -> None:
+    with control(responder[0]) as channel:
+        channel.socket.sendall(said)
+        assert "error" in channel.receive(5)
+
+
+def test_a_line_without_end_is_cut_off(responder: tuple[Peer, int]) -> None:
+    with control(responder[0]) as channel:
+        channel.socket.sendall(b"x" * (2 * MAX_LINE))
+        assert "line" in channel.receive(5)["error"]
+
+
+@pytest.mark.parametrize("block", [0, -1, 1 << 30, True, "7", 1.5, None])
+def test_parameters_out_of_range_are_named(responder: tuple[Peer, int], block: object) -> None:
+    with pytest.raises(ProbeError, match="block_bytes must be a whole number"):
+        responder[0].open("echo-stream", {"block_bytes": block})
+
+
+def test_what_is_sent_comes_back_and_from_the_session_only(responder: tuple[Peer, int]) -> None:
+    with responder[0].open("echo-udp") as session, session.datagrams() as ours:
+        ours.settimeout(2)
+        ours.send(b"hello")
+        assert ours.recv(100) == b"hello"
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.settimeout(0.3)
+            other.sendto(b"hello", ("127.0.0.1", session.port))
+            with pytest.raises((TimeoutError, ConnectionRefusedError)):
+                other.recv(100)
+
+
+def test_no_datagram_is_answered_before_the_token_is_said(responder: tuple[Peer, int]) -> None:
+    with responder[0].open("echo-udp") as session, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.settimeout(0.3)
+        for guess in (b"hello", bytes(TOKEN_BYTES), session.token + b"x"):
+            other.sendto(guess, ("127.0.0.1", session.port))
+            with pytest.raises(TimeoutError):
+                other.recv(100)
+
+
+def test_a_data_connection_without_the_token_is_closed_and_the_session_lives(responder: tuple[Peer, int]) -> None:
+    with responder[0].open("echo-stream", {"block_bytes": 4}) as session:
+        with socket.create_connection(("127.0.0.1", session.port), 2) as other:
+            other.sendall(bytes(TOKEN_BYTES))
+            assert other.recv(10) == b""
+        with session.connect() as ours:
+            ours.sendall(b"1234")
+            assert ours.recv(10) == b"1234"
+
+
+def test_a_client_that_goes_away_takes_its_session_with_it(responder: tuple[Peer, int]) -> None:
+    peer, pid = responder
+    assert soon(lambda: sessions(pid) == 0)
+    session = peer.open("echo-udp", {"silence_s": 100})
+    assert soon(lambda: sessions(pid) == 1)
+    session.close()
+    assert soon(lambda: sessions(pid) == 0)
+
+
+def test_too_many_sessions_are_refused_and_room_comes_back(responder: tuple[Peer, int]) -> None:
+    peer, pid = responder
+    assert soon(lambda: sessions(pid) == 0)
+    with contextlib.ExitStack() as opened:
+        for _ in range(MOST_SESSIONS):
+            opened.enter_context(peer.open("echo-udp"))
+        with pytest.raises(ProbeError, match=f"{MOST_SESSIONS} sessions run already"):
+            peer.open("echo-udp")
+    assert soon(lambda: sessions(pid) == 0)
+    peer.open("echo-udp").close()
+
+
+def test_no_session_lasts_for_ever() -> None:
+    code = (
+        "from profiler.probes.serve import Responder; r = Responder(('127.0.0.1', 0), 0, most_s=0.5);"
+        "print(r.address[1], flush=True); r.run()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        peer = Peer("127.0.0.1", int(child.stdout.readline()))
+        with peer.open("echo-udp", {"silence_s": 100}) as session, pytest.raises(ProbeError, match=r"closed|gone"):
+            session.ask({"do": "nothing"}, timeout_s=10)
+        assert soon(lambda: sessions(child.pid) == 0)
+
+
+def test_a_port_in_use_is_one_sentence(responder: tuple[Peer, int]) -> None:
+    done = subprocess.run(
+        [*SERVE, f"127.0.0.1:{responder[0].port}"], cwd=ROOT, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "choose with --listen" in done.stderr
+
+
+def test_our_own_responder_is_started_when_it_is_needed_and_ends_with_the_block() -> None:
+    def children() -> set[str]:
+        return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
+
+    before = children()
+    with far_end(None) as peer:
+        assert children() == before
+        peer.open("echo-udp").close()
+        (child,) = children() - before
+    assert not Path(f"/proc/{child}").exists()
+
+
+def serve_one(answer: bytes) -> Peer:
+    """A far end that says this and goes away."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def run() -> None:
+        with listener, listener.accept()[0] as connection:
+            connection.recv(MAX_LINE)
+            connection.sendall(answer)
+
+    threading.Thread(target=run, daemon=True).start()
+    return Peer("127.0.0.1", listener.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"", b"\n", b"not json\n", b'{"ok":true}\n', b'{"token":"zz","port":1}\n', b'{"token":5,"port":1}\n',
+        b'{"token":"' + b"00" * TOKEN_BYTES + b'","port":-1}\n', b'{"error":{"a":1}}\n', b"x" * 20_000,
+    ],
+)  # fmt: skip
+def test_a_far_end_that_speaks_nonsense_is_an_error(answer: bytes) -> None:
+    with pytest.raises(ProbeError):
+        serve_one(answer).open("echo-udp")
+
+
+@settings(max_examples=40)
+@given(
+    st.dictionaries(st.text(max_size=5), st.integers(-(2**40), 2**40) | st.text(max_size=20) | st.none(), max_size=5),
+    st.binary(max_size=100_000),
+)
+def test_objects_and_bytes_arrive_as_they_were_sent(document: dict[str, Any], payload: bytes) -> None:
+    document.pop("payload_bytes", None)
+    near, far = (Channel(end) for end in socket.socketpair())
+    sender = threading.Thread(target=near.send, args=(document, payload))
+    sender.start()
+    got = far.receive(5)
+    assert far.receive_payload(got, 5) == payload
+    got.pop("payload_bytes", None)
+    assert got == document
+    sender.join()
+    near.close()
+    with pytest.raises(WireError):
+        far.receive(1)
+    far.close()
+
+
+anything = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.lists(st.integers())
+
+
+@given(anything)
+def test_numbers_from_outside_are_in_range_or_refused(value: object) -> None:
+    reads: tuple[Any, ...] = (whole, number)
+    for read in reads:
+        try:
+            got = read({"n": value}, "n", 1, 1, 10)
+        except WireError as error:
+            assert str(error).startswith("n must be")
+        else:
+            assert 1 <= got <= 10
+            assert not isinstance(value, bool)
+
+
+@given(anything)
+def test_an_announced_length_is_in_range_or_refused(value: object) -> None:
+    if value == 0 and isinstance(value, int):
+        return
+    near, far = socket.socketpair()
+    near.close()
+    channel = Channel(far)
+    with contextlib.closing(channel), pytest.raises(WireError):
+        channel.receive_payload({"payload_bytes": value}, 0.1)

@@ -1,0 +1,91 @@
+"""Probe requests: rates and latencies that must fit together, beside sockperf where it is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+from two_ends import StopAfter, run, thrice
+
+from profiler.observed import ProbeResult
+from profiler.probes.base import ProbeError, Progress
+from profiler.probes.requests import PROBE, _threads
+from profiler.probes.requests_client import Client
+
+
+def found(result: ProbeResult) -> dict[str, float]:
+    return {name: quantity.value for name, quantity in result.values.items()}
+
+
+@thrice
+def test_rate_and_latency_fit_together_for_every_number_at_once() -> None:
+    """Little's law: what is on its way is rate times latency, and in a closed loop that is how many ask."""
+    result, run_ = run("requests", "--threads", "1,4,16", "--seconds", "0.5")
+    values = found(result)
+    for threads in (1, 4, 16):
+        on_the_way = values[f"requests_{threads}"] * values[f"mean_{threads}"] / 1e6
+        assert on_the_way == pytest.approx(threads, rel=0.15)
+        assert values[f"p95_{threads}"] >= values[f"mean_{threads}"] * 0.5
+    assert values["requests_16"] > values["requests_1"] * 0.8
+    assert result.main == "requests_16"
+    assert len(PROBE.draw(run_).axes) == 2
+
+
+@thrice
+def test_a_connection_for_each_request_costs_time() -> None:
+    kept, _ = run("requests", "--threads", "2", "--seconds", "0.5")
+    each, _ = run("requests", "--threads", "2", "--seconds", "0.5", "--connect")
+    assert found(each)["requests_2"] < 0.8 * found(kept)["requests_2"]
+    assert each.unlike(kept) == ("connect",)
+
+
+def test_a_run_can_be_stopped_and_shows_what_it_has() -> None:
+    result, _ = run("requests", "--threads", "1,2,4", progress=StopAfter(0.5))
+    assert result.marks[0] == "stopped before its end"
+    assert set(result.values) == {"requests_1", "mean_1", "median_1", "p95_1"}
+
+
+def test_a_responder_that_is_silent_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profiler.probes.requests_client._LOST_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = Client(lambda: socket.create_connection(server.getsockname()), 2, 64, reconnect=False)
+        with pytest.raises(ProbeError, match="does not answer any more"):
+            client.run(5.0, Progress())
+
+
+@pytest.mark.skipif(shutil.which("sockperf") is None, reason="needs sockperf (apt-get install sockperf)")
+@pytest.mark.lab
+@thrice
+def test_sockperf_sees_a_similar_latency() -> None:
+    """The shortest round trips, within a factor of three: sockperf is C++ and does nothing else, ours is Python."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    address = ["--tcp", "-i", "127.0.0.1", "-p", port]
+    with subprocess.Popen(["sockperf", "server", *address], stdout=subprocess.DEVNULL) as server:
+        try:
+            time.sleep(0.4)
+            theirs = sockperf_rtt_us(address)
+        finally:
+            server.kill()
+    _, run_ = run("requests", "--threads", "1", "--seconds", "0.7")
+    (ours,) = run_.series.columns["shortest_us"]
+    assert 0.33 < ours / theirs < 3, (ours, theirs)
+
+
+def sockperf_rtt_us(address: list[str]) -> float:
+    """Its shortest round trip with 64 bytes; the mean is whatever else the machine does."""
+    said = subprocess.run(
+        ["sockperf", "ping-pong", *address, "-t", "1", "-m", "64", "--full-rtt"],
+        capture_output=True, text=True, check=True, timeout=20,
+    ).stdout  # fmt: skip
+    match = re.search(r"<MIN> observation\s*=\s*([\d.]+)", said)
+    assert match, said
+    return float(match[1])
+
+
+def test_numbers_at_once_are_read_in_any_order() -> None:
+    assert _threads("8,1,4,4") == (1, 4, 8)

@@ -1,0 +1,76 @@
+"""The transfer probe for real, and against far ends that do not give back what was sent."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import threading
+import time
+
+import pytest
+
+from profiler.probes.base import ProbeError, Progress
+from profiler.probes.peer import far_end
+from profiler.probes.transfer import PROBE, there_and_back
+
+
+def run(*arguments: str, progress: Progress | None = None) -> dict[str, float]:
+    parser = argparse.ArgumentParser()
+    PROBE.add_options(parser)
+    with far_end(None) as peer:
+        found = PROBE.run(parser.parse_args(arguments, argparse.Namespace(peer=peer)), progress or Progress())
+    assert len(found.series) == found.values["samples"].value
+    return {name: quantity.value for name, quantity in found.values.items()}
+
+
+def test_blocks_go_there_and_back() -> None:
+    values = run("--samples", "20", "--every", "0.01")
+    assert values["samples"] == 20
+    assert 0 < values["min"] <= values["median"] < 1000
+    assert values["goodput_median"] == pytest.approx(2 * 32768 * 8 / 1e3 / values["median"])
+
+
+def test_a_larger_block_takes_longer() -> None:
+    small, large = (run("--samples", "10", "--every", "0.01", "--bytes", size) for size in ("1024", "8_000_000"))
+    assert large["min"] > small["min"]
+
+
+def test_every_block_may_have_a_connection_of_its_own() -> None:
+    assert run("--samples", "12", "--every", "0.01", "--fresh")["samples"] == 12
+
+
+def test_blocks_begin_on_a_grid_of_time() -> None:
+    begin = time.monotonic()
+    run("--seconds", "0.5", "--every", "0.1")
+    assert time.monotonic() - begin >= 0.4
+
+
+def test_a_stop_before_the_first_block_is_an_error() -> None:
+    progress = Progress()
+    progress.stopped = True
+    with pytest.raises(ProbeError, match="stopped"):
+        run(progress=progress)
+
+
+def far(answer: bytes) -> socket.socket:
+    """A connection whose other end takes four bytes, says this, and closes."""
+    near, other = socket.socketpair()
+
+    def serve() -> None:
+        with other:
+            other.recv(4)
+            other.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return near
+
+
+@pytest.mark.parametrize(("answer", "words"), [(b"", "closed"), (b"123", "closed"), (b"4321", "not what was sent")])
+def test_what_does_not_come_back_is_an_error_and_no_time(answer: bytes, words: str) -> None:
+    with far(answer) as connection, pytest.raises(ProbeError, match=words):
+        there_and_back(connection, b"1234", memoryview(bytearray(4)), 0.0)
+
+
+def test_what_comes_back_in_parts_is_whole() -> None:
+    with far(b"1234") as connection:
+        assert there_and_back(connection, b"1234", memoryview(bytearray(4)), 0.0).took_ms > 0

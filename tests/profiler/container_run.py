@@ -1,0 +1,124 @@
+"""Containers of the lab for tests, without a campaign: whoever uses them has nothing to clean up."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from profiler.backends.lxc.groups import find_mounts
+from profiler.backends.source import LiveSource
+from profiler.lab.campaign import Member
+from profiler.lab.control_groups import GroupMaker
+from profiler.lab.instances import Setup
+from profiler.lab.instances.containers import Container, Containers
+from profiler.lab.processes import Process, wait_until
+from profiler.lab.registry import Registry
+from profiler.lab.schedule import Placed
+from profiler.lab.workloads import Cpu, Workload
+from profiler.observed import IsolationSettings
+
+NOTHING = IsolationSettings()
+
+
+def placed(
+    position: int, settings: IsolationSettings = NOTHING, cpus: tuple[int, ...] = (0,), clients: tuple[int, ...] = (1,)
+) -> Placed:
+    return Placed(f"one.{position + 1}", Member("one", "one", 1.0, 1, settings), cpus, clients, "solo:one")
+
+
+@contextmanager
+def registered() -> Iterator[tuple[Registry, Path]]:
+    """A registry with a state of its own and a scratch folder on the disk."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        registry = Registry(Path(folder) / "state")
+        scratch = Path(folder) / "scratch"
+        scratch.mkdir()
+        try:
+            yield registry, scratch
+        finally:
+            registry.close()
+
+
+@contextmanager
+def containers(
+    entries: Sequence[Placed], workloads: Sequence[Workload] | None = None, **more: Any
+) -> Iterator[list[Container]]:
+    """Containers that stand; without workloads nothing runs in them yet. More arguments are those of Setup."""
+    with registered() as (registry, scratch):
+        maker = GroupMaker()
+        maker.prepare()
+        chosen = tuple(workloads or [Cpu() for _ in entries])
+        with Containers(Setup(registry, tuple(entries), chosen, scratch, **more), maker) as made:
+            yield [one for one in made.running if isinstance(one, Container)]
+
+
+def left_of(run: str) -> list[str]:
+    """Everything on this host whose name carries this run's id: groups, namespaces, interfaces, processes."""
+    roots = set(find_mounts(LiveSource()).values())
+    found = [str(path) for root in roots for path in Path(root).glob(f"*{run}*")]
+    found += [str(path) for path in Path("/run/netns").glob(f"*{run}*")]
+    found += [str(path) for path in Path("/sys/class/net").glob(f"*{run}*")]
+    return found + programs_of(run)
+
+
+def programs_of(run: str) -> list[str]:
+    """Processes in a group of this run."""
+    found: list[str] = []
+    for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
+        try:
+            if run in cgroup.read_text():
+                found.append(f"{cgroup.parent}: {(cgroup.parent / 'comm').read_text().strip()}")
+        except OSError:
+            continue
+    return found
+
+
+_ECHO = """
+import socket
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.bind(("", 7))
+while True:
+    data, whence = own.recvfrom(2000)
+    own.sendto(data, whence)
+"""
+_ASK = """
+import socket, sys, time
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.settimeout(float(sys.argv[2]))
+for attempt in range(3):
+    begin = time.monotonic()
+    own.sendto(b"x" * 64, (sys.argv[1], 7))
+    try:
+        own.recvfrom(2000)
+    except (TimeoutError, ConnectionRefusedError):
+        time.sleep(0.1)
+    else:
+        print((time.monotonic() - begin) * 1e3)
+        break
+"""
+_PYTHON = [sys.executable, "-I", "-S", "-c"]
+
+
+def echo(container: Container, *, outside: bool = False) -> Process:
+    """A program that sends UDP datagrams back: in the container, or beside the load generators."""
+    start = container.start if outside else container.start_inside
+    return start([*_PYTHON, _ECHO])
+
+
+def ask(container: Container, address: str, timeout_s: float = 1.0) -> Process:
+    """A program that asks an echo; it prints the milliseconds of the first answer, nothing without one."""
+    return container.start_inside([*_PYTHON, _ASK, address, str(timeout_s)])
+
+
+def answered_ms(asking: Process) -> float | None:
+    """What `ask` found, once it has ended."""
+    if not wait_until(lambda: asking.returncode is not None, 20):
+        raise AssertionError("asked for 20 s")
+    asking.check()
+    answer = asking.output()
+    asking.stop(0)
+    return float(answer) if answer else None

@@ -1,0 +1,103 @@
+"""Runs the lab's command as its users do, in the foreground or the background, and looks at what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import yaml
+
+from profiler.backends.lxc.groups import find_mounts
+from profiler.backends.source import LiveSource
+
+TINY = Path(__file__).with_name("tiny.yaml")
+REPOSITORY = Path(__file__).parents[2]
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "profiler.cli", "lab", *map(str, arguments)]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY), **more}
+
+
+def lab(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=60, check=False, env=environment(**more)
+    )
+
+
+def write_campaign(path: Path, **changes: object) -> Path:
+    document = {**yaml.safe_load(TINY.read_text(encoding="utf-8")), **changes}
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def left_of(run: str) -> list[str]:
+    """Everything on this host whose name carries this run's id: groups, namespaces, interfaces, processes."""
+    roots = set(find_mounts(LiveSource()).values())
+    found = [str(path) for root in roots for path in Path(root).glob(f"*{run}*")]
+    found += [str(path) for path in Path("/run/netns").glob(f"*{run}*")]
+    found += [str(path) for path in Path("/sys/class/net").glob(f"*{run}*")]
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if run in cmdline.read_text(errors="replace"):
+                found.append(str(cmdline))
+        except OSError:
+            continue
+    return found
+
+
+def finished(out: Path) -> list[str]:
+    """The journal's lines of finished runs."""
+    path = out / "journal.jsonl"
+    return [line for line in path.read_text().splitlines() if '"run":' in line] if path.exists() else []
+
+
+def wait_for_runs(out: Path, count: int) -> None:
+    deadline = time.monotonic() + 30
+    while len(finished(out)) < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+class Started:
+    """A lab run in the background; `run` is its id once it measures."""
+
+    def __init__(self, campaign: Path, out: Path, state: Path) -> None:
+        words = command("run", campaign, "--out", out, "--state", state)
+        self.process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        )
+        self._state = state
+        self.run = ""
+
+    def wait_until_it_works(self) -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and self.process.poll() is None:
+            for path in self._state.glob("*.jsonl"):
+                self.run = path.stem
+                if any("wrk" in entry or "sysbench" in entry for entry in self._programs()):
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"the lab did not start: {self.process.communicate()}")
+
+    def _programs(self) -> list[str]:
+        root = find_mounts(LiveSource()).get("cpuacct") or find_mounts(LiveSource())["unified"]
+        names: list[str] = []
+        for procs in Path(root).glob(f"*{self.run}*/cgroup.procs"):
+            try:
+                names += [Path(f"/proc/{pid}/comm").read_text() for pid in procs.read_text().split()]
+            except OSError:
+                continue
+        return names
+
+    def end(self, number: signal.Signals) -> tuple[int, str, float]:
+        begin = time.monotonic()
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors, time.monotonic() - begin

@@ -1,0 +1,231 @@
+"""Containers of the lab: servers side by side, and what happens when one fails or the lab is killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from container_run import containers, left_of, placed, programs_of, registered
+
+from profiler.lab.control_groups import GroupMaker
+from profiler.lab.errors import RunError, StopRequested
+from profiler.lab.instances import Setup
+from profiler.lab.instances import containers as containers_module
+from profiler.lab.instances.containers import Containers
+from profiler.lab.processes import call, wait_until
+from profiler.lab.registry import clean
+from profiler.lab.workloads import Cpu, Listens, Site, Web, Workload
+
+pytestmark = pytest.mark.lab
+_PYTHON = [sys.executable, "-I", "-S", "-c"]
+_SERVE = """
+import socket, sys, time
+time.sleep(float(sys.argv[1]))
+own = socket.create_server(("", 80))
+while True:
+    time.sleep(1)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Server(Cpu):
+    """Listens on port 80 after some time, and answers a check that is given."""
+
+    kind: ClassVar[str] = "test-server"
+    after_s: float = 0.0
+    command: tuple[str, ...] = ()
+    check: tuple[str, ...] = ()
+
+    @property
+    def listens(self) -> Listens | None:
+        return "tcp", 80
+
+    def server(self, _site: Site, /) -> list[str] | None:
+        return list(self.command) or [*_PYTHON, _SERVE, str(self.after_s)]
+
+    def ready_check(self, _site: Site, /) -> list[str] | None:
+        return list(self.check) or None
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Ids of the runs of a test, of which nothing may be left."""
+    ids: list[str] = []
+    init = containers_module.Containers.__init__
+
+    def noting(self: Containers, setup: Setup, maker: GroupMaker) -> None:
+        ids.append(setup.registry.run)
+        init(self, setup, maker)
+
+    monkeypatch.setattr(containers_module.Containers, "__init__", noting)
+    yield ids
+    assert ids
+    for run in ids:
+        assert left_of(run) == []
+
+
+@pytest.mark.usefixtures("runs")
+def test_servers_start_side_by_side() -> None:
+    begin = time.monotonic()
+    with containers([placed(number) for number in range(3)], [Server(after_s=0.6)] * 3) as made:
+        assert all(one.listens("tcp", 80) for one in made)
+    assert time.monotonic() - begin < 1.7  # one after the other would take 1.8 s
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_server_is_ready_when_it_answers_the_generators_side(tmp_path: Path) -> None:
+    flag = tmp_path / "asked"
+    script = (
+        "import sys, pathlib, socket; socket.create_connection(('10.77.0.10', 80), 1)\np = pathlib.Path(sys.argv[1])\n"
+    )
+    script += "known = p.exists(); p.write_text('x'); sys.exit(0 if known else 1)"
+    with containers([placed(0)], [Server(check=(*_PYTHON, script, str(flag)))]):
+        assert flag.exists()  # failed once, was asked again
+
+
+@pytest.mark.usefixtures("runs")
+def test_the_hosts_own_server_on_the_port_is_neither_in_the_way_nor_mistaken_for_the_instances() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        class Same(Server):
+            @property
+            def listens(self) -> Listens | None:
+                return "tcp", port
+
+            def server(self, _site: Site, /) -> list[str] | None:
+                return [*_PYTHON, _SERVE.replace("80", str(port)), "0.5"]
+
+        begin = time.monotonic()
+        with containers([placed(0)], [Same()]) as (one,):
+            assert time.monotonic() - begin > 0.5
+            assert one.listens("tcp", port)
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_port_that_is_taken_inside_the_instance_is_said_with_its_name() -> None:
+    twice = _SERVE.replace("while", "socket.create_server(('', 80))\nwhile")
+    started = time.monotonic()
+    with (
+        pytest.raises(RunError, match=r"of one\.2 ended with status 1: .*Address already in use"),
+        containers([placed(0), placed(1)], [Server(), Server(command=(*_PYTHON, twice, "0"), after_s=9)]),
+    ):
+        time.sleep(5)
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_server_that_does_not_get_ready_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers_module, "_READY_WITHIN_S", 0.5)
+    with (
+        pytest.raises(RunError, match=r"of one\.1 was not ready within"),
+        containers([placed(0)], [Server(after_s=60)]),
+    ):
+        raise AssertionError("unreachable")
+
+
+@pytest.mark.usefixtures("runs")
+@pytest.mark.parametrize("follows", [None, RunError("wrk could not load the server")])
+def test_a_server_that_dies_in_the_middle_is_named_whatever_else_failed(follows: RunError | None) -> None:
+    with (
+        pytest.raises(RunError, match=r"^nginx of one\.1 ended with status -9: ") as caught,
+        containers([placed(0)], [Web(1)]) as (one,),
+    ):
+        assert one.server is not None
+        os.kill(one.server.pid, signal.SIGKILL)
+        assert wait_until(lambda: one.complaint() is not None, 5)
+        if follows:
+            raise follows
+    assert caught.value.__cause__ is follows
+
+
+@pytest.mark.usefixtures("runs")
+def test_stopping_while_servers_start_removes_everything() -> None:
+    class Stopped(Server):
+        def ready_check(self, _site: Site, /) -> list[str] | None:
+            raise StopRequested("SIGINT")
+
+    with pytest.raises(StopRequested), containers([placed(0), placed(1)], [Server(), Stopped()]):
+        raise AssertionError("unreachable")
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_stop_request_is_not_turned_into_a_failed_run() -> None:
+    with pytest.raises(StopRequested), containers([placed(0)], [Server()]) as (one,):
+        assert one.server is not None
+        os.kill(one.server.pid, signal.SIGKILL)
+        assert wait_until(lambda: one.complaint() is not None, 5)
+        raise StopRequested("SIGTERM")
+
+
+def test_a_collision_of_names_leaves_what_was_there_before() -> None:
+    with registered() as (registry, scratch):
+        name = registry.network("1")
+        call(["ip", "netns", "add", name])
+        try:
+            maker = GroupMaker()
+            maker.prepare()
+            workloads: tuple[Workload, ...] = (Cpu(), Cpu())
+            setup = Setup(registry, (placed(0), placed(1)), workloads, scratch)
+            with pytest.raises(RunError, match="is there already"), Containers(setup, maker):
+                raise AssertionError("unreachable")
+            assert left_of(registry.run) == [f"/run/netns/{name}"]
+        finally:
+            call(["ip", "netns", "delete", name])
+
+
+_LAB = """
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[1:3]
+from container_run import placed
+from profiler.lab.control_groups import GroupMaker
+from profiler.lab.instances import Setup
+from profiler.lab.instances.containers import Containers
+from profiler.lab.instances.native import Native
+from profiler.lab.registry import Registry
+from profiler.lab.workloads import Cpu, Web
+kind, works = {"container": (Containers, (Web(1), Web(1))), "native": (Native, (Cpu(), Cpu()))}[sys.argv[4]]
+maker, registry, folder = GroupMaker(), Registry(Path(sys.argv[3]) / "state"), Path(sys.argv[3])
+maker.prepare()
+print(registry.run, flush=True)
+while True:
+    with kind(Setup(registry, (placed(0), placed(1)), works, folder), maker) as made:
+        one = made.running[0]
+        load = one.start(one.workload.work(one.site, 1, None))
+        print("works", flush=True)
+        while load.returncode is None: pass
+        load.stop()
+"""
+
+
+@pytest.mark.parametrize(("backing", "seed"), [("container", 0), ("container", 1), ("container", 2), ("native", 3)])
+def test_after_kill_9_at_any_moment_nothing_runs_on_and_clean_removes_the_rest(
+    tmp_path: Path, backing: str, seed: int
+) -> None:
+    here = Path(__file__).parent
+    lab = subprocess.Popen(
+        [sys.executable, "-c", _LAB, here, here.parents[1], tmp_path, backing], stdout=subprocess.PIPE, text=True
+    )
+    assert lab.stdout is not None
+    run = lab.stdout.readline().strip()
+    if seed % 2:
+        assert lab.stdout.readline() == "works\n"
+    time.sleep(random.Random(seed).uniform(0, 0.25))  # in the middle of building, or of working
+    assert lab.poll() is None
+    lab.kill()
+    lab.wait()
+    lab.stdout.close()
+    assert wait_until(lambda: programs_of(run) == [], 2)
+    assert clean(tmp_path / "state")
+    assert wait_until(lambda: left_of(run) == [], 2), left_of(run)  # devices go a moment after their namespace

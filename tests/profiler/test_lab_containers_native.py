@@ -1,0 +1,105 @@
+"""Programs on the host itself: the same path to the generators, nothing held back, nothing left."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from container_run import answered_ms, ask, echo, left_of, placed, registered
+
+from profiler.lab.control_groups import GroupMaker
+from profiler.lab.errors import PreparationError
+from profiler.lab.instances import Setup
+from profiler.lab.instances.containers import Container
+from profiler.lab.instances.native import Native
+from profiler.lab.processes import call, wait_until
+from profiler.lab.schedule import Placed
+from profiler.lab.workloads import Cpu, Listens, Site, Workload
+from profiler.observed import IsolationSettings
+
+pytestmark = pytest.mark.lab
+_SERVE = """
+import socket, sys, time
+own = socket.create_server(("", int(sys.argv[1])))
+while True:
+    time.sleep(1)
+"""
+
+
+@contextmanager
+def _native(entries: list[Placed], workloads: list[Workload], **more: Any) -> Iterator[list[Container]]:
+    with registered() as (registry, scratch):
+        maker = GroupMaker()
+        maker.prepare()
+        setup = Setup(registry, tuple(entries), tuple(workloads), scratch, **more)
+        with Native(setup, maker) as made:
+            yield [one for one in made.running if isinstance(one, Container)]
+        assert left_of(registry.run) == []
+
+
+@dataclass(frozen=True, slots=True)
+class Server(Cpu):
+    """A server on a port that nobody else on the test's host has."""
+
+    port: int = 0
+
+    @property
+    def listens(self) -> Listens | None:
+        return "tcp", self.port
+
+    def server(self, _site: Site, /) -> list[str] | None:
+        return [sys.executable, "-I", "-S", "-c", _SERVE, str(self.port)]
+
+
+def _free_port() -> int:
+    with socket.create_server(("", 0)) as own:
+        return int(own.getsockname()[1])
+
+
+def test_native_programs_are_on_the_host_and_reach_the_generators_by_the_same_path() -> None:
+    with _native([placed(0), placed(1)], [Cpu(), Server(port=_free_port())], driver_cpus=(0,)) as made:
+        for one in made:
+            answering = echo(one, outside=True)
+            asking = ask(one, "10.77.0.1")
+            assert Path(f"/proc/{asking.pid}/ns/net").stat().st_ino == Path("/proc/self/ns/net").stat().st_ino
+            assert answered_ms(asking) is not None
+            answering.stop(0)
+        assert made[1].listens(*(made[1].workload.listens or ("tcp", 0)))
+        assert made[1].site.address == "10.77.0.11"
+
+
+def test_native_programs_share_a_line_as_others_do() -> None:
+    with _native([placed(0)], [Cpu()], line_mbit=2.0) as (one,):
+        receiver = one.start(["iperf3", "-s", "-1", "-i", "0.5", "-f", "k", "--forceflush"])
+        assert wait_until(lambda: "listening" in receiver.output(), 5)
+        sender = one.start_inside(["iperf3", "-c", "10.77.0.1", "-t", "20"])
+        time.sleep(2.5)
+        rates = [float(line.split("Kbits/sec")[0].split()[-1]) for line in receiver.output().splitlines()
+                 if "Kbits/sec" in line][2:]  # fmt: skip
+        receiver.stop(0)
+        sender.stop(0)
+    assert sum(rates) / len(rates) == pytest.approx(2000 * 0.956, rel=0.10)
+
+
+def test_native_programs_with_limits_are_refused() -> None:
+    with (
+        pytest.raises(PreparationError, match=r"one\.1 has limits, which native programs never have"),
+        _native([placed(0, IsolationSettings(cap_percent=50))], [Cpu()]),
+    ):
+        raise AssertionError("unreachable")
+
+
+def test_a_host_that_uses_the_labs_addresses_gets_no_native_programs() -> None:
+    call(["ip", "route", "add", "blackhole", "10.77.0.128/25"])
+    try:
+        with pytest.raises(PreparationError, match="this host has routes to"), _native([placed(0)], [Cpu()]):
+            raise AssertionError("unreachable")
+    finally:
+        call(["ip", "route", "delete", "blackhole", "10.77.0.128/25"])

@@ -1,0 +1,232 @@
+"""Campaign files beyond the basics: driver CPUs, whole VMs, repeats, time grids, crossed factors, combinations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.lab.campaign import Campaign, GuestSettings, Repeats, Temporal, read_campaign
+from profiler.lab.errors import CampaignError
+from profiler.lab.estimate import estimate
+from profiler.lab.schedule import expand, profile_keys
+from profiler.observed import NetworkSettings
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "factors.yaml"
+BASE = """
+name: test
+seconds: 2
+rounds: 3
+workloads:
+  web: {kind: web, size_kb: 100, network: {mode: dedicated, rate_mbit: 1000}}
+  cpu: {kind: cpu}
+pinnings:
+  same: {cpus: ["0", "0"], clients: "1"}
+  different: {cpus: ["0", "1"], clients: own}
+"""
+
+KEYS = ("members", "combinations", "cross", "pinnings", "size", "of", "count", "load", "network", "every_min", "hours")
+
+Read = Callable[[str], Campaign]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def from_text(text: str) -> Campaign:
+        path = tmp_path / "campaign.yaml"
+        path.write_text(text, encoding="utf-8")
+        return read_campaign(path)
+
+    return from_text
+
+
+def test_the_example_of_factors_crosses_what_it_says() -> None:
+    campaign = read_campaign(EXAMPLE)
+    forms = Counter(group.pinning.name for group in campaign.groups)
+    assert forms == {"same": 3 + 6 + 3 + 4, "driven": 3, "free": 3 + 4}
+    assert len(expand(campaign)) == len({run.run for run in expand(campaign)})
+
+
+def test_a_driver_domain_has_cpus_of_its_own_and_is_part_of_the_place_that_solo_runs_share(read: Read) -> None:
+    text = BASE.replace(
+        'different: {cpus: ["0", "1"], clients: own}', 'driven: {cpus: ["0", "0"], clients: "1", driver: "1"}'
+    )
+    campaign = read(text)
+    assert [form.driver for form in campaign.pinnings] == [None, (1,)]
+    runs = expand(campaign)
+    drivers = {run.run: {entry.driver for entry in run.placed} for run in runs}
+    assert drivers["same:cpu:cpu"] == {None}
+    assert drivers["driven:cpu:cpu"] == {(1,)}
+    assert drivers["solo:web:0:1:driver1"] == {(1,)}
+
+
+def test_members_may_share_a_set_of_cpus(read: Read) -> None:
+    campaign = read(BASE.replace('["0", "1"], clients: own', '["0-1"], clients: "0-1"'))
+    (run,) = [run for run in expand(campaign) if run.run == "different:cpu:cpu"]
+    assert [entry.cpus for entry in run.placed] == [(0, 1), (0, 1)]
+
+
+def test_whole_vms_are_asked_for_with_how_they_are_made(read: Read) -> None:
+    campaign = read(BASE + "instances: qemu\nguests: {memory_mb: 512, accelerator: tcg, vhost: off}\n")
+    assert (campaign.instances, campaign.guests) == ("qemu", GuestSettings(512, "tcg", "off"))
+    assert (read(BASE).instances, read(BASE).guests) == ("container", GuestSettings())
+
+
+def test_rounds_go_on_only_where_a_width_is_asked_for(read: Read) -> None:
+    assert read(BASE).repeats == Repeats(3, 3)
+    assert read(BASE + "narrow: 0.03\nmost_minutes: 90\n").repeats == Repeats(3, 30, 0.03, 90.0)
+    assert read(BASE + "narrow: 0.03\nmost_rounds: 8\n").repeats == Repeats(3, 8, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "minutes", "wanted"),
+    [
+        (None, None, Repeats(3, 8, 0.03, 90.0)),
+        (10, None, Repeats(10, 10, 0.03, 90.0)),
+        (2, 5.0, Repeats(2, 8, 0.03, 5.0)),
+    ],
+)
+def test_a_call_may_ask_for_other_repeats_than_the_file(
+    read: Read, rounds: int | None, minutes: float | None, wanted: Repeats
+) -> None:
+    campaign = read(BASE + "narrow: 0.03\nmost_rounds: 8\nmost_minutes: 90\n")
+    assert campaign.repeated(rounds, minutes).repeats == wanted
+    assert campaign.repeated(rounds, minutes).fingerprint == campaign.fingerprint
+
+
+def test_a_time_grid_has_as_many_rounds_as_fit(read: Read) -> None:
+    assert read(BASE).temporal is None
+    temporal = read(BASE + "temporal: {every_min: 10, hours: 150}\n").temporal
+    assert temporal == Temporal(10.0, 150.0)
+    assert temporal.slots == 900
+
+
+def test_the_line_and_its_queue_are_read(read: Read) -> None:
+    campaign = read(BASE + "line_mbit: 10\nqueue_packets: 50\n")
+    assert (campaign.line_mbit, campaign.queue_packets) == (10.0, 50)
+
+
+def test_crossed_factors_make_every_combination_once(read: Read) -> None:
+    cross = "{load: [0.3, 1.0], cap_percent: [50, none], of: 0}"
+    campaign = read(BASE + f"groups: [{{members: [web, cpu], cross: {cross}, pinnings: [same]}}]")
+    labels = {tuple(member.label for member in group.members) for group in campaign.groups}
+    assert labels == {("web.load0.3.cap50", "cpu"), ("web.load0.3", "cpu"), ("web.cap50", "cpu"), ("web", "cpu")}
+    assert len(campaign.groups) == 4
+
+
+@pytest.mark.parametrize(
+    ("of", "labels"),
+    [
+        ("all", [("web.load0.5", "cpu.load0.5"), ("web", "cpu")]),
+        ("each", [("web.load0.5", "cpu.load0.5"), ("web.load0.5", "cpu"), ("web", "cpu.load0.5"), ("web", "cpu")]),
+        ("1", [("web", "cpu.load0.5"), ("web", "cpu")]),
+        ("[0, 1]", [("web.load0.5", "cpu.load0.5"), ("web", "cpu")]),
+    ],
+)
+def test_a_factor_varies_members_together_or_each_by_itself(read: Read, of: str, labels: list[tuple[str, str]]) -> None:
+    text = f"groups: [{{members: [web, cpu], cross: {{load: [0.5, 1.0], of: {of}}}, pinnings: [same]}}]"
+    assert [tuple(member.label for member in group.members) for group in read(BASE + text).groups] == labels
+
+
+def test_several_entries_of_cross_are_crossed_with_each_other_and_with_pinnings(read: Read) -> None:
+    cross = "[{weight: [256, 1024], of: 0}, {network: [none, {mode: shared, rate_mbit: 500}], of: 1}]"
+    campaign = read(BASE + f"groups: [{{members: [cpu, web], cross: {cross}}}]")
+    assert len(campaign.groups) == 2 * 2 * 2
+    networks = {group.members[1].settings.network for group in campaign.groups}
+    assert networks == {None, NetworkSettings("shared", 500.0)}
+    assert {group.members[1].label for group in campaign.groups} == {"web.nonet", "web.shared500"}
+
+
+def test_combinations_are_chosen_from_the_workloads_and_crossed_like_listed_members(read: Read) -> None:
+    more = "".join(f"  w{number}: {{kind: cpu}}\n" for number in range(6))
+    text = BASE.replace("pinnings:\n", more + "pinnings:\n", 1)
+    group = (
+        "{combinations: {size: 3, of: [w0, w1, w2, w3, w4, w5], count: 7}, cross: {load: [0.5, 1.0]}, pinnings: [same]}"
+    )
+    campaign = read(text + f"groups: [{group}]")
+    assert len(campaign.groups) == 14
+    assert {len(set(group.members)) for group in campaign.groups} == {3}
+    assert campaign.groups == read(text + f"groups: [{group}]").groups
+
+
+def test_profiles_are_of_workloads_as_they_are_defined_and_of_their_part_loads(read: Read) -> None:
+    members = "[{workload: cpu, cap_percent: 50}, {workload: web, load: 0.5}]"
+    campaign = read(BASE + f"groups: [{{members: {members}, pinnings: [different]}}]")
+    assert profile_keys(campaign) == {"solo:cpu:0", "solo:web:0:1", "solo:web.load0.5:0:1"}
+    solos = {run.run for run in expand(campaign) if run.kind == "solo"}
+    assert solos == profile_keys(campaign) | {"solo:cpu.cap50:0", "solo:web.load0.5:1:1"}
+
+
+def test_a_group_of_one_is_measured_alone_and_nobody_is_with_it(read: Read) -> None:
+    campaign = read(BASE + "groups: [{members: [cpu], cross: {cap_percent: [25, 50]}, pinnings: [same]}]")
+    runs = expand(campaign)
+    assert {run.kind for run in runs} == {"solo"}
+    assert {run.run for run in runs} == {"solo:cpu:0", "solo:cpu.cap25:0", "solo:cpu.cap50:0"}
+    assert estimate(campaign, []).sentences()[0] == "campaign test: no groups"
+
+
+def test_a_changed_time_grid_makes_other_rounds(read: Read) -> None:
+    changed = [read(BASE + f"temporal: {{every_min: {every}, hours: 1}}").fingerprint for every in (5, 10)]
+    assert len(set(changed)) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("instances: docker", r"instances must be one of container, .*xen, not 'docker'"),
+        ("guests: {accelerator: hvf}", r"guests\.accelerator must be one of auto, kvm, tcg"),
+        ("guests: {memory: 1}", r"guests\.memory is not known here"),
+        ("most_rounds: 9", r"most_rounds needs narrow"),
+        ("narrow: 0.03\nmost_rounds: 2", r"most_rounds must not be below rounds, which is 3"),
+        ("warmup_most_s: 0.5", r"warmup_most_s must not be below warmup_s, which is 1"),
+        ("narrow: 0.1\ntemporal: {every_min: 1, hours: 1}", r"temporal and narrow exclude each other"),
+        ("temporal: {every_min: 0, hours: 1}", r"temporal\.every_min must be above 0"),
+        ("temporal: {every_min: 0.001, hours: 10000}", r"temporal has more than 100000 rounds"),
+        ("groups: [{members: [cpu, cpu], cross: {}}]", r"groups\[0\]\.cross names no factor \(one of load, cap"),
+        ("groups: [{members: [cpu, cpu], cross: {speed: [1]}}]", r"groups\[0\]\.cross\.speed is not known here"),
+        ("groups: [{members: [cpu, cpu], cross: {load: 1}}]", r"groups\[0\]\.cross\.load must be a list"),
+        ("groups: [{members: [cpu, cpu], cross: {load: [2]}}]", r"groups\[0\]\.members\[0\]\.load must be above 0"),
+        ("groups: [{members: [cpu, cpu], cross: {weight: [1.5]}}]", r"weight must be a whole number, not 1\.5"),
+        ("groups: [{members: [cpu, cpu], cross: {load: [1], of: 2}}]", r"cross\.of must be all, each, or .* 0 to 1"),
+        ("groups: [{members: [cpu, cpu], cross: [{load: [1]}, 3]}]", r"groups\[0\]\.cross\[1\] must be a mapping"),
+        ("groups: [{cross: {load: [1]}}]", r"groups\[0\] must have either members or combinations"),
+        ("groups: [{combinations: {size: 3}}]", r"groups\[0\]\.combinations size 3 is not between 2 and the 2"),
+        ("groups: [{combinations: {size: 2, count: 9}}]", r"count 9 is above the 1 combinations"),
+        ("groups: [{combinations: {size: 2, of: [cpu, gpu]}}]", r"combinations\.of names 'gpu', which is not under"),
+        ("pairs: none", r"groups names nobody who shares the host"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_repeats_or_factors_is_named(read: Read, more: str, message: str) -> None:
+    with pytest.raises(CampaignError, match=r"campaign\.yaml: .*" + message):
+        read(BASE + more + "\n")
+
+
+def test_too_many_crossed_groups_are_refused_before_they_are_made(read: Read) -> None:
+    many = list(range(1, 101))
+    with pytest.raises(CampaignError, match="cross makes more than 20000 groups"):
+        read(BASE + f"groups: [{{members: [cpu, cpu], cross: {{weight: {many}, cap_percent: {many}, of: each}}}}]")
+
+
+scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
+anything = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(["groups", "temporal", "guests", "instances", "narrow", "most_rounds", "line_mbit"]), anything)
+def test_any_structure_is_taken_or_refused_by_name(
+    tmp_path_factory: pytest.TempPathFactory, field: str, value: object
+) -> None:
+    document = {**yaml.safe_load(BASE), field: value}
+    path = tmp_path_factory.mktemp("any") / "c.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    try:
+        read_campaign(path)
+    except CampaignError as error:
+        assert str(path) in str(error)

@@ -1,0 +1,259 @@
+"""The lab's network: what is asked of tc, and what packets really get from it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from container_run import answered_ms, ask, containers, echo, placed, registered
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.shaping import Case, reach
+from profiler.lab import network
+from profiler.lab.control_groups import GroupMaker
+from profiler.lab.errors import PreparationError
+from profiler.lab.instances.containers import Container
+from profiler.lab.processes import call, wait_until
+from profiler.lab.shaping import check_promises, htb_commands, most_segments
+from profiler.lab.workloads import Web
+from profiler.observed import IsolationSettings, NetworkSettings, parse_cpus
+
+GENERATORS = "10.77.0.1"
+HALF = NetworkSettings("dedicated", 0.5)
+rates = st.floats(0.05, 2000, allow_nan=False)
+
+
+def test_unshaped_instances_get_no_qdisc() -> None:
+    assert htb_commands("up", [("10.0.0.2", None), ("10.0.0.3", NetworkSettings("none"))], 1000) == []
+
+
+def test_dedicated_classes_keep_to_their_rate_and_shared_ones_borrow_up_to_the_link() -> None:
+    attached = [
+        ("10.0.0.2", NetworkSettings("dedicated", 100.0)),
+        ("10.0.0.3", NetworkSettings("shared", 200.0)),
+    ]
+    lines = htb_commands("up", attached, 1000)
+    assert lines[0] == "qdisc add dev up root handle 1: htb"
+    assert any("parent 1: classid 1:1 htb rate 1000000kbit ceil 1000000kbit" in line for line in lines)
+    assert any("parent 1: classid 1:10 htb rate 100000kbit ceil 100000kbit" in line for line in lines)
+    assert any("parent 1:1 classid 1:11 htb rate 200000kbit ceil 1000000kbit" in line for line in lines)
+    assert sum(line.startswith("filter add dev up parent 1: protocol ip ") for line in lines) == 2
+
+
+def test_on_a_line_without_classes_everybody_waits_in_one_fifo() -> None:
+    lines = htb_commands("up", [("10.0.0.2", None), ("10.0.0.3", NetworkSettings("none"))], None, 1.0, 500)
+    assert lines[0] == "qdisc add dev up root handle 1: htb default 2"
+    assert lines[1].startswith("class add dev up parent 1: classid 1:1 htb rate 1000kbit ceil 1000kbit ")
+    assert lines[2].startswith("class add dev up parent 1:1 classid 1:2 htb rate 1000kbit ceil 1000kbit ")
+    assert lines[3:] == ["qdisc add dev up parent 1:2 pfifo limit 500"]
+
+
+def test_on_a_line_dedicated_and_shared_classes_stay_within_it() -> None:
+    lines = htb_commands("up", [("10.0.0.2", HALF), ("10.0.0.3", NetworkSettings("shared", 0.4, 9.0))], None, 1.0)
+    assert any("parent 1:1 classid 1:2 htb rate 100kbit ceil 1000kbit" in line for line in lines)
+    assert any("parent 1:1 classid 1:10 htb rate 500kbit ceil 500kbit" in line for line in lines)
+    assert any("parent 1:1 classid 1:11 htb rate 400kbit ceil 1000kbit" in line for line in lines)
+
+
+def test_promises_beyond_the_line_are_refused() -> None:
+    attached = [("10.0.0.2", HALF), ("10.0.0.3", NetworkSettings("dedicated", 0.6))]
+    with pytest.raises(PreparationError, match=r"promised 1\.1 Mbit/s of a line of 1 Mbit/s"):
+        htb_commands("up", attached, None, 1.0)
+    htb_commands("up", attached, None)  # each on a link of its own
+    shared = [NetworkSettings("shared", 60.0), NetworkSettings("shared", 60.0)]
+    with pytest.raises(PreparationError, match=r"promised 120 Mbit/s of a line of 100 Mbit/s"):
+        check_promises(shared, 100.0, None)
+    check_promises(shared, None, None)  # the link they share is as wide as what they are promised
+
+
+@given(st.lists(st.tuples(st.sampled_from(["shared", "dedicated"]), rates), min_size=1, max_size=6), rates)
+def test_promised_rates_never_exceed_their_parent(wanted: list[tuple[str, float]], line: float) -> None:
+    nets = [NetworkSettings("shared" if mode == "shared" else "dedicated", rate) for mode, rate in wanted]
+    attached = [(f"10.0.0.{number}", net) for number, net in enumerate(nets)]
+    try:
+        lines = htb_commands("up", attached, None, line)
+    except PreparationError:
+        assert sum(rate for _, rate in wanted) > line
+        return
+    rated = [
+        (line.split()[7], float(line.split(" rate ")[1].split("kbit")[0])) for line in lines if " classid " in line
+    ]
+    whole = next(rate for name, rate in rated if name == "1:1")
+    parts = sum(rate for name, rate in rated if name not in ("1:1", "1:2"))
+    assert parts <= whole + len(nets)  # rounded to whole kbit/s
+
+
+@pytest.mark.parametrize(("mbit", "segments"), [(0.1, 1), (1, 1), (10, 1), (100, 8), (1000, None)])
+def test_a_packet_lasts_a_millisecond_of_its_line_at_most(mbit: float, segments: int | None) -> None:
+    assert most_segments(None, None, mbit) == segments
+    assert most_segments(NetworkSettings("dedicated", mbit), None, 1000.0) == segments
+    assert most_segments(NetworkSettings("shared", mbit / 3), mbit, None) == segments
+
+
+def test_without_a_limit_packets_are_as_big_as_ever() -> None:
+    assert most_segments(None, 1.0, None) is None
+    assert most_segments(NetworkSettings("none"), None, None) is None
+
+
+@given(st.sets(st.integers(0, 300), min_size=1))
+def test_a_mask_of_cpus_says_them_all_and_no_other(cpus: set[int]) -> None:
+    words = network.cpu_mask(sorted(cpus)).split(",")
+    assert all(len(word) == 8 for word in words)
+    value = int("".join(words), 16)
+    assert {cpu for cpu in range(400) if value >> cpu & 1} == cpus
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+@pytest.mark.parametrize("mode", ["line", "dedicated"])
+@pytest.mark.parametrize("rate_mbit", [1.0, 100.0])
+def test_what_arrives_is_within_a_tenth_of_the_limit(mode: str, rate_mbit: float, transport: str) -> None:
+    maker = GroupMaker()
+    maker.prepare()
+    with registered() as (registry, scratch):
+        case = Case(mode, rate_mbit, transport)  # type: ignore[arg-type]
+        reached = reach(case, registry, maker, scratch, 1.5, 0.7)
+    assert reached.payload_mbit == pytest.approx(rate_mbit, rel=0.10)
+    assert reached.frames_mbit == pytest.approx(rate_mbit, rel=0.10)
+
+
+@pytest.mark.lab
+def test_shared_classes_get_what_they_were_promised_when_both_send() -> None:
+    maker = GroupMaker()
+    maker.prepare()
+    with registered() as (registry, scratch):
+        reached = reach(Case("shared", 10.0, "udp"), registry, maker, scratch, 1.5, 0.7)
+    assert reached.frames_mbit == pytest.approx(10, rel=0.10)
+    assert reached.first == pytest.approx(1 / 3, rel=0.05)
+
+
+@pytest.mark.lab
+def test_a_line_is_everybodys_and_a_class_on_it_is_not_held_up_by_who_fills_it() -> None:
+    """Beside a sender that fills a line of 1 Mbit/s, an answer takes seconds in the one fifo, not in an own class."""
+
+    def answer_ms(net: NetworkSettings | None) -> float | None:
+        entries = [placed(0, IsolationSettings(network=net)), placed(1)]
+        with containers(entries, line_mbit=1.0) as (quiet, greedy):
+            echoes = echo(quiet, outside=True)
+            receiver = greedy.start(["iperf3", "-s", "-1", "--forceflush"])
+            assert wait_until(lambda: "listening" in receiver.output(), 5)
+            sender = greedy.start_inside(["iperf3", "-c", GENERATORS, "-u", "-b", "5M", "-t", "10"])
+            time.sleep(2.0)
+            answer = answered_ms(ask(quiet, GENERATORS))
+            for process in (echoes, receiver, sender):
+                process.stop(0)
+        return answer
+
+    apart = answer_ms(NetworkSettings("dedicated", 0.3))
+    assert apart is not None
+    assert apart < 200
+    assert answer_ms(None) is None
+
+
+def _softirq_ticks() -> list[int]:
+    """Time in softirqs so far of CPU 0 and CPU 1 (proc(5): seventh value)."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    return [int(line.split()[7]) for line in lines if line.startswith(("cpu0 ", "cpu1 "))]
+
+
+def _part_of_cpu_1(driver: tuple[int, ...]) -> float:
+    """Which part of the host's softirq time CPU 1 has while a web server and its client work on CPU 0."""
+    with containers([placed(0, clients=(0,))], [Web(1)], driver_cpus=driver) as (web,):
+        load = web.start(web.workload.work(web.site, 3, None))
+        time.sleep(0.3)
+        before = _softirq_ticks()
+        time.sleep(2.0)
+        spent = [now - then for then, now in zip(before, _softirq_ticks(), strict=True)]
+        load.stop(0)
+    assert sum(spent) > 10
+    return spent[1] / sum(spent)
+
+
+@pytest.mark.lab
+def test_packets_are_worked_on_by_the_drivers_cpus() -> None:
+    if len(parse_cpus(Path("/sys/devices/system/cpu/online").read_text().strip())) < 2:
+        pytest.skip("one CPU cannot be told from another")
+    assert _part_of_cpu_1((1,)) > 0.6
+    assert _part_of_cpu_1((0,)) < 0.4
+
+
+@pytest.mark.lab
+def test_every_end_of_every_pair_is_steered() -> None:
+    with containers([placed(0), placed(1)], driver_cpus=(1,)) as made:
+        for path, devices in _devices(made):
+            for device in devices:
+                file = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
+                mask = subprocess.run(
+                    ["ip", "netns", "exec", path, "cat", file], capture_output=True, text=True, check=True
+                )
+                assert int(mask.stdout.replace(",", ""), 16) == 2, (path, device)
+
+
+def _devices(made: list[Container]) -> list[tuple[str, list[str]]]:
+    ours = [Path(one.namespace).name for one in made]
+    switch = Path(made[0].generators).name.removesuffix("load") + "switch"
+    return [(switch, ["uplink", "port0", "port1"]), (Path(made[0].generators).name, ["eth0"])] + [
+        (name, ["eth0"]) for name in ours
+    ]
+
+
+def test_a_kernel_without_packet_steering_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "STEERING", "queues/rx-0/no_such_file")
+    with registered() as (registry, _):
+        with pytest.raises(PreparationError, match="cannot steer packets"):
+            network.build(registry, [None], network.Wiring(driver_cpus=(0,)))
+        assert not list(Path("/run/netns").glob(f"*{registry.run}*"))
+
+
+@pytest.mark.lab
+def test_eight_instances_at_once_reach_the_generators_and_each_other() -> None:
+    with containers([placed(number) for number in range(8)]) as made:
+        echoes = [echo(made[0], outside=True), echo(made[7])]
+        asking = [ask(one, GENERATORS) for one in made] + [ask(made[0], made[7].site.address)]
+        assert all(answered_ms(one) is not None for one in asking)
+        for process in echoes:
+            process.stop(0)
+
+
+@pytest.mark.lab
+def test_taps_of_guests_hang_on_the_same_bridge_and_keep_their_namespace() -> None:
+    with registered() as (registry, _):
+        switch = registry.network("mine")
+        registry.made("network", switch)
+        call(["ip", "netns", "add", switch])
+        call(["ip", "-n", switch, "tuntap", "add", "dev", "tap0", "mode", "tap"])
+        net = network.build(registry, [HALF], network.Wiring(switch=switch, taps=("tap0",)))
+        assert [(port.device, port.namespace) for port in net.ports] == [("tap0", f"/run/netns/{switch}")]
+        shown = json.loads(call(["ip", "-n", switch, "-j", "-d", "link", "show", "master", "bridge"]))
+        kinds = {link["ifname"]: link["linkinfo"]["info_kind"] for link in shown}
+        assert kinds == {"uplink": "veth", "tap0": "tun"}
+        network.unplug(switch)
+        left = json.loads(call(["ip", "-n", switch, "-j", "link", "show"]))
+        assert {link["ifname"] for link in left} == {"lo", "tap0"}
+
+
+@pytest.mark.lab
+def test_where_no_namespace_was_ever_named_the_folder_for_names_is_made() -> None:
+    """In a mount namespace of its own /run is empty, as on a host that has just booted."""
+    script = (
+        "import sys; sys.path[:0] = sys.argv[1:3]\n"
+        "from container_run import answered_ms, ask, containers, echo, placed\n"
+        "from pathlib import Path\n"
+        "assert not Path('/run/netns').exists()\n"
+        "with containers([placed(0)]) as (one,):\n"
+        "    echo(one, outside=True)\n"
+        "    assert answered_ms(ask(one, '10.77.0.1')) is not None\n"
+        "print('answered', sorted(path.name for path in Path('/run/netns').iterdir()))\n"
+    )
+    here = Path(__file__).parent
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh", sys.executable, "-c", script,
+         str(here), str(here.parents[1])],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "answered []\n"), done.stderr

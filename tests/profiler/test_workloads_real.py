@@ -1,0 +1,109 @@
+"""Every kind of workload for real: its programs in instances of the lab, its outcomes, and nothing left of it."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from profiler.lab.fields import Fields
+from profiler.lab.workloads import KINDS
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(os.geteuid() != 0, reason="the lab makes control groups and network namespaces: needs root"),
+]
+REPOSITORY = Path(__file__).parents[2]
+
+SERVED = {
+    "web": {"kind": "web", "size_kb": 10, "load": 0.05},
+    "bulk": {"kind": "bulk"},
+    "udp": {"kind": "bulk", "transport": "udp", "streams": 2, "load": 0.1},
+    "keys": {"kind": "key-value", "keys": 500},
+    "stream": {"kind": "stream", "clients": 2},
+}
+ALONE = {
+    "mix": {"kind": "disk-mix", "pairs": 2, "files": 1},
+    "game": {"kind": "game", "bots": 2},
+    "map": {"kind": "game-map", "changes": 2, "cache": "cold"},
+    "share": {"kind": "probe", "probe": "cpu-share"},
+    "rtt": {"kind": "probe", "probe": "rtt", "samples": 10, "options": ["--per-second", "20", "--udp"]},
+}
+
+
+def _skip_without_tools(workloads: Mapping[str, Mapping[str, object]]) -> None:
+    made = [KINDS[str(entry["kind"])].of(Fields("c", name, dict(entry))) for name, entry in workloads.items()]
+    missing = sorted({tool for workload in made for tool in workload.tools(0.5) if shutil.which(tool) is None})
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+
+
+def _measure(workloads: Mapping[str, Mapping[str, object]], path: Path) -> dict[str, dict[str, float]]:
+    """All of them at once and each alone, for a second; outcomes beside the others by workload and name."""
+    _skip_without_tools(workloads)
+    document = {
+        "name": "kinds", "platform": "test-host", "seconds": 1, "warmup_s": 0.3, "rounds": 1, "workloads": workloads,
+        "groups": [{"members": list(workloads)}], "pinnings": {"apart": {"cpus": ["0"], "clients": "1"}},
+    }  # fmt: skip
+    campaign = path / "c.yaml"
+    campaign.write_text(yaml.safe_dump(document), encoding="utf-8")
+    command = [sys.executable, "-m", "profiler.cli", "lab", "run", str(campaign), "--json"]
+    done = subprocess.run(
+        [*command, "--out", str(path / "data"), "--state", str(path / "state")], capture_output=True, text=True,
+        timeout=100, check=False, env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rounds"] == 1
+    assert [entry.name for entry in (path / "state").iterdir()] == ["lock"]
+    assert _running_below(path) == []
+    found: dict[str, dict[str, float]] = {name: {} for name in workloads}
+    with (path / "data" / "outcomes.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["run"].startswith("apart:"):
+                found[row["workload"]][row["outcome"]] = float(row["value"])
+    return found
+
+
+def _running_below(path: Path) -> list[str]:
+    """Processes whose folder is one of the instances'."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            folder = str((entry / "cwd").readlink())
+            if folder.startswith(str(path)):
+                found.append(f"{(entry / 'comm').read_text().strip()} in {folder}")
+    return found
+
+
+def test_servers_of_every_kind_tell_what_they_reached(tmp_path: Path) -> None:
+    found = _measure(SERVED, tmp_path)
+    assert all(outcomes["throughput"] > 0 for outcomes in found.values())
+    for name in ("web", "keys"):
+        assert 0 < found[name]["latency_mean_ms"] <= found[name]["latency_p95_ms"] * 5
+    assert 0 <= found["web"]["timeouts_percent"] <= 100
+    assert "retransmits" in found["bulk"]
+    assert {"jitter_ms", "lost"} <= set(found["udp"])
+    assert found["stream"]["throughput"] < 2 * 1.05 * 1.15  # nobody gets more than the server's pace
+    assert 0 < found["stream"]["quality"] <= 100
+
+
+def test_disks_games_and_probes_tell_what_they_reached(tmp_path: Path) -> None:
+    found = _measure(ALONE, tmp_path)
+    mix = found["mix"]
+    assert mix["throughput"] == pytest.approx(mix["read_throughput"] + mix["write_throughput"], rel=1e-3)
+    assert found["game"]["timeouts_percent"] < 100
+    # qstat tells whole milliseconds, of other queries of the same seconds on a CPU that four others use
+    assert found["game"]["latency_mean_ms"] == pytest.approx(found["game"]["qstat_latency_mean"], abs=150)
+    assert found["map"]["runtime_s"] == pytest.approx(1 / found["map"]["throughput"], rel=1e-3)
+    assert 0 < found["share"]["throughput"] <= 100
+    assert found["rtt"]["samples"] + found["rtt"]["lost"] <= 10
+    assert found["rtt"]["latency_mean_ms"] > 0
