@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import math
 import os
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 MAX_NUMBER = 1e15  # beyond anything measured; keeps sums and ratios finite
 
@@ -85,7 +88,7 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
 def _csv_rows(path: Path) -> Iterator[Row]:
     reader = None
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte order mark
+        with _open(path) as file:
             reader = csv.reader(file, strict=True)
             header = _header(path, [name.strip() for name in next(reader, [])])
             yield Row(path.name, 1, dict.fromkeys(header, ""))
@@ -99,11 +102,20 @@ def _csv_rows(path: Path) -> Iterator[Row]:
                 yield Row(path.name, reader.line_num, dict(zip(header, cells, strict=True)))
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path.name}, line {_undecodable(path)}: it is not UTF-8 text, {error.reason}") from None
+    except (EOFError, zlib.error) as error:
+        raise DatasetError(f"{path.name} is not a whole gzip file: {error}") from None
     except csv.Error as error:
         line = reader.line_num if reader else 1
         raise DatasetError(f"{path.name}, line {line}: it is not a CSV table, {error}") from None
     except OSError as error:
         raise DatasetError(f"{path.name} cannot be read: {error.strerror}") from None
+
+
+def _open(path: Path) -> TextIO:
+    """The file as text, unpacked where its name ends in .gz; spreadsheets write a byte order mark."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _header(path: Path, names: Sequence[str]) -> Sequence[str]:
@@ -117,7 +129,7 @@ def _header(path: Path, names: Sequence[str]) -> Sequence[str]:
 
 def _undecodable(path: Path) -> int:
     """The first line that is not UTF-8; the decoder only knows its place in a block of the file."""
-    data = path.read_bytes()
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     try:
         data.decode()
     except UnicodeDecodeError as error:

@@ -117,8 +117,9 @@ class _Tables:
         ]
 
     def _rows(self, name: str, columns: Sequence[str]) -> Iterable[Row]:
-        path = self._path / name
-        return read_rows(path, columns) if path.is_file() else ()
+        plain, packed = self._path / name, self._path / f"{name}.gz"
+        path = next((path for path in (plain, packed) if path.is_file()), None)
+        return () if path is None else read_rows(path, columns)
 
     def _members(self) -> dict[tuple[str, str], dict[str, Member]]:
         reached: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,13 @@ def _lab(tmp_path: Path, first: float = 50.0, second: float = 40.0) -> Lab:
         for place, value in ((1, first), (2, second))
     ]
     (directory / "colocations.csv").write_text(COLOCATIONS + "".join(lines))
-    (directory / "metrics.csv").write_text(
+    metrics = (
         "run,repeat,instance,workload,scope,metric,value,unit\n"
         "same:a,1,web-1k.1,web-1k,instance,waiting,40,%\n"
         "same:a,1,web-1k.2,web-1k,instance,waiting,60,%\n"
         "same:a,1,,,driver_domain,waiting,7,%\n"
     )
+    (directory / "metrics.csv.gz").write_bytes(gzip.compress(metrics.encode()))
     return Lab.of([directory])
 
 
