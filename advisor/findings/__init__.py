@@ -22,7 +22,8 @@ def findings(settings: Settings, model: Path | None) -> list[Row]:
     """One row per figure or ordering: finding, situation, paper, measured, predicted, and whether they agree.
 
     Without `model` every paper's predictions come from a model trained on all datasets without any co-location of that
-    paper, so that no row was learned from itself. InvalidInput where the datasets are missing or broken.
+    paper, so that no row was learned from itself; what a dataset's `learn: false` keeps out of training is measured,
+    too. InvalidInput where the datasets are missing or broken.
     """
     try:
         datasets = [load_dataset(path.parent) for path in sorted(settings.datasets_dir.glob("*/dataset.yaml"))]
@@ -30,11 +31,12 @@ def findings(settings: Settings, model: Path | None) -> list[Row]:
         if papers is None:
             raise InvalidInput(f"{settings.datasets_dir} holds no dataset named papers", field="datasets")
         measured = [dataset for dataset in datasets if dataset.origin == "measured"]
+        lessons = [dataset for dataset in datasets if dataset.meta.get("learn", True)]
         statements, titles = read_statements(papers.path), read_titles(papers.path)
         chosen = predictors.load(model) if model is not None else None
         rows: list[Row] = []
         for paper in sorted({one.paper for one in papers.colocations if one.finding}):
-            predict = predict_with(papers, chosen or without(datasets, papers, paper))
+            predict = predict_with(papers, chosen or without(lessons, papers, paper))
             rows += rows_of_paper(papers, paper, predict, statements)
         rows += statement_rows(statements)
         fill(rows, Lab.of(dataset.path for dataset in measured), statements)

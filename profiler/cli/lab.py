@@ -128,6 +128,9 @@ def _ended(summary: Summary, options: argparse.Namespace) -> int:
     if summary.interrupted:
         again = f"cotenant-profiler lab run {options.campaign} --out {summary.directory}"
         return fail(f"stopped; {done}, go on with: {again}", FAILED)
+    if summary.failed:
+        failed = "; ".join(summary.failed)
+        return fail(f"{done}, these failed and are tried again by the same command: {failed}", FAILED)
     if options.json:
         return DONE
     if summary.ending == "out of time":

@@ -37,6 +37,7 @@ def describe_dataset(
         "name": campaign.name,
         "origin": "measured",
         "licence": campaign.licence,
+        "learn": campaign.learn,
         "machine": f"{machine.model}, {machine.pcpus} CPUs, {machine.memory_mb:.0f} MB",
         "kernel": machine.kernel,
         "date": records[0].started[:10] if records else datetime.now(UTC).date().isoformat(),

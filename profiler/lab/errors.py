@@ -17,6 +17,10 @@ class RunError(LabError):
     """One run failed; finished runs are not touched."""
 
 
+class RepeatedError(LabError):
+    """A run failed as often as it is tried; the campaign may go on without it."""
+
+
 class ToolError(RunError):
     """A program that the lab called (ip, tc) refused."""
 

@@ -61,6 +61,12 @@ class Fields:
     def optional(self, name: str, *, most: float = 1e9) -> float | None:
         return self.number(name, most=most) if self.has(name) else None
 
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.raw(name, default)
+        if not isinstance(value, bool):
+            self.wrong(self.at(name), f"must be true or false, not {str(value)[:40]!r}")
+        return value
+
     def choice(self, name: str, choices: tuple[str, ...], default: str | None = None) -> str:
         value = self.text(name, default)
         if value not in choices:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TextIO
 from profiler.lab.campaign import Campaign
 from profiler.lab.circumstances import circumstances, read_machine, remembered
 from profiler.lab.control_groups import GroupMaker
-from profiler.lab.errors import LabError, StopRequested
+from profiler.lab.errors import LabError, RepeatedError, StopRequested
 from profiler.lab.grid import Grid
 from profiler.lab.journal import Journal
 from profiler.lab.plan import Plan, Step
@@ -28,6 +28,8 @@ from profiler.lab.tables import write_dataset
 from profiler.lab.versions import versions
 
 Ending = Literal["finished", "interrupted", "out of time"]
+# So many failed runs one after another are no accident of one of them: something that all need is not there.
+_MOST_FAILED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class Summary:
     """How a campaign ended.
 
     `wide` is how many groups' intervals of T/B are still wider than asked for, None = no width was asked for;
-    `skipped` are rounds of a time grid that would have been late.
+    `skipped` are rounds of a time grid that would have been late. `failed` runs were left out of their round; the same
+    campaign started again tries them again.
     """
 
     directory: Path
@@ -47,6 +50,7 @@ class Summary:
     unsteady: int
     wide: int | None
     skipped: tuple[int, ...]
+    failed: tuple[str, ...]
     ending: Ending
 
     @property
@@ -81,6 +85,8 @@ class _Counts:
     total: int
     measured: int = 0
     skipped: list[int] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    in_a_row: int = 0
 
 
 class _Campaigner:
@@ -138,11 +144,26 @@ class _Campaigner:
             if not self._counts.measured:
                 self._remember("before")
             self._progress.begin(run.run, number)
-            record = maker.make(run, number, started)
+            try:
+                record = maker.make(run, number, started)
+            except RepeatedError as error:
+                self._leave_out(run, number, error)
+                continue
             self._journal.append(record)
+            self._counts.in_a_row = 0
             self._counts.measured += 1
             self._progress.step(run.run, number, record.took_s, _outcome_line(record))
         return True
+
+    def _leave_out(self, run: Run, number: int, error: RepeatedError) -> None:
+        """Go on without a run that failed; LabError where that happens again and again."""
+        counts = self._counts
+        counts.failed.append(f"{run.run}, round {number}")
+        counts.in_a_row += 1
+        if number == 0 or counts.in_a_row >= _MOST_FAILED or len(counts.failed) > counts.measured:
+            raise LabError(f"{error}; finished runs are kept, the same command goes on from here")
+        self._journal.note("failed", {"at": utc_now(), "run": run.run, "round": number, "because": str(error)})
+        self._progress.say(f"round {number} goes on without a run: {error}")
 
     def _is_time_for(self, step: Step, todo: Sequence[Run]) -> bool:
         """Wait for a round's time; False, and counted, when the round would be late."""
@@ -194,7 +215,8 @@ class _Campaigner:
         return Summary(
             self._directory, counts.total, len(self._done) + counts.measured, counts.measured,
             len({record.round for record in records}), sum(record.disturbed for record in records),
-            sum(bool(record.unsteady) for record in records), wide, tuple(counts.skipped), ending,
+            sum(bool(record.unsteady) for record in records), wide, tuple(counts.skipped), tuple(counts.failed),
+            ending,
         )  # fmt: skip
 
     def _write(self) -> None:

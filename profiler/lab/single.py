@@ -12,7 +12,7 @@ from statistics import median
 from profiler.lab.campaign import Campaign
 from profiler.lab.circumstances import MADE
 from profiler.lab.control_groups import GroupMaker
-from profiler.lab.errors import LabError, RunError
+from profiler.lab.errors import RepeatedError, RunError
 from profiler.lab.instances import Setup, host_instances
 from profiler.lab.instances.base import Described
 from profiler.lab.journal import Journal
@@ -22,7 +22,7 @@ from profiler.lab.records import Around, Record
 from profiler.lab.registry import Registry
 from profiler.lab.schedule import Run, calibration_key
 
-_TRIES = 2  # a run that fails once (a port still in use, a hiccup) gets a second chance; then the campaign stops
+_TRIES = 2  # a run that fails once (a port still in use, a hiccup) gets a second chance; then it is left out
 
 
 class RunMaker:
@@ -42,16 +42,13 @@ class RunMaker:
         self._units = {name: workload.unit for name, workload in campaign.workloads.items()}
 
     def make(self, run: Run, number: int, round_started: str) -> Record:
-        """Measure a run of a round; LabError when it fails twice."""
+        """Measure a run of a round; RepeatedError when it fails twice."""
         for attempt in range(1, _TRIES + 1):
             try:
                 return self._make(run, number, round_started)
             except RunError as error:
                 if attempt == _TRIES:
-                    raise LabError(
-                        f"{run.run} failed {_TRIES} times, the last time because {error}; finished runs are kept, the"
-                        " same command goes on from here"
-                    ) from None
+                    raise RepeatedError(f"{run.run} failed {_TRIES} times, the last time because {error}") from None
                 self._say(f"{run.run} is tried again: {error}")
         raise AssertionError("unreachable")
 

@@ -36,6 +36,12 @@ class Loss:
         add("--packet-bytes", type=count(1472, LEAST_BYTES), default=_PACKET_BYTES, metavar="N", help="payload (600)")
         add("--tau-ms", type=above(0, 10_000), default=TAU_S * 1e3, metavar="MS", help="a loss so near counts (50)")
         add("--alpha", type=above(0, 0.999), default=ALPHA, metavar="A", help="how near to the largest delay (0.005)")
+        add(
+            "--drop-one-in",
+            type=count(MOST_PACKETS),
+            metavar="N",
+            help="the far end loses so rare a packet, to judge by",
+        )
         add("--algorithm", choices=("improved", "basic"), default="improved", help="with three-slot experiments or not")
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
@@ -45,7 +51,8 @@ class Loss:
         experiments = draw(slots, options.probability, random.getrandbits(64), improved=options.algorithm == "improved")
         if not experiments:
             raise ProbeError("no experiment was drawn in so short a time: raise --seconds or --probability")
-        with options.peer.open("loss_sink", {"packet_bytes": options.packet_bytes}) as session:
+        far = {"packet_bytes": options.packet_bytes, "drop_one_in": options.drop_one_in or 0}
+        with options.peer.open("loss_sink", far) as session:
             with session.datagrams() as end, GapWatch() as watch:
                 sent = _send(end, probed_slots(experiments), options, progress)
                 near = watch.summary()

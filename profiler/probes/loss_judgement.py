@@ -108,7 +108,7 @@ def judge(
     return ProbeRun(values, "frequency", _series(probes, marked, sent), circumstances, marks)
 
 
-_NAMES = ("slot_ms", "probability", "packets", "packet_bytes", "tau_ms", "alpha", "algorithm")
+_NAMES = ("slot_ms", "probability", "packets", "packet_bytes", "tau_ms", "alpha", "algorithm", "drop_one_in")
 
 
 def _estimates(found: Estimate, strict: Estimate, slot_ms: float) -> dict[str, Quantity]:

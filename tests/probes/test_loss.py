@@ -129,3 +129,9 @@ def test_of_a_packet_that_came_twice_the_first_counts() -> None:
 def test_too_short_a_run_is_a_sentence() -> None:
     with pytest.raises(ProbeError, match="slots"):
         run("loss", "--seconds", "60", "--slot-ms", "1000", "--packets", "3", "--seconds", "1")
+
+
+def test_losses_that_the_far_end_was_asked_for_are_counted() -> None:
+    result, _ = run("loss", "--seconds", "2", "--drop-one-in", "20")
+    assert 1 < result.values["packet_loss"].value < 15
+    assert result.circumstances["drop_one_in"] == "20"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -177,6 +178,29 @@ def test_a_cpu_that_is_not_there_is_named(tmp_path: Path, state: Path) -> None:
     done = lab("run", campaign, "--out", tmp_path / "data", "--state", state)
     assert done.returncode == 1
     assert "uses CPU 900, this host has" in done.stderr
+
+
+def test_a_run_that_fails_is_left_out_of_its_round_and_tried_again_by_the_same_command(
+    tmp_path: Path, state: Path
+) -> None:
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    real = shutil.which("sysbench")
+    (fake / "sysbench").write_text(f'#!/bin/sh\ncase "$*" in *prime=777*) exit 3;; esac\nexec {real} "$@"\n')
+    (fake / "sysbench").chmod(0o755)
+    workloads = {"cpu": {"kind": "cpu"}, "odd": {"kind": "cpu", "max_prime": 777}}
+    together = [["cpu", "cpu"], ["cpu", "odd"]]
+    campaign = write_campaign(tmp_path / "c.yaml", workloads=workloads, pairs=together, groups=None, seed=1)
+    command = ("run", campaign, "--out", tmp_path / "data", "--state", state)
+    done = lab(*command, PATH=f"{fake}:{os.environ['PATH']}")
+    assert done.returncode == 1
+    assert "these failed and are tried again by the same command: " in done.stderr
+    assert ":odd" in done.stderr
+    kept = (tmp_path / "data" / "runs.csv").read_text()
+    assert ":cpu:cpu," in kept
+    assert lab(*command).returncode == 0
+    assert ":cpu:odd," in (tmp_path / "data" / "runs.csv").read_text()
+    assert (tmp_path / "data" / "runs.csv").read_text().startswith(kept.split("\n", 1)[0])
 
 
 def test_a_program_that_fails_stops_the_campaign_and_leaves_nothing(tmp_path: Path, state: Path) -> None:

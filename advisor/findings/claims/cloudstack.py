@@ -13,7 +13,7 @@ from advisor.findings.lab import Lab, LabRun
 from advisor.findings.registry import number, order
 
 NATIVE, LXC, KVM = "native", "container", "qemu"
-COARSE, FINE = "throughput_10mb", "throughput_64b"
+COARSE, FINE = "throughput_1mb", "throughput_64b"
 BYTES_64K = 65_536
 
 

@@ -16,6 +16,7 @@ from advisor.findings.registry import number, order
 ONE_CPU, APART = "same", "different"
 # HTB counts frames of 1514 bytes of which TCP with time stamps carries 1448 as payload, which iperf3 reports.
 FRAME_OVER_PAYLOAD = 1514 / 1448
+CAPS = (10, 30, 50, 70, 90)  # of the measured one; its competitor has what is left of the CPU
 HTB_RATES = (1.0, 10.0, 100.0, 500.0)
 
 
@@ -169,18 +170,17 @@ def off_the_cap(lab: Lab) -> Values | None:
         found = _of_uncapped(lab, cap, solo=True)
         return found and Values(tuple(abs(100 * value - cap) for value in found.values), found.source)
 
-    return joined(off(cap) for cap in (10, 30, 50, 70, 90))
+    return joined(off(cap) for cap in CAPS)
 
 
 @number("L5", "competitor-effect", unit="relative change")
 def competitor_effect(lab: Lab) -> Values | None:
-    """For caps up to a half: above it, competitor and capped one ask for more than one CPU."""
 
     def effect(run: LabRun) -> float | None:
         ratio = run.members[0].ratio()
         return None if ratio is None else ratio - 1
 
-    return joined(over(capped(lab, cap), effect) for cap in (10, 30, 50))
+    return joined(over(capped(lab, cap), effect) for cap in CAPS)
 
 
 @number("L6", "one-pair-throughput")
@@ -253,7 +253,7 @@ def guarantee(lab: Lab) -> Values | None:
 
 @number("L7", "slack", unit="of the link while the other needs little")
 def slack(lab: Lab) -> Values | None:
-    return over(lab.runs("bulk", "web-1k"), first("throughput", FRAME_OVER_PAYLOAD / 1000))
+    return over(lab.runs("bulk", "stream"), first("throughput", FRAME_OVER_PAYLOAD / 1000))
 
 
 @number("L8", "alone")

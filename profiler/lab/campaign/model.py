@@ -104,6 +104,7 @@ class Campaign:
     link_mbit: float | None
     notes: str
     licence: str
+    learn: bool
     workloads: Mapping[str, Workload]
     members: Mapping[str, Member]
     groups: tuple[Group, ...]

@@ -29,7 +29,7 @@ from profiler.lab.workloads import KINDS, Workload
 from profiler.observed import IsolationSettings, check_id, parse_cpus
 
 # More rounds, other limits or other notes leave finished runs comparable.
-_FREE = ("rounds", "most_rounds", "narrow", "most_minutes", "notes", "licence", "name")
+_FREE = ("rounds", "most_rounds", "narrow", "most_minutes", "notes", "licence", "learn", "name")
 _ENOUGH_ROUNDS = 30  # intervals of medians hardly shrink beyond; the usual limit of adaptive repeats
 
 
@@ -67,6 +67,7 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
         link_mbit=top.optional("link_mbit", most=1e6),
         notes=top.text("notes", " ").strip(),
         licence=top.text("licence", "CC-BY-4.0"),
+        learn=top.flag("learn", True),
         workloads={name: workload for name, (workload, _) in defined.items()},
         members=members,
         groups=read_groups(top, members, forms, seed),

@@ -42,6 +42,7 @@ case " $(cat /proc/cmdline) " in *" cotenant.probe "*) echo "{{ready}}"; powerof
 if [ -e /self-contained ]; then
     address=$(sed -n 's/.*cotenant\\.address=\\([^ ]*\\).*/\\1/p' /proc/cmdline)
     ip link set lo up
+    for _ in $(seq 100); do [ -e /sys/class/net/eth0 ] && break; sleep 0.1; done
     ip addr add "$address" dev eth0
     ip link set eth0 up
     mount -t tmpfs tmpfs /new

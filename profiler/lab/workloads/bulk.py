@@ -28,7 +28,8 @@ _PORT, _FILL_PORT = 5201, 5202
 class Bulk(Served):
     """`streams` connections on which the instance sends (iperf3 -R, so that its way out is what limits).
 
-    Throughput is what the receiver got as payload, in Mbit/s. With UDP and no rate it sends as fast as its CPU can.
+    Throughput is what the receiver got as payload, in Mbit/s. `mbit` is what it sends at most at full load; UDP without
+    it, and without a rate, sends as fast as its CPU can.
     """
 
     kind: ClassVar[str] = "bulk"
@@ -36,11 +37,13 @@ class Bulk(Served):
 
     transport: Transport = "tcp"
     streams: int = 1
+    mbit: float | None = None
 
     @classmethod
     def of(cls, fields: Fields, /) -> Self:
         transport: Transport = "udp" if fields.choice("transport", ("tcp", "udp"), "tcp") == "udp" else "tcp"
-        return cls(transport, fields.whole("streams", 1, most=128))  # 128 is iperf3's own limit
+        streams = fields.whole("streams", 1, most=128)  # 128 is iperf3's own limit
+        return cls(transport, streams, fields.optional("mbit", most=1e6))
 
     @property
     def listens(self) -> Listens:
@@ -60,7 +63,8 @@ class Bulk(Served):
         return self._client(site, ENDLESS_S, rate, _FILL_PORT)
 
     def _client(self, site: Site, seconds: float, rate: float | None, port: int) -> list[str]:
-        bits = 0 if rate is None else max(1, round(rate * 1e6 / self.streams))  # 0 = no limit, for UDP too
+        wanted = self.mbit if rate is None else rate
+        bits = 0 if wanted is None else max(1, round(wanted * 1e6 / self.streams))  # 0 = no limit, for UDP too
         return [
             "iperf3", "--client", site.address, "--port", str(port), "--reverse", "--json", "--bitrate", str(bits),
             "--time", str(whole_seconds(seconds)), "--parallel", str(self.streams),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from array import array
 from functools import partial
@@ -18,8 +19,13 @@ _BUFFER = 1 << 20  # bytes: room for a second of probes, so that loss is the pat
 
 
 def serve(served: Served) -> None:
-    """Parameter `packet_bytes`. Any command ends it once 0.2 s were quiet."""
+    """Parameters `packet_bytes` and `drop_one_in`. Any command ends it once 0.2 s were quiet.
+
+    With `drop_one_in` it overlooks so rare a packet: a loss that is known, by which an estimate can be judged.
+    """
     packet = wire.whole(served.parameters, "packet_bytes", 600, LEAST_BYTES, 65_507)
+    rare = wire.whole(served.parameters, "drop_one_in", 0, 0, MOST_PACKETS)
+    chance = random.Random()  # noqa: S311 - which packets, not a secret
     numbers, read, arrived = array("q"), array("q"), array("q")
     with served.datagrams(partial(prepare_receiver, buffer_bytes=_BUFFER)) as end:
         served.ready(end.getsockname()[1])
@@ -34,6 +40,8 @@ def serve(served: Served) -> None:
                     continue
                 block, read_ns, arrived_ns = taken
                 for start in range(0, len(block) - LEAST_BYTES + 1, packet):
+                    if rare and chance.randrange(rare) == 0:
+                        continue
                     (number,) = HEADER.unpack_from(block, start)
                     numbers.append(number & (1 << 62) - 1)
                     read.append(read_ns)
