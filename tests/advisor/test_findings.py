@@ -55,7 +55,7 @@ def test_caps_act_linearly_as_in_l5(rows: list[dict[str, Any]]) -> None:
 
 
 def test_measured_pairs_say_where_they_were_measured(rows: list[dict[str, Any]]) -> None:
-    assert "lab-" in _of(rows, "N3", "1k+100k")["measured"]
+    assert "lab-" in _of(rows, "N3", "1k+100k")["source"]
 
 
 def test_a_folder_without_the_papers_is_refused_in_one_sentence(tmp_path: Path) -> None:

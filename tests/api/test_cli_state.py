@@ -179,12 +179,14 @@ def test_evaluate_refuses_a_dataset_that_is_not_there() -> None:
 
 def test_findings_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"title": "t", "kind": "prediction", "situation": "s", "quantity": "q", "measured": "x", "agrees": True}
+    row |= {"repeats": 0, "measured_agrees": False, "source": "lab", "remark": "It differs."}
     rows = [{**row, "finding": "N3", "paper": 1.58, "predicted": 1.512345}]
     rows += [{**row, "finding": "E1", "kind": "statement", "paper": "> 1 ms", "predicted": None} for _ in range(6)]
     monkeypatch.setattr("api.cli.learn.service.findings", lambda *_, **__: rows)
     lines = run("findings").stdout.splitlines()
     assert lines[0].split() == ["N3", "t"]
-    assert lines[1].split() == ["situation", "paper", "measured", "predicted", "agrees"]
-    assert lines[2].split() == ["s", "1.58", "x", "1.512", "yes"]
-    assert lines[-2] == "   and 2 more printed figures: --json"
+    assert [word for word in lines[1].split() if word != "measured"][:2] == ["situation", "paper"]
+    assert lines[2].split() == ["s", "1.58", "x", "no", "lab", "1.512", "yes"]
+    assert lines[-3] == "   and 2 more printed figures: --json"
+    assert lines[-2] == "   It differs."
     assert json.loads(run("findings", "--json").stdout) == rows
