@@ -7,8 +7,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from profiler.lab.control_groups import GroupMaker
-from profiler.lab.instances.containers import device_of
+from profiler.lab.control_groups import GroupMaker, device_of
 from profiler.lab.processes import Process, call
 from profiler.lab.registry import Registry, clean
 from profiler.observed import IsolationSettings

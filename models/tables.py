@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import math
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, cast
 
 MAX_NUMBER = 1e15  # beyond anything measured; keeps sums and ratios finite
 
@@ -88,7 +90,7 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
 def _csv_rows(path: Path) -> Iterator[Row]:
     reader = None
     try:
-        with _open(path) as file:
+        with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as file:  # spreadsheets write a BOM
             reader = csv.reader(file, strict=True)
             header = _header(path, [name.strip() for name in next(reader, [])])
             yield Row(path.name, 1, dict.fromkeys(header, ""))
@@ -102,7 +104,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
                 yield Row(path.name, reader.line_num, dict(zip(header, cells, strict=True)))
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path.name}, line {_undecodable(path)}: it is not UTF-8 text, {error.reason}") from None
-    except (EOFError, zlib.error) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DatasetError(f"{path.name} is not a whole gzip file: {error}") from None
     except csv.Error as error:
         line = reader.line_num if reader else 1
@@ -111,11 +113,9 @@ def _csv_rows(path: Path) -> Iterator[Row]:
         raise DatasetError(f"{path.name} cannot be read: {error.strerror}") from None
 
 
-def _open(path: Path) -> TextIO:
-    """The file as text, unpacked where its name ends in .gz; spreadsheets write a byte order mark."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
+def _open(path: Path) -> BinaryIO:
+    """What the file holds, unpacked where its name ends in .gz."""
+    return cast("BinaryIO", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 def _header(path: Path, names: Sequence[str]) -> Sequence[str]:
@@ -129,12 +129,12 @@ def _header(path: Path, names: Sequence[str]) -> Sequence[str]:
 
 def _undecodable(path: Path) -> int:
     """The first line that is not UTF-8; the decoder only knows its place in a block of the file."""
-    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        return data.count(b"\n", 0, error.start) + 1
-    return 1
+    number = 1
+    with suppress(UnicodeDecodeError, EOFError, OSError, zlib.error), _open(path) as file:  # it may be cut off as well
+        for line in file:
+            line.decode()
+            number += 1
+    return number
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from advisor.findings.lab import LabRun
-from advisor.findings.printed import Printed, groups, in_words, is_ordered, said
+from advisor.findings.printed import FLAT, Printed, groups
 from profiler.lab.statistics import interval
 
 # Only what is relative is compared with a paper from other hardware: an absolute figure is shown and never judged.
 RELATIVE = frozenset({"%", "x", "ratio"})
 POINTS, SHARE = 5.0, 0.1  # room around an interval: percentage points, and part of the printed value elsewhere
 FEWEST = 2  # values that an interval needs
-FLAT = 0.05  # a change up to this share counts as none
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,10 @@ class Values:
         lower, upper = interval(self.values)
         return (float("-inf") if lower is None else lower), (float("inf") if upper is None else upper)
 
+    def each(self, how: Callable[[float], float]) -> Values:
+        """The same of every value."""
+        return Values(tuple(how(value) for value in self.values), self.source)
+
     def text(self, unit: str = "") -> str:
         lower, upper = interval(self.values)
         unit = "" if unit in {"ratio", "count", ""} else f" {unit}"
@@ -51,18 +55,52 @@ def over(runs: Sequence[LabRun], value: Callable[[LabRun], float | None]) -> Val
 def against(
     runs: Sequence[LabRun], base: Sequence[LabRun], value: Callable[[LabRun, LabRun], float | None]
 ) -> Values | None:
-    """A value of every run and the base run of the same repeat; None where there is no such pair."""
-    bases = {run.repeat: run for run in base}
-    found = [
-        number for run in runs if run.repeat in bases and (number := value(run, bases[run.repeat])) is not None
-    ]  # fmt: skip
+    """A value of every run and the base run of the same dataset and repeat; None where there is no such pair."""
+    bases = {(run.dataset, run.repeat): run for run in base}
+    pairs = [(run, bases.get((run.dataset, run.repeat))) for run in runs]
+    known = [value(run, beside) for run, beside in pairs if beside is not None]
+    found = [number for number in known if number is not None]
     return Values(tuple(found), _source(runs[0])) if found else None
+
+
+def highest(runs: Sequence[LabRun], value: Callable[[LabRun], float | None]) -> Values | None:
+    """The highest value of every repeat; None where no run has one."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for run in runs:
+        if (number := value(run)) is not None:
+            found[run.dataset, run.repeat].append(number)
+    return Values(tuple(max(numbers) for numbers in found.values()), _source(runs[0])) if found else None
 
 
 def joined(parts: Iterable[Values | None]) -> Values | None:
     """Values of several kinds of runs together; None where there are none."""
     known = [part for part in parts if part is not None]
     return Values(tuple(value for part in known for value in part.values), known[0].source) if known else None
+
+
+def first(outcome: str, scale: float = 1.0) -> Callable[[LabRun], float | None]:
+    """What the first member reached, scaled into the statement's unit."""
+
+    def read(run: LabRun) -> float | None:
+        found = run.members[0].reached.get(outcome)
+        return None if found is None else scale * found
+
+    return read
+
+
+def percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def gain(value: float | None, base: float | None) -> float | None:
+    """value / base, None where either is unknown or the base is nothing."""
+    return None if value is None or not base else value / base
+
+
+def change(value: float | None, base: float | None) -> float | None:
+    """Relative change against a base, 0 = none."""
+    factor = gain(value, base)
+    return None if factor is None else factor - 1
 
 
 def _source(run: LabRun) -> str:
@@ -115,7 +153,4 @@ def ordered(printed: Printed, measured: Mapping[str, Values]) -> tuple[str, bool
         for above in group
         for below in later
     )
-    return text, is_ordered(order, middle) or possible
-
-
-__all__ = ["FLAT", "Values", "against", "agrees", "in_words", "joined", "ordered", "over", "said"]
+    return text, possible

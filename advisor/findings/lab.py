@@ -81,6 +81,11 @@ class Lab:
                 return found
         return []
 
+    @property
+    def parts(self) -> list[Lab]:
+        """Every dataset by itself."""
+        return [Lab((tables,)) for tables in self.tables]
+
 
 def _ordered(run: LabRun, workloads: Sequence[str]) -> LabRun | None:
     left = list(run.members)
@@ -102,6 +107,12 @@ class _Tables:
 
     @cached_property
     def runs(self) -> list[LabRun]:
+        try:
+            return self._read()
+        except DatasetError as error:
+            raise DatasetError(f"{self._path.name}: {error}") from None
+
+    def _read(self) -> list[LabRun]:
         members = self._members()
         metrics = self._metrics()
         forms: dict[tuple[str, str], tuple[str, str]] = {}
@@ -167,6 +178,3 @@ def _member(row: Row) -> Member:
         row.number("cap_percent"), row.number("weight"), row.text("net_mode"), row.number("net_rate_mbit"),
         row.number("disk_limit_mb_s"),
     )  # fmt: skip
-
-
-__all__ = ["DatasetError", "Lab", "LabRun", "Member"]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import advisor.findings.claims  # noqa: F401 - importing registers them
 from advisor.findings.estimates import Values, agrees, ordered
 from advisor.findings.lab import Lab
 from advisor.findings.printed import Row, Statements
-from advisor.findings.registry import NUMBERS, ORDERS
-from models.tables import DatasetError
+from advisor.findings.registry import NUMBERS, ORDERS, Number, Several
+from models.tables import DatasetError, read_rows
 
 REMARKS = "findings.csv"  # of a measured dataset: finding, remark
 
@@ -23,19 +22,31 @@ def fill(rows: list[Row], lab: Lab, statements: Statements) -> None:
         printed = statements.get(key)
         if key in NUMBERS:
             claim, unit = NUMBERS[key]
-            values = claim(lab)
+            values = _one(claim, lab)
             if values is not None:
                 _fill_number(row, values, unit or (printed["unit"] if printed else ""))
                 row["measured_agrees"] = None if printed is None else agrees(printed, values)
         elif key in ORDERS:
             members, statement = ORDERS[key]
-            several = {name: values for name, values in members(lab).items() if values is not None}
+            several = _several(members, lab)
             if several:
                 sources = sorted({values.source for values in several.values()})
                 row["source"] = "; ".join(sources)
                 row["repeats"] = min(len(values.values) for values in several.values())
                 row["measured"], verdict = ordered(statements[row["finding"], statement], several)
                 row["measured_agrees"] = verdict
+
+
+# One dataset is asked after the other, and all together only for what none can show: rounds of two campaigns were
+# measured on other days, and are set against each other only where a claim is about just that (C1 to C3).
+def _one(claim: Number, lab: Lab) -> Values | None:
+    return next((values for part in (*lab.parts, lab) if (values := claim(part)) is not None), None)
+
+
+def _several(claim: Several, lab: Lab) -> Mapping[str, Values]:
+    found = [claim(part) for part in (*lab.parts, lab)]
+    known = [{name: values for name, values in one.items() if values is not None} for one in found]
+    return max(known, key=len)
 
 
 def _fill_number(row: Row, values: Values, unit: str) -> None:
@@ -56,10 +67,9 @@ def read_remarks(directories: Iterable[Path]) -> dict[str, str]:
         file = path / REMARKS
         if not file.is_file():
             continue
-        with file.open(encoding="utf-8", newline="") as text:
-            reader = csv.DictReader(text)
-            if not {"finding", "remark"} <= set(reader.fieldnames or ()):
-                raise DatasetError(f"{path.name}/{REMARKS}, line 1: columns finding and remark are needed")
-            for row in reader:
-                remarks.setdefault(row["finding"], row["remark"])
+        try:
+            for row in read_rows(file, ("finding", "remark")):
+                remarks.setdefault(row.text("finding"), row.text("remark"))
+        except DatasetError as error:
+            raise DatasetError(f"{path.name}: {error}") from None
     return remarks

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.domain import Host, Instance
-from advisor.findings.printed import Row, Statements, groups, is_ordered, row, said
+from advisor.findings.printed import FLAT, Row, Statements, groups, is_ordered, row, said
 from models.dataset import Dataset, DatasetError
 from models.examples import measured, scene_of
 from models.prediction import Predictor
@@ -32,7 +32,6 @@ CPU_BOUND, NET_BOUND = "web-1k", "web-100k"  # on Platform I, finding N1; on II 
 # 110 requests/s of 1 MB alone (section 4.1.1).
 BULK = "web-1m"
 BULK_METRICS = {"throughput_kb_s": 110_000.0, "driver_domain.cpu": 60.0, "cpu": 10.0, "waiting": 10.0, "block": 80.0}
-FLAT = 0.05  # a change of T/B up to this share counts as none
 
 Predict = Callable[[Host, Sequence[Instance]], list[float]]
 

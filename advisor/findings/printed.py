@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from models.tables import read_rows
+
 NOT_MEASURED = "not measured here"
+FLAT = 0.05  # a change up to this share counts as none
 
 Row = dict[str, Any]
 Printed = Mapping[str, str]
@@ -15,15 +17,15 @@ Statements = Mapping[tuple[str, str], Printed]
 
 
 def read_titles(path: Path) -> dict[str, Printed]:
-    """Every finding with its title, paper and summary, in the order of the list."""
-    with (path / "findings.csv").open(encoding="utf-8", newline="") as file:
-        return {row["finding"]: row for row in csv.DictReader(file)}
+    """Every finding with its title, paper and summary, in the order of the list; DatasetError for a broken table."""
+    return {row.text("finding"): row.cells for row in read_rows(path / "findings.csv", ("finding", "title"))}
 
 
 def read_statements(path: Path) -> dict[tuple[str, str], Printed]:
-    """Every printed statement by finding and name."""
-    with (path / "statements.csv").open(encoding="utf-8", newline="") as file:
-        return {(row["finding"], row["statement"]): row for row in csv.DictReader(file)}
+    """Every printed statement by finding and name; DatasetError for a broken table."""
+    columns = ("finding", "statement", "quantity", "relation", "value", "low", "high", "unit")
+    rows = read_rows(path / "statements.csv", columns)
+    return {(row.text("finding"), row.text("statement")): row.cells for row in rows}
 
 
 def groups(statement: Printed) -> list[list[str]]:

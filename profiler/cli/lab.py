@@ -94,6 +94,8 @@ def _run(options: argparse.Namespace) -> int:
 
     try:
         campaign = read_campaign(options.campaign).repeated(options.rounds, options.most_minutes)
+        if options.rounds is not None and campaign.temporal is not None:
+            return fail(f"{options.campaign} has as many rounds as its time grid: leave out --rounds", WRONG_USAGE)
         directory = options.out or Path(campaign.name)
         if options.dry_run:
             return _estimate(campaign, directory, options)
@@ -110,10 +112,11 @@ def _run(options: argparse.Namespace) -> int:
 
 def _estimate(campaign: Campaign, directory: Path, options: argparse.Namespace) -> int:
     from profiler.lab.estimate import estimate
-    from profiler.lab.journal import NAME, read_journal
+    from profiler.lab.journal import NAME, read_journal, without_disturbed
 
     journal = None if options.fresh else read_journal(directory / NAME, campaign)
-    found = estimate(campaign, [] if journal is None else journal.records)
+    records = [] if journal is None else journal.records
+    found = estimate(campaign, without_disturbed(records) if options.again_disturbed else records)
     if options.json:
         print_json(asdict(found))
     else:

@@ -12,6 +12,7 @@ from typing import Any
 from profiler.lab.journal import Journal
 from profiler.lab.qdiscs import compare
 from profiler.observed import format_cpus, parse_cpus
+from profiler.parse import ParseError, parse_stat
 
 _CPU = Path("/sys/devices/system/cpu")
 MADE = "instances"  # kind of note: how instances were made, beyond what the campaign says
@@ -75,12 +76,13 @@ def remembered(journal: Journal) -> dict[str, Any]:
     befores, afters = journal.facts("before"), journal.facts("after")
     if not befores:
         return {}
-    first, last = dict(befores[0]), dict(afters[-1] if afters else befores[-1])
+    first, last = dict(befores[0]), dict((afters or befores)[-1])
+    ends = {"before": first, **({"after": last} if afters else {})}  # it may not have come to an end yet
     qdiscs = compare(first.pop("host_qdiscs", None), last.pop("host_qdiscs", None) if afters else None)
     found: dict[str, Any] = {name: value for name, value in first.items() if name not in ("at", *_MOVING)}
     changed = {name: value for name, value in last.items() if name in found and found[name] != value}
     for name in _MOVING:
-        found |= {f"{name}_{when}": fact[name] for when, fact in (("before", first), ("after", last)) if name in fact}
+        found |= {f"{name}_{when}": fact[name] for when, fact in ends.items() if name in fact}
     for made in journal.facts(MADE):
         found |= made
     found |= {"times_begun": len(befores), "host_qdiscs_after": qdiscs}
@@ -98,10 +100,12 @@ def _turbo() -> str:
 
 
 def _steal_s() -> str:
-    """Time that the hypervisor below kept from all CPUs since the boot; 8th number of the first line (proc(5))."""
-    numbers = _text(Path("/proc/stat")).partition("\n")[0].split()
-    ticks = numbers[8] if len(numbers) > 8 else ""
-    return f"{int(ticks) / os.sysconf('SC_CLK_TCK'):.2f}" if ticks.isdecimal() else ""
+    """Time that the hypervisor below kept from all CPUs since the boot; empty where it is not shown."""
+    try:
+        ticks = parse_stat(_text(Path("/proc/stat")), "/proc/stat").ticks["steal"]
+    except (ParseError, KeyError):
+        return ""
+    return f"{ticks / os.sysconf('SC_CLK_TCK'):.2f}"
 
 
 def _text(path: Path) -> str:

@@ -41,9 +41,18 @@ class GroupMaker:
         self._mounts = mounts
 
     def prepare(self) -> None:
-        """Version 2 only: let groups under the root use the controllers; they stay enabled, which limits nobody."""
+        """Version 2 only: let groups under the root use the controllers; they stay enabled, which limits nobody.
+
+        PreparationError where that cannot be, as in a container whose control groups are read-only.
+        """
         if self.version == 1:
             return
+        try:
+            self._enable()
+        except OSError as error:
+            raise PreparationError(f"control groups cannot be set up here ({error}): run on the host itself") from None
+
+    def _enable(self) -> None:
         root = Path(self._mounts["unified"])
         available = (root / "cgroup.controllers").read_text().split()
         enabled = (root / "cgroup.subtree_control").read_text().split()

@@ -69,7 +69,7 @@ def estimate(campaign: Campaign, records: list[Record]) -> Estimate:
     repeats, temporal = campaign.repeats, campaign.temporal
     further = 0 if temporal else max(0, repeats.most - plan.least_rounds) * len(plan.runs)
     minutes = max(0, plan.least_total - done) * run_s / 60
-    most = minutes + further * run_s / 60
+    most = minutes + max(0, further - (len(records) - done)) * run_s / 60
     if repeats.minutes is not None:
         left = max(0.0, repeats.minutes - sum(record.took_s for record in records) / 60)
         minutes, most = min(minutes, left), min(most, left)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -46,11 +47,15 @@ class Fields:
         value = self.raw(name, default)
         if value is None:
             self.wrong(self.at(name), "is missing")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        number = math.nan
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            with contextlib.suppress(OverflowError):  # more digits than a float holds
+                number = float(value)
+        if not math.isfinite(number):
             self.wrong(self.at(name), f"must be a number, not {str(value)[:40]!r}")
-        if not above < value <= most:
-            self.wrong(self.at(name), f"must be above {above:g} and at most {most:g}, not {value:g}")
-        return float(value)
+        if not above < number <= most:
+            self.wrong(self.at(name), f"must be above {above:g} and at most {most:g}, not {number:g}")
+        return number
 
     def whole(self, name: str, default: int | None = None, *, least: int = 1, most: int = 1_000_000) -> int:
         value = self.number(name, default, above=least - 1, most=most)

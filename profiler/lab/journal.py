@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ def read_journal(path: Path, campaign: Campaign) -> Content | None:
         entries = [json.loads(line) for line in lines]
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise LabError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError):
         raise LabError(f"{path} is damaged: {_ADVICE}") from None
     if not entries:
@@ -64,6 +66,14 @@ def _check(path: Path, entries: list[Any], campaign: Campaign) -> None:
         raise LabError(f"{path} holds {runs} runs in another format than {_VERSION}, which this lab writes: {_ADVICE}")
     if header.get("fingerprint") != campaign.fingerprint:
         raise LabError(f"{path} holds {runs} runs of another or a changed campaign: {_ADVICE}")
+
+
+def without_disturbed(records: Iterable[Record]) -> list[Record]:
+    """What stays when disturbed runs are to be measured again.
+
+    Calibrations stay: the part loads of the other runs were made from them, and new ones would not compare.
+    """
+    return [record for record in records if not record.disturbed or record.kind == "calibration"]
 
 
 class Journal:
@@ -113,7 +123,7 @@ class Journal:
         return [fact for known, fact in self.notes if known == kind]
 
     def _forget_disturbed(self) -> None:
-        kept = [record for record in self.records if not record.disturbed]
+        kept = without_disturbed(self.records)
         self.measured_again += len(self.records) - len(kept)
         self._header = {**self._header, "measured_again": self.measured_again}
         notes = [{"note": kind, "fact": fact} for kind, fact in self.notes]

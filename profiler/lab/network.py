@@ -78,19 +78,19 @@ def build(registry: Registry, settings: Sequence[NetworkSettings | None], wiring
     made = [generators, *names] if wiring.switch else [switch, generators, *names]
     for name in made:
         registry.made("network", name)
-    _batch(["ip"], [f"netns add {name}" for name in made])
+    batch(["ip"], [f"netns add {name}" for name in made])
     devices = list(wiring.taps) or [f"port{position}" for position in range(len(settings))]
     ends = dict(zip(devices, names, strict=True)) if names else dict.fromkeys(devices)
-    _batch(["ip", "-n", switch], _switch_commands({_UPLINK: generators, **ends}))
+    batch(["ip", "-n", switch], _switch_commands({_UPLINK: generators, **ends}))
     addresses = [instance_address(position) for position in range(len(settings))]
-    _batch(["ip", "-n", generators], end_commands("eth0", [GENERATOR_ADDRESS]))
+    batch(["ip", "-n", generators], end_commands("eth0", [GENERATOR_ADDRESS]))
     for name, address, net in zip(names, addresses, settings, strict=False):
         segments = most_segments(net, wiring.link_mbit, wiring.line_mbit)
-        _batch(["ip", "-n", name], end_commands("eth0", [address], segments))
+        batch(["ip", "-n", name], end_commands("eth0", [address], segments))
     attached = list(zip(addresses, settings, strict=True))
     shaping = htb_commands(_UPLINK, attached, wiring.link_mbit, wiring.line_mbit, wiring.queue_packets)
     if shaping:
-        _batch(["tc", "-n", switch], shaping)
+        batch(["tc", "-n", switch], shaping)
     if steer:
         _steer(switch, [_UPLINK, *devices], steer)
         for name in (generators, *names):
@@ -133,7 +133,8 @@ def end_commands(device: str, addresses: Sequence[str], segments: int | None = N
     return lines + [f"addr add {address}/24 dev {device}" for address in addresses]
 
 
-def _batch(command: list[str], lines: Sequence[str]) -> None:
+def batch(command: list[str], lines: Sequence[str]) -> None:
+    """Let ip or tc carry these lines out, in one process; ToolError at the first that it refuses."""
     call([*command, "-batch", "-"], "\n".join(lines) + "\n")
 
 

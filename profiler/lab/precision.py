@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from profiler.lab.records import MemberRecord, Record
-from profiler.lab.statistics import FEWEST_FOR_ORDER, hierarchical_interval, order_interval, window_replicates
-
-_REPLICATES = 400  # per round: 2,000 resamples with five rounds
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """One member in one round, alone or together: what it reached, and windows that follow its progress."""
-
-    key: str
-    value: float
-    windows: tuple[float, ...]
+from profiler.lab.statistics import Redraws, Repeat, rounds_interval
 
 
 class Precision:
     """Intervals of T/B from finished runs; what was worked out for a run is kept, so that asking again is cheap."""
 
     def __init__(self) -> None:
-        self._replicates: dict[str, list[float]] = {}
+        self._redraws = Redraws()
 
     def widths(self, records: Iterable[Record]) -> dict[str, float]:
         """Half the width of the widest member's interval relative to its median T/B, by group run.
@@ -41,21 +28,10 @@ class Precision:
         return found
 
     def interval(self, pairs: Sequence[tuple[Repeat, Repeat]]) -> tuple[float, float, float] | None:
-        """Median T/B and its 95 % interval from (together, alone) of each round; None below two repeats.
-
-        From six repeats on by order statistics; below, by a bootstrap over rounds and the windows within them.
-        """
-        if len(pairs) < 2:
-            return None
+        """Median T/B and its 95 % interval from (together, alone) of each round; None below two repeats."""
         ratios = [together.value / alone.value for together, alone in pairs]
-        middle = median(ratios)
-        if len(ratios) >= FEWEST_FOR_ORDER:
-            return middle, *order_interval(ratios)
-        rounds = [
-            [top / bottom for top, bottom in zip(self._of(together), self._of(alone), strict=True)]
-            for together, alone in pairs
-        ]
-        return middle, *hierarchical_interval(middle, rounds)
+        found = rounds_interval(ratios, [self._redraws.ratios(together, alone) for together, alone in pairs])
+        return None if found is None else (median(ratios), *found)
 
     def _width(self, pairs: Sequence[tuple[Repeat, Repeat]]) -> float:
         found = self.interval(pairs)
@@ -64,12 +40,6 @@ class Precision:
         middle, low, high = found
         return (high - low) / 2 / middle
 
-    def _of(self, repeat: Repeat) -> list[float]:
-        if repeat.key not in self._replicates:
-            draw = random.Random(repeat.key)  # noqa: S311 - resampling, not a secret
-            self._replicates[repeat.key] = window_replicates(repeat.value, repeat.windows, _REPLICATES, draw)
-        return self._replicates[repeat.key]
-
 
 def _paired(records: Iterable[Record]) -> dict[str, dict[str, list[tuple[Repeat, Repeat]]]]:
     """By group run and instance: what it reached together and alone in the same round, where a round has both."""
@@ -77,7 +47,7 @@ def _paired(records: Iterable[Record]) -> dict[str, dict[str, list[tuple[Repeat,
     alone: dict[tuple[str, int], Repeat] = {}
     for record in records:
         if record.kind == "solo":
-            alone[record.run, record.round] = _repeat(record, record.members[0])
+            alone[record.run, record.round] = _repeat(record, record.members[0], "")
         elif record.kind == "group":
             groups.append(record)
     found: dict[str, dict[str, list[tuple[Repeat, Repeat]]]] = defaultdict(lambda: defaultdict(list))
@@ -86,12 +56,13 @@ def _paired(records: Iterable[Record]) -> dict[str, dict[str, list[tuple[Repeat,
             pairs = found[record.run][member.instance]
             solo = alone.get((member.solo_key, record.round))
             if solo is not None and solo.value > 0:
-                pairs.append((_repeat(record, member), solo))
+                pairs.append((_repeat(record, member, member.instance), solo))
     return found
 
 
-def _repeat(record: Record, member: MemberRecord) -> Repeat:
-    key = f"{record.run} {record.round} {member.instance}"
+def _repeat(record: Record, member: MemberRecord, instance: str) -> Repeat:
+    """Under the key that `lab show` has for it, so that both come to the same interval; nobody is named alone."""
+    key = f"{record.run} {record.round} {instance}"
     return Repeat(key, member.outcomes.get("throughput", 0.0), record.series.activity(member.instance))
 
 

@@ -125,8 +125,8 @@ def call(
     """Run a small tool to its end and return its output; ToolError repeats its complaint."""
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False, cwd=directory,
-            start_new_session=True,
+            command, input=text, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False,
+            cwd=directory, start_new_session=True,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ToolError(f"{command[0]} did not answer within {timeout_s:.0f} s") from None

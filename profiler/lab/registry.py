@@ -157,7 +157,7 @@ def _unused_id() -> str:
 
 def _read(path: Path) -> list[tuple[str, str]]:
     entries: list[tuple[str, str]] = []
-    for line in path.read_text(encoding="utf-8").split("\n"):
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             entry = json.loads(line)
             entries.append((str(entry["kind"]), str(entry["name"])))

@@ -62,10 +62,16 @@ def expand(campaign: Campaign) -> tuple[Run, ...]:
 def _place(campaign: Campaign, member: Member, form: PinningForm, position: int) -> Placed:
     cpus, clients = form.place(position)
     own = clients if campaign.workloads[member.workload].has_generator else None
-    where = format_cpus(cpus) + (f":{format_cpus(own)}" if own is not None else "")
-    if form.driver is not None:  # whoever does the I/O work for it is a part of its place
-        where += f":driver{format_cpus(form.driver)}"
-    return Placed(f"{member.label}.{position + 1}", member, cpus, own, f"solo:{member.label}:{where}", form.driver)
+    solo = solo_run(member.label, format_cpus(cpus), format_cpus(own or ()), format_cpus(form.driver or ()))
+    return Placed(f"{member.label}.{position + 1}", member, cpus, own, solo, form.driver)
+
+
+def solo_run(label: str, cpus: str, clients: str, driver: str) -> str:
+    """Name of the base case of a member: its place is its CPUs, its load generator's, and those of the driver domain.
+
+    CPU lists such as `0-1`; the last two are empty where there is no such thing.
+    """
+    return ":".join(["solo", label, cpus, *([clients] if clients else []), *([f"driver{driver}"] if driver else [])])
 
 
 def calibrations(runs: tuple[Run, ...]) -> tuple[Run, ...]:

@@ -11,6 +11,7 @@ from statistics import fmean, median, stdev
 
 _LEVEL = 0.95
 _RESAMPLES = 2000
+_REPLICATES = 200  # of each run, as in the simulation of what hierarchical intervals hold
 FEWEST_FOR_ORDER = 6  # below, no pair of order statistics brackets the median with 95 %
 _FEWEST_FOR_ANY = 2
 
@@ -92,6 +93,51 @@ def window_replicates(value: float, windows: Sequence[float], count: int, draw: 
     drawn = draw.choices(windows, k=size * count)
     scale = value / mean / size
     return [scale * sum(drawn[at : at + size]) for at in range(0, size * count, size)]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """One member in one round, alone or together: what it reached, and windows that follow its progress.
+
+    `key` is different for every run, round and member; the same key is always redrawn alike.
+    """
+
+    key: str
+    value: float
+    windows: tuple[float, ...]
+
+
+class Redraws:
+    """What ratios T/B might as well have been, by the windows of their runs; each run is redrawn once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[float]] = {}
+
+    def ratios(self, together: Repeat, alone: Repeat) -> tuple[float, ...]:
+        """Equally many for any two; `alone` must have reached something."""
+        ratio = together.value / alone.value
+        pairs = zip(self._of(together), self._of(alone), strict=True)
+        return tuple(top / bottom if bottom > 0 else ratio for top, bottom in pairs)  # 0: only idle windows were drawn
+
+    def _of(self, repeat: Repeat) -> list[float]:
+        if repeat.key not in self._known:
+            draw = random.Random(repeat.key)  # noqa: S311 - resampling, not a secret
+            self._known[repeat.key] = window_replicates(repeat.value, repeat.windows, _REPLICATES, draw)
+        return self._known[repeat.key]
+
+
+def rounds_interval(values: Sequence[float], replicates: Sequence[Sequence[float]] = ()) -> tuple[float, float] | None:
+    """95 % interval of the median over rounds, one value each; None for one round. Below 0 only where a value is.
+
+    From six rounds on by order statistics; below, by the hierarchical bootstrap, over the rounds and their
+    `replicates` (as many rounds as values, as many replicates in each), or over the rounds alone without them.
+    """
+    if len(values) >= FEWEST_FOR_ORDER:
+        return order_interval(values)
+    if len(values) < _FEWEST_FOR_ANY:
+        return None
+    low, high = hierarchical_interval(median(values), replicates or [(value,) for value in values])
+    return max(low, 0.0) if min(values) >= 0 else low, high
 
 
 def hierarchical_interval(middle: float, rounds: Sequence[Sequence[float]]) -> tuple[float, float]:

@@ -20,7 +20,7 @@ class ProbeError(Exception):
     """A probe cannot measure here; one sentence that says what is wrong and what to do."""
 
 
-class Stopped(BaseException):  # like KeyboardInterrupt it passes `except Exception`
+class Stopped(KeyboardInterrupt):  # passes `except Exception`, and ends a command should it come on the very edge
     """The user or the system asked the probe to end; raised only inside of `Progress.interruptible`."""
 
 

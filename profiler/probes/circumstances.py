@@ -31,6 +31,7 @@ def surroundings() -> dict[str, str]:
     """The machine and what moves its numbers, as text; only what could be read."""
     cpuinfo = _text(Path("/proc/cpuinfo"))
     model = re.search(r"^model name\s*:\s*(.{1,200})$", cpuinfo, re.MULTILINE)
+    flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)  # other processors than x86 have no such line
     found = {
         "host": platform.node(),
         "machine": model[1].strip() if model else platform.machine(),
@@ -39,7 +40,7 @@ def surroundings() -> dict[str, str]:
         "cpus": format_cpus(frozenset(os.sched_getaffinity(0))),
         "governor": _text(_CPU / "cpu0/cpufreq/scaling_governor"),
         "smt": _text(_CPU / "smt/active"),
-        "hypervisor": "yes" if " hypervisor " in f"{cpuinfo} " else "no",
+        "hypervisor": ("yes" if "hypervisor" in flags[1].split() else "no") if flags else "",
         "clock_source": _text(_CLOCK),
         "load": " ".join(_text(Path("/proc/loadavg")).split()[:3]),
         "taken_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

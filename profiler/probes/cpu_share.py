@@ -84,12 +84,17 @@ class CpuShare:
 
 
 def calibrate() -> tuple[float, float]:
-    """Median time of an iteration, and the smallest step of the clock, in ns: the probe's overhead and resolution."""
+    """Median time of an iteration, and the smallest step of the clock, in ns: the probe's overhead and resolution.
+
+    ProbeError where the clock does not step at all meanwhile.
+    """
     clock = time.perf_counter_ns
     stamps = array("q", bytes(8 * _CALIBRATED))
     for place in range(_CALIBRATED):
         stamps[place] = clock()
     steps = [later - earlier for earlier, later in pairwise(stamps)]
+    if not any(steps):
+        raise ProbeError(f"this machine's clock stood still for {_CALIBRATED:,} reads: it is too coarse for this probe")
     return float(median(steps)), float(min(step for step in steps if step > 0))
 
 

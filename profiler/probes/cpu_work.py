@@ -100,9 +100,13 @@ def measure(
     gc.disable()
     try:
         with progress.interruptible():
-            while not progress.stopped and (len(found) < samples if seconds is None else _left(first, seconds) > 0):
-                if every_s is not None:
-                    time.sleep(max(0.0, first + len(found) * every_s - time.perf_counter()))
+            while not progress.stopped:
+                now = time.perf_counter()
+                due = now if every_s is None else max(now, first + len(found) * every_s)
+                if (len(found) >= samples) if seconds is None else (due - first >= seconds):
+                    break
+                if due > now:
+                    time.sleep(due - now)
                 cpu, start = time.process_time_ns(), time.perf_counter()
                 work(iterations)
                 end, used = time.perf_counter(), time.process_time_ns() - cpu
@@ -126,10 +130,6 @@ def times(took_ms: Sequence[float]) -> dict[str, Quantity]:
     values["outliers_share"] = Quantity(100 * outliers / len(took_ms), "%")
     values["samples"] = Quantity(len(took_ms), "1")
     return values
-
-
-def _left(first: float, seconds: float) -> float:
-    return first + seconds - time.perf_counter()
 
 
 def _cpu_ns(iterations: int) -> int:

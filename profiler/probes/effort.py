@@ -35,10 +35,8 @@ class Effort:
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> Effort:
         """From the far end's answer; WireError when that makes no sense."""
-        waited = answer.get("waited_s")
-        return cls(
-            number(answer, "cpu_s", 0.0, 0.0, 1e6), None if waited is None else number(answer, "waited_s", 0, 0, 1e6)
-        )
+        waited = None if answer.get("waited_s") is None else number(answer, "waited_s", None, 0.0, 1e6)
+        return cls(number(answer, "cpu_s", None, 0.0, 1e6), waited)
 
     def since(self, before: Effort) -> Effort:
         """The difference between two readings of one process."""

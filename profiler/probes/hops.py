@@ -68,7 +68,9 @@ class Hops:
                 progress.update(len(rounds))
                 if len(rounds) < number:
                     time.sleep(max(0.0, first + len(rounds) * options.every - time.monotonic()))
-        path = " > ".join(_name(rounds, hop) for hop in range(hops)) if rounds else ""
+        if not rounds:
+            raise ProbeError("stopped before the first round was over")
+        path = " > ".join(_name(rounds, hop) for hop in range(hops))
         values, marks = summarise(rounds, hops, options.hops)
         columns = {f"hop{hop + 1}_ms": [_at(one, hop) for one in rounds] for hop in range(hops)}
         series = Series({"at_s": [one.at_s for one in rounds], **columns})

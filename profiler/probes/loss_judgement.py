@@ -44,8 +44,8 @@ def read_report(answer: Mapping[str, Any], block: bytes) -> Received:
         total = numbers[0] if numbers else -1
         if len(numbers) != 1 + 3 * total:
             raise WireError("it announces another number of packets than it lists")  # noqa: TRY301
-        gaps = {name: number(answer, name, 0.0, 0.0, 1e9) for name in ("gap_percent", "gaps", "longest_gap_ms")}
-        dropped = whole(answer, "dropped", 0, 0, 1 << 32)
+        gaps = {name: number(answer, name, None, 0.0, 1e9) for name in ("gap_percent", "gaps", "longest_gap_ms")}
+        dropped = whole(answer, "dropped", None, 0, 1 << 32)
     except (ValueError, WireError) as error:
         raise ProbeError(f"the responder's report makes no sense: {error}") from None
     names, read, arrived = numbers[1 : 1 + total], numbers[1 + total : 1 + 2 * total], numbers[1 + 2 * total :]

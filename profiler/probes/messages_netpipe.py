@@ -26,9 +26,9 @@ def measure(peer: Peer, largest: int, perturbation: int, progress: Progress, por
     largest = 3 * largest // 2 + perturbation
     asked_for = {"largest": largest, "perturbation": perturbation, "port": port}
     total = len(sizes(largest, perturbation))
-    with tempfile.TemporaryDirectory(prefix="cotenant-netpipe-") as folder, peer.open("netpipe", asked_for):
+    with tempfile.TemporaryDirectory(prefix="cotenant-netpipe-") as folder, peer.open("netpipe", asked_for) as session:
         curve, log = Path(folder) / "np.out", Path(folder) / "log"
-        host = str(peer.address()[1][0])
+        host = str(session.address()[0])
         with log.open("wb") as told, subprocess.Popen(
             arguments(largest, perturbation, port, "-h", host, "-o", str(curve)),
             stdin=subprocess.DEVNULL, stdout=told, stderr=subprocess.STDOUT, cwd=folder,

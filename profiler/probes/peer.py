@@ -17,6 +17,7 @@ from profiler.probes.wire import DEFAULT_PORT, TOKEN_BYTES, VERSION, Channel, Wi
 LOOPBACK = "127.0.0.1"
 _CONNECT_S = 5.0
 _START_S = 20.0  # of an own responder: a Python start, on a host where somebody else has the CPU
+_END_S = 5.0  # what it gets to end its sessions
 _MEET_S, _TRIES = 0.25, 40
 # `-I`-proof: the child finds this package wherever this process found it, be that a checkout or one file.
 _OWN = "import sys; sys.path[:] = sys.argv[1:]; from profiler.probes.serve import own; own()"
@@ -49,16 +50,20 @@ class Peer:
         return self._port
 
     def close(self) -> None:
-        """End our own responder; it would end with us anyway."""
+        """End our own responder, and with it whatever session is left; it would end with us anyway."""
         if self._child is not None:
             with self._child as child:  # closes its pipes and waits
+                assert child.stdin is not None  # noqa: S101 - it was asked for
+                child.stdin.close()  # which ends it: one that is killed cannot end its sessions
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(_END_S)
                 child.kill()
             self._child = None
 
-    def address(self, port: int = 0) -> tuple[socket.AddressFamily, Any]:
+    def address(self) -> tuple[socket.AddressFamily, Any]:
         """Family and address to use with sockets; ProbeError when the name has none."""
         try:
-            family, _, _, _, address = socket.getaddrinfo(self.host, port, type=socket.SOCK_STREAM)[0]
+            family, _, _, _, address = socket.getaddrinfo(self.host, 0, type=socket.SOCK_STREAM)[0]
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or "no valid name"
             raise ProbeError(f"{self.host} has no address: {reason}") from None
@@ -66,14 +71,12 @@ class Peer:
 
     def open(self, service: str, parameters: Mapping[str, Any] | None = None) -> Session:
         """Ask the responder for a session of this service; use it in `with`. ProbeError when it refuses."""
-        family, address = self.address(self.port)
-        connection = socket.socket(family, socket.SOCK_STREAM)
-        connection.settimeout(_CONNECT_S)
+        self.address()  # says so where the name has none
         try:
-            connection.connect(address)
+            # tries all addresses of a name: localhost is ::1, too, where the responder may not listen
+            connection = socket.create_connection((self.host, self.port), _CONNECT_S)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
-            connection.close()
             raise ProbeError(
                 f"no responder answers at {self.host} port {self.port} ({error.strerror or 'silence'});"
                 " start one there: cotenant-profiler probe serve --listen ADDRESS"
@@ -87,11 +90,10 @@ class Session:
     def __init__(self, peer: Peer, channel: Channel, service: str, parameters: Mapping[str, Any]) -> None:
         self.peer = peer
         self._channel = channel
+        hello = {"cotenant_probe": VERSION, "service": service, "parameters": dict(parameters)}
         try:
-            channel.send({"cotenant_probe": VERSION, "service": service, "parameters": dict(parameters)})
-            answer = self._answer(_CONNECT_S)
-            self.token, self.port = _welcome(answer)
-            self.welcome: Mapping[str, Any] = answer
+            self.welcome: Mapping[str, Any] = self._exchange(hello, _CONNECT_S)
+            self.token, self.port = _welcome(self.welcome)
         except BaseException:
             channel.close()
             raise
@@ -109,9 +111,8 @@ class Session:
 
     def ask(self, document: Mapping[str, Any], timeout_s: float = 30.0) -> tuple[dict[str, Any], bytes]:
         """Send a command to the service and wait for its answer and the bytes after it; ProbeError when none comes."""
+        answer = self._exchange(document, timeout_s)
         try:
-            self._channel.send(document)
-            answer = self._answer(timeout_s)
             return answer, self._channel.receive_payload(answer, timeout_s)
         except WireError as error:
             raise self._error(error) from None
@@ -123,7 +124,7 @@ class Session:
             if prepare:
                 prepare(connection)
             connection.settimeout(_CONNECT_S)
-            connection.connect(self._beside())
+            connection.connect(self.address())
             connection.sendall(self.token)
         except OSError as error:
             connection.close()
@@ -136,7 +137,7 @@ class Session:
         try:
             if prepare:
                 prepare(datagrams)
-            datagrams.connect(self._beside())
+            datagrams.connect(self.address())
             datagrams.settimeout(_MEET_S)
             for _ in range(_TRIES):
                 with contextlib.suppress(OSError):
@@ -153,13 +154,15 @@ class Session:
         datagrams.close()
         raise ProbeError(f"{self.peer.host} is reached by TCP, and UDP to its port {self.port} is not answered")
 
-    def _beside(self) -> Any:
-        """The address of the control connection with the port of the service."""
+    def address(self) -> Any:
+        """Where the service is: the address of the control connection with its port. OSError when that is gone."""
         address = self._channel.socket.getpeername()
         return (address[0], self.port, *address[2:])
 
-    def _answer(self, timeout_s: float) -> dict[str, Any]:
+    def _exchange(self, document: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Send an object and receive the one that answers it; ProbeError when none comes, or it says what is wrong."""
         try:
+            self._channel.send(document)
             answer = self._channel.receive(timeout_s)
         except WireError as error:
             raise self._error(error) from None

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from profiler.collectors.windows import percentile
 from profiler.observed import Quantity
 from profiler.pictures import ACCENT, SERIES, Figure, label, legend, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
@@ -13,7 +14,6 @@ from profiler.probes.options import above, count
 from profiler.probes.peer import Session
 from profiler.probes.requests_client import Client, Load
 from profiler.probes.services.responses import MOST_BYTES
-from profiler.probes.summary import percentile
 from profiler.probes.wire import WireError, number
 
 _SECONDS = 90.0
@@ -91,7 +91,7 @@ def _load(threads: int, options: argparse.Namespace, progress: Progress, done: f
 def _far_cpu(session: Session) -> float:
     answer: Mapping[str, Any] = session.ask({"do": "report"})[0]
     try:
-        return number(answer, "cpu_s", 0.0, 0.0, 1e7)
+        return number(answer, "cpu_s", None, 0.0, 1e7)
     except WireError as error:
         raise ProbeError(f"the responder's report makes no sense: {error}") from None
 

@@ -17,6 +17,7 @@ from profiler.probes.options import above, count
 from profiler.probes.peer import Peer, Session
 from profiler.probes.picture import distribution, over_time
 from profiler.probes.summary import described
+from profiler.probes.wire import SESSION_S
 
 _SAMPLES, _PER_SECOND, _DROPPED = 5000, 10.0, 50  # EC2NET sections III-A and V-B
 _LATE_MS = 1000.0  # what ping waits for the last answer, twice over
@@ -49,14 +50,20 @@ class Rtt:
         parser.add_argument("--udp", action="store_true", help="UDP to a responder instead of ICMP")
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
+        wait_s = 2 * options.late_ms / 1e3
+        takes_s = options.samples / options.per_second if options.seconds is None else options.seconds
+        if options.udp and takes_s + wait_s > SESSION_S:
+            raise ProbeError(
+                f"this takes {takes_s + wait_s:,.0f} s, and a responder serves for {SESSION_S:,.0f} s at most:"
+                " ask for less, or leave --udp out"
+            )
         with contextlib.ExitStack() as stack:
             line: UdpLine | IcmpLine
             if options.udp:
-                line = UdpLine(stack.enter_context(options.peer.open("echo-udp", {"silence_s": 60})))
+                line = UdpLine(stack.enter_context(options.peer.open("echo-udp")))
             else:
                 line = IcmpLine(options.peer)
             stack.callback(line.close)
-            wait_s = 2 * options.late_ms / 1e3
             echoes = exchange(line, options.samples, options.per_second, options.seconds, wait_s, progress)
         dropped = options.drop if options.drop is not None else min(_DROPPED, len(echoes.sent) // 10)
         values = summarise(echoes, dropped, options.late_ms)

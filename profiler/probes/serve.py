@@ -16,10 +16,9 @@ from typing import Any
 
 from profiler.probes.base import ProbeError
 from profiler.probes.services import Served, find
-from profiler.probes.wire import TOKEN_BYTES, VERSION, Channel, WireError
+from profiler.probes.wire import SESSION_S, TOKEN_BYTES, VERSION, Channel, WireError
 
 MOST_SESSIONS = 8
-MOST_S = 2 * 3600.0  # of a session: the paper's longest, 5000 pings at 10 a second, takes 500 s
 _HELLO_S = 5.0
 _MEMORY = 1 << 30  # bytes of address space that a session may take
 _TICK_MS = 1000
@@ -35,7 +34,7 @@ class _Child:
 class Responder:
     """Listens, and gives every client a process of its own; a client that goes away takes its process with it."""
 
-    def __init__(self, listen: tuple[str, int], until: int | None = None, most_s: float = MOST_S) -> None:
+    def __init__(self, listen: tuple[str, int], until: int | None = None, most_s: float = SESSION_S) -> None:
         """Bind; ProbeError when that is not possible. Nothing is served before `run`.
 
         `until` is a pipe whose other end holds who needs the responder: it ends when that is closed. No session lasts
@@ -48,11 +47,11 @@ class Responder:
         try:
             self._listener.bind(listen)
             self._listener.listen(MOST_SESSIONS)
-        except OSError as error:
+        except (OSError, TypeError, UnicodeError) as error:  # the latter two: a name that cannot be encoded
             self._listener.close()
-            raise ProbeError(
-                f"cannot listen on {listen[0]} port {listen[1]} ({error.strerror or error}); choose with --listen"
-            ) from None
+            reason = getattr(error, "strerror", None) or error
+            where = f"{listen[0]} port {listen[1]}"
+            raise ProbeError(f"cannot listen on {where} ({reason}); choose with --listen") from None
         self._listener.setblocking(False)
         self._wake, self._stop = os.pipe()
         self._poll = select.poll()
@@ -97,10 +96,13 @@ class Responder:
         except OSError:  # it was gone before we came
             return
         if len(self._children) >= MOST_SESSIONS:
-            with contextlib.suppress(WireError), contextlib.closing(Channel(connection)) as channel:
-                channel.send({"error": f"{MOST_SESSIONS} sessions run already"})
+            _refuse(connection, f"{MOST_SESSIONS} sessions run already")
             return
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # no memory, or a limit of processes: the sessions that run go on
+            _refuse(connection, f"no process for a session ({error.strerror})")
+            return
         if pid == 0:
             self._serve(connection)
         self._children[connection.fileno()] = _Child(pid, connection, time.monotonic() + self._most_s)
@@ -141,6 +143,11 @@ class Responder:
                 print(f"cotenant-profiler: a session ended: {error!r}", file=sys.stderr, flush=True)  # noqa: T201
         finally:
             os._exit(code)
+
+
+def _refuse(connection: socket.socket, reason: str) -> None:
+    with contextlib.suppress(WireError), contextlib.closing(Channel(connection)) as channel:
+        channel.send({"error": reason})
 
 
 def _session(channel: Channel) -> None:

@@ -1,4 +1,4 @@
-"""Statistics that probes share: percentiles, and the numbers that describe a series of times."""
+"""Statistics that probes share: variation, histograms, and the numbers that describe a series of times."""
 
 from __future__ import annotations
 
@@ -6,17 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median, stdev
 
+from profiler.collectors.windows import percentile
 from profiler.observed import Quantity
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value below which `share` (0-1) of sorted values lie, linear between neighbours; ValueError for none."""
-    if not ordered:
-        raise ValueError("no values")
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def described(values: Iterable[float], unit: str, *, prefix: str = "") -> dict[str, Quantity]:

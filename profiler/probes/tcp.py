@@ -42,7 +42,7 @@ def read_tcp_info(block: bytes) -> TcpInfo | None:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    size: int
+    window: int  # bytes that this kernel granted
     seconds: float
     effort: Effort
     info: TcpInfo | None
@@ -68,7 +68,6 @@ class Tcp:
                 sent = _send(stream, total, options.seconds, progress)
             answer, block = session.ask({"do": "report"})
         arrivals = throughput.unpacked(block)
-        granted = session.welcome.get("window_bytes")
         values = throughput.values(arrivals)
         circumstances = {"window_kb": str(window >> 10)}
         if sent.info is not None:
@@ -78,8 +77,9 @@ class Tcp:
         values |= sent.effort.values("sender", sent.seconds)
         values |= throughput.far_effort(answer).values("receiver", arrivals.duration_ns / 1e9)
         marks = throughput.few_marks(arrivals) + effort.marks(values)
-        if isinstance(granted, int) and granted < window:
-            marks.append(f"the far end granted a window of {granted >> 10} KB instead of {window >> 10} KB")
+        for end, granted in (("near", sent.window), ("far", session.welcome.get("window_bytes"))):
+            if isinstance(granted, int) and granted < window:
+                marks.append(f"the {end} end granted a window of {granted >> 10} KB instead of {window >> 10} KB")
         return ProbeRun(values, "throughput", throughput.series(arrivals), circumstances, tuple(marks))
 
     def draw(self, run: ProbeRun) -> Figure:
@@ -104,11 +104,12 @@ def _send(stream: socket.socket, total: int, seconds: float | None, progress: Pr
                     told = now
                     progress.update(size / 1e6)
         elapsed, used = time.monotonic() - began, Effort.now().since(before)
+        window = stream.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2  # the kernel doubles what was asked
         info = read_tcp_info(stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256))
         stream.shutdown(socket.SHUT_WR)
     except OSError as error:
         raise ProbeError(f"the responder closed the connection after {size} bytes ({error.strerror})") from None
-    return _Sent(size, elapsed, used, info)
+    return _Sent(window, elapsed, used, info)
 
 
 PROBE = Tcp()

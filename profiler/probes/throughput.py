@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from profiler.collectors.windows import percentile
 from profiler.observed import Quantity
 from profiler.pictures import Figure, new_figure
 from profiler.probes.base import ProbeError, Series
 from profiler.probes.buckets import Arrivals, quiet_spells
 from profiler.probes.effort import Effort
 from profiler.probes.picture import distribution, line_at, over_time
-from profiler.probes.summary import percentile
 from profiler.probes.wire import WireError
 
 _FEW_BUCKETS = 20  # under which a 5th percentile is hardly more than the minimum
 
 
 def unpacked(block: bytes) -> Arrivals:
-    """Arrivals from the far end; ProbeError when it reports nonsense, or that less than two buckets came."""
+    """Arrivals from the far end; ProbeError when it reports nonsense, or that less than one bucket came."""
     try:
         arrivals = Arrivals.unpack(block)
     except ValueError as error:

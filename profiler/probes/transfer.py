@@ -16,10 +16,12 @@ from profiler.probes.options import above, count
 from profiler.probes.peer import Peer
 from profiler.probes.picture import distribution, over_time
 from profiler.probes.summary import described
+from profiler.probes.wire import SESSION_S
 
 _BLOCK = 32 << 10  # LATENCY section 3
 _SAMPLES, _EVERY_S = 100, 0.1
 _TIMEOUT_S = 30.0
+_RENEW_S = SESSION_S / 2  # a connection is no older: the paper measured for days, and responders end sessions
 _TCP_MAXSEG = 2
 
 
@@ -83,13 +85,14 @@ def measure(options: argparse.Namespace, progress: Progress) -> tuple[list[_Tran
     with contextlib.ExitStack() as stack:
         connection = _connect(options.peer, options.block, stack)
         segment = connection.getsockopt(socket.IPPROTO_TCP, _TCP_MAXSEG)
-        first = time.monotonic()
+        first = opened = time.monotonic()
         with progress.interruptible():
             while len(found) < number and not progress.stopped:
                 time.sleep(max(0.0, first + len(found) * options.every - time.monotonic()))
-                if options.fresh and found:
+                if (options.fresh and found) or time.monotonic() - opened > _RENEW_S:
                     stack.close()
                     connection = _connect(options.peer, options.block, stack)
+                    opened = time.monotonic()
                 found.append(there_and_back(connection, block, into, first))
                 progress.update(len(found))
     return found, segment

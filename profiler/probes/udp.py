@@ -108,8 +108,8 @@ def _give(end: socket.socket, packet: bytearray) -> None:
 
 def _evaluate(sent: _Sent, answer: Mapping[str, Any], block: bytes, rate: float, packet_bytes: int) -> ProbeRun:
     try:
-        split = whole(answer, "first_bytes", 0, 0, len(block))
-        packets, reordered, dropped = (whole(answer, name, 0, 0, 1 << 62) for name in _COUNTS)
+        split = whole(answer, "first_bytes", None, 0, len(block))
+        packets, reordered, dropped = (whole(answer, name, None, 0, 1 << 62) for name in _COUNTS)
     except WireError as error:
         raise ProbeError(f"the responder's report makes no sense: {error}") from None
     read, arrived = throughput.unpacked(block[:split]), throughput.unpacked(block[split:])

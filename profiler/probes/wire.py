@@ -12,6 +12,7 @@ from typing import Any
 DEFAULT_PORT = 9406
 VERSION = 1
 TOKEN_BYTES = 16
+SESSION_S = 2 * 3600.0  # what a session lasts at most: the paper's longest, 5000 pings at 10 a second, takes 500 s
 MAX_LINE = 4096  # bytes
 MAX_PAYLOAD = 64 << 20  # bytes: a million arrivals with their sizes are 12 MB
 
@@ -88,16 +89,16 @@ class Channel:
         return some
 
 
-def whole(document: Mapping[str, Any], name: str, default: int, least: int, most: int) -> int:
-    """A whole number out of an object from outside; WireError names what is wrong with it."""
+def whole(document: Mapping[str, Any], name: str, default: int | None, least: int, most: int) -> int:
+    """A whole number out of an object from outside; WireError names what is wrong. `default` None: it must be there."""
     value = document.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise WireError(f"{name} must be a whole number from {least} to {most}")
     return value
 
 
-def number(document: Mapping[str, Any], name: str, default: float, least: float, most: float) -> float:
-    """A number out of an object from outside; WireError names what is wrong with it."""
+def number(document: Mapping[str, Any], name: str, default: float | None, least: float, most: float) -> float:
+    """A number out of an object from outside; WireError names what is wrong. `default` None: it must be there."""
     value = document.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise WireError(f"{name} must be a number from {least:g} to {most:g}")

@@ -42,7 +42,7 @@ def _lab(tmp_path: Path, first: float = 50.0, second: float = 40.0) -> Lab:
         OUTCOMES + "".join(f"same:a,{n},web-1k.1,web-1k,retries,{n},1\n" for n in (1, 2))
     )
     lines = [
-        f"same:a,lab,web-1k.{place},web-1k,1,1,0:0,,,,,,,throughput,100,{value},req/s,{n}\n"
+        f"same:a,lab,web-1k.{place},web-1k,1,1,0:0,,,,shared,500,,throughput,100,{value},req/s,{n}\n"
         for n in (1, 2)
         for place, value in ((1, first), (2, second))
     ]
@@ -100,7 +100,7 @@ def test_every_claim_measures_something_that_is_printed_or_predicted() -> None:
         assert (finding, situation) in statements or NUMBERS[finding, situation][1], (finding, situation)
         assert finding in findings
     for finding, situation in ORDERS:
-        assert statements[finding, ORDERS[finding, situation][1]]["relation"] in {"order", "fact"}, (finding, situation)
+        assert statements[finding, ORDERS[finding, situation][1]]["relation"] == "order", (finding, situation)
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,13 @@ def test_an_order_is_kept_where_the_intervals_do_not_contradict_it() -> None:
     assert ordered(printed, {"a": _values(1, 1.1), "b": _values(2, 2.1), "c": _values(3, 3.1)})[1] is False
     assert ordered(printed, {"a": _values(2, 3), "b": _values(2.4, 3.4), "c": _values(1, 1.1)})[1] is True
     assert ordered(printed, {"a": _values(3, 3.1), "b": _values(2, 2.1)})[1] is None
+    assert ordered(printed, {"a": _values(3, 3.1), "b": _values(2, 2.1), "c": _values(1)})[1] is None  # measured once
 
 
 def test_values_are_matched_by_round() -> None:
-    def run(repeat: str, reached: float) -> LabRun:
+    def run(repeat: str, reached: float, dataset: str = "lab") -> LabRun:
         return LabRun(
-            "lab", "lab", "r", repeat, "group", "same", (Member("a", "a", reached={"throughput": reached}),), {}
+            dataset, "lab", "r", repeat, "group", "same", (Member("a", "a", reached={"throughput": reached}),), {}
         )
 
     def quotient(one: LabRun, base: LabRun) -> float:
@@ -144,6 +145,7 @@ def test_values_are_matched_by_round() -> None:
     assert matched is not None
     assert matched.values == (1.0, 2.0)
     assert over([], lambda _run: 1.0) is None
+    assert against([run("1", 10)], [run("1", 10, "another")], quotient) is None
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=2, max_size=12))
@@ -155,7 +157,29 @@ def test_the_interval_holds_the_median(values: list[float]) -> None:
 
 def test_remarks_need_their_columns(tmp_path: Path) -> None:
     (tmp_path / "findings.csv").write_text("finding,text\nN1,x\n")
-    with pytest.raises(DatasetError, match="finding and remark"):
+    with pytest.raises(DatasetError, match="column remark is missing"):
         read_remarks([tmp_path])
     (tmp_path / "findings.csv").write_text("finding,remark\nN1,It agrees.\n")
     assert read_remarks([tmp_path]) == {"N1": "It agrees."}
+
+
+def test_remarks_that_are_not_text_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "findings.csv").write_bytes(b"finding,remark\nN1,\xff\n")
+    with pytest.raises(DatasetError, match=rf"^{tmp_path.name}: findings\.csv, line 2: it is not UTF-8 text"):
+        read_remarks([tmp_path])
+
+
+def test_printed_tables_that_are_missing_or_lack_a_column_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"statements\.csv cannot be read"):
+        read_statements(tmp_path)
+    (tmp_path / "statements.csv").write_text("finding,statement\nN1,x\n")
+    with pytest.raises(DatasetError, match="column quantity is missing"):
+        read_statements(tmp_path)
+
+
+def test_a_damaged_table_names_its_dataset(tmp_path: Path) -> None:
+    _lab(tmp_path)
+    packed = tmp_path / "lab" / "metrics.csv.gz"
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(DatasetError, match=r"^lab: metrics\.csv\.gz is not a whole gzip file"):
+        Lab.of([tmp_path / "lab"]).runs("web-1k", "web-1k")

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from profiler.lab.errors import RunError
 from profiler.lab.guests.channel import Channel, GuestProgram
 from profiler.lab.guests.image import AGENT
-from profiler.lab.guests.qmp import Qmp
+from profiler.lab.processes import wait_until
 
 
 def _free_port() -> int:
@@ -99,6 +100,17 @@ def test_stopping_is_polite_first(channel: Channel, tmp_path: Path) -> None:
     assert program.output().endswith("bye\n")
 
 
+def test_a_program_is_asked_to_end_once(channel: Channel, tmp_path: Path) -> None:
+    script = "trap 'echo asked' TERM; echo up; while :; do sleep 0.05; done"
+    program = channel.start(["sh", "-c", script], tmp_path)
+    assert wait_until(lambda: "up" in program.output(), 20)
+    program.terminate()
+    assert wait_until(lambda: "asked" in program.output(), 20)
+    program.terminate()
+    program.stop(patience_s=0.5)
+    assert program.output() == "up\nasked\n"
+
+
 def test_who_ignores_politeness_is_killed_with_its_children(channel: Channel, tmp_path: Path) -> None:
     script = f"trap '' TERM; sleep 61.5 & echo $! >{tmp_path}/child; while :; do sleep 0.05; done"
     program = channel.start(["sh", "-c", script], tmp_path)
@@ -114,6 +126,22 @@ def test_who_ignores_politeness_is_killed_with_its_children(channel: Channel, tm
         time.sleep(0.01)
     assert not child.exists() or not child.read_bytes()
     program.stop()  # again: harmless
+
+
+def test_of_a_program_that_ends_while_it_is_asked_the_last_word_counts(
+    channel: Channel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = channel.start(["echo", "last"], tmp_path, wait=True)
+    ask = channel.ask
+
+    def late(do: str, **details: object) -> dict[str, Any]:
+        program.release()
+        assert wait_until(lambda: channel.ended(program._number) is not None, 20)
+        return ask(do, **details)
+
+    monkeypatch.setattr(channel, "ask", late)
+    assert program.output() == "last\n"
+    assert program.returncode == 0
 
 
 def test_a_program_that_is_not_there_says_so(channel: Channel, tmp_path: Path) -> None:
@@ -195,49 +223,6 @@ def test_noise_on_the_line_changes_no_answer(noise: list[bytes], piece: int) -> 
         speaker.start()
         assert channel.read("/anything") == "fine"
         speaker.join()
-
-
-def _qmp(*answers: bytes) -> tuple[Qmp, threading.Thread, list[bytes]]:
-    """A QEMU that greets and then gives these answers in turn, whatever it is asked."""
-    ours, theirs = socket.socketpair()
-    asked: list[bytes] = []
-
-    def serve() -> None:
-        with theirs:
-            theirs.sendall(b'{"QMP": {"version": {}, "capabilities": []}}\n')
-            for answer in answers:
-                asked.append(theirs.recv(4096))
-                theirs.sendall(answer + b"\n")
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    return Qmp(ours, "shop"), thread, asked
-
-
-def test_vcpu_threads_come_in_the_order_of_the_vcpus() -> None:
-    cpus = b'{"return": [{"cpu-index": 1, "thread-id": 71}, {"cpu-index": 0, "thread-id": 70}]}'
-    qmp, thread, asked = _qmp(b'{"return": {}}', b'{"event": "RESUME"}\n' + cpus)
-    assert qmp.vcpu_threads() == [70, 71]
-    thread.join()
-    qmp.close()
-    assert [b"qmp_capabilities" in asked[0], b"query-cpus-fast" in asked[1]] == [True, True]
-
-
-@pytest.mark.parametrize("answer", [b'{"error": {"desc": "busy"}}', b"no json", b"[]", b'{"return": [{}]}'])
-def test_what_qemu_says_wrong_is_an_error_in_one_sentence(answer: bytes) -> None:
-    qmp, thread, _ = _qmp(b'{"return": {}}', answer)
-    with pytest.raises(RunError, match="QEMU of guest shop does not"):
-        qmp.vcpu_threads()
-    thread.join()
-    qmp.close()
-
-
-def test_a_qemu_that_is_gone_is_an_error() -> None:
-    qmp, thread, _ = _qmp(b'{"return": {}}')
-    with pytest.raises(RunError, match="does not answer stop"):
-        qmp.do("stop")
-    thread.join()
-    qmp.close()
 
 
 def test_the_agent_is_a_file_that_needs_the_standard_library_only() -> None:

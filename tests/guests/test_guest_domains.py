@@ -12,16 +12,22 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from profiler.backends.base import Backend, BackendError, Counters, DomainCounters
+from profiler.lab.campaign import Member
 from profiler.lab.errors import PreparationError, RunError, ToolError
 from profiler.lab.guests import domain as domains
 from profiler.lab.guests.domain import Domain, DomainConfig, config_text, connect_from, domain_type
 from profiler.lab.guests.image import AGENT, Image
 from profiler.lab.guests.renamed import Renamed
+from profiler.lab.instances import Setup
+from profiler.lab.instances.xen import check_settings
 from profiler.lab.registry import Registry, clean
+from profiler.lab.schedule import Placed
+from profiler.lab.workloads import Web
 from profiler.observed import Instance, IsolationSettings
 
 CONFIG = DomainConfig(
@@ -197,9 +203,30 @@ def test_an_agent_is_reached_in_another_network_namespace(namespace: str, tmp_pa
         connect_from("/proc/self/ns/net", "127.0.0.1", 7077)
 
 
-def test_a_namespace_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(OSError, match="No such file"):
-        connect_from("/run/netns/nowhere", "127.0.0.1", 1)
+def test_a_namespace_that_is_not_there_is_an_error_and_leaves_no_file_open() -> None:
+    """It is asked for five times a second until a domain is up."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(10):
+        with pytest.raises(OSError, match="No such file"):
+            connect_from("/run/netns/nowhere", "127.0.0.1", 1)
+    assert len(list(Path("/proc/self/fd").iterdir())) < before + 10
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "driver_cpus", "why"),
+    [
+        ("web.1", IsolationSettings(), (0,), "leave `driver` out"),
+        ("web.1", IsolationSettings(disk_limit_mb_s=5), None, r"web\.1 has a disk limit, which Xen does not have"),
+        ("w" * 201, IsolationSettings(), None, "too long for a domain"),
+    ],
+)
+def test_what_xen_does_not_have_is_said_before_anything_is_made(
+    name: str, settings: IsolationSettings, driver_cpus: tuple[int, ...] | None, why: str
+) -> None:
+    registry: Any = None
+    placed = Placed(name, Member("web", "web", 1.0, 1, settings), (0,), (1,), "solo:web")
+    with pytest.raises(PreparationError, match=why):
+        check_settings(Setup(registry, (placed,), (Web(1),), Path("/data"), driver_cpus=driver_cpus))
 
 
 def test_a_tool_that_is_missing_is_an_error_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -63,6 +64,17 @@ def test_a_guest_between_runs_stands_still_and_nothing_of_the_run_is_left_in_it(
         processes = machine.channel.call("ps", "-e", "-o", "comm=").split()
     assert "ps" in processes
     assert "sysbench" not in processes
+
+
+def test_programs_that_lie_below_tmp_are_seen_and_what_a_guest_writes_there_stays_in_it(lab: Lab) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, lab.host((place("cpu.1", (0,)), Cpu())) as guests:
+        program, written = Path(folder, "program"), Path(folder, "written")
+        program.write_text("#!/bin/sh\necho here\n")
+        program.chmod(0o755)
+        channel = guests.machines[0].channel
+        assert channel.call(str(program)).strip() == "here"
+        channel.call("touch", str(written))
+        assert not written.exists()
 
 
 def test_files_of_a_workload_stay_on_the_guests_disk_and_are_not_cached(lab: Lab) -> None:

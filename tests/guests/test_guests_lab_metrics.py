@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from guest_runs import Lab, allowed, cpu_seconds, finish, over, place, start, tap_bytes, threads, work
 
+from profiler.lab.qdiscs import lab_qdiscs
 from profiler.lab.workloads import Cpu, Disk, Web
 from profiler.lab.workloads.bulk import Bulk
 
@@ -19,7 +20,10 @@ DISK_MB = 16
 def test_web_and_cpu_work_give_outcomes_side_by_side(lab: Lab) -> None:
     with lab.host((place("web.1", (0,), (1,)), Web(1)), (place("cpu.2", (1,)), Cpu())) as guests:
         web, cpu = work(guests, 2)
+        qdiscs = lab_qdiscs(lab.registry)
         assert guests.circumstances()["guest_accelerator"] in ("kvm", "tcg")
+    assert qdiscs is not None
+    assert " dev uplink " in qdiscs.text
     assert web.throughput > 10
     assert web.latency_p95_ms is not None
     assert web.latency_mean_ms is not None

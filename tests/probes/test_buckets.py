@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.probes.buckets import BUCKET_BYTES, Arrivals, Recorder, buffer_burst, quiet_spells
-from profiler.probes.datagrams import CREDIT, next_start
+from profiler.probes.datagrams import CREDIT, GapWatch, next_start
 
 MS = 1_000_000
 arrivals_of_any_kind = st.lists(
@@ -119,3 +119,32 @@ def test_a_late_sender_makes_good_no_more_than_a_tenth_of_an_interval(delays: li
     for first in range(len(sent)):
         for later in range(first + 1, len(sent)):
             assert sent[later] - sent[first] >= (later - first - CREDIT) * interval - 1
+
+
+def test_every_gap_of_a_watch_counts_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock:
+        """On which every sleep of 1 ms takes 10."""
+
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+        def sleep(self, _seconds: float) -> None:
+            self.now += 0.01
+
+    class Over:
+        left = 150_000
+
+        def is_set(self) -> bool:
+            self.left -= 1
+            return self.left < 0
+
+    monkeypatch.setattr("profiler.probes.datagrams.time", Clock())
+    watch = GapWatch()
+    monkeypatch.setattr(watch, "_over", Over())
+    watch._watch()
+    found = watch.summary()
+    assert found["gaps"] == 150_000
+    assert found["gap_percent"] == pytest.approx(90)
+    assert found["longest_gap_ms"] == pytest.approx(9)

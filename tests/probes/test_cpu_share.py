@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.probes.base import Progress
+from profiler.probes.base import ProbeError, Progress
 from profiler.probes.cpu_share import Jumps, calibrate, share, watch
 
 ROOT = Path(__file__).parents[2]
@@ -89,6 +90,12 @@ def test_a_higher_threshold_never_lowers_the_share(lengths: list[float], one: fl
 def test_the_probe_knows_its_own_overhead_and_resolution() -> None:
     iteration_ns, resolution_ns = calibrate()
     assert 0 < resolution_ns <= iteration_ns < 100_000
+
+
+def test_a_clock_that_stands_still_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profiler.probes.cpu_share.time", SimpleNamespace(perf_counter_ns=lambda: 5))
+    with pytest.raises(ProbeError, match="too coarse"):
+        calibrate()
 
 
 def test_reads_are_counted_and_time_adds_up() -> None:
@@ -192,7 +199,7 @@ def test_beside_a_busy_loop_the_share_is_about_half(group: Path) -> None:
     busy = start(str(group), "busy")
     try:
         time.sleep(0.3)
-        found, _ = values(start(str(group), "", "--seconds", "2"))
+        found, _ = values(start(str(group), "", "--seconds", "1"))
     finally:
         busy.kill()
         busy.communicate()

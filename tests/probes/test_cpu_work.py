@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 
 import pytest
 from hypothesis import given
@@ -75,6 +76,14 @@ def test_work_begins_on_a_grid_of_time() -> None:
 def test_seconds_end_the_work() -> None:
     at_s, _, _ = measure(calibrate(5), 10**6, 0.2, None, Progress())
     assert 0 < at_s[-1] < 0.2
+
+
+def test_seconds_end_the_work_before_one_that_would_begin_later() -> None:
+    before = time.monotonic()
+    at_s, _, _ = measure(10, 10**6, 0.25, 0.1, Progress())
+    assert [round(at, 1) for at in at_s] == [0.0, 0.1, 0.2]
+    assert len(measure(10, 10**6, 0.1, 20.0, Progress())[0]) == 1
+    assert time.monotonic() - before < 10
 
 
 def test_a_stop_in_the_middle_of_the_work_keeps_what_is_done() -> None:

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.disk import PROBE, TESTS, Moved, Operation, doubts, parse_io, summarise
-from profiler.probes.disk_files import FILE_BYTES, own_files, remove, remove_stale
+from profiler.probes.disk import PROBE, TESTS, Moved, Operation, doubts, parse_io, perform, summarise
+from profiler.probes.disk_files import FILE_BYTES, SMALL_BYTES, Files, own_files, remove, remove_stale
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "profiler.cli", "probe", "disk", "--json"]
@@ -99,10 +99,22 @@ def test_in_memory_every_test_is_marked_for_reaching_no_device() -> None:
     assert sum("only 0 % of the bytes" in mark for mark in run.marks) == len(TESTS)
 
 
-def test_the_same_seed_reads_the_same_places_of_the_same_length(disk: Path) -> None:
-    runs = [PROBE.run(options(disk, "--seed", "5"), Progress()) for _ in range(2)]
-    assert runs[0].series.columns["test"] == runs[1].series.columns["test"]
-    assert runs[0].series.columns["bytes"] == runs[1].series.columns["bytes"]
+def test_the_same_seed_reads_the_same_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def places(seed: str) -> list[tuple[Path, int]]:
+        read: list[tuple[Path, int]] = []
+
+        def note(path: Path, offset: int, memory: memoryview, direct: bool) -> int:
+            read.append((path, offset))
+            return 1
+
+        monkeypatch.setattr("profiler.probes.disk._read_small", note)
+        files = Files(tmp_path, tuple(tmp_path / f"f{number:04}" for number in range(3)), True, True)
+        perform("read_small", files, options(tmp_path, "--seed", seed), [], Progress())
+        return read
+
+    assert len(places("5")) == 12
+    assert places("5") == places("5") != places("6")
+    assert all(0 <= at <= FILE_BYTES - SMALL_BYTES and at % SMALL_BYTES == 0 for _, at in places("5"))
 
 
 def test_seconds_end_every_test_early(disk: Path) -> None:

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,15 +19,18 @@ from statistics import quantiles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from two_ends import gone
 
+from profiler.cli import main
+from profiler.collectors.windows import percentile
 from profiler.observed import ProbeResult, Quantity, UnlikeError
 from profiler.pictures import PictureError, inline_svg, label, new_figure, save
 from profiler.probes import PROBES, load
 from profiler.probes.base import Progress, Series, Stopped
-from profiler.probes.circumstances import Reading, doubts
+from profiler.probes.circumstances import Reading, doubts, surroundings
 from profiler.probes.picture import MOST_POINTS, thinned
 from profiler.probes.run import write_series
-from profiler.probes.summary import described, log_bins, percentile
+from profiler.probes.summary import described, log_bins
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "profiler.cli", "probe"]
@@ -37,6 +41,16 @@ def probe(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[s
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, timeout=timeout, cwd=ROOT, check=False
     )
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | str | None, str, str]:
+    """Exit code, output and errors of a command line in this process, which spares the start of another."""
+    try:
+        code: int | str | None = main(["probe", *arguments])
+    except SystemExit as ended:  # argparse
+        code = ended.code
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
 
 
 def result(**changes: str) -> ProbeResult:
@@ -102,10 +116,10 @@ def test_every_probe_that_is_listed_can_be_loaded_and_says_its_name(name: str) -
     assert load(name).name == name
 
 
-def test_the_list_names_every_probe_with_its_paper() -> None:
-    done = probe("list", "--json")
-    assert done.returncode == 0
-    listed = json.loads(done.stdout)
+def test_the_list_names_every_probe_with_its_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "list", "--json")
+    assert code == 0
+    listed = json.loads(out)
     assert [one["probe"] for one in listed] == list(PROBES)
     assert all("(20" in one["after"] for one in listed)
 
@@ -120,11 +134,11 @@ def test_the_document_is_that_of_the_contract() -> None:
     assert {"machine", "kernel", "taken_at", "load"} <= document["circumstances"].keys()
 
 
-def test_a_table_is_printed_without_json() -> None:
-    done = probe("cpu-work", "--samples", "2", "--work-ms", "5")
-    assert done.returncode == 0
-    assert "median" in done.stdout
-    assert "iterations" in done.stdout
+def test_a_table_is_printed_without_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "cpu-work", "--samples", "2", "--work-ms", "5")
+    assert code == 0
+    assert "median" in out
+    assert "iterations" in out
 
 
 @pytest.mark.parametrize(
@@ -139,23 +153,41 @@ def test_a_table_is_printed_without_json() -> None:
         (("nonsense",), "invalid choice"),
     ],
 )
-def test_wrong_usage_is_two_and_says_why(arguments: tuple[str, ...], words: str) -> None:
-    done = probe(*arguments)
-    assert done.returncode == 2
-    assert words in done.stderr
+def test_wrong_usage_is_two_and_says_why(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = said(capsys, *arguments)
+    assert code == 2
+    assert words in err
 
 
-def test_a_far_end_that_is_not_there_is_one_sentence() -> None:
-    done = probe("transfer", "--to", "127.0.0.1:1")
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert "cotenant-profiler probe serve" in done.stderr
+def test_a_far_end_that_is_not_there_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = said(capsys, "transfer", "--to", "127.0.0.1:1")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "cotenant-profiler probe serve" in err
 
 
-def test_a_name_without_an_address_is_one_sentence() -> None:
-    done = probe("rtt", "--to", "no-such-host.invalid", "--samples", "1")
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "has no address" in done.stderr
+@pytest.mark.parametrize("name", ["rtt", "transfer"])
+def test_a_name_without_an_address_is_one_sentence(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    code, _, err = said(capsys, name, "--to", "no-such-host.invalid", "--samples", "1")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "no-such-host.invalid has no address: Name or service not known" in err
+
+
+def test_a_stop_that_comes_on_the_very_edge_of_a_measurement_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise Stopped
+
+    monkeypatch.setattr("profiler.probes.run.run_probe", stopped)
+    assert said(capsys, "cpu-share", "--json") == (1, "", "cotenant-profiler: stopped\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -197,19 +229,10 @@ def own_responder(pid: int) -> int:
     raise AssertionError("it started no responder")
 
 
-def gone(pid: int) -> bool:
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        if not Path(f"/proc/{pid}").exists() or ") Z " in Path(f"/proc/{pid}/stat").read_text():
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def test_raw_series_and_picture_are_written(tmp_path: Path) -> None:
+def test_raw_series_and_picture_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raw, picture = tmp_path / "raw.csv.gz", tmp_path / "p.svg"
-    done = probe("cpu-work", "--json", "--samples", "3", "--work-ms", "2", "--raw", str(raw), "--picture", str(picture))
-    assert done.returncode == 0
+    files = "--raw", str(raw), "--picture", str(picture)
+    assert said(capsys, "cpu-work", "--json", "--samples", "3", "--work-ms", "2", *files)[0] == 0
     with gzip.open(raw, "rt", newline="") as text:
         rows = list(csv.DictReader(text))
     assert len(rows) == 3
@@ -260,6 +283,17 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
     assert len(first) == len(second)  # ids differ by name, so that both fit into one page
     with pytest.raises(PictureError, match="no folder"):
         save(figure, tmp_path / "none" / "x.png")
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "below"),
+    [("flags\t\t: fpu hypervisor\nbugs\t\t:\n", "yes"), ("flags\t\t: fpu\n", "no"), ("Features\t: fp\n", None)],
+)
+def test_a_hypervisor_below_is_read_from_the_flags_of_the_processor_and_not_guessed(
+    cpuinfo: str, below: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profiler.probes.circumstances._text", lambda path: cpuinfo if path.name == "cpuinfo" else "")
+    assert surroundings().get("hypervisor") == below
 
 
 def test_steal_and_a_slow_clock_are_marked() -> None:

@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from two_ends import children, gone
+from two_ends import responder as another_responder
 
 from profiler.probes.base import ProbeError
-from profiler.probes.peer import Peer, far_end
-from profiler.probes.serve import MOST_SESSIONS
+from profiler.probes.peer import Peer, Session, far_end
+from profiler.probes.serve import MOST_SESSIONS, Responder
 from profiler.probes.wire import MAX_LINE, TOKEN_BYTES, Channel, WireError, number, whole
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +48,7 @@ def control(peer: Peer) -> Iterator[Channel]:
 
 
 def sessions(pid: int) -> int:
-    return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return len(children(pid))
 
 
 def soon(done: Any) -> bool:
@@ -105,8 +107,8 @@ def test_no_datagram_is_answered_before_the_token_is_said(responder: tuple[Peer,
         other.settimeout(0.3)
         for guess in (b"hello", bytes(TOKEN_BYTES), session.token + b"x"):
             other.sendto(guess, ("127.0.0.1", session.port))
-            with pytest.raises(TimeoutError):
-                other.recv(100)
+        with pytest.raises(TimeoutError):
+            other.recv(100)
 
 
 def test_a_data_connection_without_the_token_is_closed_and_the_session_lives(responder: tuple[Peer, int]) -> None:
@@ -122,7 +124,7 @@ def test_a_data_connection_without_the_token_is_closed_and_the_session_lives(res
 def test_a_client_that_goes_away_takes_its_session_with_it(responder: tuple[Peer, int]) -> None:
     peer, pid = responder
     assert soon(lambda: sessions(pid) == 0)
-    session = peer.open("echo-udp", {"silence_s": 100})
+    session = peer.open("echo-udp")
     assert soon(lambda: sessions(pid) == 1)
     session.close()
     assert soon(lambda: sessions(pid) == 0)
@@ -149,7 +151,7 @@ def test_no_session_lasts_for_ever() -> None:
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         peer = Peer("127.0.0.1", int(child.stdout.readline()))
-        with peer.open("echo-udp", {"silence_s": 100}) as session, pytest.raises(ProbeError, match=r"closed|gone"):
+        with peer.open("echo-udp") as session, pytest.raises(ProbeError, match=r"closed|gone"):
             session.ask({"do": "nothing"}, timeout_s=10)
         assert soon(lambda: sessions(child.pid) == 0)
 
@@ -163,16 +165,68 @@ def test_a_port_in_use_is_one_sentence(responder: tuple[Peer, int]) -> None:
     assert "choose with --listen" in done.stderr
 
 
-def test_our_own_responder_is_started_when_it_is_needed_and_ends_with_the_block() -> None:
-    def children() -> set[str]:
-        return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
-
-    before = children()
+def test_our_own_responder_is_started_when_it_is_needed_and_ends_with_the_block_and_its_sessions() -> None:
+    before = set(children(os.getpid()))
     with far_end(None) as peer:
-        assert children() == before
-        peer.open("echo-udp").close()
-        (child,) = children() - before
-    assert not Path(f"/proc/{child}").exists()
+        assert set(children(os.getpid())) == before
+        session = peer.open("echo-udp")
+        (child,) = set(children(os.getpid())) - before
+        (serving,) = children(child)
+    with contextlib.closing(session):  # which asks for nothing more, and is still open
+        assert not Path(f"/proc/{child}").exists()
+        assert not Path(f"/proc/{serving}").exists()
+
+
+def test_sessions_end_with_their_clients_even_if_the_responder_was_killed() -> None:
+    with another_responder() as (served, port), contextlib.ExitStack() as clients:
+        for service in ("echo-udp", "udp_sink", "loss_sink", "echo-stream", "tcp_sink", "responses", "ping_pong"):
+            session = clients.enter_context(Peer("127.0.0.1", port).open(service))
+            meets = service in ("echo-udp", "udp_sink", "loss_sink")
+            clients.enter_context(session.datagrams() if meets else session.connect())
+        serving = children(served.pid)
+        served.kill()
+        served.wait(10)
+        assert len(serving) == 7
+        clients.close()
+        assert all(gone(pid) for pid in serving)
+
+
+def test_a_name_with_several_addresses_is_tried_until_a_responder_answers(
+    responder: tuple[Peer, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = responder[0].port
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.9", "127.0.0.1")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    Peer("localhost", port).open("echo-udp").close()
+
+
+def test_a_far_end_that_is_gone_before_it_is_greeted_is_an_error() -> None:
+    near, far = socket.socketpair()
+    far.close()
+    with pytest.raises(ProbeError, match="the other end is gone"):
+        Session(Peer("there", 9), Channel(near), "echo-udp", {})
+
+
+def test_a_name_that_cannot_be_encoded_is_one_sentence() -> None:
+    with pytest.raises(ProbeError, match="cannot listen on"):
+        Responder(("ä..b", 0))
+
+
+def test_where_no_process_can_be_made_a_client_is_told_and_the_responder_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refused)
+    served = Responder(("127.0.0.1", 0))
+    thread = threading.Thread(target=served.run)
+    thread.start()
+    try:
+        for _ in range(2):
+            with pytest.raises(ProbeError, match="no process for a session"):
+                Peer(*served.address).open("echo-udp")
+    finally:
+        served.stop()
+        thread.join()
 
 
 def serve_one(answer: bytes) -> Peer:

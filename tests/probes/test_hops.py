@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -16,8 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.probes.base import ProbeError
-from profiler.probes.hops import Round, summarise
+from profiler.probes.base import ProbeError, Progress
+from profiler.probes.hops import PROBE, Round, summarise
+from profiler.probes.peer import Peer
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,6 +55,16 @@ def test_a_far_end_that_is_nearer_is_marked() -> None:
 def test_a_first_hop_that_never_answers_is_an_error() -> None:
     with pytest.raises(ProbeError, match="first hop gives no answer"):
         summarise([Round(0, (None, 2.0), ("", "b"))], 2, 2)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, or a ping_group_range that allows us ICMP")
+def test_a_stop_before_the_first_round_is_called_that() -> None:
+    progress = Progress()
+    progress.stopped = True
+    parser = argparse.ArgumentParser()
+    PROBE.add_options(parser)
+    with pytest.raises(ProbeError, match="stopped"):
+        PROBE.run(parser.parse_args([], argparse.Namespace(peer=Peer("127.0.0.1", 9))), progress)
 
 
 rtts = st.none() | st.floats(0.001, 1e4)

@@ -85,19 +85,15 @@ def test_our_own_ping_pong_gives_the_papers_sizes() -> None:
 @pytest.mark.lab
 @thrice
 def test_netpipe_and_our_own_agree() -> None:
-    """Within a factor of two of the best of two: Python adds 1 to 2 µs to 10 one way, loopback varies by 20 %.
-
-    The best, for whatever else this machine does meanwhile only ever adds time.
-    """
-    best: dict[str, dict[int, float]] = {"netpipe": {}, "own": {}}
-    for tool in ("netpipe", "own") * 2:
-        result, run_ = run("messages", "--tool", tool, "--largest", "4", "--perturbation", "0", *_SHORT[tool])
+    """Within a factor of two: Python adds some time to each way. Both take the best of several trials."""
+    taken: dict[str, dict[object, float]] = {}
+    for tool in ("netpipe", "own"):
+        result, run_ = run("messages", "--tool", tool, "--largest", "2", "--perturbation", "0", *_SHORT[tool])
         assert result.circumstances["tool"] == tool
-        taken = dict(zip(run_.series.columns["size_bytes"], run_.series.columns["one_way_us"], strict=True))
-        for size in (1, 2, 4):
-            best[tool][size] = min(taken[size], best[tool].get(size, taken[size]))
-    for size, theirs in best["netpipe"].items():
-        assert 0.5 < best["own"][size] / theirs < 2, (size, best)
+        one_way = [float(us or 0) for us in run_.series.columns["one_way_us"]]
+        taken[tool] = dict(zip(run_.series.columns["size_bytes"], one_way, strict=True))
+    for size in (1, 2):
+        assert 0.5 < taken["own"][size] / taken["netpipe"][size] < 2, (size, taken)
 
 
 _SHORT = {"netpipe": (), "own": ("--seconds", "0.8")}

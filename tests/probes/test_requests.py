@@ -7,14 +7,17 @@ import shutil
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from two_ends import StopAfter, run, thrice
 
 from profiler.observed import ProbeResult
 from profiler.probes.base import ProbeError, Progress
+from profiler.probes.peer import far_end
 from profiler.probes.requests import PROBE, _threads
 from profiler.probes.requests_client import Client
+from profiler.probes.services.responses import MOST_BYTES
 
 
 def found(result: ProbeResult) -> dict[str, float]:
@@ -41,6 +44,35 @@ def test_a_connection_for_each_request_costs_time() -> None:
     each, _ = run("requests", "--threads", "2", "--seconds", "0.5", "--connect")
     assert found(each)["requests_2"] < 0.8 * found(kept)["requests_2"]
     assert each.unlike(kept) == ("connect",)
+
+
+def test_a_connection_for_each_request_leaves_no_port_waiting() -> None:
+    with far_end(None) as peer, peer.open("responses", {"size": 64}) as session:
+        load = Client(session.connect, 1, 64, reconnect=True).run(0.3, Progress())
+        table = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    waiting = [one for one in table if one[2].endswith(f":{session.port:04X}") and one[3] == "06"]  # TIME_WAIT, proc(5)
+    assert len(load.took_s) > 10
+    assert len(waiting) <= 1  # the last one
+
+
+def test_an_answer_larger_than_the_socket_buffers_comes_whole() -> None:
+    def narrow(stream: socket.socket) -> None:
+        """The other end makes its first buffer for so small segments; this one takes a little at a time."""
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+
+    with (
+        far_end(None) as peer,
+        peer.open("responses", {"size": MOST_BYTES}) as session,
+        session.connect(narrow) as stream,
+    ):
+        stream.settimeout(5)
+        stream.sendall(bytes(MOST_BYTES))
+        time.sleep(0.3)  # now it can send no more
+        got = 0
+        while some := len(stream.recv(MOST_BYTES - got)):
+            got += some
+        assert got == MOST_BYTES
 
 
 def test_a_run_can_be_stopped_and_shows_what_it_has() -> None:

@@ -193,6 +193,12 @@ def test_loopback_answers_udp_probes_with_receive_times_of_the_kernel() -> None:
     assert len(run.series) == 60
 
 
+@pytest.mark.parametrize("much", [("--per-second", "0.5"), ("--seconds", "7200")])
+def test_more_than_a_responder_serves_for_is_refused_before_it_begins(much: tuple[str, ...]) -> None:
+    with pytest.raises(ProbeError, match="at most: ask for less"):
+        PROBE.run(options(Peer("127.0.0.1", 9), "--udp", *much), Progress())
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, or a ping_group_range that allows us ICMP")
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_loopback_answers_icmp_probes(host: str) -> None:

@@ -23,6 +23,7 @@ from two_ends import (
 )
 
 from profiler.probes.base import ProbeError
+from profiler.probes.datagrams import set_buffer
 from profiler.probes.effort import Effort
 from profiler.probes.tcp import read_tcp_info
 from profiler.probes.throughput import far_effort, unpacked
@@ -70,7 +71,7 @@ def test_what_an_end_did_is_told_and_read_back() -> None:
     assert Effort.read({"cpu_s": 1.5, "waited_s": None}).values("sender", 3.0).keys() == {"sender_cpu"}
 
 
-@pytest.mark.parametrize("answer", [{"cpu_s": "much"}, {"cpu_s": -1}, {"cpu_s": 1, "waited_s": float("nan")}])
+@pytest.mark.parametrize("answer", [{}, {"cpu_s": "much"}, {"cpu_s": -1}, {"cpu_s": 1, "waited_s": float("nan")}])
 def test_what_an_end_cannot_have_done_is_refused(answer: dict[str, object]) -> None:
     with pytest.raises(ProbeError, match="makes no sense"):
         far_effort(answer)
@@ -104,6 +105,14 @@ def test_what_the_kernel_says_of_a_connection_is_read() -> None:
     assert (info.path_mtu, info.retransmits) == (65_535, 0)
     assert info.rtt_us < 1_000_000
     assert read_tcp_info(b"\0" * 100) is None
+
+
+def test_a_smaller_window_of_this_end_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without root, where the kernel grants no more than net.core.wmem_max."""
+    monkeypatch.setattr("profiler.probes.tcp.set_buffer", lambda end, option, size: set_buffer(end, option, size // 4))
+    result, _ = run("tcp", "--megabytes", "20")
+    assert "the near end granted a window of 64 KB instead of 256 KB" in result.marks
+    assert not any(mark.startswith("the far end granted") for mark in result.marks)
 
 
 def test_too_little_data_is_a_sentence() -> None:

@@ -6,12 +6,13 @@ import argparse
 import socket
 import threading
 import time
+from typing import Any
 
 import pytest
 
 from profiler.probes.base import ProbeError, Progress
 from profiler.probes.peer import far_end
-from profiler.probes.transfer import PROBE, there_and_back
+from profiler.probes.transfer import PROBE, _connect, there_and_back
 
 
 def run(*arguments: str, progress: Progress | None = None) -> dict[str, float]:
@@ -37,6 +38,19 @@ def test_a_larger_block_takes_longer() -> None:
 
 def test_every_block_may_have_a_connection_of_its_own() -> None:
     assert run("--samples", "12", "--every", "0.01", "--fresh")["samples"] == 12
+
+
+def test_a_connection_is_made_anew_before_its_session_would_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[tuple[Any, ...]] = []
+
+    def counted(*arguments: Any) -> socket.socket:
+        opened.append(arguments)
+        return _connect(*arguments)
+
+    monkeypatch.setattr("profiler.probes.transfer._connect", counted)
+    monkeypatch.setattr("profiler.probes.transfer._RENEW_S", 0.15)
+    assert run("--samples", "10", "--every", "0.05")["samples"] == 10
+    assert 3 <= len(opened) <= 6
 
 
 def test_blocks_begin_on_a_grid_of_time() -> None:

@@ -18,6 +18,7 @@ from two_ends import (
 )
 
 from profiler.probes.base import ProbeError
+from profiler.probes.buckets import BUCKET_BYTES, pack
 from profiler.probes.effort import Effort
 from profiler.probes.udp import PROBE, _evaluate, _Sent
 
@@ -33,6 +34,7 @@ def test_a_paced_transfer_keeps_its_rate_and_only_the_receiver_loses_packets_on_
     assert found["reordered"] == 0
     assert result.circumstances["rate_mbit"] == "200"
     assert len(run_.series) > 50
+    assert len(PROBE.draw(run_).axes) == 2
 
 
 @thrice
@@ -88,12 +90,16 @@ def test_packets_that_do_not_fit_are_a_sentence() -> None:
         run("udp", "--rate-mbit", "10", "--seconds", "0.05")
 
 
-@pytest.mark.parametrize("answer", [{}, {"packets": -1}, {"packets": "many"}, {"packets": 1, "first_bytes": 10**9}])
-def test_a_report_that_makes_no_sense_is_a_sentence(answer: dict[str, object]) -> None:
-    with pytest.raises(ProbeError, match=r"makes no sense|bytes arrived"):
-        _evaluate(_Sent(10, 1.0, Effort(0.1, None), 1.0), answer, bytes(40), 100.0, 1472)
+REPORT: dict[str, object] = {"packets": 10, "reordered": 0, "dropped": 0, "first_bytes": 56, "cpu_s": 0.1}
+BUCKETS = pack([2 * BUCKET_BYTES, 10, 0, 1, 0, 10, BUCKET_BYTES])  # as Recorder packs them: one bucket, no gap
+SENT = _Sent(10, 100.0, Effort(0.1, None), 1.0)
 
 
-def test_a_picture_can_be_drawn() -> None:
-    _, run_ = run("udp", "--rate-mbit", "100", "--seconds", "0.4")
-    assert len(PROBE.draw(run_).axes) == 2
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*((name, None) for name in REPORT), ("packets", -1), ("packets", "many"), ("first_bytes", 10**9)],
+)
+def test_a_report_that_makes_no_sense_or_lacks_a_number_is_a_sentence(name: str, value: object) -> None:
+    assert _evaluate(SENT, REPORT, 2 * BUCKETS, 100.0, 1472).values["lost"].value == 0
+    with pytest.raises(ProbeError, match=f"makes no sense: {name} must be"):
+        _evaluate(SENT, {**REPORT, name: value}, 2 * BUCKETS, 100.0, 1472)

@@ -94,6 +94,20 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def gone(pid: int) -> bool:
+    """Whether a process ends within five seconds; nobody may be there to bury it."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if ") Z " in stat:
+            return True
+        time.sleep(0.02)
+    return False
+
+
 @contextlib.contextmanager
 def stuttering(pid: int, off_s: float, on_s: float, *, sessions: bool = True) -> Iterator[None]:
     """Schedule a process (or the sessions of a responder) off for `off_s` after every `on_s`."""

@@ -116,6 +116,10 @@ def test_more_rounds_or_other_notes_leave_finished_runs_valid(read: Read) -> Non
         (("seconds: 2", "seconds: 0"), r"seconds must be above 0"),
         (("seconds: 2", "seconds: 1.5"), r"seconds must be a whole number"),
         (("seconds: 2", "seconds: .nan"), r"seconds must be a number"),
+        (("seconds: 2", "seconds: .inf"), r"seconds must be a number"),
+        (("seconds: 2", "seconds: 1" + "0" * 400), r"seconds must be a number, not '10000"),
+        (('clients: "1"', "clients: []"), r"pinnings\.same\.clients must be a list with at least one entry"),
+        (("clients: own", "clients: own, driver: -1"), r"pinnings\.different\.driver '-1' in CPU list"),
         (("rounds: 3", "rounds: true"), r"rounds must be a number"),
         (("rounds: 3", "round: 3"), r"round is not known here \(known: .*rounds"),
         (("kind: cpu", "kind: gpu"), r"workloads\.cpu\.kind must be one of .*web.*, not 'gpu'"),
@@ -172,3 +176,17 @@ def test_any_value_is_taken_or_refused_by_name(
         read_campaign(path)
     except CampaignError as error:
         assert str(path) in str(error)
+
+
+def test_two_different_members_never_run_under_one_name(read: Read) -> None:
+    text = BASE.replace("  cpu: {kind: cpu}", "  cpu: {kind: cpu}\n  cpu.cap50: {kind: cpu, max_prime: 5}")
+    with pytest.raises(CampaignError, match=r"campaign\.yaml: groups make two different members .* 'cpu\.cap50'"):
+        read(text + "groups: [{members: [{workload: cpu, cap_percent: 50}, web], pinnings: [same]}]")
+
+
+@pytest.mark.parametrize("kind", ["game", "game-map", "probe, probe: rtt"])
+def test_what_has_no_rate_has_no_part_load(read: Read, kind: str) -> None:
+    text = BASE.replace("{kind: cpu}", f"{{kind: {kind}}}")
+    assert read(text).members["cpu"].load == 1
+    with pytest.raises(CampaignError, match=r"workloads\.cpu has load 0\.5, but work of kind (game|probe)"):
+        read(text + "groups: [{members: [{workload: cpu, load: 0.5}, web], pinnings: [same]}]")

@@ -43,6 +43,13 @@ def test_version_2_without_a_controller_says_which(version_2: Path) -> None:
         GroupMaker({"unified": str(version_2)}).prepare()
 
 
+def test_a_version_2_tree_that_cannot_be_used_is_said_in_one_sentence(version_2: Path) -> None:
+    (version_2 / "cgroup.subtree_control").unlink()
+    (version_2 / "cgroup.subtree_control").mkdir()
+    with pytest.raises(PreparationError, match=r"cannot be set up here .*: run on the host itself"):
+        GroupMaker({"unified": str(version_2)}).prepare()
+
+
 def test_version_1_gets_the_same_settings_in_its_own_units(tmp_path: Path) -> None:
     mounts = {name: str(tmp_path / name) for name in ("cpu", "cpuacct", "cpuset", "blkio")}
     for root in mounts.values():

@@ -121,3 +121,11 @@ def test_a_resumed_campaign_is_told_as_such(tmp_path: Path) -> None:
     found = remembered(journal)
     assert found["times_begun"] == 2
     assert found["host_qdiscs_after"] == "gone: a; new: b"
+
+
+def test_what_was_not_looked_at_again_has_no_value_after(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, read_campaign(TINY))
+    journal.note("before", {"at": "1", "load": "0.1", "steal_s": "5.00", "host_qdiscs": ["a"]})
+    found = remembered(journal)
+    assert (found["load_before"], found["steal_s_before"]) == ("0.1", "5.00")
+    assert not {"load_after", "steal_s_after"} & set(found)

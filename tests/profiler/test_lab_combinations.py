@@ -61,3 +61,8 @@ def test_few_are_chosen_quickly_out_of_very_many() -> None:
 def test_what_cannot_be_chosen_is_refused(size: int, count: int) -> None:
     with pytest.raises(ValueError, match=r"size|count"):
         choose(NAMES, size, count, 1)
+
+
+def test_all_of_too_many_combinations_are_refused_rather_than_cut_short() -> None:
+    with pytest.raises(ValueError, match="needs a count: all would be 9880 combinations"):
+        choose([f"w{number}" for number in range(40)], 3, None, 1)

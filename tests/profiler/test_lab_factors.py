@@ -52,6 +52,12 @@ def test_the_example_of_factors_crosses_what_it_says() -> None:
     assert len(expand(campaign)) == len({run.run for run in expand(campaign)})
 
 
+@pytest.mark.parametrize("path", sorted((EXAMPLE.parent / "campaigns").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_campaign_of_the_examples_can_be_read(path: Path) -> None:
+    names = [run.run for run in expand(read_campaign(path))]
+    assert len(names) == len(set(names)) > 0
+
+
 def test_a_driver_domain_has_cpus_of_its_own_and_is_part_of_the_place_that_solo_runs_share(read: Read) -> None:
     text = BASE.replace(
         'different: {cpus: ["0", "1"], clients: own}', 'driven: {cpus: ["0", "0"], clients: "1", driver: "1"}'
@@ -191,6 +197,14 @@ def test_a_changed_time_grid_makes_other_rounds(read: Read) -> None:
         ("groups: [{members: [cpu, cpu], cross: {speed: [1]}}]", r"groups\[0\]\.cross\.speed is not known here"),
         ("groups: [{members: [cpu, cpu], cross: {load: 1}}]", r"groups\[0\]\.cross\.load must be a list"),
         ("groups: [{members: [cpu, cpu], cross: {load: [2]}}]", r"groups\[0\]\.members\[0\]\.load must be above 0"),
+        ("groups: [{members: [cpu, cpu], cross: {load: [.nan]}}]", r"members\[0\]\.load must be a number, not 'nan'"),
+        ("groups: [{members: [cpu, cpu], cross: {load: [-1]}}]", r"members\[0\]\.load must be above 0"),
+        ("groups: [{members: [cpu, cpu], cross: {load: [1, 1.0]}}]", r"groups\[0\]\.cross\.load lists a value twice"),
+        ("groups: [{members: [cpu, cpu], cross: {weight: [none, null]}}]", r"cross\.weight lists a value twice"),
+        (
+            "groups: [{members: [cpu, cpu], cross: [{load: [0.5]}, {load: [1.0], of: 0}]}]",
+            r"groups\[0\]\.cross varies the same factor of a member twice",
+        ),
         ("groups: [{members: [cpu, cpu], cross: {weight: [1.5]}}]", r"weight must be a whole number, not 1\.5"),
         ("groups: [{members: [cpu, cpu], cross: {load: [1], of: 2}}]", r"cross\.of must be all, each, or .* 0 to 1"),
         ("groups: [{members: [cpu, cpu], cross: [{load: [1]}, 3]}]", r"groups\[0\]\.cross\[1\] must be a mapping"),

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lab_records import one_round, record
 
+from profiler.cli import main
 from profiler.lab.campaign import Campaign, read_campaign
 from profiler.lab.errors import LabError
-from profiler.lab.journal import Journal
+from profiler.lab.journal import Journal, read_journal
 from profiler.lab.records import Around
 from profiler.lab.schedule import expand
 
@@ -70,6 +71,34 @@ def test_only_disturbed_runs_are_forgotten_to_be_measured_again(tmp_path: Path, 
     assert again.measured_again == len(noisy)
     later = Journal(tmp_path, campaign)
     assert (later.records, later.measured_again) == ([quiet], len(noisy))
+
+
+def test_calibrations_stay_because_other_runs_were_made_from_them(tmp_path: Path, campaign: Campaign) -> None:
+    journal = Journal(tmp_path, campaign)
+    calibration = replace(one_round(campaign, 0)[0], kind="calibration", disturbed=True)
+    journal.append(calibration)
+    journal.append(replace(one_round(campaign, 1)[0], disturbed=True))
+    again = Journal(tmp_path, campaign, again=True)
+    assert (again.records, again.measured_again) == ([calibration], 1)
+
+
+def test_a_dry_run_counts_what_would_be_measured_again(
+    tmp_path: Path, campaign: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = Journal(tmp_path, campaign)
+    for one in one_round(campaign, 1):
+        journal.append(replace(one, disturbed=True))
+    counts = []
+    for more in ([], ["--again-disturbed"]):
+        assert main(["lab", "run", str(TINY), "--out", str(tmp_path), "--dry-run", "--json", *more]) == 0
+        counts.append(json.loads(capsys.readouterr().out)["finished"])
+    assert counts == [5, 0]
+
+
+def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path, campaign: Campaign) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LabError, match=r"file/journal\.jsonl cannot be read: Not a directory"):
+        read_journal(tmp_path / "file" / "journal.jsonl", campaign)
 
 
 def test_notes_are_kept_beside_runs_each_once(tmp_path: Path, campaign: Campaign) -> None:

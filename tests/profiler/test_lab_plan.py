@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +11,16 @@ import pytest
 from lab_records import one_round, record
 
 from profiler.lab.campaign import Campaign, Repeats, Temporal, read_campaign
+from profiler.lab.circumstances import read_machine
 from profiler.lab.estimate import estimate
 from profiler.lab.plan import Plan
-from profiler.lab.precision import Precision, Repeat
+from profiler.lab.precision import Precision
 from profiler.lab.records import Record
 from profiler.lab.schedule import expand
+from profiler.lab.show import show
+from profiler.lab.show.noise import half_width
+from profiler.lab.statistics import Repeat
+from profiler.lab.tables import write_dataset
 
 TINY = Path(__file__).with_name("tiny.yaml")
 
@@ -100,6 +107,29 @@ def test_noise_within_runs_makes_intervals_of_few_repeats_wider() -> None:
     assert calm[2] - calm[1] < 0.02 < noisy[2] - noisy[1]
 
 
+def test_a_solo_run_that_was_mostly_idle_has_an_interval_too() -> None:
+    idle = (*[0.0] * 11, 12.0)  # a third of all redraws hold nothing but idle windows
+    pairs = [(Repeat(f"t{n}", 500.0, (1.0,) * 12), Repeat(f"b{n}", 1000.0, idle)) for n in range(3)]
+    found = Precision().interval(pairs)
+    assert found is not None
+    assert found[1] <= 0.5 <= found[2] < math.inf
+
+
+def test_lab_show_is_as_sure_of_a_pair_as_the_lab_that_decides_by_it(tmp_path: Path) -> None:
+    path, draw = tmp_path / "driven.yaml", random.Random(1)
+    path.write_text(TINY.read_text(encoding="utf-8").replace('clients: ["1"]', 'clients: ["1"], driver: "1"'))
+    campaign = read_campaign(path)
+    records = [
+        record(campaign, run, number, draw.uniform(0.9, 1.1), windows=[draw.randint(50, 150) for _ in range(8)])
+        for number in (1, 2, 3)
+        for run in expand(campaign)
+    ]
+    write_dataset(tmp_path, campaign, records, read_machine(), {})
+    matrix = show(tmp_path).forms["same"].matrix
+    shown = max(half_width(matrix[one][other]) or 0.0 for one, other in (("web-1k", "cpu"), ("cpu", "web-1k")))
+    assert shown == pytest.approx(Precision().widths(records)["same:web-1k:cpu"])
+
+
 def test_from_six_repeats_on_ranks_decide() -> None:
     pairs = [(Repeat(f"t{n}", 500.0 + n, ()), Repeat(f"b{n}", 1000.0, ())) for n in range(10)]
     found = Precision().interval(pairs)
@@ -123,6 +153,9 @@ def test_an_estimate_counts_runs_and_takes_the_time_of_finished_ones() -> None:
     assert (after.finished, after.run_s) == (5, 1.5)
     assert after.minutes == pytest.approx(15 * 1.5 / 60)
     assert any("20 runs, 5 of them finished; 0:22 to go" in line for line in after.sentences())
+    within = estimate(campaign, [one for number in range(1, 6) for one in one_round(campaign, number)])
+    assert (within.finished, within.minutes) == (20, 0)
+    assert within.most_minutes == pytest.approx(25 * 1.5 / 60)  # five of six further rounds
 
 
 def test_an_estimate_ends_where_the_minutes_end() -> None:

@@ -51,6 +51,13 @@ def test_an_interval_holds_the_median_and_nothing_below_zero(values: list[float]
     assert found.median <= found.upper * (1 + 1e-9)
 
 
+def test_what_may_be_negative_has_its_interval_around_its_median() -> None:
+    found = described([-3.0, -2.0, -1.0])
+    assert found.lower is not None
+    assert found.upper is not None
+    assert found.lower < found.median < found.upper
+
+
 def test_one_round_has_no_interval() -> None:
     assert (described([0.5]).lower, described([0.5]).upper) == (None, None)
     with pytest.raises(ValueError, match="no values"):

@@ -186,7 +186,14 @@ def test_what_is_no_file_is_not_overwritten(tmp_path: Path) -> None:
     shown = show(_small().write(tmp_path / "data"))
     with pytest.raises(LabError, match="not a regular file"):
         write_page(shown, tmp_path)
-    with pytest.raises(LabError, match=r"cannot be written to .*: No such file"):
+
+
+def test_a_folder_that_is_not_there_is_named_before_anything_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = show(_small().write(tmp_path / "data"))
+    monkeypatch.delattr("profiler.lab.show.page.page")
+    with pytest.raises(LabError, match=r"cannot be written to .*report\.html: there is no folder .*nowhere$"):
         write_page(shown, tmp_path / "nowhere" / "report.html")
 
 

@@ -177,6 +177,30 @@ def test_a_wrong_campaign_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureF
     assert not (tmp_path / "out").exists()
 
 
+def test_a_dry_run_into_a_file_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").touch()
+    tiny = Path(__file__).with_name("tiny.yaml")
+    assert main(["lab", "run", str(tiny), "--out", str(tmp_path / "out"), "--dry-run"]) == 1
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1
+    assert "journal.jsonl cannot be read" in errors
+
+
+def test_rounds_cannot_be_asked_for_beside_a_time_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny, path = Path(__file__).with_name("tiny.yaml"), tmp_path / "grid.yaml"
+    path.write_text(tiny.read_text(encoding="utf-8") + "temporal: {every_min: 1, hours: 1}\n", encoding="utf-8")
+    assert main(["lab", "run", str(path), "--out", str(tmp_path / "out"), "--dry-run", "--rounds", "2"]) == 2
+    assert "leave out --rounds" in capsys.readouterr().err
+    assert main(["lab", "run", str(path), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
+
+
+def test_a_folder_is_no_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "run", str(tmp_path)]) == 2
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1
+    assert "cannot be read: Is a directory" in errors
+
+
 def test_without_root_the_lab_says_so_and_makes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

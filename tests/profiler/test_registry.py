@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,13 +101,20 @@ def test_groups_and_namespaces_are_never_looked_for_elsewhere(kind: str, name: s
 
 @pytest.mark.parametrize(
     "line",
-    ['{"kind": "group"}', "[]", "null", '{"kind": "group", "name": ', '{"kind": "mount", "name": "cotenant-abcdef"}'],
+    [
+        '{"kind": "group"}',
+        "[]",
+        "null",
+        '{"kind": "group", "name": ',
+        '{"kind": "mount", "name": "cotenant-abcdef"}',
+        "\udcff",
+    ],
 )
 def test_lines_that_say_nothing_are_left_alone(tmp_path: Path, line: str) -> None:
     directory = tmp_path / ".cotenant-lab-abcdef"
     directory.mkdir()
     known = json.dumps({"kind": "directory", "name": str(directory)})
-    (tmp_path / "abcdef.jsonl").write_text(f"{known}\n{line}\n")
+    (tmp_path / "abcdef.jsonl").write_bytes(f"{known}\n{line}\n".encode(errors="surrogateescape"))
     assert clean(tmp_path) == [f"directory {directory}"]
     assert not directory.exists()
 
@@ -125,3 +133,9 @@ def test_an_action_at_the_end_that_fails_does_not_keep_anything(tmp_path: Path) 
     with pytest.raises(RunError, match="no such luck"):
         registry.close()
     assert name not in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+
+
+def test_what_a_tool_prints_need_not_be_text() -> None:
+    """The names of interfaces are any bytes."""
+    script = "import sys; sys.stdout.buffer.write(b'link \\xff up\\n')"
+    assert call([sys.executable, "-I", "-S", "-c", script]) == "link \ufffd up\n"

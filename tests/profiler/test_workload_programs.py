@@ -128,6 +128,44 @@ def test_a_server_that_answers_wrongly_ends_the_load_with_one_sentence(reply: by
     assert "Traceback" not in done.stderr
 
 
+def test_a_connection_that_is_closed_before_any_reply_is_no_reply() -> None:
+    with _Server(b"") as server:
+        done = _load(server, 1, 0.5, connections=1)
+    assert done.returncode == 1
+    assert "closed a connection" in done.stderr
+
+
+def test_a_request_that_does_not_fit_at_once_is_sent_whole() -> None:
+    target = f"set:1:{8_000_000}"  # above what a socket takes at once (tcp(7): tcp_wmem, at most 4 MB)
+    length = len(load.redis_requests(target)[0])
+
+    def answer(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as peer:
+            left = length
+            while data := peer.recv(1 << 20):
+                left -= len(data)
+                if not left:
+                    peer.sendall(b"+OK\r\n")
+                    left = length
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(10)
+        thread = threading.Thread(target=answer, args=[listener])
+        thread.start()
+        done = _run(*program("load", "redis", "127.0.0.1", listener.getsockname()[1], target, 4, 1.0, 1))
+        thread.join()
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["due"] == 4
+    assert report["replies"] >= 3
+
+
+def test_large_values_are_not_held_a_thousand_times() -> None:
+    assert len(load.redis_requests("get:10:1048576")) == 1000
+    assert len(load.redis_requests("set:10:1024")) == 1000
+    assert 0 < sum(map(len, load.redis_requests("set:10:1048576"))) < 2 << 24
+
+
 def test_nobody_there_is_one_sentence() -> None:
     for name, rest in (("load", ("/x", 10, 1, 1)), ("watch", ("/x", 1, 1, 1, 1024, 1))):
         kind = ("http",) if name == "load" else ()

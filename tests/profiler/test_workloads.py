@@ -260,6 +260,12 @@ def test_every_kind_is_read_from_a_campaign_and_refuses_what_it_does_not_know() 
         ("probe", {"probe": "tea"}, "probe"),
         ("probe", {}, "probe"),
         ("probe", {"probe": "rtt", "options": ["--to=10.0.0.1"]}, "options"),
+        ("probe", {"probe": "rtt", "options": ["--nosuch"]}, "options"),
+        ("probe", {"probe": "rtt", "options": ["--per-second", "many"]}, "options"),
+        ("probe", {"probe": "rtt", "options": ["--sec=9"]}, "options"),
+        ("probe", {"probe": "rtt", "options": ["--raw", "rtt.csv"]}, "options"),
+        ("probe", {"probe": "cpu-share", "options": ["--reads", "5"]}, "options"),
+        ("probe", {"probe": "udp", "samples": 5}, "samples"),
     ],
 )
 def test_a_wrong_parameter_is_named(kind: str, values: dict[str, object], place: str) -> None:
@@ -322,3 +328,12 @@ def test_a_file_of_the_wrong_size_is_made_anew(tmp_path: Path) -> None:
     paths[0].write_bytes(b"half")
     mix.prepare(_site(tmp_path))
     assert sum(path.stat().st_size for path in paths) == mix.disk_mb() * (1 << 20)
+
+
+def test_a_file_that_was_cut_short_is_made_again(tmp_path: Path) -> None:
+    web = Web(3)
+    web.prepare(_site(tmp_path))
+    (file,) = (tmp_path / "www").iterdir()
+    file.write_bytes(b"a part")
+    web.prepare(_site(tmp_path))
+    assert file.stat().st_size == 3 * 1024

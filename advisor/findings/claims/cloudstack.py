@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
-from advisor.findings.estimates import Values, over
+from advisor.findings.estimates import Values, first, over
 from advisor.findings.lab import Lab, LabRun
 from advisor.findings.registry import number, order
 
 NATIVE, LXC, KVM = "native", "container", "qemu"
 COARSE, FINE = "throughput_1mb", "throughput_64b"
-BYTES_64K = 65_536
 
 
 def runs(lab: Lab, kind: str, workload: str) -> list[LabRun]:
@@ -22,12 +21,8 @@ def runs(lab: Lab, kind: str, workload: str) -> list[LabRun]:
     return lab.runs(workload, kind="solo", where=lambda run: run.dataset == f"lab-messages-{kind}")
 
 
-def values(lab: Lab, kind: str, workload: str, name: str, scale: float = 1.0) -> Values | None:
-    def read(run: LabRun) -> float | None:
-        found = run.members[0].reached.get(name)
-        return None if found is None else scale * found
-
-    return over(runs(lab, kind, workload), read)
+def values(lab: Lab, kind: str, workload: str, name: str) -> Values | None:
+    return over(runs(lab, kind, workload), first(name))
 
 
 def compared(measured: Values | None, base: Values | None, how: Callable[[float, float], float]) -> Values | None:
@@ -68,7 +63,7 @@ def container_over_vm(lab: Lab) -> Values | None:
 @order("C1", "order")
 def throughput_order(lab: Lab) -> dict[str, Values | None]:
     kinds = {"native": NATIVE, "lxc": LXC, "kvm": KVM}
-    return {name: values(lab, kind, "messages", "throughput_1mb") for name, kind in kinds.items()}
+    return {name: values(lab, kind, "messages", COARSE) for name, kind in kinds.items()}
 
 
 @number("C2", "kvm-coarse")
@@ -129,7 +124,7 @@ def contrast_growth(lab: Lab) -> Values | None:
     if few is None or many is None:
         return None
     middle = median(few.values)
-    return Values(tuple((value - middle) / 100 for value in many.values), many.source)
+    return many.each(lambda value: (value - middle) / 100)
 
 
 @order("C3", "order")

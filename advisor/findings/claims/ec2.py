@@ -1,14 +1,13 @@
 """ec2-network-2010: what guests saw of CPU, network and loss, by the probes of the lab's campaign `probes`.
 
 A small instance of that cloud is here one capped to half of a CPU that it shares with a busy neighbour, a medium one
-has a CPU of its own. A container has no hypervisor below it: gaps are the kernel's scheduler and the cap's period of
-100 ms.
+has a CPU of its own. The lab puts no hypervisor below a container: gaps are the kernel's scheduler and the cap's period
+of 100 ms.
 """
 
 from __future__ import annotations
 
-from advisor.findings.claims.neighbor import gain
-from advisor.findings.estimates import Values, over
+from advisor.findings.estimates import Values, first, gain, over
 from advisor.findings.lab import Lab, LabRun
 from advisor.findings.registry import number, order
 
@@ -26,13 +25,7 @@ def medium(lab: Lab, probe: str) -> list[LabRun]:
 
 
 def _of(runs: list[LabRun], name: str, scale: float = 1.0) -> Values | None:
-    """A value of the probe, scaled into the statement's unit."""
-
-    def read(run: LabRun) -> float | None:
-        found = run.members[0].reached.get(name)
-        return None if found is None else scale * found
-
-    return over(runs, read)
+    return over(runs, first(name, scale))
 
 
 def _quotient(runs: list[LabRun], name: str, base: str) -> Values | None:
@@ -44,7 +37,7 @@ def small_share(lab: Lab) -> Values | None:
     return _of(small(lab, "cpu-share"), "share")
 
 
-@number("E1", "medium-share", "medium-share-reduced")
+@number("E1", "medium-share")
 def medium_share(lab: Lab) -> Values | None:
     return _of(medium(lab, "cpu-share"), "share")
 
@@ -144,11 +137,7 @@ def estimated_loss_medium(lab: Lab) -> Values | None:
     return _of(medium(lab, "loss"), "frequency")
 
 
-@number("E5", "probe-loss-most", "probe-loss-usual")
-def probe_loss(lab: Lab) -> Values | None:
-    return _of(small(lab, "loss"), "probe_loss", 0.01)
-
-
+# How many probes are lost is no finding here: the campaign drops one packet in so many on purpose.
 @number("E5", "false-positives", unit="points of estimate above probes lost")
 def false_positives(lab: Lab) -> Values | None:
     def excess(run: LabRun) -> float | None:

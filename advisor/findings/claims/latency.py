@@ -8,35 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from advisor.findings.claims.ec2 import medium, small
-from advisor.findings.claims.neighbor import change, gain, percent
-from advisor.findings.estimates import Values, against, joined, over
+from advisor.findings.estimates import Values, against, change, first, gain, highest, joined, over, percent
 from advisor.findings.lab import Lab, LabRun
 from advisor.findings.registry import number, order
 
-ONE_CPU, APART = "same", "different"
+ONE_CPU = "same"
 # HTB counts frames of 1514 bytes of which TCP with time stamps carries 1448 as payload, which iperf3 reports.
 FRAME_OVER_PAYLOAD = 1514 / 1448
 CAPS = (10, 30, 50, 70, 90)  # of the measured one; its competitor has what is left of the CPU
 HTB_RATES = (1.0, 10.0, 100.0, 500.0)
+LINE_1 = "lab-game-uplink"
 
 
-def beside(lab: Lab, *workloads: str, form: str | None = None, mode: str | None = None) -> list[LabRun]:
-    """Plain runs of these workloads, in one form, with one network mode of the first (empty = none)."""
-
-    def fits(run: LabRun) -> bool:
-        return (form is None or run.form == form) and (mode is None or run.members[0].net_mode == mode)
-
-    return lab.runs(*workloads, where=fits)
-
-
-def first(outcome: str, scale: float = 1.0) -> Callable[[LabRun], float | None]:
-    """What the first member reached."""
-
-    def read(run: LabRun) -> float | None:
-        found = run.members[0].reached.get(outcome)
-        return None if found is None else scale * found
-
-    return read
+def beside(lab: Lab, *workloads: str, form: str | None = None) -> list[LabRun]:
+    """Runs of these workloads, in one form where one is named."""
+    return lab.runs(*workloads, where=lambda run: form in (None, run.form))
 
 
 def lost(run: LabRun) -> float | None:
@@ -138,14 +124,14 @@ def capped(lab: Lab, cap: float) -> list[LabRun]:
 
 
 def _of_uncapped(lab: Lab, cap: float, *, solo: bool) -> Values | None:
-    """Throughput under a cap, beside the hog or alone, over that of the same program alone without one."""
+    """Throughput under a cap, beside the hog or alone, over that of the same program alone on that CPU without one."""
 
     def share(run: LabRun, base: LabRun) -> float | None:
         member = run.members[0]
         reached = member.solo if solo else member.reached
         return gain(reached.get("throughput"), base.members[0].reached.get("throughput"))
 
-    return against(capped(lab, cap), alone(lab, "cpu-hog", "lab-findings"), share)
+    return against(capped(lab, cap), alone(lab, "cpu"), share)
 
 
 def _capped_rows(cap: int) -> None:
@@ -168,14 +154,13 @@ def off_the_cap(lab: Lab) -> Values | None:
 
     def off(cap: int) -> Values | None:
         found = _of_uncapped(lab, cap, solo=True)
-        return found and Values(tuple(abs(100 * value - cap) for value in found.values), found.source)
+        return found and found.each(lambda value: abs(100 * value - cap))
 
     return joined(off(cap) for cap in CAPS)
 
 
 @number("L5", "competitor-effect", unit="relative change")
 def competitor_effect(lab: Lab) -> Values | None:
-
     def effect(run: LabRun) -> float | None:
         ratio = run.members[0].ratio()
         return None if ratio is None else ratio - 1
@@ -227,23 +212,24 @@ def disk_more_pairs(lab: Lab) -> Values | None:
     )  # fmt: skip
 
 
-def sending_at(lab: Lab, rate_mbit: float, mode: str) -> list[LabRun]:
+def sending_at(lab: Lab, rate_mbit: float, mode: str, other: str = "bulk") -> list[LabRun]:
+    """Runs of a bulk sender with a class of that rate beside another sender."""
+
     def fits(run: LabRun) -> bool:
         return run.members[0].net_mode == mode and run.members[0].net_rate_mbit == rate_mbit
 
-    return lab.runs("bulk", "bulk", where=fits)
+    return lab.runs("bulk", other, where=fits)
 
 
 @number("L7", "sustained-rate")
 def off_the_rate(lab: Lab) -> Values | None:
-    def off(rate: float) -> Values | None:
-        def read(run: LabRun) -> float | None:
-            sent = first("throughput", FRAME_OVER_PAYLOAD)(run)
-            return None if sent is None else 100 * abs(sent - rate) / rate
+    """How far the sent rate is off its limit, in percent, at the limit where it is farthest."""
 
-        return over(sending_at(lab, rate, "dedicated"), read)
+    def off(run: LabRun) -> float | None:
+        moved = change(first("throughput", FRAME_OVER_PAYLOAD)(run), run.members[0].net_rate_mbit)
+        return None if moved is None else 100 * abs(moved)
 
-    return joined(off(rate) for rate in HTB_RATES)
+    return highest([run for rate in HTB_RATES for run in sending_at(lab, rate, "dedicated")], off)
 
 
 @number("L7", "guaranteed-rate", unit="of the guarantee")
@@ -253,7 +239,7 @@ def guarantee(lab: Lab) -> Values | None:
 
 @number("L7", "slack", unit="of the link while the other needs little")
 def slack(lab: Lab) -> Values | None:
-    return over(lab.runs("bulk", "stream"), first("throughput", FRAME_OVER_PAYLOAD / 1000))
+    return over(sending_at(lab, 300, "shared", "stream"), first("throughput", FRAME_OVER_PAYLOAD / 1000))
 
 
 @number("L8", "alone")
@@ -295,9 +281,6 @@ def map_beside_both_ratio(lab: Lab) -> Values | None:
     return _inverse(beside(lab, "game-map", "cpu-hog", "disk-pairs-2"))
 
 
-LINE_1, LINE_10 = "lab-game-uplink", "lab-stream-uplink"
-
-
 @number("L9", "alone")
 def game_alone(lab: Lab) -> Values | None:
     return over(alone(lab, "game", LINE_1), first("latency_mean_ms"))
@@ -336,12 +319,13 @@ _game_order("shared-jitter", "jitter_ms")
 _game_order("shared-timeouts", "timeouts_percent")
 
 
-def stream_beside_bulk(lab: Lab, mode: str, streams: int = 4) -> list[LabRun]:
-    return lab.runs(f"stream-{streams}", "bulk", where=lambda run: run.members[0].net_mode == mode)
+def stream_beside_bulk(lab: Lab, mode: str) -> list[LabRun]:
+    return lab.runs("stream-4", "bulk", where=lambda run: run.members[0].net_mode == mode)
 
 
 @number("L10", "alone-4")
 def full_quality(lab: Lab) -> Values | None:
+    """Of four clients' films, as many as arrived."""
     return over(alone(lab, "stream-4"), first("quality", 4 / 100))
 
 

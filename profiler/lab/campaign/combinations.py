@@ -22,6 +22,8 @@ def choose(names: Sequence[str], size: int, count: int | None, seed: int) -> lis
     possible = math.comb(len(names), size)
     if count is not None and count > possible:
         raise ValueError(f"count {count} is above the {possible} combinations that there are")
+    if count is None and possible > _MOST_CANDIDATES:
+        raise ValueError(f"needs a count: all would be {possible} combinations, above {_MOST_CANDIDATES}")
     draw = random.Random(f"{seed}:{size}")  # noqa: S311 - a choice of runs, not a secret
     left = _candidates(names, size, draw)
     uses: Counter[str] = Counter()

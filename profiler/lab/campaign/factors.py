@@ -32,6 +32,9 @@ def read_cross(fields: Fields, size: int) -> list[Changes]:
     for number, block in enumerate(blocks):
         place = fields.at("cross") + (f"[{number}]" if isinstance(given, list) else "")
         axes += _axes(Fields(fields.file, place, block), size)
+    varied = [(position, name) for targets, name, _ in (axis[0] for axis in axes) for position in targets]
+    if len(set(varied)) < len(varied):
+        fields.wrong(fields.at("cross"), "varies the same factor of a member twice")
     if math.prod(len(axis) for axis in axes) > MOST_GROUPS:
         fields.wrong(fields.at("cross"), f"makes more than {MOST_GROUPS} groups")
     return [_changes(choice) for choice in itertools.product(*axes)]
@@ -43,6 +46,8 @@ def _axes(fields: Fields, size: int) -> list[_Axis]:
     for name in FACTORS:
         if fields.has(name):
             values = [NONE if value is None else value for value in fields.sequence(name)]
+            if any(value in values[:place] for place, value in enumerate(values)):
+                fields.wrong(fields.at(name), "lists a value twice")
             axes += [[(target, name, value) for value in values] for target in targets]
     fields.done()
     if not axes:

@@ -83,7 +83,20 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
     top.done()
     if campaign.warmup_most_s < warmup_s:
         top.wrong("warmup_most_s", f"must not be below warmup_s, which is {warmup_s:g}")
+    _check_members(top, campaign)
     return campaign
+
+
+def _check_members(top: Fields, campaign: Campaign) -> None:
+    """Refuse two members under one label, whose runs would be mixed up, and part loads of what knows no rate."""
+    known: dict[str, Member] = {}
+    for member in (*campaign.members.values(), *(member for group in campaign.groups for member in group.members)):
+        if known.setdefault(member.label, member) != member:
+            top.wrong("groups", f"make two different members that would both be called {member.label!r}")
+        workload = campaign.workloads[member.workload]
+        if member.load < 1 and not workload.takes_rate:
+            reason = f"has load {member.load:g}, but work of kind {workload.kind} cannot be asked for at a rate"
+            top.wrong(f"workloads.{member.workload}", reason)
 
 
 def _fingerprint(document: Mapping[str, Any]) -> str:
@@ -172,7 +185,7 @@ def _pinning(name: str, fields: Fields) -> PinningForm:
     fields.done()
     if clients == "own":
         return PinningForm(name, cpus, None, driver)
-    entries = clients if isinstance(clients, list) else [clients]
+    entries = fields.sequence("clients") if isinstance(clients, list) else [clients]
     return PinningForm(name, cpus, tuple(_cpus(fields, "clients", entry) for entry in entries), driver)
 
 

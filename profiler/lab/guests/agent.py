@@ -140,8 +140,10 @@ class Agent:
         if request["program"] in self._programs:
             self._programs[request["program"]].release()
 
-    def do_output(self, request: Request) -> Request:
-        return self._programs[request["program"]].texts()
+    def do_output(self, request: Request) -> Request | None:
+        """Nothing of a program that has just ended: the lab was told."""
+        program = self._programs.get(request["program"])
+        return None if program is None else program.texts()
 
     def do_signal(self, request: Request) -> None:
         """To one program's process and all it started; without a program to everything but this agent."""

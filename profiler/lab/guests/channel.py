@@ -157,6 +157,7 @@ class GuestProgram:
         self._channel = channel
         self._number = number
         self._end: dict[str, Any] | None = None
+        self._asked = False
 
     @property
     def returncode(self) -> int | None:
@@ -176,15 +177,17 @@ class GuestProgram:
         return " ".join((self._text("errors") or self._text("output")).split())[-_SHOWN:]
 
     def terminate(self) -> None:
-        """Ask it to end and do not wait for it."""
-        if self.returncode is None:
-            self._signal(signal.SIGTERM)
+        """Ask it to end, once, and do not wait for it; nothing happens when the guest is gone."""
+        with contextlib.suppress(RunError):
+            if not self._asked and self.returncode is None:
+                self._signal(signal.SIGTERM)
+        self._asked = True
 
     def stop(self, patience_s: float = 1.0) -> None:
         """End it and what it started: politely, then by force; safe to repeat, and when the guest is gone."""
         with contextlib.suppress(RunError):
             if patience_s > 0 and self.returncode is None:
-                self._signal(signal.SIGTERM)
+                self.terminate()
                 self._wait(patience_s)
             if self.returncode is None:
                 self._signal(signal.SIGKILL)
@@ -199,10 +202,10 @@ class GuestProgram:
             raise RunError(f"{self.command[0]} ended with status {code}: {self.errors() or 'no message'}")
 
     def _text(self, name: str) -> str:
-        said = self._end
-        if said is None and self.returncode is None:
-            said = self._channel.ask("output", program=self._number)
-        return str((said or self._end or {}).get(name, ""))
+        said = self._channel.ask("output", program=self._number) if self.returncode is None else {}
+        if self.returncode is not None:  # also when it ended only now: of that the agent told before it answered
+            said = self._end or {}
+        return str(said.get(name, ""))
 
     def _signal(self, number: signal.Signals) -> None:
         self._channel.tell("signal", program=self._number, signal=int(number))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from profiler.lab.guests.image import HOST_TAG, PORT, READY, SCRATCH_TAG, Image
+from profiler.lab.workloads.disk import takes_direct
 
 Accelerated = Literal["kvm", "tcg"]
 
@@ -60,15 +61,6 @@ def qemu_command(shape: Shape, image: Image, disk: Path, scratch: Path, agent: i
 def _value(text: str) -> str:
     """A value as QEMU's option lists want it: a comma doubled."""
     return text.replace(",", ",,")
-
-
-def takes_direct(path: Path) -> bool:
-    """Whether this file can be read past the page cache."""
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
-    except OSError:
-        return False
-    return True
 
 
 def kvm_boots(image: Image, run: Callable[[list[str]], str]) -> bool:

@@ -151,8 +151,8 @@ def connect_from(namespace: str, address: str, port: int, timeout_s: float = 2.0
     A socket stays in the namespace that its thread was in when it was made (setns(2)); the thread goes back at once.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     other = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         if libc.setns(other, _CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")

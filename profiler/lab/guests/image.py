@@ -57,7 +57,6 @@ fi
 mkdir -p /new/proc /new/sys /new/dev /new/run /new/tmp /new/root
 for folder in proc sys dev; do mount --move /$folder /new/$folder; done
 mount -t tmpfs tmpfs /new/run
-mount -t tmpfs tmpfs /new/tmp
 cp /agent.py /new{_AGENT_IN_GUEST}
 exec switch_root /new "$python" -I -S -B {_AGENT_IN_GUEST} "$port"
 """

@@ -21,7 +21,7 @@ DRIVERS = (
     "crc32c_generic", "libcrc32c", "mbcache", "jbd2", "ext4", "xen-netfront", "xen-blkfront",
 )  # fmt: skip
 _NEEDED = ("9p", "9pnet_virtio", "virtio_net")
-_XZ, _END = b"\xfd7zXZ\0", b"YZ"
+_XZ = b"\xfd7zXZ\0"
 _ELF = b"\x7fELF"
 
 

@@ -22,7 +22,7 @@ from profiler.lab.processes import call
 from profiler.lab.registry import Registry
 from profiler.observed import IsolationSettings
 
-_PROBE_S = 10.0  # a guest under KVM that works is up in two
+_PROBE_S = 10.0  # no more than a kernel and its drivers have to come up
 _VHOST = Path("/dev/vhost-net")
 
 
@@ -38,7 +38,8 @@ class Pool:
         self._vhost = choose_vhost(settings)
         self._machines: dict[tuple[int, int], Machine] = {}
         self._booted = 0
-        self.network = registry.network("guests")
+        self._circumstances: dict[str, str] = {}
+        self.network = registry.network("switch")  # where everybody looks for the switch of a run (qdiscs)
         registry.made("network", self.network, lasting=True)
         call(["ip", "netns", "add", self.network])
         group = registry.group("guests")
@@ -48,16 +49,18 @@ class Pool:
     def take(self, vcpus: Sequence[int]) -> tuple[Machine, ...]:
         """Guests with so many vCPUs, one for each position; they stand still until they are woken."""
         keys = list(enumerate(vcpus))
-        fresh: list[Machine] = []
-        for key in keys:
-            machine = self._machines.get(key)
-            if machine is not None and machine.process.returncode is None:
-                continue
-            self._drop(key)
-            fresh.append(self._boot(key))
-        for machine in fresh:  # they boot side by side
-            machine.wait_up()
-            machine.rest()
+        fresh = [key for key in keys if not self._stands(key)]
+        try:
+            for key in fresh:
+                self._drop(key)
+                self._boot(key)
+            for key in fresh:  # they boot side by side
+                self._machines[key].wait_up()
+                self._machines[key].rest()
+        except BaseException:  # one that is up, but has not got its folders and its disk, would be taken for whole
+            for key in fresh:
+                self._drop(key)
+            raise
         return tuple(self._machines[key] for key in keys)
 
     def give_back(self, machines: Sequence[Machine]) -> None:
@@ -70,31 +73,36 @@ class Pool:
                     self._drop(key)
 
     def circumstances(self) -> dict[str, str]:
-        """What the guests are, for people who read results."""
-        boots = [machine.boot_s for machine in self._machines.values() if machine.boot_s is not None]
-        found = {
-            "guest_accelerator": self._accelerator,
-            "guest_network": "vhost" if self._vhost else "userspace virtio",
-            "guest_memory_mb": str(self._settings.memory_mb),
-            "guest_boot_s": f"{min(boots):.1f}" if boots else "",
-            "qemu": next(iter(call([QEMU, "--version"]).splitlines()), ""),
-        }
-        return {name: value for name, value in found.items() if value}
+        """What the guests are, for people who read results; asked for in a run, and the same in all that follow."""
+        if not self._circumstances:
+            boots = [machine.boot_s for machine in self._machines.values() if machine.boot_s is not None]
+            found = {
+                "guest_accelerator": self._accelerator,
+                "guest_network": "vhost" if self._vhost else "userspace virtio",
+                "guest_memory_mb": str(self._settings.memory_mb),
+                "guest_boot_s": f"{min(boots):.1f}" if boots else "",
+                "qemu": next(iter(call([QEMU, "--version"]).splitlines()), ""),
+            }
+            self._circumstances = {name: value for name, value in found.items() if value}
+        return self._circumstances
 
     def close(self) -> None:
         for key in list(self._machines):
             self._drop(key)
 
-    def _boot(self, key: tuple[int, int]) -> Machine:
+    def _stands(self, key: tuple[int, int]) -> bool:
+        machine = self._machines.get(key)
+        return machine is not None and machine.process.returncode is None
+
+    def _boot(self, key: tuple[int, int]) -> None:
         position, vcpus = key
         self._booted += 1
         name = f"guest{position}x{vcpus}"
         files = self._scratch / f"files-{position}"
         files.mkdir(exist_ok=True)
         shape = Shape(name, self._booted, vcpus, self._settings.memory_mb, self._accelerator, self._vhost)
-        machine = Machine(shape, self._image, self._groups, f"/run/netns/{self.network}", self._scratch, files)
-        self._machines[key] = machine
-        return machine
+        network = f"/run/netns/{self.network}"
+        self._machines[key] = Machine(shape, self._image, self._groups, network, self._scratch, files)
 
     def _drop(self, key: tuple[int, int]) -> None:
         machine = self._machines.pop(key, None)

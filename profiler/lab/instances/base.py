@@ -56,6 +56,9 @@ class Program(Protocol):
     def errors(self) -> str:
         """The end of what it complained about, on one line."""
 
+    def terminate(self) -> None:
+        """Ask it to end, once, and do not wait for it."""
+
     def stop(self, patience_s: float = 1.0) -> None:
         """End it: politely, then by force; safe to repeat."""
 

@@ -37,11 +37,11 @@ class Native(Containers):
         registry.made("network", switch)  # with it goes the pair, and so the host's end
         call(["ip", "netns", "add", switch])
         call(["ip", "link", "add", self._interface, "type", "veth", "peer", "name", "port0", "netns", switch])
-        net = network.build(registry, self._shaping(), self._wiring(switch=switch, taps=("port0",)))
-        limits = [most_segments(one, setup.link_mbit, setup.line_mbit) for one in self._shaping()]
+        net = network.build(registry, self._networks(), self._wiring(switch=switch, taps=("port0",)))
+        limits = [most_segments(one, setup.link_mbit, setup.line_mbit) for one in self._networks()]
         segments = min((limit for limit in limits if limit is not None), default=None)
-        lines = network.end_commands(self._interface, [port.address for port in net.ports], segments)
-        call(["ip", "-batch", "-"], "\n".join(lines) + "\n")
+        addresses = [port.address for port in net.ports]
+        network.batch(["ip"], network.end_commands(self._interface, addresses, segments))
         if setup.driver_cpus is not None:
             Path("/sys/class/net", self._interface, network.STEERING).write_text(network.cpu_mask(setup.driver_cpus))
         ports = tuple(network.Port(port.address, _OWN, port.device) for port in net.ports)
@@ -55,7 +55,6 @@ class Native(Containers):
         if json.loads(call(["ip", "-j", "route", "show", "root", network.SUBNET])):
             raise PreparationError(f"this host has routes to {network.SUBNET}, which native programs are reached by")
 
-    def _tear_down(self) -> None:
+    def _leave(self) -> None:
         with contextlib.suppress(ToolError):  # not made yet; a namespace takes its devices along, but later
             call(["ip", "link", "delete", self._interface])
-        super()._tear_down()

@@ -30,7 +30,7 @@ class Qemu(Guests):
 
     def backend(self) -> GuestBackend:
         """Reads exactly these guests."""
-        pairs = zip(self._guests, self.machines, strict=True)
+        pairs = zip(self._standing, self.machines, strict=True)
         return GuestBackend(Watched(one.placed, machine) for one, machine in pairs)
 
     def circumstances(self) -> dict[str, str]:
@@ -43,18 +43,13 @@ class Qemu(Guests):
         self.machines = self._pool.take(vcpus)
         for machine in self.machines:
             machine.wake()
-        wiring = network.Wiring(
-            setup.link_mbit, setup.line_mbit, setup.queue_packets, setup.driver_cpus,
-            switch=self._pool.network, taps=tuple(machine.shape.tap for machine in self.machines),
-        )  # fmt: skip
-        net = network.build(self._registry, [entry.member.settings.network for entry in setup.placed], wiring)
+        taps = tuple(machine.shape.tap for machine in self.machines)
+        net = network.build(self._registry, self._networks(), self._wiring(switch=self._pool.network, taps=taps))
         for position, (entry, workload) in enumerate(zip(setup.placed, setup.workloads, strict=True)):
             machine, address = self.machines[position], net.ports[position].address
-            directory = setup.directory / f"instance-{position}"
-            directory.mkdir(exist_ok=True)
-            site = Site(position, machine.files, directory, address, entry.member.vcpus)
+            site = Site(position, machine.files, self._directory(position), address, entry.member.vcpus)
             lead_s = self._settle(entry, workload, site, machine)
-            self._guests.append(Guest(entry, workload, site, machine, self._outside(entry, net.generators), lead_s))
+            self._standing.append(Guest(entry, workload, site, self._outside(entry, net.generators), lead_s, machine))
 
     def _settle(self, entry: Placed, workload: Workload, site: Site, machine: Machine) -> float:
         """Let the guest have what its work needs, then hold it where and as this run wants it; its lead in seconds."""

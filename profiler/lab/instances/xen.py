@@ -14,14 +14,14 @@ from pathlib import Path
 from profiler.backends.base import Backend
 from profiler.backends.xen.backend import XenBackend
 from profiler.lab.control_groups import GroupMaker
-from profiler.lab.errors import PreparationError, RunError
+from profiler.lab.errors import PreparationError
 from profiler.lab.guests.domain import Domain, DomainConfig, config_text, domain_type
 from profiler.lab.guests.image import Image, build_image
 from profiler.lab.guests.machine import make_disk
 from profiler.lab.guests.renamed import Renamed
 from profiler.lab.instances.base import Setup
 from profiler.lab.instances.hosted import Guest, Guests
-from profiler.lab.network import GENERATOR_ADDRESS, instance_address
+from profiler.lab.network import GENERATOR_ADDRESS, batch, end_commands, instance_address
 from profiler.lab.processes import call
 from profiler.lab.schedule import Placed
 from profiler.lab.shaping import htb_commands
@@ -40,8 +40,8 @@ class Xen(Guests):
 
     def backend(self) -> Backend:
         """Reads exactly these domains, by the names of their instances."""
-        names = {domain.name: one.placed for domain, one in zip(self._domains, self._guests, strict=True)}
-        return Renamed(XenBackend(), {name: placed.instance for name, placed in names.items()})
+        pairs = zip(self._domains, self._standing, strict=True)
+        return Renamed(XenBackend(), {domain.name: one.placed.instance for domain, one in pairs})
 
     def circumstances(self) -> dict[str, str]:
         memory = str(self._setup.guests.memory_mb)
@@ -63,7 +63,7 @@ class Xen(Guests):
             self._create(position, entry, image, bridge, generators)
         for domain in self._domains:
             domain.wait_up()
-        for guest, domain in zip(self._guests, self._domains, strict=True):
+        for guest, domain in zip(self._standing, self._domains, strict=True):
             domain.settle(guest.site)
 
     def _wire(self) -> tuple[str, str]:
@@ -79,23 +79,19 @@ class Xen(Guests):
             f"link add {uplink} type veth peer name eth0 netns {generators}",
             f"link set {uplink} addrgenmode none master {bridge} up",
         ]  # fmt: skip
-        call(["ip", "-batch", "-"], "\n".join([*lines, ""]))
-        inside = ["link set lo up", "link set eth0 addrgenmode none up", f"addr add {GENERATOR_ADDRESS}/24 dev eth0"]
-        call(["ip", "-n", generators, "-batch", "-"], "\n".join([*inside, ""]))
-        settings = [entry.member.settings.network for entry in setup.placed]
-        addresses = [instance_address(position) for position in range(len(settings))]
-        attached = list(zip(addresses, settings, strict=True))
+        batch(["ip"], lines)
+        batch(["ip", "-n", generators], end_commands("eth0", [GENERATOR_ADDRESS]))
+        attached = [(instance_address(position), settings) for position, settings in enumerate(self._networks())]
         shaping = htb_commands(uplink, attached, setup.link_mbit, setup.line_mbit, setup.queue_packets)
         if shaping:
-            call(["tc", "-batch", "-"], "\n".join([*shaping, ""]))
+            batch(["tc"], shaping)
         return bridge, f"/run/netns/{generators}"
 
     def _create(self, position: int, entry: Placed, image: Image, bridge: str, generators: str) -> None:
         setup = self._setup
-        files, directory = setup.directory / f"files-{position}", setup.directory / f"instance-{position}"
+        files = setup.directory / f"files-{position}"
         files.mkdir(exist_ok=True)
-        directory.mkdir(exist_ok=True)
-        site = Site(position, files, directory, instance_address(position), entry.member.vcpus)
+        site = Site(position, files, self._directory(position), instance_address(position), entry.member.vcpus)
         workload = setup.workloads[position]
         workload.prepare(site)
         disk = None
@@ -112,7 +108,7 @@ class Xen(Guests):
         self._registry.made("domain", name)
         domain = Domain(name, site.address, generators, has_disk=disk is not None)
         self._domains.append(domain)
-        self._guests.append(Guest(entry, workload, site, domain, self._outside(entry, generators), workload.lead_s))
+        self._standing.append(Guest(entry, workload, site, self._outside(entry, generators), workload.lead_s, domain))
         domain.create(path)
         for vcpu in range(entry.member.vcpus):
             domain.pin(vcpu, entry.cpus)
@@ -132,7 +128,7 @@ def check_settings(setup: Setup) -> None:
     for entry in setup.placed:
         if entry.member.settings.disk_limit_mb_s is not None:
             raise PreparationError(f"{entry.instance} has a disk limit, which Xen does not have: leave it out")
+    if any(len(entry.instance) > 200 for entry in setup.placed):
+        raise PreparationError("the name of an instance is too long for a domain: shorten its workload's label")
     if not Path("/proc/xen/capabilities").exists():
         raise PreparationError("this is no Dom0 of a Xen host: write `instances: qemu` or `container`")
-    if any(len(entry.instance) > 200 for entry in setup.placed):
-        raise RunError("the name of an instance is too long for a domain")

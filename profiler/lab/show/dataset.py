@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from profiler.lab.errors import LabError
+from profiler.lab.schedule import solo_run
 
 PAIR = 2
 Key = tuple[str, int]
@@ -134,16 +135,11 @@ class Dataset:
     series: Mapping[Key, Mapping[tuple[str, str], Points]]
 
     def solo_key(self, group: Group, member: Member) -> Key:
-        """Which run of the same round the member is compared with: the lab names it by label and place.
-
-        The place is its CPUs, those of its load generator, and those of the driver domain, as far as they are set.
-        """
+        """Which run of the same round the member is compared with: the lab names it by label and place."""
         info = self.infos.get(group.key)
         clients = info.clients.get(member.instance, "") if info else ""
         cpus = member.pinning.partition("|")[0].partition(":")[2]
-        name = f"solo:{member.label}:{cpus}{':' if clients else ''}{clients}"
-        driven = f"{name}:driver{member.driver_cpus}"
-        return (driven if (driven, group.repeat) in self.infos else name), group.repeat
+        return solo_run(member.label, cpus, clients, member.driver_cpus), group.repeat
 
     def chosen(self, workloads: frozenset[str] = frozenset(), form: str = "") -> Dataset:
         """Only the groups of these workloads alone and of this pinning form; LabError when there is none such."""

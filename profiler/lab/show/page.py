@@ -59,6 +59,8 @@ def write_page(shown: Shown, path: Path) -> None:
     """
     if path.exists() and not path.is_file():
         raise LabError(f"the report cannot be written to {path}: it is not a regular file; name another")
+    if not path.absolute().parent.is_dir():  # said before all is drawn
+        raise LabError(f"the report cannot be written to {path}: there is no folder {path.parent}")
     _replace(path, page(shown).encode())
 
 

@@ -75,6 +75,8 @@ class Workload(Protocol):
     kind: ClassVar[str]
     lead_s: ClassVar[float] = 0.0
     """How long the measuring program needs from its start until it works; it is started that much earlier."""
+    takes_rate: ClassVar[bool] = True
+    """Whether it can be asked for less than it reaches at most; who cannot has no part load."""
 
     @property
     def unit(self) -> str:

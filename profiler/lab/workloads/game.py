@@ -29,6 +29,8 @@ class _Game(Served, Protocol):
 
     __slots__ = ()
 
+    takes_rate: ClassVar[bool] = False
+
     @property
     def bots(self) -> int:
         """Players that the server plays itself, so that its game goes on."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, NoReturn, Self
 
 from profiler.lab.errors import RunError
 from profiler.lab.fields import Fields
 from profiler.lab.workloads.base import PROGRAMS, Listens, Reached, Site, Workload, excerpt, read_report
-from profiler.probes import PROBES
+from profiler.probes import PROBES, load
 from profiler.probes.wire import DEFAULT_PORT
 
 _MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
@@ -32,6 +33,7 @@ class Probe(Workload):
 
     kind: ClassVar[str] = "probe"
     lead_s: ClassVar[float] = 0.2
+    takes_rate: ClassVar[bool] = False
 
     probe: str
     samples: int | None = None
@@ -44,7 +46,11 @@ class Probe(Workload):
         refused = [option for option in options if option.split("=")[0] in ("--to", "--json", "--seconds", "--samples")]
         if refused:
             fields.wrong(fields.at("options"), f"must not hold {refused[0]!r}, which the lab sets")
-        return cls(fields.choice("probe", tuple(PROBES)), samples, options)
+        probe = fields.choice("probe", tuple(PROBES))
+        if samples is not None:
+            _check(fields, "samples", probe, _much(samples, 1))
+        _check(fields, "options", probe, [*_much(samples, 1), *options])
+        return cls(probe, samples, options)
 
     @property
     def unit(self) -> str:
@@ -70,8 +76,7 @@ class Probe(Workload):
 
     def work(self, site: Site, seconds: float, _rate: float | None, /) -> list[str]:
         far = ["--to", f"{site.address}:{DEFAULT_PORT}"] if self.has_generator else []
-        much = ["--seconds", f"{seconds:g}"] if self.samples is None else ["--samples", str(self.samples)]
-        return _command(self.probe, "--json", *far, *much, *self.options)
+        return _command(self.probe, "--json", *far, *_much(self.samples, seconds), *self.options)
 
     def fill(self, _site: Site, _rate: float | None, /) -> list[str] | None:
         return None  # a probe looks at what is there; one before it would be a neighbour
@@ -99,6 +104,26 @@ class Probe(Workload):
         if unit in _MS:
             return 1e3 / (value * _MS[unit])
         return 100.0 - value if self.probe in _LOSSES else value
+
+
+class _Options(argparse.ArgumentParser):
+    """Reads a probe's options as its command line does, and raises ValueError where that would end the program."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def _check(fields: Fields, name: str, probe: str, words: list[str]) -> None:
+    parser = _Options(add_help=False, allow_abbrev=False)
+    load(probe).add_options(parser)
+    try:
+        parser.parse_args(words)
+    except ValueError as error:
+        fields.wrong(fields.at(name), f"is not what probe {probe} takes: {error}")
+
+
+def _much(samples: int | None, seconds: float) -> list[str]:
+    return ["--seconds", f"{seconds:g}"] if samples is None else ["--samples", str(samples)]
 
 
 def _ms(values: Mapping[str, tuple[float, str]], name: str) -> float | None:

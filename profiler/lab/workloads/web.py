@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from profiler.lab.errors import RunError
 from profiler.lab.fields import Fields
-from profiler.lab.workloads.base import Listens, Reached, Served, Site, excerpt, whole_seconds
+from profiler.lab.workloads.base import Listens, Reached, Served, Site, excerpt, fill_file, whole_seconds
 from profiler.lab.workloads.nginx import nginx
 from profiler.lab.workloads.openloop import at_rate, read_at_rate
 
@@ -55,8 +54,7 @@ class Web(Served):
     def prepare(self, site: Site, /) -> None:
         path = site.files / "www" / self._name
         path.parent.mkdir(exist_ok=True)
-        if not path.exists():
-            path.write_bytes(os.urandom(1024) * self.size_kb)
+        fill_file(path, self.size_kb * 1024)
         (site.files / "report.lua").write_text(_REPORT, encoding="utf-8")
 
     def server(self, site: Site, /) -> list[str]:

@@ -1,7 +1,8 @@
 """What the responder does for a probe: one file per service, found by its name; each has `serve(served)`.
 
 A service runs in a process of its own, which is killed when its client goes away or its time is over: it may block
-wherever it likes, and needs no clean-up beyond closing what it opened. It never sends a datagram to anybody but the
+wherever it likes, and needs no clean-up beyond closing what it opened. It also ends by itself when the client closes
+the session, for a responder that was killed can kill nothing any more. It never sends a datagram to anybody but the
 address of its control connection, and only after that address sent the session's token (`Served.meet`), so that nobody
 can turn a responder against a third.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import select
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -33,6 +35,10 @@ class Served:
     def ready(self, port: int = 0, **further: Any) -> None:
         """Tell the client that the service waits for it, at `port`; parameters are to be checked before."""
         self.channel.send({"ok": True, "token": self.token.hex(), "port": port, **further})
+
+    def left(self, wait_s: float = 0.0) -> bool:
+        """Whether the client closes the session (or says something) within `wait_s`."""
+        return bool(select.select([self.channel.socket], [], [], wait_s)[0])
 
     def listener(self, prepare: Callable[[socket.socket], None] | None = None, backlog: int = 64) -> socket.socket:
         """A listening TCP socket on a free port of the control connection's address; `prepare` sets socket options."""

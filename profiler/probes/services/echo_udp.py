@@ -1,30 +1,26 @@
-"""Sends every datagram back as it came, until the client closes the session or is silent for long."""
+"""Sends every datagram back as it came, until the client closes the session."""
 
 from __future__ import annotations
 
-import contextlib
-
-from profiler.probes import wire
 from profiler.probes.services import Served
 
 _LARGEST = 65_536
-_MOST_SILENCE_S = 120.0
+_LOOK_S = 1.0  # of silence between looks whether the client is still there
 
 
 def serve(served: Served) -> None:
-    """Parameter `silence_s`: the session ends after so much silence. Answers are never larger than what came."""
-    silence_s = wire.number(served.parameters, "silence_s", 30.0, 0.1, _MOST_SILENCE_S)
+    """No parameters. Answers are never larger than what came."""
     with served.datagrams() as datagrams:
         served.ready(datagrams.getsockname()[1])
         served.meet(datagrams)
-        datagrams.settimeout(silence_s)
+        datagrams.settimeout(_LOOK_S)
         buffer = memoryview(bytearray(_LARGEST))
         while True:
             try:
                 length = datagrams.recv_into(buffer)
+                datagrams.send(buffer[:length])
             except TimeoutError:
-                return
+                if served.left():
+                    return
             except ConnectionRefusedError:  # an answer came too late for a client that had gone
                 continue
-            with contextlib.suppress(ConnectionRefusedError):
-                datagrams.send(buffer[:length])

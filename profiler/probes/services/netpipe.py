@@ -13,10 +13,11 @@ from profiler.probes.messages_sizes import LARGEST, PERTURBATION
 from profiler.probes.services import Served
 
 _START_S = 5.0
+_LOOK_S = 1.0
 
 
 def serve(served: Served) -> None:
-    """Parameters `largest`, `perturbation` and `port` must be the sender's; ends with NetPIPE."""
+    """Parameters `largest`, `perturbation` and `port` must be the sender's; ends with NetPIPE, or ends it."""
     largest = wire.whole(served.parameters, "largest", LARGEST, 1, 1 << 30)
     perturbation = wire.whole(served.parameters, "perturbation", PERTURBATION, 0, 64)
     port = wire.whole(served.parameters, "port", PORT, 1024, 65_535)
@@ -38,7 +39,9 @@ def serve(served: Served) -> None:
                 raise wire.WireError("NetPIPE's receiver did not start there")
             time.sleep(0.02)
         served.ready(port)
-        receiver.wait()
+        while receiver.poll() is None and not served.left(_LOOK_S):
+            pass
+        receiver.kill()
 
 
 def listens(port: int) -> bool:

@@ -13,6 +13,7 @@ from profiler.probes.services import Served
 
 MOST_CONNECTIONS = 1024
 MOST_BYTES = 65_536
+_SEND_S = 5.0
 
 
 @dataclass(slots=True)
@@ -67,16 +68,26 @@ class _Server:
         client = self._clients[descriptor]
         try:
             got = len(client.stream.recv(client.missing))
-            if got:
-                client.missing -= got
-                if not client.missing:
-                    client.missing = self._size
-                    client.stream.sendall(self._answer)  # it fits: the client waits for it before it asks again
-                return
+            client.missing -= got
+            if not client.missing:
+                client.missing = self._size
+                _send_whole(client.stream, self._answer)
         except BlockingIOError:
             return
         except OSError:
-            pass
-        self._poll.unregister(descriptor)
-        del self._clients[descriptor]
-        client.stream.close()
+            got = 0
+        if not got:
+            self._poll.unregister(descriptor)
+            del self._clients[descriptor]
+            client.stream.close()
+
+
+def _send_whole(stream: socket.socket, answer: bytes) -> None:
+    """Send all of it at once, or wait for the socket's buffer where that is smaller than the answer."""
+    sent = 0
+    with suppress(BlockingIOError):
+        sent = stream.send(answer)
+    if sent < len(answer):
+        stream.settimeout(_SEND_S)
+        stream.sendall(memoryview(answer)[sent:])
+        stream.setblocking(False)

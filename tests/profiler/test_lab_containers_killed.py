@@ -1,0 +1,62 @@
+"""A lab that is killed at any moment leaves no program running, and the next one removes what it made."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from container_run import left_of, programs_of
+
+from profiler.lab.processes import wait_until
+from profiler.lab.registry import clean
+
+pytestmark = pytest.mark.lab
+_LAB = """
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[1:3]
+from container_run import placed
+from profiler.lab.control_groups import GroupMaker
+from profiler.lab.instances import Setup
+from profiler.lab.instances.containers import Containers
+from profiler.lab.instances.native import Native
+from profiler.lab.registry import Registry
+from profiler.lab.workloads import Cpu, Web
+kind, works = {"container": (Containers, (Web(1), Web(1))), "native": (Native, (Cpu(), Cpu()))}[sys.argv[4]]
+maker, registry, folder = GroupMaker(), Registry(Path(sys.argv[3]) / "state"), Path(sys.argv[3])
+maker.prepare()
+print(registry.run, flush=True)
+while True:
+    with kind(Setup(registry, (placed(0), placed(1)), works, folder), maker) as made:
+        one = made.running[0]
+        load = one.start(one.workload.work(one.site, 1, None))
+        print("works", flush=True)
+        while load.returncode is None: pass
+        load.stop()
+"""
+
+
+@pytest.mark.parametrize(("backing", "seed"), [("container", 0), ("container", 1), ("container", 2), ("native", 3)])
+def test_after_kill_9_at_any_moment_nothing_runs_on_and_clean_removes_the_rest(
+    tmp_path: Path, backing: str, seed: int
+) -> None:
+    here = Path(__file__).parent
+    lab = subprocess.Popen(
+        [sys.executable, "-c", _LAB, here, here.parents[1], tmp_path, backing], stdout=subprocess.PIPE, text=True
+    )
+    assert lab.stdout is not None
+    run = lab.stdout.readline().strip()
+    if seed % 2:
+        assert lab.stdout.readline() == "works\n"
+    time.sleep(random.Random(seed).uniform(0, 0.25))  # in the middle of building, or of working
+    assert lab.poll() is None
+    lab.kill()
+    lab.wait()
+    lab.stdout.close()
+    assert wait_until(lambda: programs_of(run) == [], 2)
+    assert clean(tmp_path / "state")
+    assert wait_until(lambda: left_of(run) == [], 2), left_of(run)  # devices go a moment after their namespace
