@@ -9,6 +9,9 @@ GUEST_TOOLS := qemu-system-x86 seabios busybox-static e2fsprogs nginx-light wrk 
 LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
   wrk iproute2 util-linux libvirt-dev pkg-config gcc libc6-dev
 
+# Tests that measure nothing share the CPUs; all others have them to themselves, one after the other.
+SIDE_BY_SIDE := tests/advisor tests/api tests/conversations tests/datasets tests/docs tests/models
+
 # Debian and Ubuntu, as root; elsewhere the tests that need the tools skip and say so.
 define apt_install
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -48,7 +51,9 @@ run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, prin
 	@BIN=$(BIN) bash examples/run.sh
 
 test: setup lab-tools lint  ## every test and check
-	PATH="$(CURDIR)/$(dir $(PROMTOOL)):$$PATH" $(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not lab" $(SIDE_BY_SIDE)
+	PATH="$(CURDIR)/$(dir $(PROMTOOL)):$$PATH" $(BIN)/python -m pytest $(SIDE_BY_SIDE:%=--ignore=%)
+	$(BIN)/python -m pytest -m lab $(SIDE_BY_SIDE)
 
 test-libvirt: setup  ## real guests under a libvirtd of the test's own (Debian, root); downloads a kernel once
 	$(call apt_install,$(LIBVIRT_TOOLS))

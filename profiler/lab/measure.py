@@ -13,6 +13,7 @@ from profiler.backends import Backend, BackendError, Counters
 from profiler.collectors import Collected, collect, unit_of
 from profiler.lab.errors import RunError
 from profiler.lab.instances import Instances
+from profiler.lab.speed import SpeedWatch
 from profiler.lab.steadiness import drifts, has_settled
 from profiler.lab.windows import Series, Watch
 from profiler.lab.work import Work
@@ -52,7 +53,8 @@ class Value:
 class Measured:
     """What one run gave; `generator_percent` is the load generator's CPU per instance, 100 = one CPU.
 
-    `unsteady` names the instances whose windows drifted; `warmup_s` is how long the warm-up was in the end.
+    `unsteady` names the instances whose windows drifted; `warmup_s` is how long the warm-up was in the end; `speeds`
+    are those of the CPUs that instances ran on, see `profiler.lab.speed`.
     """
 
     started: str
@@ -66,6 +68,7 @@ class Measured:
     warmup_s: float = 0.0
     unsteady: tuple[str, ...] = ()
     series: Series = field(default_factory=Series)
+    speeds: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def disturbed(self) -> bool:
@@ -101,7 +104,7 @@ def measure(instances: Instances, timing: Timing, rates: Mapping[str, float | No
 
 def _measure(instances: Instances, timing: Timing, rates: Mapping[str, float | None]) -> Measured:
     works: list[Work] = []
-    with _backends(instances) as (backend, watched):
+    with _backends(instances) as (backend, watched), SpeedWatch(instances.host_cpus()) as speed:
         try:
             for running in instances.running:  # one by one into the list: what was started must be stopped on failure
                 works.append(Work(running, timing.seconds, rates.get(running.placed.instance)))  # noqa: PERF401
@@ -113,13 +116,13 @@ def _measure(instances: Instances, timing: Timing, rates: Mapping[str, float | N
             first = _edge(backend, instances)
             _window(works, watch, begin, timing.seconds)
             second = _edge(backend, instances)
-            watch.mark()
+            speeds = speed.between(begin, watch.mark())
             _finish(works, begin, timing.seconds)
             reached = {work.name: work.reached() for work in works}
         finally:
             for work in works:
                 work.stop()
-    return _measured(started, first, second, reached, warmup_s, watch.series(zero))
+    return _measured(started, first, second, reached, warmup_s, watch.series(zero), speeds)
 
 
 @contextmanager
@@ -206,8 +209,9 @@ def _sleep_until(moment: float) -> None:
 
 
 def _measured(
-    started: str, first: _Edge, second: _Edge, reached: Mapping[str, Reached], warmup_s: float, series: Series
-) -> Measured:
+    started: str, first: _Edge, second: _Edge, reached: Mapping[str, Reached], warmup_s: float, series: Series,
+    speeds: Mapping[int, float],
+) -> Measured:  # fmt: skip
     collected = collect(first.counters, second.counters)
     seconds = collected.seconds
     generators = {
@@ -224,7 +228,7 @@ def _measured(
         started, seconds, reached, values, generators, found.get((None, "steal")),
         _foreign(collected, generators, first, second),
         tuple(f"{drop.instance or 'all'}: {drop.reason}" for drop in collected.drops),
-        warmup_s, tuple(name for name in reached if drifts(series.activity(name))), series,
+        warmup_s, tuple(name for name in reached if drifts(series.activity(name))), series, speeds,
     )  # fmt: skip
 
 

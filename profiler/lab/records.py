@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Any
 
 from profiler.collectors import unit_of
@@ -21,7 +22,8 @@ SETTINGS = ("cap_percent", "weight", "net_mode", "net_rate_mbit", "disk_limit_mb
 class MemberRecord:
     """One instance of a finished run; `rate` is the requested load in the workload's unit, None = saturation.
 
-    `outcomes` are those of the dataset format; `further` is what else the workload told: name -> (value, unit).
+    `outcomes` are those of the dataset format; `further` is what else the workload told: name -> (value, unit);
+    `cpu_speed` is the mean of its CPUs, see `profiler.lab.speed`.
     """
 
     instance: str
@@ -38,6 +40,7 @@ class MemberRecord:
     outcomes: Mapping[str, float]
     generator_percent: float | None
     further: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    cpu_speed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,7 @@ def _values(by_scope: Mapping[str, Mapping[str, float]]) -> list[_Value]:
 
 
 def _loaded(member: Mapping[str, Any]) -> MemberRecord:
-    absent: dict[str, Any] = {"clients": None, "rate": None, "generator_percent": None, "outcomes": {}}
+    absent: dict[str, Any] = dict.fromkeys(("clients", "rate", "generator_percent", "cpu_speed")) | {"outcomes": {}}
     further = {name: (float(value), str(unit)) for name, (value, unit) in member.get("further", {}).items()}
     settings = dict.fromkeys(SETTINGS) | dict(member.get("settings", {}))
     return MemberRecord(**{**absent, **member, "further": further, "settings": settings})
@@ -160,6 +163,7 @@ def _member(
         {name: _short(value) for name, value in reached.outcomes().items()},
         _known(measured.generator_percent.get(entry.instance)),
         {name: (_short(value), unit) for name, (value, unit) in reached.further.items()},
+        _known(fmean(measured.speeds[cpu] for cpu in entry.cpus) if set(entry.cpus) <= set(measured.speeds) else None),
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ COLOCATIONS = (
 RUNS = (
     "run", "repeat", "kind", "pinning", "started", "seconds", "steal_percent", "foreign_percent", "disturbed",
     "instance", "clients", "generator_percent", "rate", "dropped", "driver_cpus", "unsteady", "warmup_s",
-    "round_started", "load_before", "net_dropped", "qdisc",
+    "round_started", "load_before", "net_dropped", "qdisc", "cpu_speed",
 )  # fmt: skip
 METRICS = ("run", "repeat", "instance", "workload", "scope", "metric", "value", "unit")
 OUTCOMES = ("run", "repeat", "instance", "workload", "outcome", "value", "unit")
@@ -133,7 +133,7 @@ def _runs(records: Iterable[Record]) -> Iterable[_Row]:
                 record.steal_percent, record.foreign_percent, int(record.disturbed), member.instance, member.clients,
                 member.generator_percent, member.rate, "; ".join(record.dropped), record.driver_cpus,
                 int(member.instance in record.unsteady), record.warmup_s, around.round_started, around.load,
-                around.net_dropped, around.qdisc,
+                around.net_dropped, around.qdisc, member.cpu_speed,
             )  # fmt: skip
 
 

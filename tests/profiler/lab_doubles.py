@@ -131,6 +131,9 @@ class FakeInstances:
     def all_tasks_ns(self) -> int | None:
         return None
 
+    def host_cpus(self) -> frozenset[int]:
+        return frozenset(cpu for one in self.members for cpu in one.placed.cpus)
+
 
 def _placed(name: str) -> Placed:
     return Placed(name, Member(name, name, 1.0, 1, IsolationSettings()), (0,), None, f"solo:{name}:0")

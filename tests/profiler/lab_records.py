@@ -31,7 +31,7 @@ def record(
     series = Series(at_s, {entry.instance: {"cpu": tuple(windows)} for entry in run.placed} if windows else {})
     measured = Measured(
         "2026-01-01T00:00:00.000+00:00", 1.0, reached, tuple(values), {"web-1k.1": 55.0}, 0.0, 0.5, (), 1.25, unsteady,
-        series,
+        series, {0: 2.0, 1: 1.0},
     )  # fmt: skip
     units = {name: workload.unit for name, workload in campaign.workloads.items()}
     return Record.of(run, number, measured, {}, units, 1.5, around)

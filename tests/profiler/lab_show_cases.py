@@ -19,7 +19,7 @@ COLOCATIONS = (
 RUNS = (
     "run", "repeat", "kind", "pinning", "started", "seconds", "steal_percent", "foreign_percent", "disturbed",
     "instance", "clients", "generator_percent", "rate", "dropped", "driver_cpus", "unsteady", "warmup_s",
-    "round_started",
+    "round_started", "cpu_speed",
 )  # fmt: skip
 OUTCOMES = ("run", "repeat", "instance", "workload", "outcome", "value", "unit")
 SERIES = ("run", "repeat", "instance", "metric", "at_s", "value")

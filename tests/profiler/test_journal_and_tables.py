@@ -172,6 +172,7 @@ def test_runs_tell_what_they_were_done_under(tmp_path: Path, campaign: Campaign)
     rows = {row["instance"]: row for row in _table(tmp_path, "runs")}
     assert list(rows["cpu.2"]) == list(RUNS)
     assert [rows[name]["unsteady"] for name in ("web-1k.1", "cpu.2")] == ["0", "1"]
+    assert [rows[name]["cpu_speed"] for name in ("web-1k.1", "cpu.2")] == ["2", "2"]  # of the CPU that both are on
     row = rows["cpu.2"]
     assert (row["warmup_s"], row["round_started"], row["net_dropped"], row["qdisc"]) == (
         "1.25", "2026-01-01T00:00:00.000+00:00", "3", "abc",

@@ -28,6 +28,12 @@ def test_a_window_is_as_long_as_asked_for_and_ends_before_the_programs_do() -> N
     assert all(backend.closed for backend in instances.backends)
 
 
+def test_the_cpus_of_the_instances_have_a_speed() -> None:
+    speeds = _measure(FakeInstances(FakeWorkload())).speeds
+    assert list(speeds) == [0]
+    assert speeds[0] > 0
+
+
 def test_who_needs_longer_to_begin_is_released_earlier() -> None:
     instances = FakeInstances(FakeWorkload(lead_s=0.3, late_s=0.3), FakeWorkload())
     _measure(instances)

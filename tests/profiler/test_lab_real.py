@@ -34,6 +34,8 @@ def test_a_campaign_makes_a_whole_dataset_and_leaves_nothing(tmp_path: Path, sta
         rows = [row for row in csv.DictReader(file) if row["outcome"] == "throughput"]
     assert len(rows) == 6
     assert all(float(row["solo"]) > 0 and float(row["colocated"]) > 0 for row in rows)
+    with (out / "runs.csv").open(newline="") as file:
+        assert all(float(row["cpu_speed"]) > 0 for row in csv.DictReader(file))
     halves = [float(row["colocated"]) / float(row["solo"]) for row in rows if row["run"] == "same:cpu:cpu"]
     assert sum(halves) < 1.8  # two CPU tasks on one CPU; wide, for the test's host may be busy
     with (out / "profiles.csv").open(newline="") as file:

@@ -232,6 +232,16 @@ def test_a_disturbed_solo_run_marks_what_is_compared_with_it(tmp_path: Path) -> 
     assert [(one.name, one.marked) for one in disturbed.changes] == [("a beside b", 1)]
 
 
+def test_groups_whose_cpus_had_another_speed_than_alone_are_counted(tmp_path: Path) -> None:
+    made = Made()
+    for repeat in (1, 2, 3):
+        made.add("same", ("a", "b"), (0.5, 0.9), repeat)
+    assert [found.mark for found in _shown(made, tmp_path / "without").marks] == ["disturbed", "unsteady"]
+    speed = {("same:a:b", 1): 1.05, ("same:a:b", 2): 0.85, ("same:a:b", 3): 1.0}
+    made.rows["runs"] = [(*row, speed.get((str(row[0]), int(str(row[1]))), 1.0)) for row in made.rows["runs"]]
+    assert _shown(made, tmp_path / "with").marks[2].by_kind == {"group": (1, 3), "solo": (0, 6)}
+
+
 def test_courses_follow_the_clock_and_need_three_rounds(tmp_path: Path) -> None:
     made = Made()
     for repeat, ratio in ((1, 0.5), (2, 0.7), (3, 0.6)):

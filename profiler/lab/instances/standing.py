@@ -174,6 +174,9 @@ class StandingInstances(ABC, Generic[S]):
         groups = find_groups(LiveSource())
         return groups.cpu_ns("") if groups.version == 1 else None
 
+    def host_cpus(self) -> frozenset[int]:
+        return frozenset(cpu for entry in self._setup.placed for cpu in entry.cpus)
+
     def _networks(self) -> list[NetworkSettings | None]:
         return [entry.member.settings.network for entry in self._setup.placed]
 

@@ -50,6 +50,9 @@ class Xen(Guests):
     def all_tasks_ns(self) -> None:
         """Dom0 counts its own tasks only."""
 
+    def host_cpus(self) -> frozenset[int]:
+        return frozenset()  # pCPUs are pinned to, and Dom0 has virtual ones
+
     def _build(self) -> None:
         setup = self._setup
         check_settings(setup)

@@ -83,6 +83,7 @@ class RunInfo:
     disturbed: bool
     unsteady: bool
     clients: Mapping[str, str]
+    speeds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

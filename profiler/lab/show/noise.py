@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from profiler.lab.show.dataset import Dataset, Group, Key, RunInfo
+from profiler.lab.show.dataset import Dataset, Group, Key
 from profiler.lab.show.intervals import described
 from profiler.lab.show.pairs import PairResult, together
 from profiler.lab.statistics import Description
 
 WIDTHS = (0.03, 0.05, 0.10)
 """Half-widths of a 95 % interval, relative to the median, that results are counted by."""
+SPEED_CHANGE = 0.10
+OTHER_SPEED = "on CPUs of another speed than alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +102,40 @@ def half_width(found: Description) -> float | None:
 
 
 def marks(dataset: Dataset, results: Sequence[PairResult]) -> tuple[Marks, ...]:
-    """Disturbed and unsteady runs, and what they do to the medians; nothing for datasets that do not tell."""
-    if not dataset.infos:
+    """Runs that are to be looked at with care, and what they do to the medians; nothing where datasets do not tell."""
+    infos = dataset.infos
+    if not infos:
         return ()
-    return (
-        _marks("disturbed", lambda info: info.disturbed, dataset, results),
-        _marks("unsteady", lambda info: info.unsteady, dataset, results),
-    )
+    found = [
+        _marks("disturbed", {key for key, info in infos.items() if info.disturbed}, dataset, results),
+        _marks("unsteady", {key for key, info in infos.items() if info.unsteady}, dataset, results),
+    ]
+    if any(info.speeds for info in infos.values()):
+        found.append(_marks(OTHER_SPEED, at_another_speed(dataset), dataset, results))
+    return tuple(found)
 
 
-def _marks(name: str, is_marked: Callable[[RunInfo], bool], dataset: Dataset, results: Sequence[PairResult]) -> Marks:
+def at_another_speed(dataset: Dataset) -> set[Key]:
+    """Groups in which a CPU was over SPEED_CHANGE slower or faster than in the solo run of the same round.
+
+    Part of that may be the group's own doing, where its CPUs are hardware threads of one core; the rest is the host's.
+    """
+    found: set[Key] = set()
+    for group in dataset.groups:
+        for member in group.members:
+            here = dataset.infos.get(group.key)
+            alone = dataset.infos.get(dataset.solo_key(group, member))
+            speed = here.speeds.get(member.instance) if here else None
+            base = next(iter(alone.speeds.values()), None) if alone else None
+            if speed and base and abs(speed / base - 1) > SPEED_CHANGE:
+                found.add(group.key)
+    return found
+
+
+def _marks(name: str, marked: set[Key], dataset: Dataset, results: Sequence[PairResult]) -> Marks:
     kinds: dict[str, list[bool]] = defaultdict(list)
-    for info in dataset.infos.values():
-        kinds[info.kind].append(is_marked(info))
-    marked = frozenset(key for key, info in dataset.infos.items() if is_marked(info))
+    for key, info in dataset.infos.items():
+        kinds[info.kind].append(key in marked)
     changes = [change for result in results if (change := _change(result, marked, dataset)).marked]
     known = [abs(change.change) for change in changes if change.change is not None]
     return Marks(
@@ -125,7 +147,7 @@ def _marks(name: str, is_marked: Callable[[RunInfo], bool], dataset: Dataset, re
     )
 
 
-def _change(result: PairResult, marked: frozenset[Key], dataset: Dataset) -> Change:
+def _change(result: PairResult, marked: set[Key], dataset: Dataset) -> Change:
     """A ratio is marked when its run is, or the solo run of the same round that it is compared with."""
     twins = result.victim.label == result.neighbour.label
     judged = {result.victim.instance, result.neighbour.instance} if twins else {result.victim.instance}

@@ -104,6 +104,7 @@ def _info(key: Key, rows: Sequence[Line]) -> RunInfo:
         bool(first.mark("disturbed")),
         any(line.mark("unsteady") for line in rows),
         {line.text("instance"): line.text("clients") for line in rows},
+        {line.text("instance"): speed for line in rows if (speed := line.number_of("cpu_speed")) is not None},
     )
 
 
