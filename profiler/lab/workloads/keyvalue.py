@@ -88,6 +88,8 @@ class KeyValue(Served):
             seconds = sum(_BATCH / rps for rps, _, _ in batches)
             throughput = len(batches) * _BATCH / seconds
         except (KeyError, TypeError, ValueError, ZeroDivisionError, csv.Error):
-            raise RunError(f"redis-benchmark finished no {_BATCH} requests: {excerpt(output)}") from None
+            raise RunError(
+                f"redis-benchmark finished no {_BATCH} requests, measure for more seconds: {excerpt(output)}"
+            ) from None
         mean, p95 = (sum(batch[place] for batch in batches) / len(batches) for place in (1, 2))
         return Reached(throughput, mean, p95)
