@@ -23,9 +23,9 @@ _NOTES = (
     " the same generator placement. profiles.csv holds the solo runs on the first place of the first pinning form;"
     " metrics.csv.gz holds the metrics of every run, outcomes.csv everything that its workloads told, series.csv.gz its"
     " windows (at_s is the end of a window, in seconds after the measured time began; warm-up below 0). Runs that were"
-    " disturbed from outside, or whose windows drifted (unsteady), are marked in runs.csv and kept. cpu_speed there is the speed of an"
-    " instance's CPUs during the run, in iterations of fixed work per µs of CPU time: what a hypervisor's steal does not"
-    " tell. It is empty where the run was measured before that was watched."
+    " disturbed from outside, or whose windows drifted (unsteady), are marked in runs.csv and kept. cpu_speed there is"
+    " the speed of an instance's CPUs during the run, in iterations of fixed work per µs of CPU time: what a"
+    " hypervisor's steal does not tell. It is empty where the run was measured before that was watched."
 )
 
 

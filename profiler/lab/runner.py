@@ -67,8 +67,8 @@ def run_campaign(
     `again` measures the runs once more that something from outside disturbed.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        check_ready(campaign, directory)
+        with _new(directory):
+            check_ready(campaign, directory)
         for leftover in clean(state):
             if not quiet:
                 print(f"removed what a dead lab run left behind: {leftover}", file=stream)
@@ -227,6 +227,19 @@ class _Campaigner:
                 )
             except OSError as error:
                 raise LabError(_disk_trouble(error, self._directory)) from None
+
+
+@contextmanager
+def _new(directory: Path) -> Iterator[None]:
+    """Make a directory, and leave none behind where nothing comes of it."""
+    was_there = directory.exists()
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except LabError:
+        if not was_there:
+            directory.rmdir()
+        raise
 
 
 @contextmanager

@@ -180,6 +180,7 @@ def test_a_cpu_that_is_not_there_is_named(tmp_path: Path, state: Path) -> None:
     done = lab("run", campaign, "--out", tmp_path / "data", "--state", state)
     assert done.returncode == 1
     assert "uses CPU 900, this host has" in done.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_run_that_fails_is_left_out_of_its_round_and_tried_again_by_the_same_command(
