@@ -10,7 +10,9 @@ LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-
   wrk iproute2 util-linux libvirt-dev pkg-config gcc libc6-dev
 
 # Tests that measure nothing share the CPUs; all others have them to themselves, one after the other.
-SIDE_BY_SIDE := tests/advisor tests/api tests/conversations tests/datasets tests/docs tests/models
+SIDE_BY_SIDE := tests/advisor tests/api tests/conversations tests/datasets tests/docs tests/models \
+  $(wildcard tests/profiler/test_lab_show_*.py tests/profiler/test_lab_journal.py tests/profiler/test_lab_plan.py \
+  tests/profiler/test_statistics.py tests/profiler/test_libvirt_*.py tests/profiler/test_xen_trace.py tests/profiler/test_xen_parsers.py)
 
 # Debian and Ubuntu, as root; elsewhere the tests that need the tools skip and say so.
 define apt_install
