@@ -32,7 +32,10 @@ def test_a_packed_table_is_read_like_a_plain_one(tmp_path: Path) -> None:
         (b"run,value\nr1,1\n", "is not a whole gzip file: Not a gzipped file"),
         (b"", "line 1: the file is empty"),
         (gzip.compress(b"run,value\nr1,\xff\n", mtime=0), "line 2: it is not UTF-8 text"),
-        (gzip.compress(b"run,value\n" + b"r1,1\n" * 9000 + b"\xff," * 70000, mtime=0)[:-20], "line 9002: it is not UTF-8 text"),
+        (
+            gzip.compress(b"run,value\n" + b"r1,1\n" * 9000 + b"\xff," * 70000, mtime=0)[:-20],
+            "line 9002: it is not UTF-8 text",
+        ),
     ],
 )
 def test_a_damaged_packed_table_is_refused_in_one_sentence(tmp_path: Path, content: bytes, said: str) -> None:
