@@ -10,7 +10,7 @@ LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-
   wrk iproute2 util-linux libvirt-dev pkg-config gcc libc6-dev
 
 # Tests that measure nothing share the CPUs; all others have them to themselves, one after the other.
-SIDE_BY_SIDE := tests/advisor tests/api tests/conversations tests/datasets tests/docs tests/models \
+SIDE_BY_SIDE := tests/advisor tests/api tests/benchmarks tests/conversations tests/datasets tests/docs tests/models \
   $(wildcard tests/profiler/test_lab_show_*.py tests/profiler/test_lab_journal.py tests/profiler/test_lab_plan.py \
   tests/profiler/test_statistics.py tests/profiler/test_libvirt_*.py tests/profiler/test_xen_trace.py tests/profiler/test_xen_parsers.py)
 
@@ -88,6 +88,7 @@ bench: setup  ## measure speed and quality of placement; prints tables
 	$(BIN)/python -m benchmarks.placement
 	$(BIN)/python -m benchmarks.agent_cost
 	$(BIN)/python -m benchmarks.agent_overhead
+	$(BIN)/python -m benchmarks.training_scale
 
 agent: setup  ## build the agent as one file, build/cotenant-profiler.pyz
 	$(BIN)/python packaging/build_agent.py

@@ -51,6 +51,7 @@ def _effect(effect: Effect) -> Json:
         **before,
         "throughput_ratio": _band(effect.throughput_ratio),
         "latency_ratio": _band(effect.latency_ratio),
+        "jitter_ratio": None if effect.jitter_ratio is None else _band(effect.jitter_ratio),
         "outside_training": effect.outside_training,
     }
 

@@ -123,11 +123,11 @@ def as_pending(recommendation: Recommendation, expires_at: datetime) -> Pending 
         asked = replace(asked, workload=profile.name)
     else:
         profile = None
-    placed = replace(asked, host=first.host, settings=_settings_there(asked, first))
+    placed = replace(asked, host=first.host, settings=settings_there(asked, first))
     return Pending(recommendation.id, placed, profile, expires_at)
 
 
-def _settings_there(asked: Instance, first: Candidate) -> IsolationSettings:
+def settings_there(asked: Instance, first: Candidate) -> IsolationSettings:
     """What the instance will run under: the advised settings, and its own where nothing is advised."""
     advised, own = first.isolation, asked.settings
     return IsolationSettings(

@@ -10,9 +10,12 @@ from typing import Any, Generic, Literal, TypeVar
 from models.estimates import Estimate
 from models.profile import WorkloadProfile
 from models.profiling import InstanceProfile, PhaseProfile
+from models.quality import Group as ModelGroup
+from models.quality import Quality as ModelQuality
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 __all__ = [
+    "Activation",
     "Band",
     "Candidate",
     "Command",
@@ -25,6 +28,8 @@ __all__ = [
     "Inventory",
     "IsolationSettings",
     "ModelCard",
+    "ModelGroup",
+    "ModelQuality",
     "Objective",
     "Page",
     "PhaseProfile",
@@ -32,6 +37,12 @@ __all__ = [
     "PlacementRequest",
     "Plan",
     "PlanStep",
+    "ProbeDecision",
+    "ProbePair",
+    "ProbePlan",
+    "ProbeRequest",
+    "ProbeStep",
+    "ProbeTurn",
     "Reason",
     "Recommendation",
     "Rejection",
@@ -94,13 +105,17 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What happens to one instance: `before` is its throughput ratio without the newcomer (None for the newcomer)."""
+    """What happens to one instance: `before` is its throughput ratio without the newcomer (None for the newcomer).
+
+    `jitter_ratio` is None only in answers that were stored before it was predicted.
+    """
 
     instance: str
     throughput_ratio: Band
     latency_ratio: Band
     before: Band | None = None
     outside_training: bool = False
+    jitter_ratio: Band | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +167,8 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """The stored answer to a PlacementRequest."""
+    """The stored answer to a PlacementRequest. `widened` is by which factor the throughput bands on a host are wider
+    than the model's own; hosts whose bands are the model's own are left out."""
 
     id: str
     created_at: datetime
@@ -164,6 +180,7 @@ class Recommendation:
     candidates: tuple[Candidate, ...]
     rejected: tuple[Rejection, ...]
     notes: tuple[str, ...] = ()
+    widened: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +226,122 @@ class Plan:
     after: Mapping[str, tuple[Effect, ...]]
 
 
+ProbePinning = Literal["same", "different", "shared"]
+PROBE_PINNINGS: tuple[ProbePinning, ...] = ("same", "different", "shared")
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """Which measurements would change a decision? `instances` None = every one of the cloud, as if yet to be placed.
+
+    `pinnings` are the forms that can be measured; a run takes `seconds_per_run` and what the lab needs around it.
+    """
+
+    budget_s: float
+    instances: tuple[Instance, ...] | None = None
+    seconds_per_run: int = 20
+    rounds: int = 3
+    pinnings: tuple[ProbePinning, ...] = PROBE_PINNINGS
+    objective: Objective = "worst"
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePair:
+    """Two workloads to be measured together on hosts of one kind and platform ("" = none is named).
+
+    `pinning`: `same` = they have fewer pCPUs together than vCPUs, `different` = pCPUs of their own, `shared` = pCPUs
+    that both may use and that are enough for both.
+    """
+
+    first: str
+    second: str
+    pinning: ProbePinning
+    kind: str
+    platform: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTurn:
+    """A decision that a measurement could turn: from which host to which, and how probably."""
+
+    instance: str
+    before: str
+    after: str
+    probability: float
+    gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeStep:
+    """One pair to measure: on which `hosts` of the decisions it meets, what it could turn and gain beyond the steps
+    before it (T/B of the worst-off, summed over decisions), and the time it adds."""
+
+    pair: ProbePair
+    hosts: tuple[str, ...]
+    turns: tuple[ProbeTurn, ...]
+    probability: float
+    gain: float
+    seconds: float
+    cumulative_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeDecision:
+    """A decision: today's host, how probably full knowledge would choose otherwise, and the expected regret."""
+
+    instance: str
+    host: str
+    probability_before: float
+    probability_after: float
+    regret_before: float
+    regret_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePlan:
+    """What to measure next. `ended`: every choice is `settled`, the `budget` is spent, or there is `no gain` left."""
+
+    request: ProbeRequest
+    model_version: str
+    model_origin: str
+    degraded: bool
+    run_s: float
+    steps: tuple[ProbeStep, ...]
+    decisions: tuple[ProbeDecision, ...]
+    ended: Literal["settled", "budget", "no gain"]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """What all steps take together."""
+        return self.steps[-1].cumulative_s if self.steps else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """A registered model: `status` is candidate, active or retired; `card` is the artifact's card.json."""
+    """A registered model: `status` is candidate, shadow, active or retired; `card` is the artifact's card.json.
+
+    `verdict` is what the gate last said of it (`models.gate.Verdict` as plain values), None for the queueing prior.
+    """
 
     version: str
     status: str
     created_at: datetime
     origin: str
     card: Mapping[str, Any]
+    verdict: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """One change of the model that answers: `before` and `after` are versions, "prior" for the queueing prior alone;
+    `cause` is activate, force (against the gate) or rollback."""
+
+    at: datetime
+    before: str
+    after: str
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,18 @@ class BrokenArtifact(AdvisorError):  # noqa: N818
     code = "model.broken"
 
 
+class RefusedByGate(Conflict):
+    """A model is worse on held-out data than the prior or the active model, or its intervals hold too little."""
+
+    code = "model.refused"
+
+
+class ClusterFailed(AdvisorError):  # noqa: N818
+    """A cluster that was to do some work cannot be reached, has no workers, or lost one; nothing was written."""
+
+    code = "cluster.failed"
+
+
 class StorageUnavailable(AdvisorError):  # noqa: N818
     """The database does not answer or cannot write."""
 

@@ -45,7 +45,7 @@ def ingest(connection: Connection, batch: Sequence[MetricSample], *, now: dateti
 
 def record(connection: Connection, colocation: Colocation, *, now: datetime) -> bool:
     """Store a colocation; False when it is there, Conflict when its run and repeat are there with other values."""
-    _check_colocation(colocation)
+    check_colocation(colocation)
     if colocations.add(connection, colocation, now):
         return True
     if colocations.get(connection, colocation.run, colocation.platform, colocation.repeat) != colocation:
@@ -91,7 +91,8 @@ def _note_sightings(connection: Connection, taken: Sequence[MetricSample], now: 
         counters.bump(connection, "sightings")
 
 
-def _check_colocation(colocation: Colocation) -> None:
+def check_colocation(colocation: Colocation) -> None:
+    """Refuse a colocation that breaks a rule; InvalidInput says where."""
     check_value(colocation)
     for name in ("run", "platform", "repeat"):
         if len(getattr(colocation, name)) > 255:

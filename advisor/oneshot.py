@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from advisor import predictors, profiling, questions, sample_files, training
+from advisor import predictors, probing, profiling, questions, sample_files, training
 from advisor.domain import (
     Instance,
     InstanceProfile,
     Inventory,
     PlacementRequest,
     Plan,
+    ProbePlan,
+    ProbeRequest,
     Recommendation,
     Scene,
     SceneEffects,
@@ -22,6 +24,7 @@ from advisor.predictors import Chosen
 from advisor.questions import Progress
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
+from advisor.validation import check_writable
 
 
 def where(inventory: Inventory, request: PlacementRequest, *, model: Path | None, settings: Settings) -> Recommendation:
@@ -53,6 +56,36 @@ def plan(
     return questions.place_all(chosen, inventory, instances, objective=objective, now=now, progress=progress)
 
 
+def probe_plan(
+    inventory: Inventory,
+    request: ProbeRequest,
+    *,
+    model: Path | None,
+    settings: Settings,
+    progress: Progress | None = None,
+) -> ProbePlan:
+    """Which pairs to measure next, because knowing them would change a decision on this inventory."""
+    probing.check(request)
+    now = datetime.now(UTC)
+    seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
+    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
+    return probing.plan(snapshot, _choose(model, settings), request, fresh_s=settings.fresh_s, progress=progress)
+
+
+def lab_workloads(campaign: Path | None) -> Mapping[str, Mapping[str, Any]]:
+    """How the lab runs workloads, by name: as a campaign file says or, without one, each kind by its own name."""
+    from advisor import probe_campaign  # with the lab: only who writes a campaign waits for it
+
+    return probe_campaign.definitions(campaign)
+
+
+def write_campaign(plan: ProbePlan, path: Path, workloads: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Write a measurement plan as a campaign file of the lab; returns what was left out, and why."""
+    from advisor import probe_campaign
+
+    return probe_campaign.write_campaign(plan, path, workloads)
+
+
 def write_plan_report(inventory: Inventory, plan: Plan, path: Path) -> None:
     """Write a plan as one self-contained HTML file; InvalidInput, StorageUnavailable or OutOfSpace on failure."""
     from advisor import reports  # with its drawing library: only who wants a picture waits for it
@@ -72,20 +105,36 @@ def write_profile_picture(profile: InstanceProfile, path: Path) -> None:
     reports.write_profile_picture(profile, path)
 
 
-def train(datasets: Sequence[Path], *, settings: Settings, progress: Progress | None = None) -> Path:
+def train(
+    datasets: Sequence[Path], *, settings: Settings, progress: Progress | None = None, scheduler: str | None = None
+) -> Path:
     """Fit a model on dataset directories; returns the folder of its artifact, a candidate until it is activated."""
-    return training.train(datasets, settings.model_dir, progress)
+    return training.train(datasets, settings.model_dir, progress, scheduler=scheduler)
 
 
 def evaluate(
-    dataset: Path,
+    datasets: Sequence[Path],
     *,
     protocols: Sequence[str],
     settings: Settings,  # noqa: ARG001 - for evaluations that are spread over a cluster
+    models: Sequence[str] = (),
+    curve: bool = False,
+    report: Path | None = None,
     progress: Progress | None = None,
 ) -> Mapping[str, Any]:
-    """Errors of the model and of every baseline under each protocol; leaves no artifact behind."""
-    return training.evaluate(dataset, protocols, progress)
+    """Errors of the model and of every baseline on each dataset under each protocol; leaves no artifact behind.
+
+    `report` is written as one self-contained HTML file, whole or not at all; where it cannot be, that is said before
+    anything is computed: InvalidInput, and OutOfSpace where the disk is full in the end.
+    """
+    if report is not None:
+        check_writable(report, "report")
+    found = training.evaluate(datasets, protocols, models=models, curve=curve, progress=progress)
+    if report is not None:
+        from advisor import reports
+
+        reports.write_evaluation_report(found, report)
+    return training.evaluations_as_json(found)
 
 
 def findings(settings: Settings, *, model: Path | None) -> Sequence[Mapping[str, Any]]:

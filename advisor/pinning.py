@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.prior import cpu_spread
+from models.demands import cpu_spread
 from models.scene import SceneBatch
 from profiler.observed import Instance, Pinning
 

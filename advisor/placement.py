@@ -14,7 +14,6 @@ from advisor.domain import (
     Band,
     Candidate,
     Effect,
-    Instance,
     IsolationSettings,
     PlacementRequest,
     Reason,
@@ -24,6 +23,7 @@ from advisor.domain import (
     SceneEffects,
     WorkloadProfile,
 )
+from advisor.newcomer import limits_of, newcomer_slot, profile_row, used_share, without_it
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Band as PredictedBand
 from models.prediction import InterferencePrediction, Predictor
@@ -66,7 +66,7 @@ def recommend(
     The same question on the same snapshot has the same answer; no feasible host gives an empty list with reasons.
     """
     kept, rejected = filters.apply(snapshot, request, fresh_s=fresh_s)
-    table, row, unknown = _profile_row(snapshot, request)
+    table, row, unknown = profile_row(snapshot, request)
     if unknown:
         what = request.instance.workload or f"what {request.instance.id} runs"
         notes = (*notes, f"Nothing is known about {what}: it is treated as unknown and the intervals are wide.")
@@ -88,17 +88,6 @@ def recommend(
     )
 
 
-def _profile_row(snapshot: ClusterSnapshot, request: PlacementRequest) -> tuple[ProfileTable, int | None, bool]:
-    """The profile table, the newcomer's row in it (None = look it up per host by name), whether nothing is known."""
-    if request.profile is not None and request.profile.known:
-        # a row of its own, so that residents whose workload has the same name stay what the cloud says of them
-        profile = replace(request.profile, name=request.profile.name or request.instance.id)
-        table = snapshot.scenes.table.with_profile(profile)
-        return table, len(table.values) - 1, False
-    table = snapshot.scenes.table
-    return table, None, table.row(request.instance.workload) == 0
-
-
 def _rank(
     snapshot: ClusterSnapshot,
     predictor: Predictor,
@@ -107,7 +96,7 @@ def _rank(
     table: ProfileTable,
     row: int | None,
 ) -> tuple[tuple[Candidate, ...], list[Rejection]]:
-    base = _base(snapshot, request, hosts, table)
+    base = without_it(snapshot, request, hosts, table)
     options = pinning.options(base, request.instance)
     question = _ask(snapshot, predictor, request, hosts, base, options, row)
     count = len(hosts)
@@ -142,31 +131,6 @@ class _Chosen:
     settings: list[IsolationSettings]
 
 
-def _base(snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints, table: ProfileTable) -> SceneBatch:
-    """The feasible hosts as they stand, without the instance in question if it sits on one of them."""
-    base = replace(snapshot.scenes.take(hosts), table=table)
-    present = base.present.copy()
-    for at, host in enumerate(hosts):
-        for slot, resident in enumerate(snapshot.residents[host]):
-            if resident.id == request.instance.id:
-                present[at, slot] = False
-    return replace(base, present=present)
-
-
-def _newcomer(base: SceneBatch, snapshot: ClusterSnapshot, hosts: Ints, instance: Instance, row: int | None) -> dict:  # type: ignore[type-arg]
-    """The newcomer as slot values for every scene, unpinned; (S,) arrays, affinity (S, P)."""
-    width = base.driver_cpus.shape[1]
-    plain = replace(instance, settings=replace(instance.settings, pinning=None))
-    values = slot_values(plain, 0, width, width)
-    count = len(base)
-    filled = {name: np.broadcast_to(value, (count, *np.shape(value))).copy() for name, value in values.items()}
-    filled["profile"] = np.array(
-        [base.table.row(instance.workload, snapshot.hosts[host].platform) if row is None else row for host in hosts],
-        dtype=np.int64,
-    )
-    return filled
-
-
 def _ask(
     snapshot: ClusterSnapshot,
     predictor: Predictor,
@@ -177,7 +141,7 @@ def _ask(
     row: int | None,
 ) -> _Question:
     """Predict every host without the newcomer and with it under every option, in one matrix."""
-    values = _newcomer(base, snapshot, hosts, request.instance, row)
+    values = newcomer_slot(base, snapshot, hosts, request.instance, row)
     absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
     with_options = [base.with_slot(**{**values, "affinity": option.affinity}) for option in options]
     everything = stack_scenes([absent, *with_options])
@@ -192,28 +156,17 @@ def _ask(
         before=np.where(occupied, before.expected[:count], 1.0),
         before_low=np.where(occupied, before.lower[:count], 1.0),
         before_high=np.where(occupied, before.upper[:count], 1.0),
-        limits=_limits(snapshot, hosts, request.instance, absent.slots),
+        limits=limits_of(snapshot, hosts, request.instance, absent.slots),
     )
 
 
 def _part(prediction: InterferencePrediction, start: int) -> InterferencePrediction:
     """The prediction from scene `start` on."""
-    throughput, latency = (
+    throughput, latency, jitter = (
         PredictedBand(band.expected[start:], band.lower[start:], band.upper[start:])
-        for band in (prediction.throughput, prediction.latency)
+        for band in (prediction.throughput, prediction.latency, prediction.jitter)
     )
-    return InterferencePrediction(throughput, latency, prediction.outside[start:])
-
-
-def _limits(snapshot: ClusterSnapshot, hosts: Ints, newcomer: Instance, slots: int) -> Floats:
-    limits = np.full((len(hosts), slots), np.nan)
-    for at, host in enumerate(hosts):
-        for slot, resident in enumerate(snapshot.residents[host]):
-            if resident.min_throughput_ratio is not None and resident.id != newcomer.id:
-                limits[at, slot] = resident.min_throughput_ratio
-    if newcomer.min_throughput_ratio is not None:
-        limits[:, -1] = newcomer.min_throughput_ratio
-    return limits
+    return InterferencePrediction(throughput, latency, jitter, prediction.outside[start:])
 
 
 def _scores(snapshot: ClusterSnapshot, request: PlacementRequest, question: _Question, times: int) -> ranking.Scores:
@@ -222,17 +175,9 @@ def _scores(snapshot: ClusterSnapshot, request: PlacementRequest, question: _Que
         question.scenes.present,
         np.tile(question.before, (times, 1)),
         np.tile(question.limits, (times, 1)),
-        np.tile(_used_share(snapshot, request, question.hosts), times),
+        np.tile(used_share(snapshot, request, question.hosts), times),
         request.objective,
     )
-
-
-def _used_share(snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints) -> Floats:
-    """vCPUs promised over pCPUs once the newcomer, which may sit there already, is on a host; (H,)."""
-    used = snapshot.used_vcpus[hosts] + request.instance.vcpus
-    for at, host in enumerate(hosts):
-        used[at] -= sum(one.vcpus for one in snapshot.residents[host] if one.id == request.instance.id)
-    return np.asarray(used / snapshot.scenes.pcpus[hosts])
 
 
 def _climb(
@@ -268,7 +213,7 @@ def _climb(
         everything.present,
         question.before[owner],
         question.limits[owner],
-        _used_share(snapshot, request, question.hosts)[owner],
+        used_share(snapshot, request, question.hosts)[owner],
         request.objective,
     )
     fine = ~(scores.breaks_newcomer | scores.breaks_neighbour)
@@ -379,6 +324,7 @@ def _effect(name: str, question: _Question, scene: int, slot: int, at: int, *, n
         instance=name,
         throughput_ratio=_band(prediction, "throughput", scene, slot),
         latency_ratio=_band(prediction, "latency", scene, slot),
+        jitter_ratio=_band(prediction, "jitter", scene, slot),
         before=before,
         outside_training=bool(prediction.outside[scene, slot]),
     )
@@ -401,6 +347,7 @@ def predict_scene(scene: Scene, predictor: Predictor, *, workloads: Sequence[Wor
             instance=instance.id,
             throughput_ratio=_band(prediction, "throughput", 0, slot),
             latency_ratio=_band(prediction, "latency", 0, slot),
+            jitter_ratio=_band(prediction, "jitter", 0, slot),
             outside_training=bool(prediction.outside[0, slot]),
         )
         for slot, instance in enumerate(scene.instances)

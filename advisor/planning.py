@@ -98,6 +98,7 @@ def _effects(snapshot: ClusterSnapshot, predictor: Predictor, before: Mapping[st
                 instance=resident.id,
                 throughput_ratio=_band(prediction.throughput, scene, slot),
                 latency_ratio=_band(prediction.latency, scene, slot),
+                jitter_ratio=_band(prediction.jitter, scene, slot),
                 before=before.get(resident.id),
                 outside_training=bool(prediction.outside[scene, slot]),
             )

@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 from advisor.domain import Host, Instance, InstanceProfile, PhaseProfile, WorkloadProfile
 from advisor.errors import InvalidInput, NotFound
 from advisor.store import hosts, instances, samples
+from models.demands import GOODPUT
 from models.loads import Limits
-from models.prior import GOODPUT
 from models.profiling import profile_windows
 from models.windows import Readings, Windows, align, by_series, hosts_of
 from profiler.observed import MetricSample

@@ -12,19 +12,24 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from advisor import ingest, predictors, profiling, questions, training
+from advisor import ingest, probing, profiling, questions, widening
 from advisor import inventory as cloud
 from advisor.answers import recommendation_as_json
+from advisor.checking import Judge, source_of
 from advisor.current import Current, View, as_pending
 from advisor.domain import (
+    Activation,
     Host,
     Instance,
     InstanceProfile,
     Inventory,
     ModelCard,
+    ModelQuality,
     Page,
     PlacementRequest,
     Plan,
+    ProbePlan,
+    ProbeRequest,
     Recommendation,
     Scene,
     SceneEffects,
@@ -32,50 +37,60 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput, NotFound, SchemaMismatch
 from advisor.inventories.static import load_instances, load_inventory, load_scene
+from advisor.monitoring import Monitor, shadows
 from advisor.oneshot import (
     evaluate,
     findings,
+    lab_workloads,
     plan,
     predict,
+    probe_plan,
     profile_samples,
     train,
     where,
+    write_campaign,
     write_plan_report,
     write_profile_picture,
 )
 from advisor.predictors import Chosen
+from advisor.probing import duration_s, probe_plan_as_json
+from advisor.probing import sentence as probe_sentence
 from advisor.questions import Progress
+from advisor.registry import Registry
 from advisor.settings import Settings
-from advisor.store import counters, hosts, instances, migrate, models, pending, recommendations, workloads
+from advisor.store import counters, hosts, instances, migrate, pending, recommendations, workloads
 from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
 from advisor.validation import check_value, picture_kind
-from models.prior import PriorPredictor
 from profiler.observed import Colocation, MetricSample
 
 __all__ = [
     "Advisor",
     "Progress",
+    "duration_s",
     "evaluate",
     "findings",
+    "lab_workloads",
     "load_instances",
     "load_inventory",
     "load_scene",
     "picture_kind",
     "plan",
     "predict",
+    "probe_plan",
+    "probe_plan_as_json",
+    "probe_sentence",
     "profile_samples",
     "recommendation_as_json",
     "train",
     "where",
+    "write_campaign",
     "write_plan_report",
     "write_profile_picture",
 ]
 
-PRIOR = "prior"  # names the queueing prior where a model's version is asked for
 _ATTEMPTS = 5  # at an answer that no other replica's answer overtakes, before it is given regardless
 T = TypeVar("T")
-_LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 class Advisor:
@@ -90,6 +105,8 @@ class Advisor:
         self._clock = clock
         self._database = Database(settings.database)
         self._current = Current(self._database, settings)
+        self._monitor = Monitor(settings)
+        self._registry = Registry(settings.model_dir, self._read, self._write, clock)
         self._placing = threading.Lock()
         self._outdated: SchemaMismatch | None = None
         try:
@@ -190,9 +207,19 @@ class Advisor:
             return asdict(ingest.ingest(connection, samples, now=self._clock(), fresh_s=self._settings.fresh_s))
 
     def record_colocation(self, colocation: Colocation) -> bool:
-        """True when it is new, False when it was sent before; Conflict when it was sent with other values."""
+        """True when it is new, False when it was sent before; Conflict when it was sent with other values.
+
+        What the models in use, in shadow and the prior predict for it is kept beside it, where its host is known.
+        """
+        ingest.check_colocation(colocation)
+        now = self._clock()
+        view, judges = self._judges(now)
+        checked = self._monitor.check_colocation(colocation, view.inventory, judges, now)
         with self._write() as connection:
-            return ingest.record(connection, colocation, now=self._clock())
+            new = ingest.record(connection, colocation, now=now)
+            if new:
+                self._monitor.keep(connection, checked)
+            return new
 
     def profile(self, instance_id: str, *, since: str = "24h") -> InstanceProfile:
         """What an instance does, phase by phase, by its samples of the last `since` (such as 90m, 24h, 7d).
@@ -224,7 +251,8 @@ class Advisor:
     def predict(self, scene: Scene) -> SceneEffects:
         """What co-located instances do to each other; workloads that the scene lacks are looked up by name."""
         view, chosen = self._now(self._clock())
-        return questions.predict_scene(chosen, scene, view.inventory.workloads)
+        answer = questions.predict_scene(chosen, scene, view.inventory.workloads)
+        return widening.scene(answer, scene.host, self._factors(answer.model_version, [scene.host]))
 
     def place(self, request: PlacementRequest) -> Recommendation:
         """Answer and store; unless it is a dry run, the first candidate counts as placed for `reserve_s` seconds."""
@@ -251,13 +279,23 @@ class Advisor:
             return recommendations.list_page(connection, cursor=cursor, limit=limit)
 
     def record_outcome(self, recommendation_id: str, host: str, ratios: Mapping[str, float]) -> None:
-        """Keep where the instance went and the throughput ratio of each instance there; the latest word wins."""
+        """Keep where the instance went and the throughput ratio of each instance there; the latest word wins.
+
+        It is held against what was answered then, and against what the shadow and the prior say of the same scene.
+        """
         check_value(host, "host")
         check_value(ratios, "ratios")
+        answer, former = self.recommendation(recommendation_id), self.outcome(recommendation_id)
+        if former is not None and (former.host, former.ratios) == (host, ratios):
+            return
+        now = self._clock()
+        view, judges = self._judges(now)
+        outcome = RecordedOutcome(host, ratios, now)
+        checked = self._monitor.check_placement(answer, outcome, view.inventory, judges)
         with self._write() as connection:
-            outcome = RecordedOutcome(host, ratios, self._clock())
             if not recommendations.set_outcome(connection, recommendation_id, outcome):
                 raise NotFound(f"there is no recommendation {recommendation_id}")
+            self._monitor.keep(connection, checked, instead_of=source_of(recommendation_id))
 
     def outcome(self, recommendation_id: str) -> RecordedOutcome | None:
         """What really happened after a recommendation, None when nobody has told."""
@@ -268,41 +306,63 @@ class Advisor:
         """Place instances one after another on the cloud as it will be with the pending answers; holds nothing."""
         now = self._clock()
         view, chosen = self._now(now)
-        return questions.place_all(chosen, view.expected, instances, objective=objective, now=now)
+        answer = questions.place_all(chosen, view.expected, instances, objective=objective, now=now)
+        return widening.plan(answer, self._factors(answer.model_version, view.inventory.hosts))
+
+    def probe_plan(self, request: ProbeRequest) -> ProbePlan:
+        """Which pairs to measure next, because knowing them would change a decision on the cloud as it is now."""
+        probing.check(request)
+        view, chosen = self._now(self._clock())
+        return probing.plan(view.snapshot, chosen, request, fresh_s=self._settings.fresh_s)
 
     # models
 
     def models(self) -> tuple[ModelCard, ...]:
         """Every registered model, newest first, and last the queueing prior."""
-        with self._read() as connection:
-            cards = models.load_all(connection)
-        return (*cards, _prior_card(is_active=all(card.status != "active" for card in cards)))
+        return self._registry.listing()
 
     def model(self, version: str) -> ModelCard:
-        return _found(next((card for card in self.models() if card.version == version), None), "model", version)
+        return self._registry.get(version)
+
+    def model_history(self, version: str | None = None) -> tuple[Activation, ...]:
+        """Every change of the model that answers, oldest first; with a version those to and from it."""
+        return self._registry.history(version)
 
     def register_model(self, artifact: Path) -> ModelCard:
         """Check an artifact, copy it to the model folder if it lies elsewhere and list it as a candidate.
 
-        One that is listed already keeps its status. BrokenArtifact when it cannot be read.
+        The gate judges it. One that is listed already keeps its status. BrokenArtifact when it cannot be read.
         """
-        card = training.adopt(artifact, self._settings.model_dir, self._clock())
-        with self._write() as connection:
-            models.add(connection, card)
-            return _found(models.get(connection, card.version), "model", card.version)
+        return self._registry.register(artifact)
 
-    def activate_model(self, version: str) -> ModelCard:
+    def judge_model(self, version: str) -> ModelCard:
+        """Put a model before the gate again, against who answers now; its card has the new verdict."""
+        return self._registry.judge(version)
+
+    def activate_model(self, version: str, *, force: bool = False) -> ModelCard:
         """Let a registered model answer and retire the former one; "prior" lets the queueing prior answer alone.
 
-        BrokenArtifact, and no change, when its artifact cannot be read.
+        No change and BrokenArtifact when its artifact cannot be read, RefusedByGate when it fails the gate and `force`
+        is not set, Conflict when another one was activated meanwhile.
         """
-        if version != PRIOR:
-            self.model(version)
-            predictors.load(self._settings.model_dir / version)
-        with self._write() as connection:
-            counters.bump(connection, "models")
-            models.activate(connection, None if version == PRIOR else version)
-        return self.model(version)
+        return self._registry.activate(version, force=force)
+
+    def roll_back_model(self) -> ModelCard:
+        """Let the model answer that did before; Conflict when there was none, BrokenArtifact when it is gone."""
+        return self._registry.roll_back()
+
+    def shadow_model(self, version: str) -> ModelCard:
+        """Let a model be scored beside the active one; "prior" ends that. Conflict when it is the active one."""
+        return self._registry.shadow(version)
+
+    def model_quality(self, version: str | None = None, *, window: int | None = None) -> ModelQuality:
+        """How a model's predictions held of late, by default the one that answers; NotFound when there is none such.
+
+        `window` is how many rows each group has at most, by default `quality_window`.
+        """
+        version = self._now(self._clock())[1].predictor.version if version is None else self.model(version).version
+        with self._read() as connection:
+            return self._monitor.quality(connection, version, window)
 
     # operations
 
@@ -362,7 +422,20 @@ class Advisor:
         now = self._clock()
         view, chosen = self._now(now)
         fresh_s = self._settings.fresh_s
-        return questions.recommend(view.snapshot, chosen, request, now=now, fresh_s=fresh_s), view
+        answer = questions.recommend(view.snapshot, chosen, request, now=now, fresh_s=fresh_s)
+        return widening.recommendation(answer, self._factors(answer.model_version, view.inventory.hosts)), view
+
+    def _judges(self, now: datetime) -> tuple[View, Sequence[Judge]]:
+        view, chosen = self._now(now)
+        with self._read() as connection:
+            tried = shadows(connection)
+        return view, self._monitor.judges(tried, chosen)
+
+    def _factors(self, version: str, there: Sequence[Host]) -> Mapping[str, float]:
+        if not self._settings.adapt_intervals:
+            return {}
+        with self._read() as connection:
+            return self._monitor.factors(connection, version, there)
 
     def _hold(self, recommendation: Recommendation, view: View, *, force: bool) -> bool:
         """Store an answer and hold its host; False, and nothing written, when another answer was held meanwhile."""
@@ -385,9 +458,3 @@ def _found(thing: T | None, what: str, name: str) -> T:
     if thing is None:
         raise NotFound(f"there is no {what} {name}")
     return thing
-
-
-def _prior_card(*, is_active: bool) -> ModelCard:
-    prior = PriorPredictor()
-    card = {"kind": "queueing prior", "trained": False}
-    return ModelCard(PRIOR, "active" if is_active else "candidate", _LONG_AGO, prior.origin, card)

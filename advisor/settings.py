@@ -21,6 +21,11 @@ class Settings(BaseSettings):
     reserve_s: float = Field(60.0, ge=0, description="seconds an answer stays pending on its host; 0 = off")
     max_body_mb: float = Field(16.0, gt=0, description="largest request body in MiB")
     max_batch: int = Field(10_000, gt=0, description="most items in one bulk call")
+    keep_observed: int = Field(20_000, gt=0, description="rows of predicted beside observed kept per platform")
+    quality_window: int = Field(200, ge=20, le=10_000, description="observed rows per group that a model is judged by")
+    adapt_intervals: bool = Field(
+        True, description="widen throughput intervals on platforms where observed outcomes leave them too often"
+    )
     log_level: str = Field("info", description="debug, info, warning or error")
 
     @property

@@ -3,41 +3,92 @@
 from __future__ import annotations
 
 import errno
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from advisor import predictors
 from advisor.domain import ModelCard
-from advisor.errors import BrokenArtifact, InvalidInput, OutOfSpace, StorageUnavailable
+from advisor.errors import BrokenArtifact, ClusterFailed, InvalidInput, OutOfSpace, StorageUnavailable
 from profiler.observed import check_id
 
+if TYPE_CHECKING:
+    from models.evaluation import Evaluation
+
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
+SCHEDULER = re.compile(r"(tcp|tls)://[A-Za-z0-9._:\[\]-]+:\d{1,5}")
 
 
-def train(datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None) -> Path:
+def train(
+    datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None, *, scheduler: str | None = None
+) -> Path:
     """Fit a model on dataset directories and write its artifact below `model_dir`; returns the artifact's folder.
 
-    InvalidInput when a dataset breaks a rule, OutOfSpace or StorageUnavailable when the artifact cannot be written.
+    With `scheduler` (tcp://host:port) on that Dask cluster. InvalidInput when a dataset breaks a rule, ClusterFailed
+    when the cluster does not do it, OutOfSpace or StorageUnavailable when the artifact cannot be written.
     """
     from models import training
+    from models.scale.cluster import ClusterError
 
     if not datasets:
         raise InvalidInput("training needs at least one dataset directory", field="dataset")
+    if scheduler is not None and not SCHEDULER.fullmatch(scheduler):
+        raise InvalidInput(f"scheduler {scheduler[:60]!r} is not an address such as tcp://host:8786", field="scheduler")
     with _speaking(model_dir):
-        return training.train(datasets, model_dir, progress)
+        try:
+            return training.train(datasets, model_dir, progress, scheduler=scheduler)
+        except ClusterError as error:
+            raise ClusterFailed(str(error), field="scheduler") from error
 
 
-def evaluate(dataset: Path, protocols: Sequence[str], progress: Progress | None = None) -> Mapping[str, Any]:
-    """Errors of the model and of every baseline on one dataset, per protocol (contract, section 3)."""
+def evaluate(
+    datasets: Sequence[Path],
+    protocols: Sequence[str],
+    *,
+    models: Sequence[str] = (),
+    curve: bool = False,
+    progress: Progress | None = None,
+) -> tuple[Evaluation, ...]:
+    """Errors of the model and of every baseline on each dataset, per protocol (contract, section 3).
+
+    InvalidInput when a dataset breaks a rule and for a protocol or model that does not exist.
+    """
     from models import evaluation
 
-    with _speaking(dataset):
-        return evaluation.evaluate(dataset, protocols or evaluation.DEFAULT_PROTOCOLS, progress)
+    if not datasets:
+        raise InvalidInput("an evaluation needs at least one dataset directory", field="dataset")
+    say = progress or (lambda _what, _done: None)
+    found = []
+    for number, dataset in enumerate(datasets):
+
+        def step(what: str, done: float, number: int = number, name: str = dataset.name) -> None:
+            say(f"{name}, {what}" if len(datasets) > 1 else what, (number + done) / len(datasets))
+
+        with _speaking(dataset):
+            found.append(
+                evaluation.examine(dataset, protocols or evaluation.DEFAULT_PROTOCOLS, step, models=models, curve=curve)
+            )
+    return tuple(found)
+
+
+def evaluations_as_json(found: Sequence[Evaluation]) -> Mapping[str, Any]:
+    """One evaluation in the shape of the contract, section 3; several under `datasets`, with each model's mean rank."""
+    from models import evaluation
+
+    if len(found) == 1:
+        return found[0].figures
+    tables = [
+        one
+        for each in found
+        for protocol, one in each.figures["protocols"].items()
+        if protocol != "random_row"  # it leaks
+    ]
+    return {"datasets": [one.figures for one in found], "average_rank": evaluation.average_ranks(tables)}
 
 
 def adopt(artifact: Path, model_dir: Path, now: datetime) -> ModelCard:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -52,6 +53,19 @@ def picture_kind(path: Path) -> Literal["png", "svg"]:
         case ".svg":
             return "svg"
     raise InvalidInput(f"the picture {path} is to be a .png or an .svg file", field="picture")
+
+
+def check_writable(path: Path, what: str) -> None:
+    """Refuse a file that cannot be written, before the work for it is done; InvalidInput says why."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise InvalidInput(f"the {what} cannot be written: folder {folder} does not exist", field=what)
+    if path.exists() and not path.is_file():
+        raise InvalidInput(
+            f"the {what} cannot be written to {path}: it is not a regular file; name another", field=what
+        )
+    if not os.access(folder, os.W_OK):
+        raise InvalidInput(f"the {what} cannot be written to {path}: folder {folder} is not writable", field=what)
 
 
 def misfit(host: Host, instances: Iterable[Instance]) -> str | None:

@@ -17,7 +17,7 @@ from advisor.settings import Settings
 from api import openapi, problems
 from api.auth import LoopbackNames
 from api.envelope import BodyLimit, Envelope
-from api.routes import hosts, instances, inventory, observations, operations, questions, registry, workloads
+from api.routes import hosts, instances, inventory, observations, operations, quality, questions, registry, workloads
 from api.routes.common import require_json
 from api.telemetry import Telemetry
 from api.web import pages
@@ -64,7 +64,10 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/models", registry.listing, "models"),
     Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409)),
     Route("GET", "/v1/models/{version}", registry.get, "models", fails=(404,)),
+    Route("GET", "/v1/models/{version}/quality", quality.get, "models", fails=(404,)),
+    Route("POST", "/v1/models/rollback", registry.roll_back, "models", fails=(409,)),
     Route("POST", "/v1/models/{version}/activate", registry.activate, "models", fails=(404, 409)),
+    Route("POST", "/v1/models/{version}/shadow", registry.shadow, "models", fails=(404, 409)),
     Route("GET", "/healthz", operations.healthz, "operations"),
     Route("GET", "/readyz", operations.readyz, "operations"),
     Route("GET", "/metrics", operations.metrics, "operations", answers=PlainTextResponse),

@@ -16,10 +16,12 @@ from starlette.responses import Response
 from advisor.errors import (
     AdvisorError,
     BrokenArtifact,
+    ClusterFailed,
     Conflict,
     InvalidInput,
     NotFound,
     OutOfSpace,
+    RefusedByGate,
     SchemaMismatch,
     StaleGeneration,
     StorageUnavailable,
@@ -55,6 +57,12 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
     ),
     BrokenArtifact: Kind(
         "model.broken", 409, "Broken model artifact", "Train or copy the model again; the active one stays."
+    ),
+    RefusedByGate: Kind(
+        "model.refused", 409, "Refused by the gate", "Train on more data, or activate by force; the active one stays."
+    ),
+    ClusterFailed: Kind(
+        "cluster.failed", 503, "Cluster failed", "Start the Dask scheduler and its workers, and train again."
     ),
     StorageUnavailable: Kind(
         "storage.unavailable", 503, "Storage unavailable", "Wait and try again; look at /readyz.", _RETRY

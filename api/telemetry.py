@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,20 @@ from starlette.types import Scope
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from advisor.domain import Recommendation, SceneEffects
+    from advisor.domain import ModelGroup, Recommendation, SceneEffects
     from advisor.service import Advisor
 
 access_log = logging.getLogger("cotenant.access")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_QUALITY: tuple[tuple[str, str, Callable[[ModelGroup], float]], ...] = (
+    (
+        "cotenant_model_coverage",
+        "Share of observations inside the active model's own 90 % intervals",
+        lambda group: group.figures.coverage,
+    ),
+    ("cotenant_model_error", "Mean |observed - predicted| ratio", lambda group: group.figures.error),
+    ("cotenant_model_drift", "Drift alarms that stand, 0 = none", lambda group: len(group.alarms)),
+)
 _LOG_FIELDS = ("request_id", "method", "route", "path", "status", "duration_ms", "bytes", "client")
 
 
@@ -106,7 +115,7 @@ class StateCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Readiness, and where ready: snapshot age, generation, hosts and the active model."""
+        """Readiness, and where ready: snapshot age, generation, hosts, the active model and how it holds."""
         try:
             state = self._advisor.ready()
         except AdvisorError:
@@ -120,6 +129,20 @@ class StateCollector(Collector):
         model = GaugeMetricFamily("cotenant_model_info", "The model that answers", labels=("version",))
         model.add_metric((str(state["model"]),), 1)
         yield model
+        yield from self._quality()
+
+    def _quality(self) -> Iterator[Metric]:
+        """Per platform, how the predictions of the active model held; no series where nothing was observed."""
+        try:
+            quality = self._advisor.model_quality()
+        except AdvisorError:
+            return
+        here = [group for group in quality.groups if group.role == "active" and group.scope == "platform"]
+        for name, text, value in _QUALITY:
+            gauge = GaugeMetricFamily(name, text, labels=("version", "platform", "target"))
+            for group in here:
+                gauge.add_metric((quality.version, group.name, group.target), value(group))
+            yield gauge
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -133,10 +133,11 @@ class CrossFitted:
             return np.stack([getattr(getattr(answer, kind), field) for answer in answers])[fold, rows]
 
         bands = [
-            Band(*(pick(kind, field) for field in ("expected", "lower", "upper"))) for kind in ("throughput", "latency")
+            Band(*(pick(kind, field) for field in ("expected", "lower", "upper")))
+            for kind in ("throughput", "latency", "jitter")
         ]
         outside = np.stack([answer.outside for answer in answers])[fold, rows]
-        return InterferencePrediction(bands[0], bands[1], outside)
+        return InterferencePrediction(bands[0], bands[1], bands[2], outside)
 
 
 def throughput_only(dataset: Dataset) -> Dataset:

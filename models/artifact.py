@@ -7,22 +7,26 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import lightgbm
 import numpy as np
+from numpy.typing import NDArray
 
 from models.effects import Effects
-from models.estimators import ResidualModel
+from models.estimators import MEMBERS, Blend, Members, ResidualModel
 from models.fitted import FittedTarget
-from models.intervals import Calibration
+from models.intervals import HINTS, Calibration
 from models.learned import LearnedPredictor
+from models.registry import HELD_OUT, write_held_out
+from models.smooth import Smooth
 
-SCHEMA = 2
+Floats = NDArray[np.float64]
+
+SCHEMA = 3
 CARD, SUMS = "card.json", "SHA256SUMS"
-TARGETS = ("throughput", "latency")
 
 
 class ArtifactError(ValueError):
@@ -62,15 +66,17 @@ def _intact(path: Path) -> bool:
 
 
 def _write(draft: Path, predictor: LearnedPredictor, card: Mapping[str, Any]) -> None:
-    targets = {"throughput": predictor.throughput, "latency": predictor.latency}
-    parts = {name: target for name, target in targets.items() if target is not None}
-    for name, target in parts.items():
+    for name, target in predictor.targets.items():
         (draft / f"{name}.json").write_text(_dump(_target_json(target)), encoding="utf-8")
-        if target.model.booster is not None:
-            (draft / f"{name}.txt").write_text(target.model.booster.model_to_string(), encoding="utf-8")
+        for part, booster in _boosters(target).items():
+            (draft / f"{name}-{part}.txt").write_text(booster.model_to_string(), encoding="utf-8")
+    held_out = [table for target in predictor.targets.values() for table in target.held_out]
+    if held_out:
+        write_held_out(draft / HELD_OUT, held_out)
+    (draft / "platforms.json").write_text(_dump({k: dict(v) for k, v in predictor.platforms.items()}), "utf-8")
     (draft / "reference.json").write_text(_dump({k: list(v) for k, v in predictor.reference.items()}), "utf-8")
     whole = {**card, "schema": SCHEMA, "version": predictor.version, "origin": predictor.origin}
-    whole |= {"metrics": list(predictor.metrics), "targets": list(parts)}
+    whole |= {"metrics": list(predictor.metrics), "targets": list(predictor.targets)}
     (draft / CARD).write_text(_dump(whole), encoding="utf-8")
     sums = [f"{_sha256(path)}  {path.name}" for path in sorted(draft.iterdir())]
     (draft / SUMS).write_text("\n".join(sums) + "\n", encoding="utf-8")
@@ -97,11 +103,21 @@ def load(path: Path) -> LearnedPredictor:
             metrics=tuple(card["metrics"]),
             throughput=targets["throughput"],
             latency=targets.get("latency"),
+            jitter=targets.get("jitter"),
             reference=_json(path / "reference.json"),
+            platforms=_json(path / "platforms.json"),
         )
     except ArtifactError:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, lightgbm.basic.LightGBMError) as error:
+    except (
+        OSError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        OverflowError,
+        lightgbm.basic.LightGBMError,
+    ) as error:
         raise ArtifactError(f"artifact {path.name} is not one of ours: {error}") from None
 
 
@@ -118,49 +134,90 @@ def newest(directory: Path) -> Path | None:
     return max(found)[2] if found else None
 
 
+def _boosters(target: FittedTarget) -> dict[str, lightgbm.Booster]:
+    """The trees of a target by the part they play, which is in their file's name."""
+    found: dict[str, lightgbm.Booster] = {}
+    members = target.model.members
+    if members is not None:
+        found |= {f"booster{number}": booster for number, booster in enumerate(members.boosters)}
+        found["forest"] = members.forest
+    if target.calibration.difficulty is not None:
+        found["difficulty"] = target.calibration.difficulty
+    return found
+
+
 def _target_json(target: FittedTarget) -> dict[str, Any]:
+    model = target.model
     return {
-        "effects": target.model.effects.to_json(),
-        "trust_known": target.model.trust_known,
-        "trust_unknown": target.model.trust_unknown,
-        "known": sorted(target.model.known),
+        "smooth": None if model.members is None else model.members.smooth.to_json(),
+        "boosters": 0 if model.members is None else len(model.members.boosters),
+        "effects": model.effects.to_json(),
+        "known_blend": model.known_blend.named(),
+        "unknown_blend": model.unknown_blend.named(),
+        "known": sorted(model.known),
         "calibration": target.calibration.to_json(),
-        "low": [None if np.isnan(value) else float(value) for value in target.low],
-        "high": [None if np.isnan(value) else float(value) for value in target.high],
+        "difficulty": target.calibration.difficulty is not None,
+        "low": _edges_json(target.low),
+        "high": _edges_json(target.high),
         "limits": list(target.limits),
         "most_instances": target.most_instances,
         "figures": target.figures,
     }
 
 
+def _blend(value: Mapping[str, Any]) -> Blend:
+    return Blend(tuple(float(value[name]) for name in MEMBERS), float(value["effects"]))
+
+
+def _edges_json(edges: Floats) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in edges]
+
+
+def _edges(values: Sequence[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+
 def _target(path: Path, name: str) -> FittedTarget:
     value = _json(path / f"{name}.json")
-    text = path / f"{name}.txt"
-    booster = lightgbm.Booster(model_str=text.read_text(encoding="utf-8")) if text.is_file() else None
-    low, high = (
-        np.array([np.nan if edge is None else edge for edge in value[end]], dtype=float) for end in ("low", "high")
-    )
-    if len({len(low), len(high)} | ({booster.num_feature()} if booster else set())) > 1:
-        raise ArtifactError(f"artifact {path.name}: {text.name} has another number of features than {name}.json")
+    low, high = _edges(value["low"]), _edges(value["high"])
+    members = _members(path, name, value, len(low))
+    difficulty = _booster(path, f"{name}-difficulty", len(low) + HINTS) if value["difficulty"] else None
     limits = tuple(int(column) for column in value["limits"])
-    if any(not 0 <= column < len(low) for column in limits):
-        raise ArtifactError(f"artifact {path.name}: {name}.json names a limit beyond its {len(low)} features")
+    if len(low) != len(high) or any(not 0 <= column < len(low) for column in limits):
+        raise ArtifactError(f"artifact {path.name}: {name}.json names a column beyond its {len(low)} features")
     return FittedTarget(
         target=name,
         model=ResidualModel(
-            booster=booster,
+            members=members,
             effects=Effects({str(key): float(effect) for key, effect in value["effects"].items()}),
-            trust_known=float(value["trust_known"]),
-            trust_unknown=float(value["trust_unknown"]),
+            known_blend=_blend(value["known_blend"]),
+            unknown_blend=_blend(value["unknown_blend"]),
             known=frozenset(value["known"]),
         ),
-        calibration=Calibration.from_json(value["calibration"]),
+        calibration=Calibration.from_json(value["calibration"], difficulty),
         low=low,
         high=high,
         limits=limits,
         most_instances=int(value["most_instances"]),
         figures=value["figures"],
     )
+
+
+def _members(path: Path, name: str, value: Mapping[str, Any], features: int) -> Members | None:
+    if value["smooth"] is None:
+        return None
+    smooth = Smooth.from_json(value["smooth"])
+    if len(smooth.space.centre) != features:
+        raise ArtifactError(f"artifact {path.name}: the smooth member of {name} has another number of features")
+    boosters = tuple(_booster(path, f"{name}-booster{number}", features) for number in range(int(value["boosters"])))
+    return Members(boosters, _booster(path, f"{name}-forest", features), smooth)
+
+
+def _booster(path: Path, name: str, features: int) -> lightgbm.Booster:
+    booster = lightgbm.Booster(model_str=(path / f"{name}.txt").read_text(encoding="utf-8"))
+    if booster.num_feature() != features:
+        raise ArtifactError(f"artifact {path.name}: {name}.txt has another number of features than the model")
+    return booster
 
 
 def _check_sums(path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
 from statistics import median
@@ -31,7 +31,7 @@ from profiler.observed import (
     parse_cpus,
 )
 
-__all__ = ["Dataset", "DatasetError", "load_dataset", "throughput_ratio"]
+__all__ = ["COLOCATION_COLUMNS", "Dataset", "DatasetError", "colocations_from", "load_dataset", "throughput_ratio"]
 
 ORIGINS = ("paper", "measured", "simulated")
 HIGHER_IS_BETTER = frozenset({"throughput"})
@@ -39,13 +39,17 @@ RATIO_OUTCOMES = frozenset({"throughput", "runtime_s"})  # what T/B is made of; 
 OUTCOMES = ("throughput", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent", "runtime_s")
 PROFILE_COLUMNS = ("platform", "workload", "load", "scope", "metric", "value")
 COLOCATION_COLUMNS = ("run", "platform", "instance", "workload", "outcome", "solo", "colocated")
+PLATFORM_COLUMNS = frozenset(
+    ["platform", "kind", "pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit", "disk_kind"]
+)
 SATURATED = 1.0
 SHARE_OF_HOST = "% of host"  # a unit: 100 = all pCPUs together; turned into 100 = one pCPU on reading
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One dataset directory in memory. `platforms` are the measured platforms as hosts, by name."""
+    """One dataset directory in memory. `platforms` are the measured platforms as hosts, by name; `platform_numbers` has
+    whatever further numeric columns the platforms table brings, by platform and column."""
 
     name: str
     origin: str
@@ -55,6 +59,7 @@ class Dataset:
     profiles: tuple[WorkloadProfile, ...]
     colocations: tuple[Colocation, ...]
     fingerprint: str
+    platform_numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def throughput_ratio(outcome: Outcome) -> float | None:
@@ -67,16 +72,19 @@ def throughput_ratio(outcome: Outcome) -> float | None:
     return top / bottom if bottom > 0 else None
 
 
-def load_dataset(path: Path) -> Dataset:
-    """Read a dataset directory; DatasetError names the file, line and column of the first thing that is wrong."""
+def load_dataset(path: Path, *, colocations: bool = True) -> Dataset:
+    """Read a dataset directory; DatasetError names the file, line and column of the first thing that is wrong.
+
+    With `colocations` False that table stays unread: `models.scale` reads it as a stream.
+    """
     path = Path(path)
     if not path.is_dir():
         raise DatasetError(f"{path} is not a dataset directory (it holds dataset.yaml, profiles and colocations)")
     meta = _read_meta(path)
-    platforms = _read_platforms(path)
+    platforms, numbers = _read_platforms(path)
     profiles = _read_profiles(path, platforms, str(meta["origin"]))
-    colocations = _read_colocations(path, platforms)
-    platforms = _with_pinned_cpus(platforms, colocations)
+    runs = _read_colocations(path, platforms) if colocations else ()
+    platforms = _with_pinned_cpus(platforms, runs)
     return Dataset(
         name=str(meta["name"]),
         origin=str(meta["origin"]),
@@ -84,8 +92,9 @@ def load_dataset(path: Path) -> Dataset:
         meta=meta,
         platforms=platforms,
         profiles=profiles,
-        colocations=colocations,
+        colocations=runs,
         fingerprint=_fingerprint(path),
+        platform_numbers=numbers,
     )
 
 
@@ -113,17 +122,21 @@ def _read_meta(path: Path) -> dict[str, Any]:
     return {key: value.isoformat() if isinstance(value, date | datetime) else value for key, value in meta.items()}
 
 
-def _read_platforms(path: Path) -> dict[str, Host]:
+def _read_platforms(path: Path) -> tuple[dict[str, Host], dict[str, dict[str, float]]]:
+    """The platforms as hosts, and their further numeric columns."""
     table = find_table(path, "platforms")
     if table is None:
         raise DatasetError(f"{path.name} has no platforms.csv or platforms.parquet")
     platforms: dict[str, Host] = {}
+    numbers: dict[str, dict[str, float]] = {}
+    described: dict[str, bool] = {}
     for row in read_rows(table, ("platform", "kind")):
         name = row.text("platform", required=True)
         kind = row.text("kind", required=True)
         if name in platforms:
             raise row.error("platform", f"{name} stands twice")
         disk_kind = row.text("disk_kind")
+        numbers[name] = _further(row, described)
         try:
             platforms[name] = Host(
                 id=name,
@@ -143,7 +156,28 @@ def _read_platforms(path: Path) -> dict[str, Host]:
             raise
         except ValueError as error:
             raise row.error("platform", str(error)) from None
-    return platforms
+    return platforms, numbers
+
+
+def _further(row: Row, described: dict[str, bool]) -> dict[str, float]:
+    """A platform's further numbers. A column whose first cell is no number describes in words (`described`) and is left
+    out; in one of numbers every cell must be one."""
+    found: dict[str, float] = {}
+    for column in row.cells:
+        text = "" if column in PLATFORM_COLUMNS else row.text(column)
+        if text and column not in described:
+            described[column] = not _looks_like_number(text)
+        if text and not described[column]:
+            found[column] = row.number(column, required=True) or 0.0
+    return found
+
+
+def _looks_like_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _platform(row: Row, platforms: Mapping[str, Host], *, required: bool) -> str:
@@ -198,14 +232,17 @@ def _workload(row: Row) -> str:
 
 def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Colocation, ...]:
     table = find_table(path, "colocations")
-    if table is None:
-        return ()
+    return () if table is None else colocations_from(read_rows(table, COLOCATION_COLUMNS), platforms)
+
+
+def colocations_from(rows: Iterable[Row], platforms: Mapping[str, Host]) -> tuple[Colocation, ...]:
+    """Rows of a colocations table as co-locations, in order of appearance; DatasetError at the first wrong one."""
     together: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
     there: dict[tuple[str, str, str, str], Instance] = {}
     driver: dict[tuple[str, str, str], tuple[int, ...]] = {}
     source: dict[tuple[str, str, str], tuple[str, str]] = {}
     seen: dict[tuple[str, str, str, str, str], int] = {}
-    for row in read_rows(table, COLOCATION_COLUMNS):
+    for row in rows:
         platform = _platform(row, platforms, required=True)
         run = (platform, row.text("run", required=True), row.text("repeat"))
         outcome = _outcome(row)
@@ -311,5 +348,7 @@ def _fingerprint(path: Path) -> str:
             file = path / f"{name}{suffix}"
             if file.is_file():
                 digest.update(f"{file.name}\0".encode())
-                digest.update(file.read_bytes())
+                with file.open("rb") as content:
+                    while block := content.read(1 << 20):  # a table may be larger than the memory
+                        digest.update(block)
     return digest.hexdigest()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from sklearn.linear_model import Ridge
 
 from models.examples import Neighbour
@@ -32,9 +33,11 @@ class Effects:
 
     def predict(self, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Floats:
         """Sum of the effects of each row, 0 where nothing is known; (R,)."""
+        if not self.values:
+            return np.zeros(len(victims))
         return np.array(
             [
-                sum(self.values.get(name, 0.0) * share for name, share in _terms(victim, around, pairs=True))
+                sum(self.values.get(name, 0.0) * share for name, share in _terms(victim, around))
                 for victim, around in zip(victims, neighbours, strict=True)
             ]
         )
@@ -44,64 +47,72 @@ class Effects:
         return dict(sorted(self.values.items()))
 
 
-def fit_main(
-    victims: Sequence[str],
-    neighbours: Sequence[Sequence[Neighbour]],
-    residual: Floats,
-    folds: Sequence[tuple[Ints, Ints]],
-) -> Effects:
-    """Victim and aggressor effects from residuals of log ratio (R,).
+@dataclass(frozen=True, slots=True)
+class Design:
+    """Which effects act on which rows: `names` (E,), `shares` (R, E) sparse."""
 
-    The penalty is the one that predicts left-out folds best; where no penalty beats none at all there are no effects.
+    names: tuple[str, ...]
+    shares: csr_matrix
+
+    def fit(self, residual: Floats, penalty: float, rows: Ints | slice = slice(None)) -> Floats:
+        """The effects (E,) that explain the residuals (R,) of some rows, shrunken."""
+        if not self.names:
+            return np.zeros(0)
+        ridge = Ridge(alpha=penalty, fit_intercept=False, solver="sparse_cg", tol=1e-8)
+        return np.asarray(ridge.fit(self.shares[rows], residual[rows]).coef_)
+
+    def named(self, values: Floats) -> dict[str, float]:
+        """Effects by name."""
+        return dict(zip(self.names, values.tolist(), strict=True))
+
+
+def designs(victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> tuple[Design, Design]:
+    """The main effects (victims and neighbours) and the pairs'."""
+    found: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    entries: tuple[list[tuple[int, int, float]], list[tuple[int, int, float]]] = ([], [])
+    for row, (victim, around) in enumerate(zip(victims, neighbours, strict=True)):
+        for name, share in _terms(victim, around):
+            which = int(name.startswith("pair|"))
+            entries[which].append((row, found[which].setdefault(name, len(found[which])), share))
+    made = []
+    for names, told in zip(found, entries, strict=True):
+        cells = np.array(told, dtype=float).reshape(-1, 3)
+        at = (cells[:, 0].astype(int), cells[:, 1].astype(int))
+        made.append(Design(tuple(names), csr_matrix((cells[:, 2], at), shape=(len(victims), len(names)))))
+    return made[0], made[1]
+
+
+def choose_penalty(design: Design, residual: Floats, folds: Sequence[tuple[Ints, Ints]]) -> float | None:
+    """The penalty that predicts left-out folds best; None where no effects at all predict better.
+
+    Rows whose residual (R,) is nan are left out.
     """
-
-    def fit_on(rows: Ints, penalty: float) -> Effects:
-        return _fit([victims[row] for row in rows], [neighbours[row] for row in rows], residual[rows], False, penalty)
-
+    told = np.isfinite(residual)
+    folds = [(trained[told[trained]], judged[told[judged]]) for trained, judged in folds]
     losses: dict[float | None, float] = {None: float(sum(np.abs(residual[judged]).sum() for _, judged in folds))}
     for penalty in PENALTIES:
-        loss = 0.0
-        for trained, judged in folds:
-            guess = fit_on(trained, penalty).predict(
-                [victims[row] for row in judged], [neighbours[row] for row in judged]
+        losses[penalty] = float(
+            sum(
+                np.abs(residual[judged] - design.shares[judged] @ design.fit(residual, penalty, trained)).sum()
+                for trained, judged in folds
             )
-            loss += float(np.abs(residual[judged] - guess).sum())
-        losses[penalty] = loss
-    best = min(losses, key=lambda penalty: losses[penalty])
-    return Effects() if best is None else fit_on(np.arange(len(residual)), best)
+        )
+    return min(losses, key=lambda penalty: losses[penalty])
 
 
-def fit_pairs(victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]], residual: Floats) -> Effects:
-    """Effects of ordered pairs that were measured, from what is left after everything else."""
-    return _fit(victims, neighbours, residual, True, PAIR_PENALTY)
-
-
-def joined(main: Effects, pairs: Effects) -> Effects:
-    """Both sets of effects as one."""
-    return Effects({**main.values, **pairs.values})
-
-
-def _fit(
-    victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]], residual: Floats, pairs: bool, penalty: float
-) -> Effects:
-    from scipy.sparse import csr_matrix
-
-    columns: dict[str, int] = {}
-    rows, positions, shares = [], [], []
-    for row, (victim, around) in enumerate(zip(victims, neighbours, strict=True)):
-        for name, share in _terms(victim, around, pairs=pairs):
-            if name.startswith("pair|") == pairs:
-                rows.append(row)
-                positions.append(columns.setdefault(name, len(columns)))
-                shares.append(share)
-    if not columns:
+def fit_effects(main: Design, pairs: Design, residual: Floats, penalty: float | None) -> Effects:
+    """Main effects at a penalty, and those of ordered pairs from what is left after them; rows of nan are left out."""
+    told = np.flatnonzero(np.isfinite(residual))
+    if not len(told):
         return Effects()
-    design = csr_matrix((shares, (rows, positions)), shape=(len(residual), len(columns)))
-    ridge = Ridge(alpha=penalty, fit_intercept=False, solver="sparse_cg", tol=1e-8).fit(design, residual)
-    return Effects({name: float(ridge.coef_[position]) for name, position in columns.items()})
+    if penalty is None:
+        return Effects(pairs.named(pairs.fit(residual, PAIR_PENALTY, told)))
+    values = main.fit(residual, penalty, told)
+    left = residual - main.shares @ values
+    return Effects(main.named(values) | pairs.named(pairs.fit(left, PAIR_PENALTY, told)))
 
 
-def _terms(victim: str, around: Sequence[Neighbour], *, pairs: bool) -> list[tuple[str, float]]:
+def _terms(victim: str, around: Sequence[Neighbour]) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
     for domain in ("near", "far"):
         shares = [(one.workload, one.overlap if domain == "near" else 1 - one.overlap) for one in around]
@@ -111,6 +122,5 @@ def _terms(victim: str, around: Sequence[Neighbour], *, pairs: bool) -> list[tup
         for workload, share in shares:
             if share > 0:
                 found.append((f"neighbour|{domain}|{workload}", share))
-                if pairs:
-                    found.append((f"pair|{domain}|{victim}|{workload}", share))
+                found.append((f"pair|{domain}|{victim}|{workload}", share))
     return found

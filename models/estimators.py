@@ -1,52 +1,111 @@
-"""The learned residual: gradient boosting on what the prior leaves unexplained, plus effects of known workloads."""
+"""The learned residual: members fitted on what the prior leaves unexplained, blended, with known workloads' effects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import product
 
 import lightgbm
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from models.effects import Effects, fit_main, fit_pairs, joined
+from models.boosting import booster_options, fit_booster, fit_boosters, fit_forest, predict
+from models.effects import Effects
 from models.examples import Examples, Neighbour
+from models.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_folds
+from models.repeats import Grouped, target_of
+from models.smooth import Smooth, fit_smooth
+
+__all__ = [
+    "FOLDS", "LEAST_ROWS", "MOST_FOLDS", "Blend", "Fold", "Members", "ResidualModel", "booster_options", "choose_blend",
+    "fit_booster", "fit_members", "pair_folds", "target_of", "workload_folds",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-FOLDS = 5
-MOST_FOLDS = 12  # leave-one-workload-out up to here, groups of workloads beyond
 LEAST_ROWS = 8  # below this nothing is learned and the prior answers
-TRUSTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-HIGHEST = {"throughput": 1.1, "latency": 1000.0}
-LOWEST = {"throughput": 1e-3, "latency": 0.5}
+MEMBERS = ("boosters", "forest", "smooth")
+STEPS = 4  # blends are in quarters: finer ones are chosen by noise
+INNER_FOLDS = 4  # by which the smooth member chooses its penalties
+HIGHEST = {"throughput": 1.1, "latency": 1000.0, "jitter": 1000.0}
+LOWEST = {"throughput": 1e-3, "latency": 0.5, "jitter": 1e-3}
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What predicts the residual of log ratio from features: boosted trees, a forest, and a smooth function."""
+
+    boosters: tuple[lightgbm.Booster, ...]
+    forest: lightgbm.Booster
+    smooth: Smooth
+
+    def predict(self, x: Floats) -> Floats:
+        """Each member's prediction in the order of MEMBERS; (R, 3)."""
+        return np.stack([predict(self.boosters, x), predict([self.forest], x), self.smooth.predict(x)], axis=1)
+
+
+def fit_members(
+    rows: Grouped, which: Ints, *, seed: int = 0, boosters: int | None = None, given: lightgbm.Booster | None = None
+) -> Members:
+    """Fit every member on the rows with these numbers; `given` is a booster that was trained elsewhere on more rows."""
+    part = rows.examples.take(which)
+    residual, weight = rows.residual[which], rows.weight[which]
+    with threadpool_limits(1, "blas"):  # small matrices: threads that wait for one another cost more than they bring
+        smooth = fit_smooth(part.x, residual, weight, part.names, pair_folds(part, seed + 1, INNER_FOLDS), seed=seed)
+    return Members(
+        (given,) if given else fit_boosters(part.x, residual, weight, part.monotone, seed=seed, count=boosters),
+        fit_forest(part.x, residual, weight, part.monotone, seed=seed),
+        smooth,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """How much of each member (3,), and of the effects of known workloads, is kept; all 0 = the prior alone."""
+
+    members: tuple[float, ...] = (0.0,) * len(MEMBERS)
+    effects: float = 0.0
+
+    def named(self) -> dict[str, float]:
+        """By what it is a share of."""
+        return {**dict(zip(MEMBERS, self.members, strict=True)), "effects": self.effects}
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the prior answers alone."""
+        return not any(self.members) and not self.effects
 
 
 @dataclass(frozen=True, slots=True)
 class ResidualModel:
-    """log ratio = log base + trust x (booster(x) + effects(workloads)); `trust_known` holds where all workloads of a
-    scene were in training, else `trust_unknown`. `booster` None = the base alone."""
+    """log ratio = log base + blend of members + effects. `known_blend` holds where all workloads of a scene were in
+    training, else `unknown_blend`. `members` None = the base alone."""
 
-    booster: lightgbm.Booster | None
+    members: Members | None
     effects: Effects
-    trust_known: float
-    trust_unknown: float
+    known_blend: Blend
+    unknown_blend: Blend
     known: frozenset[str]
 
     def log_correction(self, x: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Floats:
         """What to add to the log of the base ratio; (R,)."""
-        if self.booster is None or not len(x):
-            return np.zeros(len(x))
-        # one thread: on few rows the hand-over between threads costs more than the trees
-        threads = 1 if len(x) < 2000 else 0
-        learned = np.asarray(self.booster.predict(x, num_threads=threads)) + self.effects.predict(victims, neighbours)
-        return learned * self.trust(self.all_known(victims, neighbours))
+        known = self.all_known(victims, neighbours)
+        return self.correction(self.parts(x), self.effects.predict(victims, neighbours), known)
 
-    def trust(self, known: Bools) -> Floats:
-        """How much of the correction holds for each row; (R,)."""
-        return np.where(known, self.trust_known, self.trust_unknown)
+    def parts(self, x: Floats) -> Floats:
+        """The members' predictions; (R, 3)."""
+        if self.members is None or not len(x):
+            return np.zeros((len(x), len(MEMBERS)))
+        return self.members.predict(x)
+
+    def correction(self, parts: Floats, effects: Floats, known: Bools) -> Floats:
+        """Blend members' predictions (R, 3) and effects (R,); (R,)."""
+        blends = [blended(parts, effects, blend) for blend in (self.known_blend, self.unknown_blend)]
+        return np.where(known, *blends)
 
     def all_known(self, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Bools:
         """Rows whose victim and neighbours were all in the training data; (R,)."""
@@ -59,144 +118,40 @@ class ResidualModel:
         )
 
 
-NOTHING_LEARNED = ResidualModel(None, Effects(), 0.0, 0.0, frozenset())
+NOTHING_LEARNED = ResidualModel(None, Effects(), Blend(), Blend(), frozenset())
 
 
-def target_of(examples: Examples) -> Floats:
-    """log(measured / base): what the residual model learns; (R,)."""
-    return np.asarray(np.log(examples.ratio) - np.log(examples.base))
+def blended(parts: Floats, effects: Floats, blend: Blend) -> Floats:
+    """(R,) of (R, 3) and (R,)."""
+    return np.asarray(parts @ np.array(blend.members) + blend.effects * effects)
 
 
-def fit(examples: Examples, *, seed: int = 0) -> ResidualModel:
-    """Fit booster and effects; the effects learn from residuals of pairs that the booster had not seen."""
-    if len(examples) < LEAST_ROWS:
-        return NOTHING_LEARNED
-    residual = target_of(examples)
-    booster = fit_booster(examples.x, residual, seed=seed)
-    folds = pair_folds(examples, seed)
-    left_over = residual - out_of_fold(examples, residual, folds, seed)
-    main = fit_main(examples.victim, examples.neighbours, left_over, folds)
-    explained = np.asarray(booster.predict(examples.x)) + main.predict(examples.victim, examples.neighbours)
-    pairs = fit_pairs(examples.victim, examples.neighbours, residual - explained)
-    return ResidualModel(booster, joined(main, pairs), 1.0, 1.0, frozenset(examples.workloads))
+def _blends() -> Iterator[tuple[float, ...]]:
+    """Every blend in steps whose parts sum to at most 1, the smallest sums first: what is missing is the prior's."""
+    grid = product(range(STEPS + 1), repeat=len(MEMBERS))
+    for steps in sorted((one for one in grid if sum(one) <= STEPS), key=lambda one: (sum(one), one)):
+        yield tuple(step / STEPS for step in steps)
 
 
-def fit_booster(x: Floats, target: Floats, *, seed: int) -> lightgbm.Booster:
-    """Gradient boosting with settings that follow from the number of rows alone, the same for every dataset."""
-    rows = len(x)
-    options = {
-        "objective": "regression",
-        "learning_rate": 0.05,
-        "num_leaves": 7 if rows < 400 else 15 if rows < 4000 else 63,
-        "min_data_in_leaf": max(3, min(20, rows // 30)),
-        "feature_fraction": 0.5,
-        "bagging_fraction": 0.8,
-        "bagging_freq": 1,
-        "lambda_l2": 1.0,
-        "verbosity": -1,
-        "seed": seed,
-        "deterministic": True,
-        "force_row_wise": True,
-        "num_threads": 1 if rows < 2000 else 0,
-        "max_bin": 63 if rows < 4000 else 255,
-        "min_data_in_bin": 1,
-    }
-    data = lightgbm.Dataset(x, target, params={"verbosity": -1, "max_bin": options["max_bin"], "min_data_in_bin": 1})
-    return lightgbm.train(options, data, num_boost_round=150 if rows < 4000 else 400)
+def choose_blend(examples: Examples, ratio: Floats, rows: Ints, parts: Floats, effects: Floats) -> Blend:
+    """The blend that predicts left-out rows best, by the mean |error of T/B|.
 
-
-Fold = tuple[Ints, Ints]  # rows to train on, rows to judge
-
-
-def pair_folds(examples: Examples, seed: int = 0, folds: int = FOLDS) -> list[Fold]:
-    """Folds that keep all rows of one set of workloads, repeats and settings included, on one side."""
-    pairs = sorted(set(examples.pair))
-    order = np.random.default_rng(seed).permutation(len(pairs))
-    fold_of = {pairs[pair]: number % folds for number, pair in enumerate(order)}
-    number = np.array([fold_of[pair] for pair in examples.pair])
-    return list(_by_number(number, folds))
-
-
-def workload_folds(examples: Examples, most: int = MOST_FOLDS) -> list[Fold]:
-    """Folds in which every run that contains one workload (or one of a group) is left out of training."""
-    workloads = examples.workloads
-    groups = [workloads[start::most] for start in range(min(most, len(workloads)))]
-    folds: list[Fold] = []
-    for group in groups:
-        inside = np.zeros(len(examples), dtype=bool)
-        for workload in group:
-            inside |= examples.involves(workload)
-        if inside.any() and not inside.all():
-            folds.append((np.flatnonzero(~inside), np.flatnonzero(inside)))
-    return folds
-
-
-def _by_number(number: Ints, folds: int) -> Iterator[Fold]:
-    for fold in range(folds):
-        judged = np.flatnonzero(number == fold)
-        trained = np.flatnonzero(number != fold)
-        if len(judged) and len(trained):
-            yield trained, judged
-
-
-def out_of_fold(examples: Examples, target: Floats, folds: Sequence[Fold], seed: int) -> Floats:
-    """The booster's prediction of every row by a booster that did not see its fold; 0 where no fold judges a row."""
-    predicted = np.zeros(len(examples))
-    for trained, judged in folds:
-        booster = fit_booster(examples.x[trained], target[trained], seed=seed)
-        predicted[judged] = np.asarray(booster.predict(examples.x[judged]))
-    return predicted
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """Out-of-fold results: `row` (J,) examples, `error` (J,) measured minus predicted log ratio, `known` (J,)."""
-
-    row: Ints
-    error: Floats
-    known: Bools
-
-
-def judge(examples: Examples, folds: Sequence[Fold], *, seed: int = 0) -> Judged:
-    """Fit on every fold's training rows, at full trust, and judge on the rest."""
-    rows, errors, known = [], [], []
-    residual = target_of(examples)
-    for trained, judged in folds:
-        model = fit(examples.take(trained), seed=seed)
-        part = examples.take(judged)
-        rows.append(judged)
-        errors.append(residual[judged] - model.log_correction(part.x, part.victim, part.neighbours))
-        known.append(model.all_known(part.victim, part.neighbours))
-    if not rows:
-        return Judged(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0, dtype=bool))
-    return Judged(np.concatenate(rows), np.concatenate(errors), np.concatenate(known))
-
-
-def choose_trust(examples: Examples, judged: Judged, which: Bools, *, untested: float = 1.0) -> float:
-    """How much of the correction to keep for the judged rows `which`, by the mean |error of T/B| it leaves.
-
-    With error e = residual - c, a correction scaled by s leaves residual - s c. Every pair counts once, however often
-    it was repeated. Ties go to the smaller s, so that the model is not worse than the prior on what it was judged on.
-    Where no row was judged it is `untested`.
+    `ratio` (G,) measured, `rows` (J,) of the examples, `parts` (J, 3) what members that had not seen them said,
+    `effects` (J,) likewise. Every pair counts once, however often it was repeated. A tie goes to what stays nearest to
+    the prior, so that the model is not worse than the prior on what it was judged on.
     """
-    rows = judged.row[which]
     if not len(rows):
-        return untested
-    correction = target_of(examples)[rows] - judged.error[which]
-    measured, base = examples.ratio[rows], examples.base[rows]
+        return Blend()
+    measured, base = ratio[rows], examples.base[rows]
     pairs = np.unique([examples.pair[row] for row in rows], return_inverse=True)[1]
-    count = np.bincount(pairs)
-    losses = np.stack(
-        [
-            np.bincount(pairs, np.abs(measured - base * np.exp(trust * correction))) / count  # per pair: rows repeat
-            for trust in TRUSTS
-        ]
-    )
-    return TRUSTS[int(np.argmin(np.round(losses.mean(axis=1), 6)))]
-
-
-def at_trust(examples: Examples, judged: Judged, known: float, unknown: float) -> Judged:
-    """The same judgement with corrections scaled by the trust in known and in unknown workloads."""
-    residual = target_of(examples)[judged.row]
-    trust = np.where(judged.known, known, unknown)
-    return replace(judged, error=residual - trust * (residual - judged.error))
+    weight = 1 / np.bincount(pairs)[pairs]
+    weight /= weight.sum()
+    best, least = Blend(), np.inf
+    for members in _blends():
+        for share in (0.0, 0.5, 1.0) if effects.any() else (0.0,):
+            blend = Blend(members, share)
+            off = np.abs(measured - base * np.exp(blended(parts, effects, blend)))
+            loss = round(float(off @ weight), 6)
+            if loss < least:
+                best, least = blend, loss
+    return best

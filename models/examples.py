@@ -10,9 +10,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from models.alone import alone_for
 from models.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
-from models.features import FeatureMatrix, build_matrix, cpu_overlap
+from models.features import PLATFORM, build_matrix, cpu_overlap
 from models.scene import ProfileTable, SceneBatch, build_batch
+from models.selection import select_metrics
 from profiler.observed import Colocation, Host, Instance, Outcome
 
 Floats = NDArray[np.float64]
@@ -20,6 +22,7 @@ Ints = NDArray[np.int64]
 
 T = TypeVar("T")
 
+LATER = {"latency": "latency_mean_ms", "jitter": "jitter_ms"}  # the outcome that each other target is made of
 LOWEST_RATIO, HIGHEST_RATIO = 1e-3, 1e3  # 0 has no logarithm; what is beyond a thousand-fold counts as that
 
 
@@ -33,13 +36,14 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """R measured rows. `x` (R, F) features; `ratio` (R,) measured; `base` (R,) the prior's value of the same ratio;
-    `victim` (R,) workloads; `neighbours` per row; `pair` (R,) the workloads of the run, sorted; `platform`, `setting`,
-    `run` (R,) for folds; `repeats` (R,) which rows are repeats of one another."""
+    """R measured rows. `x` (R, F) features, `names` and `monotone` (F,) as in FeatureMatrix; `ratio` (R,) measured;
+    `base` (R,) the prior's value of the same ratio; `victim` (R,) workloads; `neighbours` per row; `pair` (R,) the
+    workloads of the run, sorted; `platform`, `setting`, `run` (R,) for folds; `size` (R,) instances of the run; `key`
+    (R,) names a row for good."""
 
     x: Floats
     names: tuple[str, ...]
-    pressure: NDArray[np.bool_]
+    monotone: NDArray[np.int8]
     ratio: Floats
     base: Floats
     victim: tuple[str, ...]
@@ -49,6 +53,7 @@ class Examples:
     setting: tuple[str, ...]
     run: tuple[str, ...]
     size: Ints
+    key: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ratio)
@@ -71,6 +76,7 @@ class Examples:
             platform=pick(self.platform),
             setting=pick(self.setting),
             run=pick(self.run),
+            key=pick(self.key) if self.key else (),
         )
 
     @property
@@ -87,12 +93,23 @@ class Examples:
 
 
 def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
-    """Every metric that any profile of the datasets brings, sorted."""
-    return tuple(sorted({key for dataset in datasets for profile in dataset.profiles for key in profile.metrics}))
+    """Every metric that any profile of the datasets brings, sorted, and every further number of their platforms."""
+    metrics = {key for dataset in datasets for profile in dataset.profiles for key in profile.metrics}
+    numbers = {
+        PLATFORM + column
+        for dataset in datasets
+        for platform in dataset.platform_numbers.values()
+        for column in platform
+    }
+    return (
+        *select_metrics([profile for dataset in datasets for profile in dataset.profiles], metrics),
+        *sorted(numbers),
+    )
 
 
 def build_examples(datasets: Sequence[Dataset], metrics: Sequence[str], *, target: str = "throughput") -> Examples:
-    """All measured rows of the datasets; `target` is throughput (T/B) or latency (co-located over solo).
+    """All measured rows of the datasets; `target` is throughput (T/B), latency or jitter (both co-located over
+    solo).
 
     Profiles of one dataset never fill in for those of another, even under the same name.
     """
@@ -112,6 +129,7 @@ def build_examples(datasets: Sequence[Dataset], metrics: Sequence[str], *, targe
         platform=tuple(chain.from_iterable(part.platform for part in kept)),
         setting=tuple(chain.from_iterable(part.setting for part in kept)),
         run=tuple(chain.from_iterable(part.run for part in kept)),
+        key=tuple(chain.from_iterable(part.key for part in kept)),
     )
 
 
@@ -135,13 +153,13 @@ def measured(colocation: Colocation, target: str) -> dict[str, float]:
 def _ratio(outcome: Outcome, target: str) -> tuple[float | None, int]:
     if target == "throughput" and outcome.outcome in RATIO_OUTCOMES:
         return throughput_ratio(outcome), 0 if outcome.outcome == "throughput" else 1
-    if target == "latency" and outcome.outcome == "latency_mean_ms" and outcome.solo and outcome.colocated:
+    if LATER.get(target) == outcome.outcome and outcome.solo and outcome.colocated:
         return outcome.colocated / outcome.solo, 0
     return None, 9
 
 
 def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | None:
-    table = ProfileTable.build(dataset.profiles)
+    table = ProfileTable.build(dataset.profiles, dataset.platform_numbers)
     ratios = [measured(colocation, target) for colocation in dataset.colocations]
     used = [(one, ratio) for one, ratio in zip(dataset.colocations, ratios, strict=True) if ratio]
     if not used:
@@ -149,7 +167,7 @@ def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | No
     scenes = [scene_of(colocation, dict(dataset.platforms)) for colocation, _ in used]
     batch = build_batch(scenes, table)
     matrix = build_matrix(batch, metrics)
-    rows, ratio, victims, neighbours, pairs, settings = [], [], [], [], [], []
+    rows, ratio, victims, neighbours, pairs, settings, keys = [], [], [], [], [], [], []
     overlap = cpu_overlap(batch)
     for row, (scene, slot) in enumerate(zip(matrix.scene, matrix.slot, strict=True)):
         instances = scenes[scene][1]
@@ -162,14 +180,16 @@ def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | No
         neighbours.append(_neighbours(instances, overlap[scene], int(slot)))
         pairs.append("+".join(sorted(one.workload or "" for one in instances)))
         settings.append(_setting(instances))
+        run = used[scene][0]
+        keys.append(f"{dataset.name}/{run.platform}/{run.run}/{run.repeat}/{instances[slot].id}")
     keep = np.array(rows, dtype=np.int64)
     scene = matrix.scene[keep]
     return Examples(
         x=matrix.x[keep],
         names=matrix.names,
-        pressure=matrix.pressure,
+        monotone=matrix.monotone,
         ratio=np.array(ratio),
-        base=_base(matrix, keep, target),
+        base=(matrix.prior_of(target) / alone_for(batch, target, dataset.meta)[matrix.scene, matrix.slot])[keep],
         victim=tuple(victims),
         neighbours=tuple(neighbours),
         pair=tuple(pairs),
@@ -177,12 +197,8 @@ def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | No
         setting=tuple(settings),
         run=tuple(f"{dataset.name}/{used[at][0].run}/{used[at][0].repeat}" for at in scene),
         size=np.array([len(scenes[at][1]) for at in scene], dtype=np.int64),
+        key=tuple(keys),
     )
-
-
-def _base(matrix: FeatureMatrix, rows: Ints, target: str) -> Floats:
-    values = matrix.prior.throughput if target == "throughput" else matrix.prior.latency
-    return values[matrix.scene[rows], matrix.slot[rows]]
 
 
 def _neighbours(instances: Sequence[Instance], overlap: Floats, slot: int) -> tuple[Neighbour, ...]:
@@ -208,6 +224,6 @@ def _nothing(metrics: Sequence[str]) -> Examples:
     matrix = build_matrix(empty, metrics)
     none = np.zeros(0)
     return Examples(
-        np.zeros((0, len(matrix.names))), matrix.names, matrix.pressure, none, none, (), (), (), (), (), (),
+        np.zeros((0, len(matrix.names))), matrix.names, matrix.monotone, none, none, (), (), (), (), (), (),
         np.zeros(0, dtype=np.int64),
     )  # fmt: skip

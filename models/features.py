@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from models.curves import curve_columns, families
 from models.prior import RESOURCES, PriorResult, solve
 from models.scene import HOST_NUMBERS, SceneBatch
 from profiler.observed import NET_MODES
@@ -16,22 +17,47 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _OWN = ("load", "vcpus", "cap", "weight_share", "cpu_set", "net_rate", "disk_limit")
-LIMITS = ("cap", "net_rate", "disk_limit")  # settings that hold an instance back; nan = not set
+LIMITS = ("cap", "net_rate", "disk_limit")  # settings that hold an instance back; inf = not set
+PLATFORM = "platform."  # before a platform's own number among the metrics
+# Metrics that take something from who is beside: more of them never helps. Others (blocked time, pages per execution, a
+# solo run time) may go with less pressure, and are left free.
+PRESSING = frozenset(
+    [
+        "cpu",
+        "driver_domain.cpu",
+        "pages_exchanged",
+        "event",
+        "switch",
+        "net_mbit",
+        "disk_mb_s",
+        "mem_bw_mb_s",
+        "llc_misses",
+    ]
+)
+_NEVER_HELPS = frozenset(
+    {"neighbours", "near", "cpu_crowd", *(f"{where} {metric}" for where in ("near", "host") for metric in PRESSING)}
+)
 _AROUND = ("neighbours", "near", "cpu_crowd", "pcpus_per_instance", "driver_cpus")
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureMatrix:
-    """One row per present slot. `x` (R, F) with nan = unknown; `scene`, `slot` (R,) say whose row it is; `names` (F,);
-    `pressure` (F,) marks what neighbours do; `log_prior` (R,) is the log of the T/B that `prior` gives."""
+    """One row per present slot. `x` (R, F) with nan = unknown, inf = a limit that is not set; `scene`, `slot` (R,) say
+    whose row it is; `names` (F,); `monotone` (F,) is -1 for what never helps, 1 for what never hurts, else 0;
+    `log_prior` (R,) is the log of the T/B that `prior` gives."""
 
     x: Floats
     names: tuple[str, ...]
-    pressure: NDArray[np.bool_]
+    monotone: NDArray[np.int8]
     scene: Ints
     slot: Ints
     log_prior: Floats
     prior: PriorResult
+
+    def prior_of(self, target: str) -> Floats:
+        """What the prior says of throughput, latency or jitter to each row; (R,)."""
+        values: Floats = getattr(self.prior, target)
+        return values[self.scene, self.slot]
 
 
 def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
@@ -39,14 +65,20 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
 
     For each of `metrics` (keys of the profile table): the own value, the sum over the neighbours that may use the same
     pCPUs (weighted by the overlap) and the sum over all neighbours on the host, each times its load. Sums do not
-    depend on the order of neighbours and hold any number of them. Metrics the table has not are nan throughout.
+    depend on the order of neighbours and hold any number of them. Metrics the table has not are nan throughout. How
+    sensitive a neighbour is to a bubble is left out of the sums: it presses on nobody. Keys that begin with PLATFORM
+    are numbers of the scene's platform.
     """
     prior = solve(scenes)
     here = scenes.present
+    numbers = [key for key in metrics if key.startswith(PLATFORM)]
+    metrics = [key for key in metrics if not key.startswith(PLATFORM)]
+    levels = {column for family in families(metrics).values() for _, column in family}
+    sums = [at for at, key in enumerate(metrics) if key not in levels]
     values = np.stack([scenes.table.column(key) for key in metrics], axis=1) if metrics else np.zeros((1, 0))
     rows = values[scenes.profile] if metrics else np.zeros((*here.shape, 0))
     active = np.where(here, np.minimum(scenes.load, 1.0), 0.0)
-    pressure = np.where(here[:, :, None], np.nan_to_num(rows) * active[:, :, None], 0.0)
+    pressure = np.where(here[:, :, None], np.nan_to_num(rows[:, :, sums]) * active[:, :, None], 0.0)
     overlap = cpu_overlap(scenes)
     beside = np.where(np.eye(scenes.slots, dtype=bool)[None], 0.0, here[:, None, :] * 1.0)
     near = np.einsum("snm,smk->snk", overlap * beside, pressure)
@@ -55,33 +87,45 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
     around = _around(scenes, prior, overlap * beside, beside)
     log_limits = np.log(prior.limits)
     log_prior = np.log(prior.throughput)
-    platform = np.broadcast_to(
-        np.concatenate([scenes.host_numbers, scenes.kind[:, None], scenes.disk_kind[:, None]], axis=1)[:, None, :],
-        (*here.shape, len(HOST_NUMBERS) + 2),
-    )
-    blocks = (rows, near, host, own, around, log_limits, log_prior[:, :, None], platform)
+    of_host = [*scenes.host_numbers.T, scenes.kind, scenes.disk_kind]
+    of_host += [scenes.platform_number(key.removeprefix(PLATFORM)) for key in numbers]
+    platform = np.broadcast_to(np.stack(of_host, axis=1)[:, None, :], (*here.shape, len(of_host)))
+    curve_names, curves = curve_columns(scenes)
+    blocks = (rows, near, host, own, around, curves, log_limits, log_prior[:, :, None], platform)
     names = (
         *(f"own {key}" for key in metrics),
-        *(f"near {key}" for key in metrics),
-        *(f"host {key}" for key in metrics),
+        *(f"near {metrics[at]}" for at in sums),
+        *(f"host {metrics[at]}" for at in sums),
         *_OWN,
         *_AROUND,
+        *curve_names,
         *(f"prior {resource}" for resource in RESOURCES),
         "prior",
         *HOST_NUMBERS,
         "kind",
         "disk_kind",
+        *numbers,
     )
     scene, slot = np.nonzero(here)
     return FeatureMatrix(
         x=np.concatenate(blocks, axis=2)[scene, slot],
         names=names,
-        pressure=np.array([name.startswith(("near ", "host ")) for name in names]),
+        monotone=np.array([_direction(name) for name in names], dtype=np.int8),
         scene=scene,
         slot=slot,
         log_prior=log_prior[scene, slot],
         prior=prior,
     )
+
+
+def _direction(name: str) -> int:
+    """Which way T/B may go when a feature grows: a higher limit and what a curve allows never hurt.
+
+    The prior's columns are left free: the residual must be able to take back what the prior counted too much.
+    """
+    if name in _NEVER_HELPS or name.startswith("press "):
+        return -1
+    return int(name in LIMITS or name.startswith("curve "))
 
 
 def cpu_overlap(scenes: SceneBatch) -> Floats:
@@ -92,11 +136,11 @@ def cpu_overlap(scenes: SceneBatch) -> Floats:
 
 def _own(scenes: SceneBatch) -> Floats:
     together = (scenes.weight * scenes.present).sum(axis=1, keepdims=True)
-    finite = (np.where(np.isfinite(value), value, np.nan) for value in (scenes.cap, scenes.net_ceil, scenes.disk_limit))
-    cap, rate, disk = finite
-    dedicated = np.where(scenes.net_mode == NET_MODES.index("dedicated"), rate, np.nan)
+    dedicated = np.where(scenes.net_mode == NET_MODES.index("dedicated"), scenes.net_ceil, np.inf)
     share = np.divide(scenes.weight, together, out=np.ones_like(scenes.weight), where=together > 0)
-    columns = (scenes.load, scenes.vcpus, cap, share, scenes.affinity.sum(axis=2), dedicated, disk)
+    columns = (
+        scenes.load, scenes.vcpus, scenes.cap, share, scenes.affinity.sum(axis=2), dedicated, scenes.disk_limit,
+    )  # fmt: skip
     return np.stack([np.asarray(column, dtype=float) for column in columns], axis=2)
 
 

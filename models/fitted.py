@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
+from models.effects import Effects, choose_penalty, designs, fit_effects
 from models.estimators import (
     HIGHEST,
+    LEAST_ROWS,
     LOWEST,
-    Judged,
+    NOTHING_LEARNED,
+    Blend,
     ResidualModel,
-    at_trust,
-    choose_trust,
-    fit,
-    judge,
-    pair_folds,
-    workload_folds,
+    choose_blend,
+    fit_members,
 )
 from models.examples import Examples
 from models.features import LIMITS
-from models.intervals import FLOOR, Calibration, calibrate
+from models.intervals import Calibration, calibrate, hints_of
+from models.judging import Judged, expanded, judge, with_effects
+from models.registry import HeldOut
+from models.repeats import Grouped, group_repeats
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Progress = Callable[[str, float], None]
 
 OUTSIDE_SHARE = 0.2  # a row with more than this share of strange features lies outside the training data
 OUTSIDE_MARGIN = 0.5  # how far, in spans of the training range
-SURE = {"throughput": 1.0, "latency": np.inf}  # nobody is ever sure to gain from a neighbour
+SURE = {"throughput": 1.0, "latency": np.inf, "jitter": np.inf}  # nobody is ever sure to gain from a neighbour
+ALONE = 0.02  # half width of who is alone: repeats of one run differ by about that much
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Expected ratio with its interval and what it rests on; all (R,)."""
+    """Expected ratio with its 90 % interval (each bound alone holds in 95 %) and what it rests on; all (R,)."""
 
     expected: Floats
     lower: Floats
@@ -50,7 +55,7 @@ class FittedTarget:
     """Everything needed to predict one ratio.
 
     `low`, `high` (F,) are the range of each feature in training, nan = never seen; `limits` are the columns of the
-    settings that hold an instance back.
+    settings that hold an instance back. `figures` by protocol; `held_out` what was said to rows that were left out.
     """
 
     target: str
@@ -60,23 +65,37 @@ class FittedTarget:
     high: Floats
     limits: tuple[int, ...]
     most_instances: int
-    figures: Mapping[str, Mapping[str, float]]
+    figures: Mapping[str, Mapping[str, Any]]
+    held_out: tuple[HeldOut, ...] = ()
 
-    def estimate(self, x: Floats, base: Floats, correction: Floats, known: Bools, size: NDArray[np.int64]) -> Estimate:
-        """Turn corrections of log ratio (R,) into ratios with intervals. `size` (R,) instances in each row's scene.
+    def ask(self, examples: Examples) -> Estimate:
+        """Predict examples; reference path beside `LearnedPredictor`, which does the same for scenes."""
+        known = self.model.all_known(examples.victim, examples.neighbours)
+        effects = self.model.effects.predict(examples.victim, examples.neighbours)
+        platform = np.array([label.partition("/")[2] for label in examples.platform], dtype=np.str_)
+        return self.estimate(examples.x, examples.base, effects, known, examples.size, platform)
+
+    def estimate(
+        self, x: Floats, base: Floats, effects: Floats, known: Bools, size: Ints, platform: NDArray[np.str_]
+    ) -> Estimate:
+        """Turn features, base ratio and effects (R,) into ratios with intervals. `size` (R,) instances in each row's
+        scene, `platform` (R,) its platform's name.
 
         Outside the training data nothing learned is applied: the prior answers, with a wide interval. Nor is it to who
         is alone: that is what the ratio is against.
         """
         outside, alone = self.outside(x), size <= 1
-        learned = np.where(outside | alone, 0.0, correction)
+        parts = self.model.parts(x)
+        learned = np.where(outside | alone, 0.0, self.model.correction(parts, effects, known))
         expected = np.clip(base * np.exp(learned), LOWEST[self.target], HIGHEST[self.target])
         outside |= size > self.most_instances
-        half = np.where(alone, FLOOR, self.calibration.half_width(base, known, outside))
+        hints = hints_of(base, learned, parts, known)
+        down, up = self.calibration.half_widths(x, hints, known, outside, platform)
+        down, up = np.where(alone, ALONE, down), np.where(alone, ALONE, up)
         return Estimate(
             expected=expected,
-            lower=np.clip(expected * np.exp(-half), LOWEST[self.target], SURE[self.target]),
-            upper=np.clip(expected * np.exp(half), None, HIGHEST[self.target]),
+            lower=np.clip(expected * np.exp(-down), LOWEST[self.target], np.minimum(expected, SURE[self.target])),
+            upper=expected * np.exp(up),
             known=known,
             outside=outside,
         )
@@ -95,39 +114,140 @@ class FittedTarget:
         return np.asarray(untried | (strange.sum(axis=1) / np.maximum(finite.sum(axis=1), 1) > OUTSIDE_SHARE))
 
 
-def fit_target(examples: Examples, target: str, *, seed: int = 0, progress: Progress | None = None) -> FittedTarget:
-    """Fit, judge on left-out pairs and left-out workloads, choose the trust for unknown workloads, calibrate."""
+def fit_target(
+    examples: Examples,
+    target: str,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+    booster: lightgbm.Booster | None = None,
+) -> FittedTarget:
+    """Fit, judge on left-out pairs and left-out workloads, choose the blends by that, calibrate.
+
+    A `booster` that was trained elsewhere on more rows of log(ratio / base) replaces the final ones.
+    """
     say = progress or (lambda _what, _done: None)
-    say(f"{target}: fitting", 0.1)
-    model = fit(examples, seed=seed)
-    say(f"{target}: judging on left-out pairs", 0.3)
-    by_pair = judge(examples, pair_folds(examples, seed), seed=seed)
-    say(f"{target}: judging on left-out workloads", 0.6)
-    by_workload = judge(examples, workload_folds(examples), seed=seed)
-    both = joined(by_pair, by_workload)
-    trust_known = choose_trust(examples, both, both.known)
-    trust_unknown = choose_trust(examples, both, ~both.known, untested=0.0)
-    by_pair, by_workload = (at_trust(examples, one, trust_known, trust_unknown) for one in (by_pair, by_workload))
+    rows = group_repeats(examples)
+    if len(rows.examples) < LEAST_ROWS:
+        return _fitted(examples, target, NOTHING_LEARNED, [])
+    by_pair = judge(rows, "unseen_pair", seed=seed, say=lambda done: say(f"{target}: left-out pairs", 0.4 * done))
+    by_workload = judge(
+        rows, "unseen_workload", seed=seed, say=lambda done: say(f"{target}: left-out workloads", 0.4 + 0.4 * done)
+    )
+    say(f"{target}: effects of known workloads", 0.8)
+    effects, judged = _with_effects(rows, [by_pair, by_workload])
+    known_blend, unknown_blend = (_blend(rows, judged, known) for known in (True, False))
+    say(f"{target}: fitting", 0.85)
+    everything = np.arange(len(rows.examples))
+    model = ResidualModel(
+        members=fit_members(rows, everything, seed=seed, given=booster),
+        effects=effects,
+        known_blend=known_blend,
+        unknown_blend=unknown_blend,
+        known=frozenset(examples.workloads),
+    )
     say(f"{target}: calibrating", 0.95)
-    both = joined(by_pair, by_workload)
-    return FittedTarget(
+    return _fitted(examples, target, model, [(one, rows.group) for one in judged])
+
+
+def _with_effects(rows: Grouped, judged: Sequence[Judged]) -> tuple[Effects, list[Judged]]:
+    """Effects of known workloads, learned from what left-out pairs leave after the blend without them."""
+    left = np.full(len(rows.residual), np.nan)
+    by_pair = judged[0]
+    blend = _blend(rows, [by_pair], known=True)
+    left[by_pair.row] = rows.residual[by_pair.row] - by_pair.correction(blend, blend)
+    main, pairs = designs(rows.examples.victim, rows.examples.neighbours)
+    penalty = choose_penalty(main, left, by_pair.folds)
+    told = [with_effects(one, main, left, penalty) for one in judged]
+    return fit_effects(main, pairs, left, penalty), told
+
+
+def _blend(rows: Grouped, judged: Sequence[Judged], known: bool) -> Blend:
+    which = [one.known == known for one in judged]
+    return choose_blend(
+        rows.examples,
+        np.exp(rows.residual) * rows.examples.base,
+        np.concatenate([one.row[mask] for one, mask in zip(judged, which, strict=True)]),
+        np.concatenate([one.parts[mask] for one, mask in zip(judged, which, strict=True)]),
+        np.concatenate([one.effects[mask] for one, mask in zip(judged, which, strict=True)]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Judgements of single repeats: `row` (K,) of the examples, `hints` (K, 4), `correction`, `known`,
+    `fold` (K,)."""
+
+    protocol: str
+    row: Ints
+    hints: Floats
+    correction: Floats
+    known: Bools
+    fold: Ints
+
+
+def _single(examples: Examples, model: ResidualModel, judged: Judged, group: Ints) -> _Rows:
+    row, at = expanded(judged, group)
+    correction = judged.correction(model.known_blend, model.unknown_blend)[at]
+    known = judged.known[at]
+    hints = hints_of(examples.base[row], correction, judged.parts[at], known)
+    return _Rows(judged.protocol, row, hints, correction, known, judged.fold[at])
+
+
+def _fitted(
+    examples: Examples, target: str, model: ResidualModel, judged: Sequence[tuple[Judged, Ints]]
+) -> FittedTarget:
+    single = [_single(examples, model, one, group) for one, group in judged]
+    row = np.concatenate([np.zeros(0, dtype=np.int64), *(one.row for one in single)])
+    hints = np.concatenate([np.zeros((0, 4)), *(one.hints for one in single)])
+    known = np.concatenate([np.zeros(0, dtype=bool), *(one.known for one in single)])
+    correction = np.concatenate([np.zeros(0), *(one.correction for one in single)])
+    platform = np.array([examples.platform[at].partition("/")[2] for at in row], dtype=np.str_)
+    fold = np.concatenate([np.zeros(0, dtype=np.int64), *(one.fold + 1000 * at for at, one in enumerate(single))])
+    error = np.log(examples.ratio[row]) - np.log(examples.base[row]) - correction
+    fitted = FittedTarget(
         target=target,
-        model=replace(model, trust_known=trust_known, trust_unknown=trust_unknown),
-        calibration=calibrate(examples.base[both.row], both.error, both.known),
+        model=model,
+        calibration=calibrate(examples.x[row], hints, error, known, platform.tolist(), row, fold),
         low=_edge(examples.x, np.nanmin),
         high=_edge(examples.x, np.nanmax),
         limits=tuple(column for column, name in enumerate(examples.names) if name in LIMITS),
         most_instances=int(examples.size.max(initial=0)),
-        figures={
-            "unseen_pair": _figures(examples, by_pair),
-            "unseen_workload": _figures(examples, by_workload),
-        },
+        figures={},
+    )
+    held_out = tuple(_held_out(examples, fitted, one) for one in single if len(one.row))
+    return replace(fitted, held_out=held_out, figures={one.protocol: _figures(one) for one in held_out})
+
+
+def _held_out(examples: Examples, fitted: FittedTarget, rows: _Rows) -> HeldOut:
+    base = examples.base[rows.row]
+    expected = np.clip(base * np.exp(rows.correction), LOWEST[fitted.target], HIGHEST[fitted.target])
+    platform = np.array([examples.platform[at].partition("/")[2] for at in rows.row], dtype=np.str_)
+    nowhere = np.zeros(len(base), dtype=bool)
+    down, up = fitted.calibration.half_widths(examples.x[rows.row], rows.hints, rows.known, nowhere, platform)
+    return HeldOut(
+        target=fitted.target,
+        protocol=rows.protocol,
+        key=tuple(examples.key[at] if examples.key else examples.run[at] for at in rows.row),
+        platform=tuple(platform.tolist()),
+        pair=tuple(examples.pair[at] for at in rows.row),
+        measured=examples.ratio[rows.row],
+        prior=base,
+        expected=expected,
+        lower=np.minimum(expected * np.exp(-down), SURE[fitted.target]),
+        upper=expected * np.exp(up),
     )
 
 
-def joined(one: Judged, other: Judged) -> Judged:
-    """Both judgements as one."""
-    return Judged(*(np.concatenate([getattr(one, name), getattr(other, name)]) for name in ("row", "error", "known")))
+def _figures(held: HeldOut) -> dict[str, float]:
+    off = np.abs(held.measured - held.expected)
+    return {
+        "rows": len(held),
+        "mae": round(float(off.mean()), 5),
+        "mae_prior": round(float(np.abs(held.measured - held.prior).mean()), 5),
+        "p90_abs_error": round(float(np.quantile(off, 0.9)), 5),
+        "coverage": round(float(((held.measured >= held.lower) & (held.measured <= held.upper)).mean()), 5),
+    }
 
 
 def _edge(x: Floats, pick: Callable[..., Any]) -> Floats:
@@ -136,16 +256,3 @@ def _edge(x: Floats, pick: Callable[..., Any]) -> Floats:
     if seen.any():
         edge[seen] = pick(np.where(np.isfinite(x[:, seen]), x[:, seen], np.nan), axis=0)
     return edge
-
-
-def _figures(examples: Examples, judged: Judged) -> dict[str, float]:
-    if not len(judged.row):
-        return {"rows": 0}
-    measured, base = examples.ratio[judged.row], examples.base[judged.row]
-    predicted = measured * np.exp(-judged.error)
-    return {
-        "rows": len(judged.row),
-        "mae": round(float(np.abs(measured - predicted).mean()), 5),
-        "mae_prior": round(float(np.abs(measured - base).mean()), 5),
-        "p90_abs_error": round(float(np.quantile(np.abs(measured - predicted), 0.9)), 5),
-    }

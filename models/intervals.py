@@ -2,90 +2,173 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 LEVEL = 0.9
-FLOOR = 0.02  # the least scale of log ratio: repeats of one run differ by about that much
-CONTENTION_BINS = 8
+TAIL = (1 + LEVEL) / 2  # each bound alone holds in 95 of 100 cases, so that it can be used for ranking
+LEAST_ERROR = 0.003  # of log ratio: repeats that agree better do so by chance
 OUTSIDE_FACTOR = 2.0  # a question outside the training data gets an interval this much wider
-UNTESTED = 0.35  # the scale where nothing could be left out to judge by: at a quantile of 3 a factor of nearly three
-FEW = 20  # with fewer scores than this a quantile is taken from everything together
+UNTESTED = 1.05  # half width where nothing could be left out to judge by: a factor of nearly three
+FEW = 20  # with fewer scores than this a group is not told from the others
+SHRINK = 50  # a platform with so many scores is believed by half (literature notes, 2.5)
+LEAST_SCALED = 60  # judgements from which the difficulty of a row is learned
+GROUPS = ("known", "unknown")
+HINTS = 4  # columns of `hints_of`
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """`quantile[group]` is the score that LEVEL of the left-out rows stayed under; `knots`, `scales` are the typical
-    error of log ratio against the contention that the base sees, piecewise linear."""
+    """How wide an interval must be. `difficulty` predicts log of a row's typical error, None = `typical` for all.
 
-    quantile: Mapping[str, float]
-    knots: tuple[float, ...]
-    scales: tuple[float, ...]
+    `quantiles[group][platform]` is how many typical errors the lower and the upper bound lie away, platform "" for
+    those without rows of their own.
+    """
 
-    def half_width(self, base: Floats, known: Bools, outside: Bools) -> Floats:
-        """Half width of the interval on the log scale; (R,)."""
-        scale = np.interp(contention(base), self.knots, self.scales)
-        quantile = np.where(known, self.quantile["known"], self.quantile["unknown"])
-        return np.asarray(scale * quantile * np.where(outside, OUTSIDE_FACTOR, 1.0))
+    difficulty: lightgbm.Booster | None
+    typical: float
+    quantiles: Mapping[str, Mapping[str, tuple[float, float]]]
+
+    def half_widths(
+        self, x: Floats, hints: Floats, known: Bools, outside: Bools, platform: NDArray[np.str_]
+    ) -> tuple[Floats, Floats]:
+        """Distance of the lower and of the upper bound on the log scale; both (R,). `hints` by `hints_of`."""
+        scale = self.scale(x, hints)
+        names, at = np.unique(platform, return_inverse=True)
+        bounds = np.empty((len(x), 2))
+        for group, mask in zip(GROUPS, (known, ~known), strict=True):
+            found = self.quantiles[group]
+            by_name = np.array([found.get(str(name), found[""]) for name in names]).reshape(-1, 2)
+            bounds[mask] = by_name[at[mask]] if len(names) else 0.0
+        wide = scale * np.where(outside, OUTSIDE_FACTOR, 1.0)
+        return bounds[:, 0] * wide, bounds[:, 1] * wide
+
+    def scale(self, x: Floats, hints: Floats) -> Floats:
+        """The typical error of each row on the log scale; (R,)."""
+        if self.difficulty is None:
+            return np.full(len(x), self.typical)
+        return _scale(self.difficulty, x, hints)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return {"quantile": dict(self.quantile), "knots": list(self.knots), "scales": list(self.scales)}
+        """As plain JSON values, without `difficulty`."""
+        quantiles = {
+            group: {name: list(pair) for name, pair in found.items()} for group, found in self.quantiles.items()
+        }
+        return {"typical": self.typical, "quantiles": quantiles}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Calibration:
-        """Inverse of `to_json`; KeyError or TypeError on anything else."""
-        return cls(
-            {group: float(value["quantile"][group]) for group in ("known", "unknown")},
-            tuple(float(knot) for knot in value["knots"]),
-            tuple(float(scale) for scale in value["scales"]),
-        )
+    def from_json(cls, value: Mapping[str, Any], difficulty: lightgbm.Booster | None) -> Calibration:
+        """Inverse of `to_json`; KeyError, TypeError or ValueError on anything else."""
+        quantiles: dict[str, dict[str, tuple[float, float]]] = {}
+        for group in GROUPS:
+            quantiles[group] = {}
+            for name, (low, high) in value["quantiles"][group].items():
+                quantiles[group][str(name)] = (float(low), float(high))
+            if "" not in quantiles[group]:
+                raise ValueError(f"no interval for {group} workloads on new platforms")
+        return cls(difficulty, float(value["typical"]), quantiles)
 
 
-def contention(base: Floats) -> Floats:
-    """How much the base expects a row to change: |log ratio|."""
-    return np.asarray(np.abs(np.log(base)))
+def hints_of(base: Floats, correction: Floats, parts: Floats, known: Bools) -> Floats:
+    """What tells how hard a row is beside its features: the expected change, the prior's, how much the members differ,
+    and whether all its workloads are known; (R, 4)."""
+    spread = parts.std(axis=1) if parts.shape[1] else np.zeros(len(base))
+    return np.stack([np.log(base) + correction, np.log(base), spread, known.astype(float)], axis=1)
 
 
-def calibrate(base: Floats, error: Floats, known: Bools) -> Calibration:
-    """Normalised split-conformal calibration (Lei et al., JASA 2018) on rows whose workload or pair was left out.
+def calibrate(
+    x: Floats, hints: Floats, error: Floats, known: Bools, platform: Sequence[str], row: Ints, fold: Ints
+) -> Calibration:
+    """Normalised split-conformal calibration (Lei et al., JASA 2018), Mondrian by platform and by what is known.
 
-    `error` (J,) measured minus predicted log ratio; `known` (J,) whether all workloads of the row were in training
-    (then only the pair was new). The score is |error| / scale(contention); its finite-sample quantile holds per group.
+    `error` (J,) measured minus predicted log ratio of rows whose workload or pair was left out; `row` (J,) which
+    measurement it is, `fold` (J,) with what it was left out. The score is error over a learned difficulty, which comes
+    from what was not left out at the same time: how noisy a new workload is, is as unknown as its ratio.
     """
-    hard = contention(base)
-    knots = np.unique(np.quantile(hard, np.linspace(0, 1, CONTENTION_BINS))) if len(hard) else np.array([0.0])
-    scales = np.array([_local_scale(hard, error, knot) for knot in knots])
-    scale = np.interp(hard, knots, scales)
-    scores = np.abs(error) / scale
-    everything = finite_quantile(scores)
-    groups = {
-        "known": finite_quantile(scores[known]) if known.sum() >= FEW else everything,
-        "unknown": finite_quantile(scores[~known]) if (~known).sum() >= FEW else everything,
-    }
+    size = np.abs(error)
+    typical = float(max(size.mean(), LEAST_ERROR)) if len(size) else UNTESTED
+    difficulty, scale = None, np.full(len(error), typical)
+    if len(error) >= LEAST_SCALED:
+        difficulty = _fit_difficulty(x, hints, size)
+        for number in np.unique(fold):
+            inside = fold == number
+            others = ~np.isin(row, row[inside])
+            if others.sum() >= LEAST_SCALED // 2:
+                scale[inside] = _scale(
+                    _fit_difficulty(x[others], hints[others], size[others]), x[inside], hints[inside]
+                )
+    scores = error / scale
+    labels = np.array(platform, dtype=np.str_)
+    everything = _bounds(scores)
+    quantiles: dict[str, dict[str, tuple[float, float]]] = {}
+    for group, mask in zip(GROUPS, (known, ~known), strict=True):
+        pooled = _bounds(scores[mask]) if mask.sum() >= FEW else everything
+        quantiles[group] = {"": pooled}
+        for name in sorted(set(labels[mask])):
+            own = scores[mask & (labels == name)]
+            if len(own) >= FEW:
+                share = len(own) / (len(own) + SHRINK)
+                low, high = (share * one + (1 - share) * other for one, other in zip(_bounds(own), pooled, strict=True))
+                quantiles[group][str(name)] = (low, high)
     # What is known is never less certain than what is not.
-    groups["known"] = min(groups["known"], groups["unknown"])
-    return Calibration(groups, tuple(float(k) for k in knots), tuple(float(s) for s in scales))
+    quantiles["known"] = {
+        name: _smaller(pair_, quantiles["unknown"].get(name, pair_)) for name, pair_ in quantiles["known"].items()
+    }
+    return Calibration(difficulty, typical, quantiles)
 
 
-def _local_scale(hard: Floats, error: Floats, knot: float) -> float:
-    """Mean error of the rows with about this contention, at least FLOOR; UNTESTED where there are none."""
-    width = max(len(hard) // CONTENTION_BINS, min(len(hard), FEW))
-    nearest = np.argsort(np.abs(hard - knot), kind="stable")[:width]
-    return max(float(np.abs(error[nearest]).mean()), FLOOR) if len(nearest) else UNTESTED
+def _smaller(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return one if sum(one) <= sum(other) else other
+
+
+def _fit_difficulty(x: Floats, hints: Floats, size: Floats) -> lightgbm.Booster:
+    rows = len(size)
+    options = {
+        "objective": "regression",
+        "learning_rate": 0.08,
+        "num_leaves": 7,
+        "min_data_in_leaf": int(max(10, rows // 40)),
+        "feature_fraction": 0.5,
+        "lambda_l2": 5.0,
+        "max_bin": 63,
+        "seed": 0,
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": 1 if rows < 4000 else 0,
+        "verbosity": -1,
+    }
+    data = lightgbm.Dataset(
+        np.concatenate([hints, x], axis=1), np.log(size + LEAST_ERROR), params={"verbosity": -1, "max_bin": 63}
+    )
+    return lightgbm.train(options, data, num_boost_round=40)
+
+
+def _scale(difficulty: lightgbm.Booster, x: Floats, hints: Floats) -> Floats:
+    threads = 1 if len(x) < 2000 else 0
+    return np.asarray(np.exp(difficulty.predict(np.concatenate([hints, x], axis=1), num_threads=threads)))
+
+
+def _bounds(scores: Floats) -> tuple[float, float]:
+    """How far the lower and the upper bound lie away, in scores: each side on its own, both together where few."""
+    if len(scores) < 2 * FEW:
+        both = max(finite_quantile(np.abs(scores)), 0.0)
+        return both, both
+    return max(finite_quantile(-scores, TAIL), 0.0), max(finite_quantile(scores, TAIL), 0.0)
 
 
 def finite_quantile(scores: Floats, level: float = LEVEL) -> float:
     """The ceil((n+1) level)-th smallest score; with too few scores the largest, half as much again."""
     if not len(scores):
-        return 3.0
+        return 1.0
     rank = int(np.ceil((len(scores) + 1) * level))
     ordered = np.sort(scores)
     return float(ordered[rank - 1]) if rank <= len(ordered) else float(ordered[-1]) * 1.5

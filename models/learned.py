@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from models.curves import REPORTER
 from models.effects import Effects
 from models.features import FeatureMatrix, build_matrix, cpu_overlap
 from models.fitted import Estimate, FittedTarget
 from models.prediction import Band, InterferencePrediction
-from models.prior import band, prior_spread
+from models.prior import jitter_band, latency_band, prior_spread
+from models.profile import WorkloadProfile
 from models.scene import ProfileTable, SceneBatch
 
 Floats = NDArray[np.float64]
@@ -27,7 +29,7 @@ class LearnedPredictor:
     """Prior and learned residual together. `reference` holds, by name, the profiles that training saw.
 
     A workload counts as known when its name was in training and its profile looks the same: another operator's `db` is
-    not ours.
+    not ours. `platforms` are the further numbers of the platforms that training saw.
     """
 
     version: str
@@ -35,29 +37,43 @@ class LearnedPredictor:
     metrics: tuple[str, ...]
     throughput: FittedTarget
     latency: FittedTarget | None
+    jitter: FittedTarget | None
     reference: Mapping[str, Sequence[Mapping[str, float]]]
+    platforms: Mapping[str, Mapping[str, float]]
+
+    @property
+    def targets(self) -> dict[str, FittedTarget]:
+        """What was learned, by name."""
+        found = {"throughput": self.throughput, "latency": self.latency, "jitter": self.jitter}
+        return {name: target for name, target in found.items() if target is not None}
 
     def predict(self, scenes: SceneBatch) -> InterferencePrediction:
         """Predict every instance of every scene; nan where nobody sits."""
+        scenes = self._with_what_training_knew(scenes)
         matrix = build_matrix(scenes, self.metrics)
         same = self._same_as_seen(scenes.table)
         size = scenes.present.sum(axis=1)[matrix.scene]
         blank = (scenes.profile == 0)[matrix.scene, matrix.slot] | self._nothing_in_common(matrix)
-        throughput = self._estimate(self.throughput, matrix, scenes, same, size)
-        outside = throughput.outside | blank
-        bands = [self._band(throughput, matrix, scenes, blank)]
-        if self.latency is not None:
-            latency = self._estimate(self.latency, matrix, scenes, same, size)
-            bands.append(self._band(latency, matrix, scenes, blank))
-        else:
-            spread = prior_spread(1 / matrix.prior.latency, scenes.profile == 0)
-            raw = band(matrix.prior.latency, spread)
-            bands.append(
-                Band(*(np.where(scenes.present, value, np.nan) for value in (raw.expected, raw.lower, raw.upper)))
-            )
+        estimates = {name: self._estimate(target, matrix, scenes, same, size) for name, target in self.targets.items()}
+        bands = {name: self._band(estimate, matrix, scenes, blank) for name, estimate in estimates.items()}
         marks = np.zeros(scenes.present.shape, dtype=bool)
-        marks[matrix.scene, matrix.slot] = outside
-        return InterferencePrediction(throughput=bands[0], latency=bands[1], outside=marks)
+        marks[matrix.scene, matrix.slot] = estimates["throughput"].outside | blank
+        return InterferencePrediction(
+            throughput=bands["throughput"],
+            latency=bands.get("latency") or latency_band(matrix.prior.latency, scenes),
+            jitter=bands.get("jitter") or jitter_band(matrix.prior.jitter, scenes),
+            outside=marks,
+        )
+
+    def _with_what_training_knew(self, scenes: SceneBatch) -> SceneBatch:
+        """The scenes with the platforms and the sweeps' reporter of the training data, where they bring none."""
+        table = scenes.table
+        for metrics in self.reference.get(REPORTER, ())[:1]:
+            if REPORTER not in table.names:
+                table = table.with_profile(WorkloadProfile(REPORTER, metrics))
+        if self.platforms and not table.platforms:
+            table = replace(table, platforms=self.platforms)
+        return scenes if table is scenes.table else replace(scenes, table=table)
 
     def _same_as_seen(self, table: ProfileTable) -> Bools:
         """Which rows of a profile table look like the workload of that name in the training data; (rows,)."""
@@ -85,9 +101,10 @@ class LearnedPredictor:
         known_rows = same & np.array([name in target.model.known for name in scenes.table.names], dtype=bool)
         known = _scene_known(scenes, known_rows)[matrix.scene, matrix.slot]
         effect_rows = np.where(known_rows, np.arange(len(known_rows)), 0)
-        source = matrix.prior.throughput if target.target == "throughput" else matrix.prior.latency
-        base = source[matrix.scene, matrix.slot]
-        return target.estimate(matrix.x, base, _correction(target, matrix, scenes, effect_rows, known), known, size)
+        effects = scene_effects(target.model.effects, scenes, effect_rows)[matrix.scene, matrix.slot]
+        base = matrix.prior_of(target.target)
+        platform = scenes.platform[matrix.scene]
+        return target.estimate(matrix.x, base, effects, known, size, platform)
 
     def _band(self, estimate: Estimate, matrix: FeatureMatrix, scenes: SceneBatch, blank: Bools) -> Band:
         """Spread rows over scenes; of rows without any known metric only the prior's wide interval is given."""
@@ -100,18 +117,6 @@ class LearnedPredictor:
         return Band(*out)
 
 
-def _correction(
-    target: FittedTarget, matrix: FeatureMatrix, scenes: SceneBatch, effect_rows: Ints, known: Bools
-) -> Floats:
-    model = target.model
-    if model.booster is None or not len(matrix.x):
-        return np.zeros(len(matrix.x))
-    threads = 1 if len(matrix.x) < 2000 else 0
-    learned = np.asarray(model.booster.predict(matrix.x, num_threads=threads))
-    learned = learned + scene_effects(model.effects, scenes, effect_rows)[matrix.scene, matrix.slot]
-    return learned * model.trust(known)
-
-
 def scene_effects(effects: Effects, scenes: SceneBatch, effect_rows: Ints) -> Floats:
     """`Effects.predict` for whole scenes at once, (S, N): the fast path of the same sums.
 
@@ -122,6 +127,8 @@ def scene_effects(effects: Effects, scenes: SceneBatch, effect_rows: Ints) -> Fl
     overlap = cpu_overlap(scenes)
     beside = np.where(np.eye(scenes.slots, dtype=bool)[None], 0.0, scenes.present[:, None, :] * 1.0)
     total = np.zeros(scenes.present.shape)
+    if not effects.values:
+        return total
     for domain, share in (("near", overlap * beside), ("far", (1 - overlap) * beside)):
         victim = _vector(effects, f"victim|{domain}|", names)
         neighbour = _vector(effects, f"neighbour|{domain}|", names)

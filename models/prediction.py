@@ -27,12 +27,14 @@ class Band:
 class InterferencePrediction:
     """What co-location does to every instance of every scene.
 
-    `throughput` is T/B (1.0 = as alone), `latency` is co-located over solo latency (1.0 = as alone), `outside` marks
-    questions that lie outside the training data, whose intervals are wide on purpose. All of shape (scenes, slots).
+    `throughput` is T/B (1.0 = as alone), `latency` is co-located over solo mean latency (1.0 = as alone), `jitter` the
+    same of the standard deviation of latency, `outside` marks questions that lie outside the training data, whose
+    intervals are wide on purpose. All of shape (scenes, slots).
     """
 
     throughput: Band
     latency: Band
+    jitter: Band
     outside: Bools
 
 

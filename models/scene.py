@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,19 @@ class ProfileTable:
     """Solo profiles as one matrix: `values[row, column]` in each metric's unit, nan = unknown.
 
     Row 0 is the unknown workload. `rows` maps (platform, workload) to a row; platform "" holds everywhere. `names` has
-    the workload of every row.
+    the workload of every row. `platforms` has what is known of a platform beside HOST_NUMBERS, by its name.
     """
 
     columns: tuple[str, ...]
     values: Floats
     rows: Mapping[tuple[str, str], int]
     names: tuple[str, ...]
+    platforms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @classmethod
-    def build(cls, profiles: Sequence[WorkloadProfile]) -> ProfileTable:
+    def build(
+        cls, profiles: Sequence[WorkloadProfile], platforms: Mapping[str, Mapping[str, float]] | None = None
+    ) -> ProfileTable:
         """Stack profiles; of two with the same platform and name the later one wins.
 
         A metric that was not measured on one platform is taken from the profile that holds everywhere, else from
@@ -55,12 +58,16 @@ class ProfileTable:
             by_name.setdefault(profile.name, []).append(len(values))
             names.append(profile.name)
             values.append(row)
-        merged = [row.copy() for row in values]
-        for (_, name), at in rows.items():
+        spare = {}  # by workload: what fills in for a metric that one of its profiles lacks
+        for name, others in by_name.items():
             everywhere = rows.get(("", name))
-            for other in [*([everywhere] if everywhere else []), *by_name[name]]:
-                merged[at] = np.where(np.isnan(merged[at]), values[other], merged[at])
-        return cls(columns, np.vstack(merged), rows, tuple(names))
+            spare[name] = np.full(len(columns), np.nan)
+            for other in [*([everywhere] if everywhere else []), *others]:
+                spare[name] = np.where(np.isnan(spare[name]), values[other], spare[name])
+        merged = np.vstack(values)
+        for (_, name), at in rows.items():
+            merged[at] = np.where(np.isnan(merged[at]), spare[name], merged[at])
+        return cls(columns, merged, rows, tuple(names), platforms or {})
 
     def with_profile(self, profile: WorkloadProfile) -> ProfileTable:
         """This table and one more row, the last, for a profile of its own: `row` does not find it under its name."""
@@ -97,7 +104,7 @@ class SceneBatch:
     """S scenes with up to N slots for instances and up to P pCPUs. Slots without an instance have `present` False.
 
     Per scene: `host_numbers` (S, 7) in the order of HOST_NUMBERS, nan = unknown; `kind` (S,) index into HOST_KINDS;
-    `disk_kind` (S,); `driver_cpus` (S, P) where the driver domain may run.
+    `disk_kind` (S,); `platform` (S,) its name, "" = unknown; `driver_cpus` (S, P) where the driver domain may run.
     Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`,
     `net_mode` index into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf);
     `affinity` (S, N, P): the pCPUs that any vCPU of it may use.
@@ -107,6 +114,7 @@ class SceneBatch:
     host_numbers: Floats
     kind: Ints
     disk_kind: Ints
+    platform: NDArray[np.str_]
     driver_cpus: Bools
     present: Bools
     profile: Ints
@@ -132,6 +140,14 @@ class SceneBatch:
     def pcpus(self) -> Floats:
         """Number of pCPUs of each scene's host, (S,)."""
         return self.host_numbers[:, 0]
+
+    def platform_number(self, column: str) -> Floats:
+        """A further number of each scene's platform, nan where it is unknown; (S,)."""
+        known = {name: numbers[column] for name, numbers in self.table.platforms.items() if column in numbers}
+        if not known:
+            return np.full(len(self), np.nan)
+        names, at = np.unique(self.platform, return_inverse=True)
+        return np.array([known.get(str(name), np.nan) for name in names])[at]
 
     def take(self, scenes: Ints) -> SceneBatch:
         """The scenes with these indices, in this order; an index may repeat."""
@@ -236,6 +252,7 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         host_numbers=np.array([host_numbers(host) for host, _ in scenes]).reshape(count, len(HOST_NUMBERS)),
         kind=np.array([HOST_KINDS.index(host.kind) for host, _ in scenes], dtype=np.int64),
         disk_kind=np.array([DISK_KINDS.index(host.disk_kind) for host, _ in scenes], dtype=np.int64),
+        platform=np.array([host.platform for host, _ in scenes], dtype=np.str_),
         driver_cpus=driver,
         affinity=affinity,
         **columns,

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from models import artifact
+import lightgbm
+
+from models import artifact, scale
 from models.dataset import Dataset, DatasetError, load_dataset
 from models.estimators import LEAST_ROWS
-from models.examples import build_examples, metrics_of
+from models.examples import LATER, build_examples, metrics_of
 from models.fitted import FittedTarget, fit_target
 from models.learned import LearnedPredictor
 
@@ -21,65 +24,97 @@ Progress = Callable[[str, float], None]
 LIBRARIES = ("lightgbm", "numpy", "scikit-learn", "scipy")
 
 
-def train(datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None) -> Path:
+def train(
+    datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None, *, scheduler: str | None = None
+) -> Path:
     """Fit on dataset directories and write an artifact below `model_dir`; returns its directory.
 
-    DatasetError when a dataset is broken or all of them together hold too few measured rows to learn from.
+    Tables that are too large to hold are read as a stream, and with a `scheduler` (tcp://host:port) the boosters are
+    trained on its Dask cluster. DatasetError when a dataset is broken or all of them together hold too few measured
+    rows to learn from, ClusterError when the cluster fails.
     """
     say = progress or (lambda _what, _done: None)
     say("reading datasets", 0.0)
-    loaded = [load_dataset(path) for path in datasets]
-    predictor = fit_predictor(loaded, progress=lambda what, done: say(what, 0.05 + 0.9 * done))
+    boosters: Mapping[str, lightgbm.Booster] = {}
+    scaled: Mapping[str, Any] = {}
+    begin = 0.05
+    if scheduler is not None or scale.is_large(datasets):
+        begin = 0.5
+        streamed = scale.stream(datasets, scheduler=scheduler, progress=lambda what, done: say(what, begin * done))
+        loaded, boosters, scaled = list(streamed.datasets), streamed.boosters, {"scale": streamed.card}
+    else:
+        loaded = [load_dataset(path) for path in datasets]
+    predictor = fit_predictor(
+        loaded, progress=lambda what, done: say(what, begin + (0.95 - begin) * done), boosters=boosters
+    )
     say("writing the artifact", 0.97)
-    path = artifact.save(model_dir, predictor, _card(loaded, predictor))
+    path = artifact.save(model_dir, predictor, {**_card(loaded, predictor), **scaled})
     say("done", 1.0)
     return path
 
 
-def fit_predictor(datasets: Sequence[Dataset], *, seed: int = 0, progress: Progress | None = None) -> LearnedPredictor:
-    """Fit throughput and, where there is data, latency."""
+def fit_predictor(
+    datasets: Sequence[Dataset],
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+    boosters: Mapping[str, lightgbm.Booster] | None = None,
+) -> LearnedPredictor:
+    """Fit throughput and, where there is data, latency; `boosters` by target were trained elsewhere, on more rows."""
     say = progress or (lambda _what, _done: None)
+    trained = boosters or {}
     metrics = metrics_of(datasets)
     examples = build_examples(datasets, metrics)
     if len(examples) < LEAST_ROWS:
         names = ", ".join(dataset.name for dataset in datasets) or "no dataset"
         raise DatasetError(f"{names}: {len(examples)} measured throughput ratios, at least {LEAST_ROWS} are needed")
-    throughput = fit_target(examples, "throughput", seed=seed, progress=lambda what, done: say(what, done / 2))
-    late = build_examples(datasets, metrics, target="latency")
-    latency = (
-        fit_target(late, "latency", seed=seed, progress=lambda what, done: say(what, 0.5 + done / 2))
-        if len(late) >= LEAST_ROWS
-        else None
-    )
+    targets = {"throughput": examples}
+    for name in LATER:
+        later = build_examples(datasets, metrics, target=name)
+        if len(later) >= LEAST_ROWS:
+            targets[name] = later
+    fitted: dict[str, FittedTarget] = {}
+    for number, (name, rows) in enumerate(targets.items()):
+
+        def step(what: str, done: float, number: int = number) -> None:
+            say(what, (number + done) / len(targets))
+
+        fitted[name] = fit_target(rows, name, seed=seed, progress=step, booster=trained.get(name))
     reference: dict[str, list[dict[str, float]]] = {}
     for dataset in datasets:
         for profile in dataset.profiles:
             reference.setdefault(profile.name, []).append(dict(profile.metrics))
     origins = sorted({dataset.origin for dataset in datasets})
     return LearnedPredictor(
-        version=_version(datasets, throughput, latency),
+        version=_version(datasets, fitted),
         origin=origins[0] if len(origins) == 1 else "+".join(origins),
         metrics=metrics,
-        throughput=throughput,
-        latency=latency,
+        throughput=fitted["throughput"],
+        latency=fitted.get("latency"),
+        jitter=fitted.get("jitter"),
         reference=reference,
+        platforms={
+            name: dict(numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items() if numbers
+        },
     )
 
 
-def _version(datasets: Sequence[Dataset], *targets: FittedTarget | None) -> str:
-    """A name made of the training data and the fitted trees: the same training gives the same version."""
+def _version(datasets: Sequence[Dataset], targets: Mapping[str, FittedTarget]) -> str:
+    """A name made of the training data and what was fitted: the same training gives the same version."""
     digest = hashlib.sha256()
     for dataset in datasets:
         digest.update(dataset.fingerprint.encode())
-    for target in targets:
-        if target is not None and target.model.booster is not None:
-            digest.update(target.model.booster.model_to_string().encode())
+    for target in targets.values():
+        members = target.model.members
+        if members is not None:
+            for booster in (*members.boosters, members.forest):
+                digest.update(booster.model_to_string().encode())
             digest.update(json.dumps(target.calibration.to_json(), sort_keys=True).encode())
     return f"m-{digest.hexdigest()[:12]}"
 
 
 def _card(datasets: Sequence[Dataset], predictor: LearnedPredictor) -> dict[str, Any]:
-    targets = {"throughput": predictor.throughput, "latency": predictor.latency}
+    origins = Counter(dataset.origin for dataset in datasets for _ in dataset.colocations)
     return {
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "datasets": [
@@ -92,7 +127,12 @@ def _card(datasets: Sequence[Dataset], predictor: LearnedPredictor) -> dict[str,
             }
             for dataset in datasets
         ],
-        "figures": {name: target.figures for name, target in targets.items() if target is not None},
-        "interval": "90 % split-conformal, calibrated on left-out pairs and left-out workloads",
+        "origin_mix": {origin: round(count / origins.total(), 4) for origin, count in sorted(origins.items())},
+        "figures": {name: target.figures for name, target in predictor.targets.items()},
+        "blends": {
+            name: {"known": target.model.known_blend.named(), "unknown": target.model.unknown_blend.named()}
+            for name, target in predictor.targets.items()
+        },
+        "interval": "90 % split-conformal by platform, calibrated on left-out pairs and left-out workloads",
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
     }

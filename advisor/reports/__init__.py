@@ -1,19 +1,30 @@
-"""A plan as one self-contained HTML file, a profile as a picture; nothing is predicted or learned here."""
+"""Plans and evaluations as self-contained HTML files, a profile as a picture; nothing is predicted or learned here."""
 
 from __future__ import annotations
 
 import errno
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jinja2
 
 from advisor.domain import InstanceProfile, Inventory, Plan
 from advisor.errors import InvalidInput, OutOfSpace
-from advisor.reports import pictures, timelines, view, words
+from advisor.reports import evaluation_words, pictures, timelines, view, words
 from advisor.validation import picture_kind
 
-__all__ = ["plan_as_html", "write_plan_report", "write_profile_picture"]
+if TYPE_CHECKING:
+    from models.evaluation import Evaluation
+
+__all__ = [
+    "evaluation_as_html",
+    "plan_as_html",
+    "write_evaluation_report",
+    "write_plan_report",
+    "write_profile_picture",
+]
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parent.parent / "templates"),
@@ -28,6 +39,10 @@ _TEMPLATES.filters |= {
     "band": words.band,
     "settings": words.settings,
     "refusals": words.refusals,
+    "error": evaluation_words.points,
+    "share": evaluation_words.percent,
+    "edges": evaluation_words.edges,
+    "times": evaluation_words.times,
 }
 
 
@@ -54,6 +69,27 @@ def plan_as_html(inventory: Inventory, plan: Plan) -> str:
         origin=words.origin(plan.model_origin),
         outside=any(row.after and row.after.outside_training for host in hosts for row in host.rows),
         left_out=sum(1 for host in hosts if host.rows) - len(drawn),
+    )
+
+
+def write_evaluation_report(found: Sequence[Evaluation], path: Path) -> None:
+    """Write evaluations as one report, whole or not at all; a file that is there is replaced when it is complete.
+
+    OutOfSpace when the disk is full, InvalidInput when `path` cannot be written.
+    """
+    _write_whole(path, evaluation_as_html(found).encode())
+
+
+def evaluation_as_html(found: Sequence[Evaluation]) -> str:
+    """The report's text; the same evaluations give the same text."""
+    from advisor.reports import evaluation  # with the learning libraries, which a plan's report does without
+
+    figures = [one.figures for one in found]
+    return _TEMPLATES.get_template("evaluation.html.j2").render(
+        parts=evaluation.parts(found),
+        ranks=evaluation.ranks(found),
+        headline=evaluation_words.headline(figures),
+        limits={name: text for one in figures for name, text in one["limits"].items()},
     )
 
 

@@ -49,7 +49,7 @@ def _picture(rows: Sequence[Row], left: float, salt: str) -> Markup:
         text = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # no date: the same plan gives the same file
         figure.savefig(text, format="svg", transparent=True, metadata=nothing)
-    return Markup(_inline(text.getvalue()))  # noqa: S704 - matplotlib escapes the names
+    return Markup(inline(text.getvalue()))  # noqa: S704 - matplotlib escapes the names
 
 
 def _draw(axes: Axes, rows: Sequence[Row]) -> None:
@@ -84,8 +84,8 @@ def _name(row: Row) -> str:
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
 
 
-def _inline(svg: str) -> str:
-    """Only what an HTML page needs: no prologue, name spaces, styles for the whole page, or ids of no use."""
+def inline(svg: str) -> str:
+    """An SVG as an HTML page needs it: no prologue, name spaces, styles for the whole page, or ids of no use."""
     svg = svg[svg.index("<svg ") :]
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg, count=2)
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL)

@@ -1,59 +1,119 @@
-"""Models: the registry of learned artifacts, of which at most one is active; no artifact is read here."""
+"""Models: the registry of learned artifacts, what the gate said of them, who answered when; no artifact is read."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from advisor.domain import ModelCard
+from advisor.domain import Activation, ModelCard
 from advisor.store import codec
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import insert_new
+from advisor.store.statements import insert_new, upsert
+
+Status = Literal["candidate", "shadow", "active", "retired"]
+PRIOR = "prior"  # stands in the history where the queueing prior alone answered
 
 models = sa.Table(
     "models",
     metadata,
     sa.Column("version", ID, primary_key=True),
-    sa.Column("status", sa.String(16), nullable=False),  # candidate, active or retired
+    sa.Column("status", sa.String(16), nullable=False),  # one of Status
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("origin", sa.String(32), nullable=False),
     sa.Column("card", VALUE, nullable=False),
 )
-sa.Index(  # the database itself refuses a second active model
-    "uq_models_active",
-    models.c.status,
-    unique=True,
-    sqlite_where=models.c.status == "active",
-    postgresql_where=models.c.status == "active",
+verdicts = sa.Table(  # what the gate last said; beside `models`, for it changes and a card never does
+    "verdicts",
+    metadata,
+    sa.Column("version", ID, sa.ForeignKey("models.version"), primary_key=True),
+    sa.Column("verdict", VALUE, nullable=False),
 )
+activations = sa.Table(
+    "activations",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),  # in the order of commits: every writer holds the counter's lock
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("before", ID, nullable=False),
+    sa.Column("after", ID, nullable=False),
+    sa.Column("cause", sa.String(16), nullable=False),  # activate, force or rollback
+)
+for _status in ("active", "shadow"):  # the database itself refuses a second one
+    sa.Index(
+        f"uq_models_{_status}",
+        models.c.status,
+        unique=True,
+        sqlite_where=models.c.status == _status,
+        postgresql_where=models.c.status == _status,
+    )
+_CARDS = sa.select(models, verdicts.c.verdict).outerjoin(verdicts, verdicts.c.version == models.c.version)
 
 
 def add(connection: sa.Connection, card: ModelCard) -> bool:
-    """Insert a model; False when its version is registered already."""
-    return insert_new(connection, models, [codec.encode(card) | {"created_at": card.created_at}]) == 1
+    """Insert a model with its verdict; False, and nothing written, when its version is registered already."""
+    row = codec.encode(card) | {"created_at": card.created_at}
+    verdict = row.pop("verdict")
+    is_new = insert_new(connection, models, [row]) == 1
+    if is_new and verdict is not None:
+        set_verdict(connection, card.version, verdict)
+    return is_new
+
+
+def set_verdict(connection: sa.Connection, version: str, verdict: Mapping[str, Any]) -> None:
+    """Keep what the gate says now of a registered model."""
+    upsert(connection, verdicts, [{"version": version, "verdict": codec.encode(verdict)}])
 
 
 def get(connection: sa.Connection, version: str) -> ModelCard | None:
-    row = connection.execute(sa.select(models).where(models.c.version == version)).mappings().one_or_none()
+    row = connection.execute(_CARDS.where(models.c.version == version)).mappings().one_or_none()
     return None if row is None else _read(row)
+
+
+def in_status(connection: sa.Connection, status: Status) -> tuple[ModelCard, ...]:
+    """The models of one status, newest first."""
+    query = _CARDS.where(models.c.status == status).order_by(models.c.created_at.desc(), models.c.version)
+    return tuple(_read(row) for row in connection.execute(query).mappings())
 
 
 def active(connection: sa.Connection) -> ModelCard | None:
-    row = connection.execute(sa.select(models).where(models.c.status == "active")).mappings().one_or_none()
-    return None if row is None else _read(row)
+    """The learned model that answers, None when the queueing prior alone does."""
+    return next(iter(in_status(connection, "active")), None)
 
 
 def activate(connection: sa.Connection, version: str | None) -> None:
     """Retire the active model and make `version`, which must exist, the active one; None = no learned model."""
-    connection.execute(sa.update(models).where(models.c.status == "active").values(status="retired"))
-    connection.execute(sa.update(models).where(models.c.version == version).values(status="active"))
+    _replace(connection, "active", version, former="retired")
+
+
+def shadow(connection: sa.Connection, version: str | None) -> None:
+    """Let `version`, which must exist, be scored beside the active model; None = no model is. The former one is a
+    candidate again."""
+    _replace(connection, "shadow", version, former="candidate")
 
 
 def load_all(connection: sa.Connection) -> tuple[ModelCard, ...]:
     """Newest first."""
-    query = sa.select(models).order_by(models.c.created_at.desc(), models.c.version)
+    query = _CARDS.order_by(models.c.created_at.desc(), models.c.version)
     return tuple(_read(row) for row in connection.execute(query).mappings())
+
+
+def record(connection: sa.Connection, activation: Activation) -> None:
+    """Append to the history."""
+    row = {name: getattr(activation, name) for name in ("at", "before", "after", "cause")}
+    connection.execute(sa.insert(activations).values(row))
+
+
+def history(connection: sa.Connection) -> tuple[Activation, ...]:
+    """Every change of the model that answers, oldest first."""
+    rows = connection.execute(sa.select(activations).order_by(activations.c.id))
+    return tuple(Activation(row.at, row.before, row.after, row.cause) for row in rows)
+
+
+def _replace(connection: sa.Connection, status: Status, version: str | None, *, former: Status) -> None:
+    connection.execute(sa.update(models).where(models.c.status == status).values(status=former))
+    connection.execute(sa.update(models).where(models.c.version == version).values(status=status))
 
 
 def _read(row: sa.RowMapping) -> ModelCard:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from advisor.errors import AdvisorError, InvalidInput
-from api.cli import ask, data, learn, measure, serve
+from api.cli import ask, data, evaluate, learn, measure, probe, quality, registry, serve
 
 __all__ = ["app", "main"]
 
@@ -62,12 +62,14 @@ app.command("serve")(serve.serve)
 app.command("where")(ask.where)
 app.command("predict")(ask.predict)
 app.command("plan")(ask.plan)
+app.command("probe-plan")(probe.probe_plan)
 app.command("profile")(measure.profile)
 app.command("train")(learn.train)
-app.command("evaluate")(learn.evaluate)
+app.command("evaluate")(evaluate.evaluate)
 app.command("findings")(learn.findings)
 app.command("sync")(data.sync)
-app.add_typer(learn.models, name="models")
+registry.models.command("quality")(quality.quality)
+app.add_typer(registry.models, name="models")
 app.add_typer(data.db, name="db")
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
-from advisor.domain import Candidate, Effect, IsolationSettings, Recommendation, Rejection
+from advisor.domain import Band, Candidate, Effect, IsolationSettings, Recommendation, Rejection
 from api.cli.output import print_table, say
 
 MANY = 20  # rejected hosts, from which on they are counted and not listed
@@ -82,6 +82,11 @@ def _show_commands(candidate: Candidate) -> None:
 def ratio(effect: Effect) -> str:
     band = effect.throughput_ratio
     return f"{band.expected:.2f} ({band.lower:.2f}-{band.upper:.2f})"
+
+
+def times(band: Band | None) -> str:
+    """A ratio to alone; empty where it was not predicted."""
+    return "" if band is None else f"{band.expected:.2f}"
 
 
 def remark(effect: Effect) -> str:

@@ -11,7 +11,7 @@ import typer
 from advisor import service
 from advisor.domain import Instance, Inventory, PlacementRequest
 from advisor.errors import InvalidInput
-from api.cli.answers import model_line, ratio, remark, show_answer, worst_neighbour
+from api.cli.answers import model_line, ratio, remark, show_answer, times, worst_neighbour
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, progress, say
 from api.schemas.effects import SceneAnswer
@@ -73,10 +73,11 @@ def predict(
         print_json(SceneAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
         return
     rows = [
-        (effect.instance, ratio(effect), f"{effect.latency_ratio.expected:.2f}", remark(effect))
+        (effect.instance, ratio(effect), times(effect.latency_ratio), times(effect.jitter_ratio), remark(effect))
         for effect in answer.effects
     ]
-    print_table(("instance", "throughput ratio (90 % interval)", "latency ratio", ""), rows, right=(2,))
+    header = ("instance", "throughput ratio (90 % interval)", "latency ratio", "jitter ratio", "")
+    print_table(header, rows, right=(2, 3))
     say(f"Combined score {answer.combined_score:.2f} of {len(answer.effects)}.")
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
 

@@ -1,4 +1,4 @@
-"""Learning: train, evaluate, findings, and the registry of models."""
+"""Learning: train, evaluate, findings."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ from typing import Annotated, Any
 import typer
 
 from advisor import service
-from advisor.domain import ModelCard
-from advisor.errors import InvalidInput, NotFound
+from advisor.errors import InvalidInput
 from advisor.service import Advisor
+from api.cli.cards import print_verdict
 from api.cli.options import AsJson, Database, ModelDir, settings
-from api.cli.output import clean, print_json, print_table, progress, say
-from api.schemas.registry import ModelOut
+from api.cli.output import clean, figure, print_json, print_table, progress, say
 
 FINDING_COLUMNS = ("situation", "paper", "measured (95 % interval)", "agrees", "measured in", "predicted", "agrees")
 MOST_PRINTED = 4  # printed figures per finding in the table; --json has all
-FIGURES = ("mape", "mae", "p90_abs_error", "spearman", "pair_ranking_accuracy", "coverage", "interval_width")
-
-models = typer.Typer(
-    help="The registry of learned models: list, show, activate.", no_args_is_help=True, rich_markup_mode=None
-)
 
 
 def train(
     dataset: Annotated[
         list[Path] | None,
         typer.Option(metavar="DIR", help="Dataset directory; may be repeated.", show_default="all of datasets/"),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Train on the workers of this Dask cluster, tcp://host:port."),
     ] = None,
     register: Annotated[
         bool, typer.Option("--register/--no-register", help="List the model in the database as a candidate.")
@@ -43,47 +41,22 @@ def train(
     """
     chosen = settings(database=database)
     with progress() as advance:
-        artifact = service.train(dataset or _shipped(chosen.datasets_dir), settings=chosen, progress=advance)
+        artifact = service.train(
+            dataset or _shipped(chosen.datasets_dir), settings=chosen, progress=advance, scheduler=scheduler
+        )
+    verdict = None
     if register:
         with Advisor(chosen) as advisor:
-            advisor.register_model(artifact)
+            verdict = advisor.register_model(artifact).verdict
     if as_json:
-        print_json({"version": artifact.name, "artifact": str(artifact), "registered": register})
-    else:
-        say(f"Model {artifact.name} is in {artifact}.")
-        say(f"It answers after: cotenant models activate {artifact.name}")
-
-
-def evaluate(
-    dataset: Annotated[Path, typer.Option(metavar="DIR", help="Dataset directory.")],
-    protocol: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="P",
-            help="What is left out of training: unseen_pair, unseen_workload, ...; may be given several times.",
-            show_default="unseen_pair and unseen_workload",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Errors of the model and of every baseline on unseen data."""
-    with progress() as advance:
-        found = service.evaluate(
-            dataset, protocols=protocol or ("unseen_pair", "unseen_workload"), settings=settings(), progress=advance
-        )
-    if as_json:
-        print_json(found)
+        found = {"version": artifact.name, "artifact": str(artifact), "registered": register}
+        print_json({**found, "verdict": None if verdict is None else dict(verdict)})
         return
-    say(f"{found['dataset']}: {found['rows']} rows")
-    for name, results in found["protocols"].items():
-        say()
-        say(f"{name}: skipped, {results['skipped']}" if "skipped" in results else name)
-        if not results["models"]:
-            continue
-        rows = [
-            [model, *(_figure(errors.get(figure)) for figure in FIGURES)] for model, errors in results["models"].items()
-        ]
-        print_table(("model", *FIGURES), rows, right=range(1, len(FIGURES) + 1))
+    say(f"Model {artifact.name} is in {artifact}.")
+    if verdict is not None:
+        print_verdict(verdict)
+    force = "" if verdict is None or verdict["passed"] else " --force"
+    say(f"It answers after: cotenant models activate {artifact.name}{force}")
 
 
 def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
@@ -102,7 +75,7 @@ def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
         if shown:
             print_table(FINDING_COLUMNS, [_finding(row) for row in shown])
         else:
-            plain = [[_figure(row[name]) for name in ("situation", "quantity", "paper")] for row in found]
+            plain = [[figure(row[name]) for name in ("situation", "quantity", "paper")] for row in found]
             print_table(("printed", "quantity", "paper"), plain[:MOST_PRINTED])
         hidden = len(found) - (len(shown) or MOST_PRINTED)
         if hidden > 0:
@@ -116,64 +89,7 @@ def _finding(row: Mapping[str, Any]) -> list[str]:
     """Cells of FINDING_COLUMNS; a prediction's row has no verdict but for orders and directions."""
     where = row["source"] or ""
     cells = [row["situation"], row["paper"], row["measured"], row["measured_agrees"], where, row["predicted"]]
-    return [*(_figure(cell) for cell in cells), _figure(row["agrees"])]
-
-
-@models.command("list")
-def list_models(database: Database = None, as_json: AsJson = False) -> None:
-    """List every registered model."""
-    with Advisor(settings(database=database)) as advisor:
-        found = advisor.models()
-    if as_json:
-        print_json([_as_json(ModelOut.of(one)) for one in found])
-    else:
-        rows = [(one.version, one.status, _created(one), one.origin) for one in found]
-        print_table(("version", "status", "created (UTC)", "origin"), rows)
-
-
-@models.command("show")
-def show_model(
-    version: Annotated[str, typer.Argument(help="A version from the list.")],
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show one model with its card."""
-    with Advisor(settings(database=database)) as advisor:
-        found = ModelOut.of(advisor.model(version))
-    if as_json:
-        print_json(_as_json(found))
-    else:
-        rows = [("version", found.version), ("status", found.status), ("origin", found.origin)]
-        print_table(("", ""), [*rows, *_flat(found.card)])
-
-
-@models.command("activate")
-def activate_model(
-    version: Annotated[str, typer.Argument(help="A version from the list, or prior for the queueing prior alone.")],
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
-    """Let this model answer from now on.
-
-    One that lies in the state folder and is not registered yet is registered first.
-    """
-    chosen = settings(database=database)
-    with Advisor(chosen) as advisor:
-        try:
-            active = advisor.activate_model(version)
-        except NotFound:
-            artifact = chosen.model_dir / version
-            if Path(version).name != version or not artifact.is_dir():
-                raise
-            active = advisor.activate_model(advisor.register_model(artifact).version)
-    if as_json:
-        print_json(_as_json(ModelOut.of(active)))
-    else:
-        say(f"Model {active.version} answers from now on.")
-
-
-def _created(model: ModelCard) -> str:
-    return f"{model.created_at:%Y-%m-%d %H:%M}" if model.card.get("trained", True) else "built in"
+    return [*(figure(cell) for cell in cells), figure(row["agrees"])]
 
 
 def _shipped(folder: Path) -> Sequence[Path]:
@@ -181,25 +97,3 @@ def _shipped(folder: Path) -> Sequence[Path]:
     if not found:
         raise InvalidInput(f"no --dataset was given, and there is none in {folder}/", field="dataset")
     return found
-
-
-def _as_json(model: ModelOut) -> dict[str, Any]:
-    return model.model_dump(mode="json")
-
-
-def _flat(card: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
-    for name, value in card.items():
-        if isinstance(value, Mapping):
-            rows += _flat(value, f"{prefix}{name}.")
-        else:
-            rows.append((f"{prefix}{name}", _figure(value)))
-    return rows
-
-
-def _figure(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else clean(value)

@@ -28,6 +28,15 @@ def say(text: str = "") -> None:
     typer.echo(clean(text))
 
 
+def figure(value: object) -> str:
+    """A value as a cell of a table: four digits are enough, nothing is empty, and true is yes."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else clean(value)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
     typer.echo(json.dumps(value, indent=2, allow_nan=False))

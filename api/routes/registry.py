@@ -1,11 +1,11 @@
-"""The registry of learned models: list, show, register, activate."""
+"""The registry of learned models: list, show, register, activate, roll back, shadow."""
 
 from __future__ import annotations
 
 from advisor.errors import InvalidInput, NotFound
 from api.routes.common import AdvisorDep, PathId, SettingsDep
 from api.schemas.pages import PageOut
-from api.schemas.registry import ModelBody, ModelOut
+from api.schemas.registry import ActivateBody, ModelBody, ModelOut
 
 
 def listing(advisor: AdvisorDep) -> PageOut[ModelOut]:
@@ -14,12 +14,15 @@ def listing(advisor: AdvisorDep) -> PageOut[ModelOut]:
 
 
 def get(version: PathId, advisor: AdvisorDep) -> ModelOut:
-    """One registered model with its card."""
-    return ModelOut.of(advisor.model(version))
+    """One registered model with its card, the gate's verdict and when it answered."""
+    return ModelOut.with_history(advisor.model(version), advisor.model_history(version))
 
 
 def register(body: ModelBody, advisor: AdvisorDep, settings: SettingsDep) -> ModelOut:
-    """Register an artifact that lies in the service's model directory; it becomes a candidate, not yet active."""
+    """Register an artifact that lies in the service's model directory; it becomes a candidate, not yet active.
+
+    The gate judges it against the queueing prior and the active model.
+    """
     if set(body.version) == {"."}:  # the only ids that would leave the directory
         raise InvalidInput("is not the name of a folder", field="version")
     artifact = settings.model_dir / body.version
@@ -28,6 +31,19 @@ def register(body: ModelBody, advisor: AdvisorDep, settings: SettingsDep) -> Mod
     return ModelOut.of(advisor.register_model(artifact))
 
 
-def activate(version: PathId, advisor: AdvisorDep) -> ModelOut:
-    """Make a registered model the one that answers; `prior` stands for the queueing prior alone."""
-    return ModelOut.of(advisor.activate_model(version))
+def activate(version: PathId, advisor: AdvisorDep, body: ActivateBody | None = None) -> ModelOut:
+    """Make a registered model the one that answers; `prior` stands for the queueing prior alone.
+
+    The gate judges it anew, against the model that answers now; `force` overrules it.
+    """
+    return ModelOut.of(advisor.activate_model(version, force=body is not None and body.force))
+
+
+def roll_back(advisor: AdvisorDep) -> ModelOut:
+    """Let the model answer that did before the one that answers now."""
+    return ModelOut.of(advisor.roll_back_model())
+
+
+def shadow(version: PathId, advisor: AdvisorDep) -> ModelOut:
+    """Let a registered model be scored beside the active one, in place of a former one; `prior` ends that."""
+    return ModelOut.of(advisor.shadow_model(version))

@@ -10,6 +10,8 @@ from advisor.domain import Band, Effect, Scene, SceneEffects
 from api.schemas.base import Answer, Figure, Schema, examples
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem, each_to_domain
 
+JITTER = "standard deviation of latency over alone; null in answers stored before it was predicted"
+
 
 class BandOut(Answer):
     """A predicted ratio with its 90 % interval; 1.0 = as alone."""
@@ -31,6 +33,7 @@ class EffectOut(Answer):
     before: BandOut | None = Field(default=None, description="without the newcomer; null for the newcomer itself")
     throughput_ratio: BandOut
     latency_ratio: BandOut
+    jitter_ratio: BandOut | None = Field(default=None, description=JITTER)
     outside_training: bool = Field(default=False, description="the question lies outside the training data")
 
     @classmethod
@@ -41,6 +44,7 @@ class EffectOut(Answer):
             before=None if effect.before is None else BandOut.of(effect.before),
             throughput_ratio=BandOut.of(effect.throughput_ratio),
             latency_ratio=BandOut.of(effect.latency_ratio),
+            jitter_ratio=None if effect.jitter_ratio is None else BandOut.of(effect.jitter_ratio),
             outside_training=effect.outside_training,
         )
 

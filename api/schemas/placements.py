@@ -26,7 +26,7 @@ from api.schemas.base import (
     as_input,
     examples,
 )
-from api.schemas.effects import BandOut, EffectOut, ModelRef
+from api.schemas.effects import JITTER, BandOut, EffectOut, ModelRef
 from api.schemas.inventory import Service
 from api.schemas.settings import Isolation, PinningMap, to_settings
 from profiler.observed import HostKind
@@ -163,6 +163,7 @@ class NewcomerOut(Answer):
 
     throughput_ratio: BandOut
     latency_ratio: BandOut
+    jitter_ratio: BandOut | None = Field(description=JITTER)
     outside_training: bool
 
 

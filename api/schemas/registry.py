@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
 
-from advisor.domain import ModelCard
-from api.schemas.base import Answer, Id, Schema, Time, examples
+from advisor.domain import Activation, ModelCard
+from api.schemas.base import Answer, Flag, Id, Schema, Time, examples
 
 
 class ModelBody(Schema):
@@ -18,14 +19,44 @@ class ModelBody(Schema):
     version: Id
 
 
+class ActivateBody(Schema):
+    """How to activate a model; the body may be left out."""
+
+    model_config = examples({"force": True})
+
+    force: Flag = Field(default=False, description="activate it although the gate refuses it")
+
+
+class ActivationOut(Answer):
+    """One change of the model that answers; `cause` is activate, force (against the gate) or rollback."""
+
+    at: Time
+    before: str
+    after: str
+    cause: str
+
+    @classmethod
+    def of(cls, activation: Activation) -> ActivationOut:
+        """From the domain."""
+        return cls(at=activation.at, before=activation.before, after=activation.after, cause=activation.cause)
+
+
 class ModelOut(Answer):
-    """A registered model: `status` is candidate, active or retired; `card` is the artifact's card."""
+    """A registered model: `status` is candidate, shadow, active or retired; `card` is the artifact's card."""
 
     version: str
     status: str
     created_at: Time
     origin: str
     card: dict[str, Any] = Field(description="figures, training data and settings, as written by the training")
+    verdict: dict[str, Any] | None = Field(
+        default=None,
+        description="what the gate last said: `passed`, `refusals` and `reasons` as sentences, `figures` by target and "
+        "protocol, `against` which active model; null for the queueing prior",
+    )
+    history: list[ActivationOut] | None = Field(
+        default=None, description="when it began and ceased to answer, oldest first; where one model is asked for"
+    )
 
     @classmethod
     def of(cls, model: ModelCard) -> ModelOut:
@@ -36,4 +67,11 @@ class ModelOut(Answer):
             created_at=model.created_at,
             origin=model.origin,
             card=dict(model.card),
+            verdict=None if model.verdict is None else dict(model.verdict),
         )
+
+    @classmethod
+    def with_history(cls, model: ModelCard, history: Sequence[Activation]) -> ModelOut:
+        """From the domain, with its part of the history."""
+        steps = [ActivationOut.of(one) for one in history]
+        return cls.of(model).model_copy(update={"history": steps})

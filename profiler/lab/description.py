@@ -40,6 +40,7 @@ def describe_dataset(
         "origin": "measured",
         "licence": campaign.licence,
         "learn": campaign.learn,
+        "solo": "own settings",  # the base case keeps an instance's cap, rate and disk limit
         "machine": f"{machine.model}, {machine.pcpus} CPUs, {machine.memory_mb:.0f} MB",
         "kernel": machine.kernel,
         "date": records[0].started[:10] if records else datetime.now(UTC).date().isoformat(),

@@ -26,7 +26,8 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\"' onmouseover='alert(2)"
 def effect(name: str, expected: float, before: float | None = None, *, outside: bool = False) -> Effect:
     band = Band(expected, expected - 0.06, expected + 0.05)
     was = None if before is None else Band(before, before - 0.02, before + 0.02)
-    return Effect(name, band, Band(2 - expected, 1.0, 2.5 - expected), before=was, outside_training=outside)
+    slower = Band(2 - expected, 1.0, 2.5 - expected)
+    return Effect(name, band, slower, before=was, outside_training=outside, jitter_ratio=slower)
 
 
 def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: Any) -> Recommendation:

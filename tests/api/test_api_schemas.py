@@ -145,15 +145,16 @@ def test_every_example_in_the_description_is_taken(client: Client) -> None:
         content = operation.get("requestBody", {}).get("content", {}).get("application/json")
         if not content:
             continue
-        name = content["schema"]["$ref"].rpartition("/")[2]
+        schema = content["schema"]  # of a body that may be left out: it or nothing
+        name = schema.get("anyOf", [schema])[0]["$ref"].rpartition("/")[2]
         for example in document["components"]["schemas"][name]["examples"]:
             path = route.path.replace("{", "").replace("}", "")
             answer = client.ask(route.method, path, json=example)
             # Beyond the schema, these examples speak of things that this small cloud does not have.
-            missing = {"/v1/models", "/v1/placements/{placement}/outcome"}
+            missing = {"/v1/models", "/v1/models/{version}/activate", "/v1/placements/{placement}/outcome"}
             assert answer.status_code in ({404} if route.path in missing else {200, 201}), f"{path}: {answer.text}"
             tried += 1
-    assert tried == 11
+    assert tried == 12
 
 
 def test_schemas_refuse_unknown_fields_and_answers_do_not() -> None:

@@ -1,14 +1,16 @@
-"""`sync`, `db`, `models`, `train`, `evaluate` and `findings`: what is kept, and how it is shown."""
+"""`sync`, `db`, `models`, `train` and `findings`: what is kept, and how it is shown."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from advisor.domain import ModelCard
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.cli import app
@@ -93,20 +95,25 @@ def test_a_model_that_is_not_there_is_a_failure(command: str, version: str) -> N
 
 def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
+    verdict: dict[str, Any] = {"passed": True, "refusals": [], "reasons": ["It is fine."], "against": "m-0"}
+    card = ModelCard("m-1", "candidate", datetime.now(UTC), "paper", {}, verdict)
 
-    def train(datasets: Any, *, settings: Settings, progress: Any) -> Path:
+    def train(datasets: Any, *, settings: Settings, progress: Any, **_: Any) -> Path:
         asked["datasets"] = list(datasets)
         progress("fitting", 0.25)
         return settings.model_dir / "m-1"
 
     monkeypatch.setattr("api.cli.learn.service.train", train)
-    monkeypatch.setattr(Advisor, "register_model", lambda _, artifact: asked.update(registered=artifact))
+    monkeypatch.setattr(Advisor, "register_model", lambda _, artifact: asked.update(registered=artifact) or card)
     result = run("train", "--dataset", "a", "--dataset", "b")
     assert asked == {"datasets": [Path("a"), Path("b")], "registered": Path("var/models/m-1")}
     assert result.stderr == "fitting: 20 %\n"
-    assert "It answers after: cotenant models activate m-1" in result.stdout
+    assert "The gate passes it, beside the prior and m-0:\n  It is fine.\n" in result.stdout
+    assert result.stdout.endswith("It answers after: cotenant models activate m-1\n")
+    verdict["passed"] = False
+    assert run("train", "--dataset", "a").stdout.endswith("cotenant models activate m-1 --force\n")
     quiet = json.loads(run("train", "--dataset", "a", "--no-register", "--json").stdout)
-    assert quiet == {"version": "m-1", "artifact": "var/models/m-1", "registered": False}
+    assert quiet == {"version": "m-1", "artifact": "var/models/m-1", "registered": False, "verdict": None}
 
 
 def test_train_takes_all_datasets_that_lie_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,42 +146,6 @@ def test_a_model_in_the_state_folder_is_registered_when_it_is_activated(monkeypa
     assert result.exit_code == 1
     assert "m-1" in result.stderr
     assert "not a model artifact" in result.stderr
-
-
-EVALUATION = {
-    "dataset": "lab",
-    "rows": 12,
-    "protocols": {
-        "unseen_pair": {
-            "models": {"cotenant": {"mape": 0.0412345, "coverage": 0.9}, "ones": {"mape": 0.3, "coverage": None}}
-        },
-        "pairs_to_n": {"skipped": "the dataset has no run of three or more instances", "models": {}},
-    },
-}
-
-
-def test_evaluate_shows_a_table_for_each_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
-    monkeypatch.setattr("api.cli.learn.service.evaluate", lambda dataset, **given: asked.update(given) or EVALUATION)
-    result = run("evaluate", "--dataset", "lab")
-    assert asked["protocols"] == ("unseen_pair", "unseen_workload")
-    lines = result.stdout.splitlines()
-    assert lines[0] == "lab: 12 rows"
-    assert lines[2] == "unseen_pair"
-    assert lines[4].split() == ["cotenant", "0.04123", "0.9"]
-    assert lines[5].split() == ["ones", "0.3"]
-    assert lines[-1] == "pairs_to_n: skipped, the dataset has no run of three or more instances"
-
-
-def test_evaluate_as_json_gives_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.cli.learn.service.evaluate", lambda *_, **__: EVALUATION)
-    assert json.loads(run("evaluate", "--dataset", "lab", "--json").stdout) == EVALUATION
-
-
-def test_evaluate_refuses_a_dataset_that_is_not_there() -> None:
-    result = run("evaluate", "--dataset", "nope")
-    assert result.exit_code == 2
-    assert "nope" in result.stderr.splitlines()[-1]
 
 
 def test_findings_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ A file is a list of steps that share one service, in order. A step:
       json: {...}                       # the body; or raw: text, or repeat: [text, times]
       headers: {...}
       file: [models/x/card.json, text]  # written below the state folder first
+      model: [m-1, 0.02]                # an artifact laid below models/ first, off by so much on held-out rows
       status: 201
       has: {...}                        # a part of the answer: mappings may have more, lists must match item by item;
                                         # "~pattern" is searched as a regular expression, "*" is anything
@@ -18,7 +19,11 @@ A file is a list of steps that share one service, in order. A step:
 from __future__ import annotations
 
 import asyncio
+import importlib
 import re
+import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +37,8 @@ from api.app import ROUTES, create_app
 from api.problems import KINDS
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "models"))
+made_models = importlib.import_module("made_models")
 FILES = sorted(HERE.glob("*.yaml"))
 METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS", "BREW")
 # Kinds of problems that need a broken service, not a wrong question: tests/api/test_api_problems.py.
@@ -47,14 +54,20 @@ def question_of(step: dict[str, Any]) -> tuple[str, str]:
     return next((method, step[method]) for method in METHODS if method in step)
 
 
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """One artifact for all conversations, fitted when the first one asks for it."""
+    return cache(lambda: made_models.fit(tmp_path_factory.mktemp("training")))
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_conversation(file: Path, tmp_path: Path) -> None:
+def test_conversation(file: Path, tmp_path: Path, trained: Callable[[], Path]) -> None:
     settings = Settings(
         database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path, max_body_mb=0.25, max_batch=20, reserve_s=0
     )
     with Advisor(settings) as advisor:
         advisor.put_inventory(load_inventory(HERE.parent / "api" / "cloud.yaml"), mode="replace", generation=None)
-        asyncio.run(_play(create_app(advisor, settings), steps_of(file), tmp_path))
+        asyncio.run(_play(create_app(advisor, settings), steps_of(file), tmp_path, trained))
 
 
 def test_every_route_is_spoken_to() -> None:
@@ -73,7 +86,7 @@ def _meets(method: str, template: str, asked_method: str, asked_path: str) -> bo
     return method == asked_method and re.fullmatch(pattern, asked_path.partition("?")[0]) is not None
 
 
-async def _play(app: Any, steps: list[dict[str, Any]], state: Path) -> None:
+async def _play(app: Any, steps: list[dict[str, Any]], state: Path, trained: Callable[[], Path]) -> None:
     kept: dict[str, str] = {}
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -82,6 +95,8 @@ async def _play(app: Any, steps: list[dict[str, Any]], state: Path) -> None:
                 path = state / step["file"][0]
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(step["file"][1], encoding="utf-8")
+            if "model" in step:
+                made_models.make(trained(), state / "models", *step["model"])
             method, path_template = question_of(step)
             path_asked = re.sub(r"\$(\w+)", lambda found: kept[found[1]], path_template)
             answer = await client.request(method, path_asked, **_body(step))

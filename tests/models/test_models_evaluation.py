@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, Floats, World, write_csv
 
-from models import evaluation
-from models.baselines import BASELINES
 from models.dataset import DatasetError, load_dataset
 from models.estimators import LEAST_ROWS
-from models.evaluation import PROTOCOLS, errors, evaluate, folds_of, pair_ranking_accuracy
+from models.evaluation import BASELINES, PROTOCOLS, errors, evaluate, folds_of, methods, pair_ranking_accuracy
+from models.evaluation.clock import Clock
+from models.evaluation.judging import judge
+from models.evaluation.methods import Guess, Method, plain
 from models.examples import Examples, build_examples, metrics_of
 from models.fitted import Estimate
 
@@ -25,6 +26,7 @@ MODELS = {
 }  # fmt: skip
 FIGURES = {"mape", "mae", "p90_abs_error", "spearman", "pair_ranking_accuracy", "coverage", "interval_width",
            "mape_slowdown", "mape_interfering"}  # fmt: skip
+MORE = {"error_over_noise", "intervals", "seconds", "rank"}
 
 
 def examples_of(path: Path) -> Examples:
@@ -48,14 +50,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_every_protocol_has_every_model_with_every_figure(report: dict[str, Any]) -> None:
-    assert set(report) == {"dataset", "origin", "rows", "protocols"}
+    assert {"dataset", "origin", "rows", "protocols", "average_rank", "limits"} <= set(report)
     assert (report["dataset"], report["origin"], report["rows"]) == ("world", "simulated", 60)
     assert set(report["protocols"]) == set(PROTOCOLS)
     for protocol, found in report["protocols"].items():
         assert set(found["models"]) == MODELS
         for figures in found["models"].values():
             more = {"unseen_victim", "unseen_neighbour"} if protocol == "unseen_workload" else set()
-            assert set(figures) == FIGURES | more
+            assert set(figures) == FIGURES | MORE | more
             for part in more:
                 assert set(figures[part]) == FIGURES - {"coverage", "interval_width"}
 
@@ -94,11 +96,13 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
 
 def test_under_unseen_workload_no_training_row_involves_the_left_out_workload(examples: Examples) -> None:
     left_out = []
-    for trained, judged in folds_of(examples, "unseen_workload"):
+    for fold in folds_of(examples, "unseen_workload"):
+        trained, judged = fold.trained, fold.judged
         missing = set(examples.take(judged).workloads) - set(examples.take(trained).workloads)
         (workload,) = [one for one in missing if examples.take(judged).involves(one).all()]
         assert not examples.take(trained).involves(workload).any()
         assert sorted([*trained, *judged]) == list(range(len(examples)))
+        assert fold.left_out == {workload}
         left_out.append(workload)
     assert left_out == list(examples.workloads)
 
@@ -111,29 +115,49 @@ def test_under_the_other_protocols_nothing_of_what_is_judged_was_trained_on(exam
     ):
         folds = folds_of(examples, protocol)
         assert folds
-        for trained, judged in folds:
-            assert not {labels[row] for row in trained} & {labels[row] for row in judged}
-    ((trained, judged),) = folds_of(examples, "pairs_to_n")
-    assert examples.size[trained].max() == 2
-    assert examples.size[judged].min() == 3
+        for fold in folds:
+            assert not {labels[row] for row in fold.trained} & {labels[row] for row in fold.judged}
+    (fold,) = folds_of(examples, "pairs_to_n")
+    assert examples.size[fold.trained].max() == 2
+    assert examples.size[fold.judged].min() == 3
 
 
 def test_random_rows_leave_repeats_on_both_sides_which_is_why_they_only_warn(examples: Examples) -> None:
-    trained, judged = folds_of(examples, "random_row")[0]
-    assert {examples.pair[row] for row in trained} & {examples.pair[row] for row in judged}
+    fold = folds_of(examples, "random_row")[0]
+    assert {examples.pair[row] for row in fold.trained} & {examples.pair[row] for row in fold.judged}
 
 
 def test_every_row_is_judged_once_where_folds_part_the_rows(examples: Examples) -> None:
     for protocol in ("random_row", "unseen_pair", "unseen_platform", "unseen_setting"):
-        judged = [row for _, fold in folds_of(examples, protocol) for row in fold]
+        judged = [row for fold in folds_of(examples, protocol) for row in fold.judged]
         assert sorted(judged) == list(range(len(examples)))
+
+
+def test_large_data_is_judged_in_few_folds_that_leave_out_groups(
+    examples: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.evaluation.protocols.MANY_ROWS", 100)
+    monkeypatch.setattr("models.evaluation.protocols.FEW_FOLDS", 2)
+    for protocol in ("unseen_pair", "unseen_workload"):
+        folds = folds_of(examples, protocol)
+        assert len(folds) == 2
+        for fold in folds:
+            assert not {examples.pair[row] for row in fold.trained} & {examples.pair[row] for row in fold.judged}
+            assert not fold.left_out & set(examples.take(fold.trained).workloads)
+    groups = [fold.left_out for fold in folds_of(examples, "unseen_workload")]
+    assert sorted(name for group in groups for name in group) == list(examples.workloads)
 
 
 @pytest.fixture
 def own_method_only(monkeypatch: pytest.MonkeyPatch, few_trees: None) -> Iterator[None]:
     """No baselines but the mean: they take most of the time."""
-    monkeypatch.setattr(evaluation, "BASELINES", {"mean": BASELINES["mean"]})
+    use(monkeypatch, cotenant=methods.METHODS["cotenant"], mean=methods.METHODS["mean"])
     yield
+
+
+def use(monkeypatch: pytest.MonkeyPatch, **chosen: Method) -> None:
+    """Evaluate these methods alone."""
+    monkeypatch.setattr(methods, "METHODS", chosen)
 
 
 def test_the_model_never_sees_the_left_out_workload(
@@ -146,17 +170,18 @@ def test_the_model_never_sees_the_left_out_workload(
         ones = np.ones(len(test))
         return Estimate(ones, ones, ones, ones > 0, ones < 0)
 
-    monkeypatch.setattr(evaluation, "predict_rows", spy)
+    monkeypatch.setattr(methods, "predict_rows", spy)
     evaluate(World(workloads=4).write(tmp_path / "world"), ["unseen_workload"])
     assert [len(test - train) for train, test in seen] == [1, 1, 1, 1]
 
 
 def test_random_rows_look_better_than_unseen_workloads_where_workloads_have_secrets(
-    tmp_path: Path, own_method_only: None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    use(monkeypatch, cotenant=as_the_prior, knn=methods.METHODS["knn"])
     world = World(workloads=4, hidden=0.5, noise=0.005).write(tmp_path / "world")
     found = evaluate(world, ["random_row", "unseen_workload"])["protocols"]
-    random_row, unseen = (found[name]["models"]["cotenant"]["mae"] for name in ("random_row", "unseen_workload"))
+    random_row, unseen = (found[name]["models"]["knn"]["mae"] for name in ("random_row", "unseen_workload"))
     assert random_row < 0.6 * unseen
 
 
@@ -169,20 +194,23 @@ def memorise(train: Examples, test: Examples) -> Floats:
     return np.array([np.mean(means.get(key, [whole])) for key in zip(test.victim, test.pair, strict=True)])
 
 
-def as_the_prior(_: Examples, test: Examples) -> Estimate:
+def as_the_prior(_: Examples, test: Examples) -> Guess:
     """In place of our own method, which takes its time."""
-    return Estimate(test.base, test.base, test.base, test.base > 0, test.base < 0)
+    return Guess(test.base, test.base, test.base)
+
+
+MEAN = plain(BASELINES["mean"])
 
 
 def test_a_model_that_memorises_wins_on_random_rows_and_nothing_on_unseen_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluation, "predict_rows", as_the_prior)
-    monkeypatch.setattr(evaluation, "BASELINES", {"mean": BASELINES["mean"], "memoriser": memorise})
+    use(monkeypatch, cotenant=as_the_prior, mean=MEAN, memoriser=plain(memorise))
     world = World(workloads=3, repeats=3).write(tmp_path / "world")
     found = evaluate(world, ["random_row", "unseen_pair"])["protocols"]
     assert found["random_row"]["models"]["memoriser"]["mae"] < 0.3 * found["random_row"]["models"]["mean"]["mae"]
-    assert found["unseen_pair"]["models"]["memoriser"] == found["unseen_pair"]["models"]["mean"]
+    alike = [found["unseen_pair"]["models"][name] | {"seconds": 0} for name in ("memoriser", "mean")]
+    assert alike[0] == alike[1]
 
 
 def test_errors_are_told_apart_for_the_workload_as_victim_and_as_neighbour(
@@ -193,15 +221,16 @@ def test_errors_are_told_apart_for_the_workload_as_victim_and_as_neighbour(
     def wrong_about_victims(train: Examples, test: Examples) -> Floats:
         return np.where([one in train.victim for one in test.victim], test.ratio, test.ratio / 2)
 
-    monkeypatch.setattr(evaluation, "BASELINES", {"odd": wrong_about_victims})
-    monkeypatch.setattr(evaluation, "predict_rows", as_the_prior)
+    use(monkeypatch, cotenant=as_the_prior, odd=plain(wrong_about_victims))
     world = World(workloads=4).write(tmp_path / "world")
     found = evaluate(world, ["unseen_workload"])["protocols"]["unseen_workload"]["models"]["odd"]
     assert found["unseen_victim"]["mape"] == pytest.approx(0.5, abs=1e-4)
     assert found["unseen_neighbour"]["mape"] == 0.0
 
 
-def test_a_workload_that_only_ever_ran_beside_the_left_out_one_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_a_workload_that_only_ever_ran_beside_the_left_out_one_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """w0 ran with w2 alone: leaving w2 out leaves w0 out too, and the fold is still that of w2."""
     world = World(workloads=4, repeats=4)
     path = world.write(tmp_path / "world")
@@ -209,9 +238,10 @@ def test_a_workload_that_only_ever_ran_beside_the_left_out_one_is_not_taken_for_
     write_csv(path / "colocations.csv", kept, COLOCATION_COLUMNS)
     examples = examples_of(path)
     folds = folds_of(examples, "unseen_workload")
-    labels = evaluation._left_out_workload(examples, folds)
-    expected = [name for name, (_, judged) in zip(examples.workloads, folds, strict=True) for _ in judged]
-    assert labels == expected
+    assert [fold.left_out for fold in folds] == [{name} for name in examples.workloads]
+    judged = judge(examples, folds, {"cotenant": as_the_prior}, Clock(lambda *_: None, {"cotenant": len(folds)}), "")
+    expected = [examples.victim[row] in fold.left_out for fold in folds for row in fold.judged]
+    assert judged.unseen_victim.tolist() == expected
 
 
 # refusals and skips
@@ -238,12 +268,14 @@ def test_one_pair_leaves_nothing_to_train_on(tmp_path: Path, own_method_only: No
 
 
 def test_an_unknown_protocol_is_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "predict_rows", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr(methods, "predict_rows", lambda *_: pytest.fail("it ran"))
     path = World(workloads=3).write(tmp_path / "world")
     with pytest.raises(DatasetError, match="protocol 'guess' is none of random_row"):
         evaluate(path, ["unseen_pair", "guess"])
     with pytest.raises(DatasetError, match="is none of"):
         folds_of(examples_of(path), "guess")
+    with pytest.raises(DatasetError, match="model 'oracle' is none of cotenant"):
+        evaluate(path, models=["mean", "oracle"])
 
 
 def test_too_few_rows_are_refused(tmp_path: Path) -> None:

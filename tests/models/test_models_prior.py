@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from synthetic import NAMES, PROFILES, TABLE, Floats, Scene, batch, dedicated, host, instance, scenes, shared
 
 from models.dataset import load_dataset
-from models.prior import GOODPUT, PriorPredictor, band, prior_spread, solve
+from models.demands import GOODPUT
+from models.prior import PriorPredictor, band, prior_spread, solve
 from models.profile import WorkloadProfile
 from models.scene import ProfileTable, build_batch
 from profiler.observed import Host, Instance
@@ -255,6 +256,7 @@ def test_latency_is_at_least_that_of_alone_and_at_least_what_throughput_says(sce
     result = solve(batch(scene))
     assert (result.latency >= 1 / result.throughput - 1e-9).all()
     assert (result.latency >= 1 - 1e-9).all()
+    assert (result.jitter >= 1 - 1e-9).all()
 
 
 def test_latency_rises_with_a_neighbours_load_before_throughput_falls() -> None:
@@ -277,8 +279,8 @@ def test_ratios_are_numbers_above_zero_and_never_above_one(many: list[Scene]) ->
         assert np.isfinite(values).all()
         assert (values > 0).all()
         assert (values <= 1).all()
-    assert np.isfinite(result.latency).all()
-    assert np.isfinite(result.crowd).all()
+    for values in (result.latency, result.jitter, result.crowd):
+        assert np.isfinite(values).all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -303,6 +305,8 @@ def test_absurd_profiles_give_numbers_all_the_same(data: st.DataObject) -> None:
     result = solve(batch(*many, table=table))
     assert np.isfinite(result.throughput).all()
     assert ((result.throughput > 0) & (result.throughput <= 1)).all()
+    assert np.isfinite(result.latency).all()
+    assert np.isfinite(result.jitter).all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -313,6 +317,7 @@ def test_the_order_of_instances_does_not_matter(scene: Scene, data: st.DataObjec
     plain, mixed = solve(batch(scene)), solve(batch((there, [instances[at] for at in order])))
     np.testing.assert_allclose(mixed.throughput[0], plain.throughput[0, order], atol=1e-6)
     np.testing.assert_allclose(mixed.latency[0], plain.latency[0, order], rtol=1e-5)
+    np.testing.assert_allclose(mixed.jitter[0], plain.jitter[0, order], rtol=1e-5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -324,6 +329,7 @@ def test_a_scene_gets_the_same_answer_whatever_is_asked_with_it(many: list[Scene
         count = len(scene[1])
         np.testing.assert_allclose(together.throughput[row, :count], alone.throughput[0], rtol=1e-9)
         np.testing.assert_allclose(together.latency[row, :count], alone.latency[0], rtol=1e-9)
+        np.testing.assert_allclose(together.jitter[row, :count], alone.jitter[0], rtol=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -389,7 +395,7 @@ def test_predictions_stand_inside_their_intervals_and_only_where_somebody_sits(m
     scene_batch = batch(*many)
     prediction = PriorPredictor().predict(scene_batch)
     here = scene_batch.present
-    for said in (prediction.throughput, prediction.latency):
+    for said in (prediction.throughput, prediction.latency, prediction.jitter):
         for values in (said.expected, said.lower, said.upper):
             assert (np.isfinite(values) == here).all()
         assert (said.lower[here] <= said.expected[here]).all()

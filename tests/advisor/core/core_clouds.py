@@ -118,11 +118,12 @@ class Failing:
 def prediction(
     expected: Sequence[Sequence[float]], half: float | Sequence[Sequence[float]] = 0.0
 ) -> InterferencePrediction:
-    """Throughput ratios with a half width; latency is their inverse."""
+    """Throughput ratios with a half width; latency and jitter are their inverse."""
     ratio = np.array(expected, dtype=float)
     width = np.broadcast_to(np.array(half, dtype=float), ratio.shape)
     return InterferencePrediction(
         Band(ratio, ratio - width, ratio + width),
+        Band(1 / ratio, 1 / ratio, 1 / ratio),
         Band(1 / ratio, 1 / ratio, 1 / ratio),
         np.zeros(ratio.shape, dtype=bool),
     )

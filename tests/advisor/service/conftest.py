@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from service_clock import Clock
 
+from advisor import service
 from advisor.service import Advisor
 from advisor.settings import Settings
+
+ROOT = Path(__file__).parents[3]
+sys.path.append(str(ROOT / "tests" / "models"))  # made_models lies there
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real artifact that passes the gate, outside of any service's model folder."""
+    from made_models import make
+
+    folder = tmp_path_factory.mktemp("training")
+    fitted = service.train([ROOT / "datasets" / "papers"], settings=Settings(state_dir=folder))
+    return make(fitted, folder / "made", fitted.name)
 
 
 @pytest.fixture

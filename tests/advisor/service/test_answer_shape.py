@@ -41,7 +41,7 @@ def answer(*, commands: bool = True, settings: IsolationSettings | None = None) 
                 1.58,
                 settings.pinning,
                 settings,
-                Effect("shop-7", Band(0.95, 0.9, 0.98), Band(1.1, 1.0, INF)),
+                Effect("shop-7", Band(0.95, 0.9, 0.98), Band(1.1, 1.0, INF), jitter_ratio=Band(1.2, 1.0, 1.5)),
                 (Effect("batch-1", Band(0.97, 0.93, 1.0), Band(1.0, 1.0, 1.1), before=Band(0.99, 0.98, 1.0)),),
                 ("h5",),
                 (Reason("driver_domain", 0.6, "…"),),
@@ -78,6 +78,7 @@ def test_the_shape_is_the_contract_s() -> None:
                 "newcomer": {
                     "throughput_ratio": {"expected": 0.95, "lower": 0.9, "upper": 0.98},
                     "latency_ratio": {"expected": 1.1, "lower": 1.0, "upper": None},
+                    "jitter_ratio": {"expected": 1.2, "lower": 1.0, "upper": 1.5},
                     "outside_training": False,
                 },
                 "neighbours": [
@@ -86,6 +87,7 @@ def test_the_shape_is_the_contract_s() -> None:
                         "before": {"expected": 0.99, "lower": 0.98, "upper": 1.0},
                         "throughput_ratio": {"expected": 0.97, "lower": 0.93, "upper": 1.0},
                         "latency_ratio": {"expected": 1.0, "lower": 1.0, "upper": 1.1},
+                        "jitter_ratio": None,
                         "outside_training": False,
                     }
                 ],

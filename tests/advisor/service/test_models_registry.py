@@ -29,13 +29,6 @@ REQUEST = PlacementRequest(Instance("new", workload="web"), dry_run=True)
 SCENE = Scene(HOSTS[0], (Instance("a", workload="web"), Instance("b", workload="web")), (WEB,))
 
 
-@pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real artifact, outside of any service's model folder."""
-    settings = Settings(state_dir=tmp_path_factory.mktemp("training"))
-    return service.train([PAPERS], settings=settings)
-
-
 @pytest.fixture(autouse=True)
 def _cloud(advisor: Advisor) -> None:
     advisor.put_inventory(CLOUD, mode="replace", generation=None)
@@ -206,7 +199,7 @@ def test_a_broken_dataset_is_invalid_input_and_leaves_no_artifact(tmp_path: Path
     with pytest.raises(InvalidInput, match="at least one dataset"):
         service.train([], settings=settings)
     with pytest.raises(InvalidInput, match="not a dataset directory"):
-        service.evaluate(tmp_path / "none", protocols=(), settings=settings)
+        service.evaluate([tmp_path / "none"], protocols=(), settings=settings)
     assert not settings.model_dir.exists()
 
 

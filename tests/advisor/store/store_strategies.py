@@ -135,6 +135,7 @@ effects = st.builds(
     latency_ratio=bands,
     before=st.none() | bands,
     outside_training=st.booleans(),
+    jitter_ratio=st.none() | bands,
 )
 candidates = st.builds(
     Candidate,
@@ -194,8 +195,9 @@ json_values = st.recursive(
 cards = st.builds(
     ModelCard,
     version=ids,
-    status=st.sampled_from(["candidate", "active", "retired"]),
+    status=st.sampled_from(["candidate", "shadow", "active", "retired"]),
     created_at=times,
     origin=ids,
     card=st.dictionaries(texts, json_values, max_size=3),
+    verdict=st.none() | st.dictionaries(texts, json_values, max_size=3),
 )

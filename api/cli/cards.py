@@ -1,0 +1,107 @@
+"""How a model's card and the gate's verdict are printed: training data, figures, sentences, libraries, history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from api.cli.output import clean, figure, print_table, say
+from api.schemas.registry import ActivationOut, ModelOut
+
+ABOVE = ("version", "origin")  # of a card, that stand above it already
+DIGEST = 12  # characters of a fingerprint that are shown; --json has all
+
+
+def print_model(model: ModelOut) -> None:
+    """Everything that is known of a model, in sections."""
+    plain = [("version", model.version), ("status", model.status), ("origin", model.origin)]
+    mix = _origins(model.card.get("datasets"))
+    if mix:
+        plain.append(("rows by origin", mix))
+    rest = {name: value for name, value in model.card.items() if name not in ABOVE and not _is_section(name, value)}
+    print_table(("", ""), [*plain, *_flat(rest)])
+    if _is_section("datasets", model.card.get("datasets")):
+        _print_rows("trained on", [_dataset(one) for one in model.card["datasets"]])
+    if _is_section("figures", model.card.get("figures")):
+        _print_rows("held out, as judged at the training", _figures(model.card["figures"]))
+    if model.verdict is not None:
+        say()
+        print_verdict(model.verdict)
+    if _is_section("libraries", model.card.get("libraries")):
+        say()
+        say("libraries: " + ", ".join(f"{name} {number}" for name, number in model.card["libraries"].items()))
+    if model.history:
+        say()
+        print_history(model.history)
+
+
+def print_verdict(verdict: Mapping[str, Any]) -> None:
+    """What the gate said, a sentence a line."""
+    beside = f"the prior and {verdict['against']}" if verdict.get("against") else "the prior"
+    say(f"The gate {'passes' if verdict['passed'] else 'refuses'} it, beside {beside}:")
+    for sentence in verdict["reasons"]:
+        say(f"  {sentence}")
+
+
+def print_history(history: Sequence[ActivationOut]) -> None:
+    """Who answered when."""
+    rows = [(f"{one.at:%Y-%m-%d %H:%M:%S}", one.before, one.after, one.cause) for one in history]
+    print_table(("at (UTC)", "before", "after", "by"), rows)
+
+
+def _is_section(name: str, value: object) -> bool:
+    """Whether a part of a card has the shape that its table needs; anything else is shown as it is."""
+    if name == "datasets":
+        return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
+    if name == "figures":
+        return isinstance(value, Mapping) and bool(_figures(value))
+    return name == "libraries" and isinstance(value, Mapping)
+
+
+def _origins(datasets: object) -> str:
+    """Shares of the training data by origin, such as "measured 80 %, paper 20 %"; "" where nobody counted."""
+    if not _is_section("datasets", datasets) or not isinstance(datasets, list):
+        return ""
+    counts: dict[str, float] = {}
+    for one in datasets:
+        number = one.get("colocations")
+        if isinstance(number, int | float):
+            counts[str(one.get("origin", "?"))] = counts.get(str(one.get("origin", "?")), 0) + number
+    total = sum(counts.values())
+    return ", ".join(f"{name} {100 * count / total:.0f} %" for name, count in sorted(counts.items())) if total else ""
+
+
+def _dataset(card: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: str(value)[:DIGEST] if name == "sha256" else value for name, value in card.items()}
+
+
+def _figures(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per target and protocol."""
+    return [
+        {"target": target, "protocol": protocol, **numbers}
+        for target, protocols in figures.items()
+        if isinstance(protocols, Mapping)
+        for protocol, numbers in protocols.items()
+        if isinstance(numbers, Mapping)
+    ]
+
+
+def _print_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table whose columns are whatever the rows bring, but for what is deeper than a cell."""
+    columns = list(dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, Mapping)))
+    numbers = [at for at, name in enumerate(columns) if all(isinstance(row.get(name, 0), int | float) for row in rows)]
+    say()
+    say(f"{title}:")
+    print_table(columns, [[figure(row.get(name)) for name in columns] for row in rows], right=numbers)
+
+
+def _flat(card: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for name, value in card.items():
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and not any(isinstance(one, Mapping | list) for one in value):
+            rows.append((f"{prefix}{name}", ", ".join(clean(one) for one in value)))
+        else:
+            rows.append((f"{prefix}{name}", figure(value)))
+    return rows

@@ -1,0 +1,126 @@
+"""`cotenant evaluate`: errors of the model and of every baseline on unseen data, as tables, JSON and a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from advisor import service
+from api.cli.options import AsJson, settings
+from api.cli.output import print_json, print_table, progress, say
+
+FIGURES = ("mape", "mae", "p90_abs_error", "spearman", "pair_ranking_accuracy", "coverage", "interval_width", "rank")
+HEADERS = ("model", "mape", "mae", "mae 95 %", *FIGURES[2:])
+DEFAULT = ("unseen_pair", "unseen_workload")
+
+
+def evaluate(
+    dataset: Annotated[
+        list[Path], typer.Option(metavar="DIR", help="Dataset directory; may be given several times, each by itself.")
+    ],
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="P",
+            help="What is left out of training: unseen_pair, unseen_workload, ...; may be given several times.",
+            show_default="unseen_pair and unseen_workload",
+        ),
+    ] = None,
+    models: Annotated[str, typer.Option(metavar="M,...", help="Only these models, by comma.", show_default="all")] = "",
+    curve: Annotated[
+        bool, typer.Option("--curve", help="Learning curves too: error against the number of measured pairs.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", dir_okay=False, help="Write a report with pictures.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Errors of the model and of every baseline on unseen data."""
+    with progress() as advance:
+        found = service.evaluate(
+            dataset,
+            protocols=protocol or DEFAULT,
+            settings=settings(),
+            models=[name.strip() for name in models.split(",") if name.strip()],
+            curve=curve,
+            report=report,
+            progress=advance,
+        )
+    if as_json:
+        print_json(found)
+        return
+    datasets = found.get("datasets", [found])
+    for one in datasets:
+        _show(one)
+    if len(datasets) > 1:
+        say("Mean rank over all of these, 1 is the best")
+        ranks = [[name, _figure(rank)] for name, rank in found["average_rank"].items()]
+        print_table(("model", "rank"), ranks, right=(1,))
+    if report is not None:
+        say(f"The report is in {report}.")
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    say(f"{found['dataset']}: {found['rows']} rows")
+    for name, results in found["protocols"].items():
+        say()
+        if "skipped" in results:
+            say(f"{name}: skipped, {results['skipped']}")
+            continue
+        say(name)
+        rows = [*_rows(results["models"]), *_rows(results.get("compositions", {}))]
+        print_table(HEADERS, rows, right=range(1, len(HEADERS)))
+        for sentence in _sentences(results):
+            say(sentence)
+    for name, curve in found.get("curves", {}).items():
+        say()
+        _show_curve(name.replace("_", " "), curve)
+    say()
+
+
+def _rows(models: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    return [
+        [
+            name,
+            _figure(one.get("mape")),
+            _figure(one.get("mae")),
+            _edges(one.get("intervals", {}).get("mae")),
+            *(_figure(one.get(figure)) for figure in FIGURES[2:]),
+        ]
+        for name, one in models.items()
+    ]
+
+
+def _sentences(results: Mapping[str, Any]) -> list[str]:
+    """What a table does not say: the noise, and how far ours is from the best of the others."""
+    lines = []
+    if noise := results.get("noise"):
+        lines.append(
+            f"noise of repeats: mae {_figure(noise['mae'])}, mape {_figure(noise['mape'])} ({noise['rows']} rows)"
+        )
+    for key in ("difference", "difference_to_composition"):
+        for figure, one in (results.get(key) or {}).items():
+            value = f"{one['value']:+.4g}".replace("-", "−")
+            lines.append(f"{figure}: cotenant minus {one['baseline']} is {value} {_edges(one['interval'])}".rstrip())
+    return lines
+
+
+def _show_curve(name: str, curve: Mapping[str, Any]) -> None:
+    if "skipped" in curve:
+        say(f"curve, {name}: skipped, {curve['skipped']}")
+        return
+    say(f"mae by {name}, {curve['draws']} draws")
+    columns = ("model", *(_figure(x) for x in curve["x"]))
+    rows = [[model, *(_figure(value) for value in one["mae"])] for model, one in curve["models"].items()]
+    print_table(columns, rows, right=range(1, len(columns)))
+
+
+def _edges(interval: Sequence[float] | None) -> str:
+    return "" if interval is None else f"{_figure(interval[0])} to {_figure(interval[1])}"
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

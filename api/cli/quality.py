@@ -1,0 +1,61 @@
+"""`cotenant models quality`: how a model's predictions held against what was observed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from advisor.service import Advisor
+from api.cli.options import AsJson, Database, settings
+from api.cli.output import print_json, print_table, say
+from api.schemas.quality import GroupOut, QualityOut
+
+COLUMNS = ("role", "target", "of", "rows", "scenes", "in 90 % interval", "error", "bias", "outside", "widen", "drift")
+
+
+def quality(
+    version: Annotated[
+        str | None, typer.Argument(help="A version from the list.", show_default="the one that answers")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(min=20, max=10_000, metavar="N", help="Most rows per group.", show_default="200")
+    ] = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predicted against observed: coverage, error and drift of a model.
+
+    Per platform and workload, of what was reported to POST /v1/colocations and POST /v1/placements/{placement}/outcome.
+    """
+    with Advisor(settings(database=database)) as advisor:
+        found = QualityOut.of(advisor.model_quality(version, window=window))
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
+    say(f"Model {found.version}, the last {found.window} observations of each group:")
+    for sentence in found.verdict:
+        say(f"  {sentence}")
+    if found.groups:
+        say()
+        print_table(COLUMNS, [_cells(group) for group in found.groups], right=range(3, 10))
+    for other in found.beside:
+        say(f"{other.text}")
+
+
+def _cells(group: GroupOut) -> list[str]:
+    figures = group.figures
+    share = f"{figures.coverage:.0%} ({figures.coverage_low:.0%}-{figures.coverage_high:.0%})"
+    return [
+        group.role,
+        group.target,
+        "all" if group.scope == "all" else f"{group.scope} {group.name or 'unknown'}",
+        str(figures.rows),
+        str(figures.scenes),
+        share,
+        f"{figures.error:.3f}",
+        f"{figures.bias:+.3f}",
+        f"{figures.outside:.0%}",
+        "" if group.widening is None else f"x {group.widening:.2f}",
+        ", ".join(f"{alarm.kind} since {alarm.since:%Y-%m-%d %H:%M}" for alarm in group.alarms),
+    ]

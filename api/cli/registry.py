@@ -1,0 +1,150 @@
+"""The commands `cotenant models`: list, show, gate, activate, rollback, shadow, history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from advisor.domain import ModelCard
+from advisor.errors import NotFound, RefusedByGate
+from advisor.service import Advisor
+from api.cli.cards import print_history, print_model, print_verdict
+from api.cli.options import AsJson, Database, settings
+from api.cli.output import print_json, print_table, say
+from api.schemas.registry import ActivationOut, ModelOut
+
+Version = Annotated[str, typer.Argument(help="A version from the list.")]
+
+models = typer.Typer(
+    help="The registry of learned models: which answers, which may, which did.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@models.command("list")
+def list_models(database: Database = None, as_json: AsJson = False) -> None:
+    """List every registered model."""
+    with Advisor(settings(database=database)) as advisor:
+        found = advisor.models()
+    if as_json:
+        print_json([_as_json(ModelOut.of(one)) for one in found])
+    else:
+        rows = [(one.version, one.status, _gate(one), _created(one), one.origin) for one in found]
+        print_table(("version", "status", "gate", "created (UTC)", "origin"), rows)
+
+
+@models.command("show")
+def show_model(version: Version, database: Database = None, as_json: AsJson = False) -> None:
+    """Show one model: card, training data, figures, the gate's verdict, when it answered."""
+    with Advisor(settings(database=database)) as advisor:
+        found = ModelOut.with_history(advisor.model(version), advisor.model_history(version))
+    if as_json:
+        print_json(_as_json(found))
+    else:
+        print_model(found)
+
+
+@models.command("gate")
+def judge_model(version: Version, database: Database = None, as_json: AsJson = False) -> None:
+    """Compare a model with the prior and the active model on held-out rows; exit code 1 where the gate refuses it."""
+    with Advisor(settings(database=database)) as advisor:
+        found = advisor.judge_model(version)
+    verdict = found.verdict
+    if as_json:
+        print_json(_as_json(ModelOut.of(found)))
+    elif verdict is None:
+        say("The queueing prior needs no gate: it is what models are compared with.")
+    else:
+        print_verdict(verdict)
+    if verdict is not None and not verdict["passed"]:
+        raise typer.Exit(1)
+
+
+@models.command("activate")
+def activate_model(
+    version: Annotated[str, typer.Argument(help="A version from the list, or prior for the queueing prior alone.")],
+    force: Annotated[bool, typer.Option("--force", help="Activate it although the gate refuses it.")] = False,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let this model answer from now on.
+
+    The gate judges it first, against the model that answers now. One that lies in the state folder and is not
+    registered yet is registered.
+    """
+    chosen = settings(database=database)
+    with Advisor(chosen) as advisor:
+        try:
+            advisor.model(version)
+        except NotFound:
+            artifact = chosen.model_dir / version
+            if Path(version).name != version or not artifact.is_dir():
+                raise
+            version = advisor.register_model(artifact).version
+        try:
+            active = advisor.activate_model(version, force=force)
+        except RefusedByGate as error:
+            raise RefusedByGate(error.message.replace("activate by force", "activate it with --force")) from error
+    _say_active(active, as_json=as_json)
+
+
+@models.command("rollback")
+def roll_back_model(database: Database = None, as_json: AsJson = False) -> None:
+    """Let the model answer that did before the one that answers now."""
+    with Advisor(settings(database=database)) as advisor:
+        active = advisor.roll_back_model()
+    _say_active(active, as_json=as_json)
+
+
+@models.command("shadow")
+def shadow_model(
+    version: Annotated[str, typer.Argument(help="A version from the list, or prior for none.")],
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score this model beside the active one wherever an outcome is observed, without letting it answer."""
+    with Advisor(settings(database=database)) as advisor:
+        found = advisor.shadow_model(version)
+    if as_json:
+        print_json(_as_json(ModelOut.of(found)))
+    elif found.status == "shadow":
+        say(f"Model {found.version} is scored beside the active one from now on.")
+    else:
+        say("No learned model is scored beside the active one from now on.")
+
+
+@models.command("history")
+def show_history(database: Database = None, as_json: AsJson = False) -> None:
+    """Show which model answered when, and by what that changed."""
+    with Advisor(settings(database=database)) as advisor:
+        found = [ActivationOut.of(one) for one in advisor.model_history()]
+    if as_json:
+        print_json([one.model_dump(mode="json") for one in found])
+    elif found:
+        print_history(found)
+    else:
+        say("No learned model has ever been activated here.")
+
+
+def _say_active(model: ModelCard, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_as_json(ModelOut.of(model)))
+    else:
+        say(f"Model {model.version} answers from now on.")
+
+
+def _gate(model: ModelCard) -> str:
+    if model.verdict is None:
+        return ""
+    return "passed" if model.verdict["passed"] else "refused"
+
+
+def _created(model: ModelCard) -> str:
+    return f"{model.created_at:%Y-%m-%d %H:%M}" if model.card.get("trained", True) else "built in"
+
+
+def _as_json(model: ModelOut) -> dict[str, Any]:
+    return model.model_dump(mode="json", exclude_unset=True)

@@ -1,0 +1,80 @@
+"""Schemas of a model's quality: figures per group, alarms, and the model beside others."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from pydantic import Field
+
+from advisor.domain import ModelQuality
+from api.schemas.base import Answer, Time
+
+
+class FiguresOut(Answer):
+    """What the rows of a group say; errors are of the ratio, `bias` is observed minus expected."""
+
+    rows: int
+    scenes: int = Field(description="measured scenes, whose instances err together; they count, not rows")
+    since: Time
+    until: Time
+    coverage: float = Field(description="share of observations inside the model's own 90 % interval")
+    coverage_low: float = Field(description="lower end of the coverage's own 90 % interval")
+    coverage_high: float
+    error: float = Field(description="mean |observed - expected|")
+    bias: float
+    outside: float = Field(description="share that lay outside the training data")
+
+
+class AlarmOut(Answer):
+    """Something got worse, since when, and how far."""
+
+    kind: str = Field(description="shift: observations moved away from what is expected; coverage: intervals fail")
+    detectors: list[str] = Field(description="who noticed: adwin, page_hinkley, binomial")
+    since: Time
+    detected: Time
+    scenes: int = Field(description="scenes seen since then")
+    before: float = Field(description="mean residual in half widths of the interval, or share covered")
+    after: float
+    off: float = Field(description="mean observed over expected since then")
+
+
+class GroupOut(Answer):
+    """The rows of one role and target: all of them, one platform's or one workload's."""
+
+    role: str = Field(description="active, shadow or baseline (the queueing prior beside a learned model)")
+    target: str = Field(description="throughput, latency or jitter")
+    scope: str = Field(description="all, platform or workload")
+    name: str
+    figures: FiguresOut
+    alarms: list[AlarmOut]
+    widening: float | None = Field(description="by which intervals on this platform should be widened; 1 = not at all")
+
+
+class ComparisonOut(Answer):
+    """The model beside another one on the same measurements; `difference` below 0 is in its favour."""
+
+    other: str
+    role: str
+    target: str
+    rows: int
+    scenes: int
+    difference: float
+    lower: float | None = Field(description="95 % bootstrap interval over scenes; null for a single scene")
+    upper: float | None
+    text: str
+
+
+class QualityOut(Answer):
+    """How a model's predictions held of late: `status` is no_data, too_few, ok or drift, `verdict` says it in words."""
+
+    version: str
+    window: int
+    status: str
+    verdict: list[str]
+    groups: list[GroupOut]
+    beside: list[ComparisonOut]
+
+    @classmethod
+    def of(cls, quality: ModelQuality) -> QualityOut:
+        """From the domain."""
+        return cls.model_validate(asdict(quality))

@@ -1,0 +1,1 @@
+"""Converters from public measurements of co-located programs to dataset directories; run with `python -m`."""

@@ -1,0 +1,103 @@
+"""The tree members of the learned residual, boosted trees and a forest: LightGBM, monotone where physics says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import lightgbm
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FEW_ROWS, MANY_ROWS = 400, 4000
+SEEDS = 4  # boosters whose mean answers: on a few hundred noisy rows one alone depends on its sample
+PARALLEL_ROWS = 2000  # with fewer the hand-over between threads costs more than the trees
+
+
+def booster_options(
+    rows: int, *, seed: int, monotone: Sequence[int] | NDArray[np.int8] | None = None
+) -> tuple[dict[str, Any], int]:
+    """Options of `lightgbm.train` for boosting, and the number of trees; from the number of rows alone.
+
+    `monotone` (F,) as in FeatureMatrix. With squares, for LightGBM refuses constraints with quantile or L1 objectives.
+    """
+    many = rows >= MANY_ROWS
+    options = _common(rows, seed, monotone) | {
+        "learning_rate": 0.05,
+        "num_leaves": 7 if rows < FEW_ROWS else 63 if many else 15,
+        "min_data_in_leaf": int(max(3, min(20, rows // 30))),
+        "feature_fraction": 0.5,
+        "bagging_fraction": 0.8,
+        "lambda_l2": 1.0,
+    }
+    return options, 400 if many else 150
+
+
+def forest_options(
+    rows: int, *, seed: int, monotone: Sequence[int] | NDArray[np.int8] | None = None
+) -> tuple[dict[str, Any], int]:
+    """The same for a forest: deep trees on samples, averaged, which noise disturbs less than boosting."""
+    options = _common(rows, seed, monotone) | {
+        "boosting": "rf",
+        "num_leaves": 255 if rows >= MANY_ROWS else 63,
+        "min_data_in_leaf": 3,
+        "feature_fraction_bynode": 0.4,
+        "bagging_fraction": 0.63,
+    }
+    return options, 60
+
+
+def _common(rows: int, seed: int, monotone: Sequence[int] | NDArray[np.int8] | None) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "objective": "regression",
+        "bagging_freq": 1,
+        "verbosity": -1,
+        "seed": seed,
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": 1 if rows < PARALLEL_ROWS else 0,
+        "max_bin": 255 if rows >= MANY_ROWS else 63,
+        "min_data_in_bin": 1,
+    }
+    if monotone is not None and np.any(monotone):
+        options["monotone_constraints"] = [int(way) for way in monotone]
+    return options
+
+
+def fit_boosters(
+    x: Floats, target: Floats, weight: Floats | None, monotone: NDArray[np.int8], *, seed: int, count: int | None = None
+) -> tuple[lightgbm.Booster, ...]:
+    """`count` boosters that differ in their seed, SEEDS of them on few rows and one on many."""
+    number = count or (1 if len(x) >= MANY_ROWS else SEEDS)
+    return tuple(
+        _train(x, target, weight, booster_options(len(x), seed=seed + step, monotone=monotone))
+        for step in range(number)
+    )
+
+
+def fit_forest(
+    x: Floats, target: Floats, weight: Floats | None, monotone: NDArray[np.int8], *, seed: int
+) -> lightgbm.Booster:
+    """One forest."""
+    return _train(x, target, weight, forest_options(len(x), seed=seed, monotone=monotone))
+
+
+def fit_booster(x: Floats, target: Floats, *, seed: int) -> lightgbm.Booster:
+    """One booster without constraints."""
+    return _train(x, target, None, booster_options(len(x), seed=seed))
+
+
+def _train(x: Floats, target: Floats, weight: Floats | None, how: tuple[dict[str, Any], int]) -> lightgbm.Booster:
+    options, rounds = how
+    of_bins = {key: options[key] for key in ("verbosity", "max_bin", "min_data_in_bin")}
+    data = lightgbm.Dataset(x, target, weight=weight, params=of_bins)
+    return lightgbm.train(options, data, num_boost_round=rounds)
+
+
+def predict(boosters: Sequence[lightgbm.Booster], x: Floats) -> Floats:
+    """The boosters' mean; (R,)."""
+    threads = 1 if len(x) < PARALLEL_ROWS else 0
+    return np.asarray(np.mean([booster.predict(x, num_threads=threads) for booster in boosters], axis=0))

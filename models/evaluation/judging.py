@@ -1,0 +1,70 @@
+"""Runs methods over the folds of a protocol: what each of them said of every row that was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.evaluation.clock import Clock
+from models.evaluation.labels import limiting, repeats
+from models.evaluation.methods import Guess, Method
+from models.evaluation.protocols import Fold
+from models.examples import Examples
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """J judgements: `row` (J,) of the examples, those rows without their features, each method's guess of them;
+    `unseen_victim` (J,) where the fold left the victim's workload out; `resource` and `repeat` (J,) as in labels."""
+
+    row: Ints
+    rows: Examples
+    guesses: Mapping[str, Guess]
+    unseen_victim: Bools
+    resource: tuple[str, ...]
+    repeat: Ints
+    folds: int
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def judge(examples: Examples, folds: Sequence[Fold], methods: Mapping[str, Method], clock: Clock, where: str) -> Judged:
+    """Fit every method on every fold's training rows and ask it about the rest, all on the same folds."""
+    said: dict[str, list[Guess]] = {name: [] for name in methods}
+    for number, fold in enumerate(folds):
+        train, test = examples.take(fold.trained), examples.take(fold.judged)
+        for name, method in methods.items():
+            with clock.doing(name, f"{where}: fold {number + 1} of {len(folds)}"):
+                said[name].append(method(train, test))
+    row = np.concatenate([fold.judged for fold in folds])
+    resource = limiting(examples)
+    # the features of all judgements would be the largest thing in memory, and nobody asks for them any more
+    rows = replace(examples, x=np.zeros((len(examples), 0))).take(row)
+    unseen = [examples.victim[at] in fold.left_out for fold in folds for at in fold.judged]
+    return Judged(
+        row=row,
+        rows=rows,
+        guesses={name: joined(guesses) for name, guesses in said.items()},
+        unseen_victim=np.array(unseen, dtype=bool),
+        resource=tuple(resource[at] for at in row),
+        repeat=repeats(examples)[row],
+        folds=len(folds),
+    )
+
+
+def joined(guesses: Sequence[Guess]) -> Guess:
+    """Guesses of several folds as one."""
+    lower = [one.lower for one in guesses if one.lower is not None]
+    upper = [one.upper for one in guesses if one.upper is not None]
+    expected = np.concatenate([one.expected for one in guesses])
+    if len(lower) < len(guesses) or len(upper) < len(guesses):
+        return Guess(expected)
+    return Guess(expected, np.concatenate(lower), np.concatenate(upper))

@@ -1,0 +1,69 @@
+"""Every method of an evaluation behind one signature: training rows and judged rows in, guesses out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.dataset import DatasetError
+from models.evaluation.baselines import BASELINES, Baseline
+from models.examples import Examples
+from models.fitted import Estimate, fit_target
+from models.prior import band, prior_spread
+
+Floats = NDArray[np.float64]
+
+OURS = "cotenant"
+HIGHEST = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """Expected T/B of judged rows, with the edges of a 90 % interval where the method gives one; all (R,)."""
+
+    expected: Floats
+    lower: Floats | None = None
+    upper: Floats | None = None
+
+
+Method = Callable[[Examples, Examples], Guess]
+
+
+def predict_rows(train: Examples, test: Examples) -> Estimate:
+    """Our whole method fitted on `train` and asked about `test`."""
+    return fit_target(train, "throughput").ask(test)
+
+
+def _ours(train: Examples, test: Examples) -> Guess:
+    found = predict_rows(train, test)
+    return Guess(found.expected, found.lower, found.upper)
+
+
+def _prior(train: Examples, test: Examples) -> Guess:
+    """The queueing prior, which needs no training."""
+    del train
+    found = band(test.base, prior_spread(test.base, np.zeros(len(test), dtype=bool)), HIGHEST)
+    return Guess(found.expected, found.lower, found.upper)
+
+
+def plain(baseline: Baseline) -> Method:
+    """A baseline, which gives no intervals, as a method."""
+    return lambda train, test: Guess(baseline(train, test))
+
+
+METHODS: Mapping[str, Method] = {
+    OURS: _ours,
+    "prior": _prior,
+    **{name: plain(baseline) for name, baseline in BASELINES.items()},
+}
+
+
+def chosen(models: Sequence[str]) -> dict[str, Method]:
+    """The methods of these names, all where none is named; DatasetError for a name that is none."""
+    for name in models:
+        if name not in METHODS:
+            raise DatasetError(f"model {name!r} is none of {', '.join(METHODS)}")
+    return {name: method for name, method in METHODS.items() if not models or name in models}

@@ -1,0 +1,139 @@
+"""One evaluation of one dataset: protocols and curves run, figures put together; nothing is tuned here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.dataset import DatasetError, load_dataset
+from models.estimators import LEAST_ROWS
+from models.evaluation.baselines import LIMITS
+from models.evaluation.clock import Clock, Progress
+from models.evaluation.compositions import COMPOSITIONS
+from models.evaluation.curve import curves
+from models.evaluation.judging import Judged, judge
+from models.evaluation.methods import OURS, Method, chosen, plain
+from models.evaluation.protocols import DEFAULT_PROTOCOLS, Fold, check_protocol, folds_of, why_skipped
+from models.evaluation.table import average_ranks, by_role, figures_of, inside
+from models.examples import Examples, build_examples, metrics_of
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+READ, CURVES = 0.02, 0.5  # parts of the progress: reading, and the curves' of the rest
+MOST_POINTS = 1500  # judgements that are kept for a picture
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Some judgements of ours to draw: measured and predicted T/B, and whether the interval held; (N,)."""
+
+    measured: Floats
+    predicted: Floats
+    inside: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """`figures` as JSON values in the shape of the contract, section 3; `points` by protocol."""
+
+    figures: Mapping[str, Any]
+    points: Mapping[str, Points]
+
+
+def evaluate(
+    dataset: Path,
+    protocols: Sequence[str] = DEFAULT_PROTOCOLS,
+    progress: Progress | None = None,
+    *,
+    models: Sequence[str] = (),
+    curve: bool = False,
+) -> dict[str, Any]:
+    """Evaluate on one dataset; the result has the shape of contract.md section 3.
+
+    A protocol that the dataset cannot answer (one platform, pairs only) says so under `skipped`. DatasetError for a
+    protocol or model that does not exist, and where the dataset is broken or too small.
+    """
+    return dict(examine(dataset, protocols, progress, models=models, curve=curve).figures)
+
+
+def examine(
+    dataset: Path,
+    protocols: Sequence[str] = DEFAULT_PROTOCOLS,
+    progress: Progress | None = None,
+    *,
+    models: Sequence[str] = (),
+    curve: bool = False,
+) -> Evaluation:
+    """The same, with points to draw."""
+    say = progress or (lambda _what, _done: None)
+    methods = chosen(models)
+    for protocol in protocols:
+        check_protocol(protocol)
+    say(f"reading {dataset.name}", 0.0)
+    data = load_dataset(dataset)
+    examples = build_examples([data], metrics_of([data]))
+    if len(examples) < LEAST_ROWS:
+        raise DatasetError(f"{data.name}: {len(examples)} measured throughput ratios, at least {LEAST_ROWS} are needed")
+    ends = 1 - CURVES if curve else 1.0
+    found, points = _protocols(examples, protocols, methods, lambda what, done: say(what, READ + (ends - READ) * done))
+    ranked = [one for protocol, one in found.items() if protocol != "random_row"]  # which leaks
+    figures: dict[str, Any] = {
+        "dataset": data.name,
+        "origin": data.origin,
+        "rows": len(examples),
+        "workloads": len(examples.workloads),
+        "platforms": len(set(examples.platform)),
+        "columns": len(examples.names),
+        "limits": {name: text for name, text in LIMITS.items() if name in methods},
+        "average_rank": average_ranks(ranked),
+        "protocols": found,
+    }
+    if curve:
+        figures["curves"] = curves(examples, methods, lambda what, done: say(what, ends + (1 - ends) * done))
+    say("done", 1.0)
+    return Evaluation(figures, points)
+
+
+def _protocols(
+    examples: Examples, protocols: Sequence[str], methods: Mapping[str, Method], say: Progress
+) -> tuple[dict[str, Any], dict[str, Points]]:
+    composing = {name: plain(method) for name, method in COMPOSITIONS.items()}
+    planned = {protocol: _usable(folds_of(examples, protocol)) for protocol in dict.fromkeys(protocols)}
+    fits = sum(len(folds) for folds in planned.values())
+    composed = len(planned.get("pairs_to_n", ()))
+    clock = Clock(say, dict.fromkeys(methods, fits) | dict.fromkeys(composing, composed))
+    found: dict[str, Any] = {}
+    points: dict[str, Points] = {}
+    for protocol, folds in planned.items():
+        if not folds:
+            found[protocol] = {"skipped": why_skipped(protocol), "models": {}}
+            continue
+        used = {**methods, **composing} if protocol == "pairs_to_n" else dict(methods)
+        before = {name: clock.seconds(name) for name in used}
+        judged = judge(examples, folds, used, clock, protocol)
+        found[protocol] = figures_of(judged, {name: clock.seconds(name) - before[name] for name in used})
+        if protocol == "unseen_workload":
+            for name, parts in by_role(judged).items():
+                found[protocol]["models"][name] |= parts
+        if (some := _points(judged)) is not None:
+            points[protocol] = some
+    return found, points
+
+
+def _usable(folds: Sequence[Fold]) -> list[Fold]:
+    return [fold for fold in folds if len(fold.trained) >= LEAST_ROWS and len(fold.judged)]
+
+
+def _points(judged: Judged) -> Points | None:
+    guess = judged.guesses.get(OURS)
+    held = inside(judged, guess) if guess else None
+    if guess is None or held is None:
+        return None
+    some = np.sort(np.random.default_rng(0).permutation(len(judged))[:MOST_POINTS])
+    return Points(judged.rows.ratio[some], guess.expected[some], held[some])

@@ -1,0 +1,88 @@
+"""Training on more rows than memory holds, or on a cluster: every row in the booster, a sample for all else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+
+from models.dataset import Dataset, colocations_from
+from models.scale.boosting import Trainer, fit_boosters, train_here
+from models.scale.pieces import count_rows, read_pieces
+from models.scale.survey import ROWS_AT_ONCE, Survey, choose, picked, survey_of
+from models.tables import Row, find_table
+
+Progress = Callable[[str, float], None]
+
+LARGE = 300_000  # rows of co-locations beyond which tables are read as a stream
+SAMPLE_ROWS = 20_000  # measured rows on which effects, judgement and calibration rest
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """What came of streamed tables: `datasets` hold a sample of whole runs as their co-locations, `boosters` by target
+    saw every row, and `card` says how many."""
+
+    datasets: tuple[Dataset, ...]
+    boosters: Mapping[str, lightgbm.Booster]
+    card: Mapping[str, Any]
+
+
+def is_large(paths: Sequence[Path]) -> bool:
+    """Whether the tables of co-locations together hold more than LARGE rows; broken directories count nothing."""
+    tables = [find_table(Path(path), "colocations") for path in paths if Path(path).is_dir()]
+    return sum(count_rows(table) for table in tables if table) > LARGE
+
+
+def stream(
+    paths: Sequence[Path], *, scheduler: str | None = None, seed: int = 0, progress: Progress | None = None
+) -> Streamed:
+    """Check dataset directories, train a booster per target on all their rows, and draw the sample for all else.
+
+    With `scheduler` (tcp://host:port) the boosters are trained on that Dask cluster, else in this process.
+    DatasetError as `load_dataset` raises it; ClusterError when the cluster fails; OSError when the disk is full.
+    """
+    say = progress or (lambda _what, _done: None)
+    with ExitStack() as stack:
+        trainer: Trainer = train_here
+        workers = 0
+        if scheduler is not None:  # first: who cannot reach it need not wait for a long table
+            from models.scale.cluster import connected
+
+            cluster = stack.enter_context(connected(scheduler))
+            trainer, workers = cluster.train, len(cluster.workers)
+        surveys = []
+        for number, path in enumerate(paths):
+            say("checking datasets", 0.2 * number / len(paths))
+            surveys.append(survey_of(path))
+        say("drawing a sample of runs", 0.2)
+        datasets = sample(surveys, seed)
+        boosters, rows = fit_boosters(
+            surveys, trainer, seed=seed, progress=lambda what, done: say(what, 0.25 + 0.75 * done)
+        )
+    card = {
+        "rows": dict(rows),
+        "features": next((one.num_feature() for one in boosters.values()), 0),
+        "runs": sum(len(one.key) for one in surveys),
+        "sample_runs": sum(len(one.colocations) for one in datasets),
+        "sample": "whole runs, drawn evenly over sets of workloads; effects, judgement and calibration rest on them",
+        "workers": workers,
+    }
+    return Streamed(tuple(datasets), boosters, card)
+
+
+def sample(surveys: Sequence[Survey], seed: int = 0, most: int = SAMPLE_ROWS) -> list[Dataset]:
+    """The datasets with some of their runs as co-locations, about `most` measured rows of all together."""
+    if not surveys:
+        return []
+    found = []
+    for one, keys in zip(surveys, choose(surveys, most, seed), strict=True):
+        rows: list[Row] = []
+        for piece in read_pieces(one.table, ROWS_AT_ONCE) if one.table else ():
+            rows += piece.rows(picked(piece, keys))
+        found.append(replace(one.dataset, colocations=colocations_from(rows, one.dataset.platforms)))
+    return found

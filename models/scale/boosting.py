@@ -1,0 +1,123 @@
+"""The final booster of each target, trained on streamed rows; judging and effects stay elsewhere."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+from numpy.typing import NDArray
+
+from models.alone import alone_for
+from models.boosting import booster_options
+from models.estimators import LEAST_ROWS
+from models.examples import metrics_of
+from models.features import build_matrix
+from models.scale.pieces import read_pieces
+from models.scale.rows import read_rows
+from models.scale.scenes import TOLD_BY, build_scenes, ratios
+from models.scale.store import FeatureFile, Measured, Stream
+from models.scale.survey import Survey
+from models.scene import ProfileTable
+
+Floats = NDArray[np.float64]
+Progress = Callable[[str, float], None]
+Trainer = Callable[[Measured, Mapping[str, Any], int], lightgbm.Booster]
+
+CELLS_AT_ONCE = 2_000_000  # numbers in one chunk of features: 16 MB, a few times over while it is made
+MOST_ROWS, LEAST_CHUNK = 32_768, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Measured rows of some runs: `x` (r, F) and `monotone` (F,) as in FeatureMatrix; `residual` by target (r,)
+    log(ratio / base), nan = not measured."""
+
+    x: Floats
+    monotone: NDArray[np.int8]
+    residual: Mapping[str, Floats]
+
+
+def chunks(found: Survey, metrics: Sequence[str]) -> Iterator[Chunk]:
+    """The rows that `build_examples` makes of a dataset, in the same order, without a Python object for any of them."""
+    if found.table is None:
+        return
+    dataset = found.dataset
+    table = ProfileTable.build(dataset.profiles, dataset.platform_numbers)
+    at_once = int(np.clip(CELLS_AT_ONCE // (3 * len(metrics) + 40), LEAST_CHUNK, MOST_ROWS))
+    for piece in read_pieces(found.table, at_once):
+        rows = read_rows(piece, dataset.platforms)
+        scene, slot = rows.run[rows.first], rows.slot
+        scenes = build_scenes(rows, dataset.platforms, table)
+        matrix = build_matrix(scenes, metrics)
+        base = {"throughput": matrix.prior.throughput, "latency": matrix.prior.latency}
+        residual = {}
+        for target in TOLD_BY:
+            grid = np.full(base[target].shape, np.nan)
+            grid[scene, slot] = np.log(ratios(rows, target)) - np.log(base[target][scene, slot])
+            grid += np.log(alone_for(scenes, target, dataset.meta))
+            residual[target] = grid[matrix.scene, matrix.slot]
+        told = ~np.logical_and.reduce([np.isnan(one) for one in residual.values()])
+        yield Chunk(matrix.x[told], matrix.monotone, {target: one[told] for target, one in residual.items()})
+
+
+@contextmanager
+def stored(surveys: Sequence[Survey], metrics: Sequence[str], say: Progress) -> Iterator[Mapping[str, Measured]]:
+    """The measured rows of each target, their features in a temporary file that is gone afterwards, whatever happens.
+
+    It lies where TMPDIR says and takes 4 bytes per row and feature; OSError when there is no room.
+    """
+    total = max(sum(len(one.key) for one in surveys), 1)
+    residuals: dict[str, list[NDArray[np.float32]]] = {target: [] for target in TOLD_BY}
+    with tempfile.TemporaryDirectory(prefix="cotenant-features-") as folder:
+        file: FeatureFile | None = None
+        done = 0
+        try:
+            for found in surveys:
+                for chunk in chunks(found, metrics):
+                    file = file or FeatureFile(Path(folder) / "features.f32", chunk.monotone)
+                    file.append(chunk.x)
+                    for target, values in chunk.residual.items():
+                        residuals[target].append(values.astype(np.float32))
+                    done += len(chunk.x)
+                    say("making features", min(done / (2 * total), 1.0))
+            if file is None:
+                yield {}
+                return
+            file.seal()
+            whole = {target: np.concatenate(parts) for target, parts in residuals.items()}
+            yield {
+                target: Measured(file, np.flatnonzero(~np.isnan(values)), values[~np.isnan(values)])
+                for target, values in whole.items()
+            }
+        finally:
+            if file is not None:
+                file.close()
+
+
+def train_here(rows: Measured, options: Mapping[str, Any], rounds: int) -> lightgbm.Booster:
+    """Fit log(T/B / prior) in this process with only the binned features in memory, a byte per row and feature."""
+    data = lightgbm.Dataset(Stream(rows), rows.residual, params=dict(options))
+    return lightgbm.train(dict(options), data, num_boost_round=rounds)
+
+
+def fit_boosters(
+    surveys: Sequence[Survey], trainer: Trainer, *, seed: int, progress: Progress
+) -> tuple[Mapping[str, lightgbm.Booster], Mapping[str, int]]:
+    """The booster of every target that has rows enough, and how many rows each was trained on."""
+    metrics = metrics_of([found.dataset for found in surveys])
+    boosters: dict[str, lightgbm.Booster] = {}
+    with stored(surveys, metrics, lambda what, done: progress(what, 0.6 * done)) as measured:
+        counts = {target: len(rows) for target, rows in measured.items()}
+        for number, (target, rows) in enumerate(measured.items()):
+            if len(rows) < LEAST_ROWS:
+                continue
+            progress(f"{target}: fitting {len(rows)} rows", 0.6 + 0.2 * number)
+            options, rounds = booster_options(len(rows), seed=seed, monotone=rows.file.monotone)
+            boosters[target] = trainer(rows, options, rounds)
+    return boosters, counts

@@ -1,0 +1,187 @@
+"""Boosters trained on the workers of a Dask cluster by lightgbm.dask; the one module that knows Dask."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYetError
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import lightgbm
+import numpy as np
+
+from models.scale.store import Measured
+
+CONNECT_S = 10.0  # until a scheduler has answered
+WATCH_S = 1.0  # between two looks at whether everybody is still there
+SOCKET_MINUTES = 10  # until a LightGBM worker gives up waiting for another one to connect
+BLOCK_ROWS = 50_000  # rows are dealt out in blocks of at most so many, so that every worker gets some of everything
+BLOCKS_PER_WORKER = 8
+LEAST_PER_WORKER = 500  # rows; fewer are not worth another worker
+_SET_BY_DASK = ("seed", "num_threads", "num_boost_round")
+
+
+class ClusterError(RuntimeError):
+    """A cluster cannot be reached, has no workers, or lost one; the message says which and what to do."""
+
+
+class Cluster:
+    """A connection to a scheduler and the workers that it had at the beginning."""
+
+    def __init__(self, client: Any, address: str, workers: Sequence[str]) -> None:
+        self._client, self._address, self.workers = client, address, tuple(workers)
+
+    def train(self, rows: Measured, options: Mapping[str, Any], rounds: int) -> lightgbm.Booster:
+        """Fit log(T/B / prior) with the rows spread over the workers; ClusterError when one of them goes away.
+
+        `options` are those of `lightgbm.train`. Histograms are summed over the workers (tree_learner=data), so that the
+        trees are those of all rows; bins are found and bags drawn on each worker's own rows.
+        """
+        used = self.workers[: max(1, len(rows) // LEAST_PER_WORKER)]
+        with self._watched(used) as run:
+            x, y = run(lambda: self._deal(rows, used))
+            model = lightgbm.DaskLGBMRegressor(
+                client=self._client,
+                n_estimators=rounds,
+                random_state=options.get("seed", 0),
+                tree_learner="data",
+                time_out=SOCKET_MINUTES,
+                **{name: value for name, value in options.items() if name not in _SET_BY_DASK},
+            )
+            run(lambda: self._fit(model, x, y))
+            text = model.booster_.model_to_string()
+        return lightgbm.Booster(model_str=text)
+
+    def _fit(self, model: Any, x: Any, y: Any) -> None:
+        with self._client.as_current():  # lightgbm.dask waits through the current client, whatever it was given
+            model.fit(x, y)
+
+    def _deal(self, rows: Measured, used: Sequence[str]) -> tuple[Any, Any]:
+        """Send the rows block by block and join them on each worker: one part each, in the same order every time."""
+        import dask.array
+
+        size = max(1, min(BLOCK_ROWS, -(-len(rows) // (BLOCKS_PER_WORKER * len(used)))))
+        parts: dict[str, list[Any]] = {worker: [] for worker in used}
+        held = dict.fromkeys(used, 0)
+        for number, first in enumerate(range(0, len(rows), size)):
+            last, worker = min(first + size, len(rows)), used[number % len(used)]
+            block = [rows.x(first, last), rows.residual[first:last]]
+            parts[worker].append(self._client.scatter(block, workers=[worker], hash=False))
+            held[worker] += last - first
+        xs, ys = [], []
+        for worker in used:
+            pinned = {"workers": [worker], "allow_other_workers": False, "pure": False}
+            # numpy's own function: workers need no Cotenant
+            x, y = (
+                self._client.submit(np.concatenate, list(blocks), **pinned)
+                for blocks in zip(*parts[worker], strict=True)
+            )
+            xs.append(dask.array.from_delayed(x, (held[worker], rows.columns), np.float32))
+            ys.append(dask.array.from_delayed(y, (held[worker],), np.float32))
+        return dask.array.concatenate(xs), dask.array.concatenate(ys)
+
+    @contextmanager
+    def _watched(self, used: Sequence[str]) -> Iterator[Any]:
+        """Gives `run`, which runs something in a thread and raises as soon as a worker or the scheduler is gone.
+
+        lightgbm.dask itself waits for ever: the tasks of a lost worker can run nowhere else.
+        """
+        pool = ThreadPoolExecutor(1, "cluster")
+        try:
+            yield lambda work: self._wait(pool.submit(work), used)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _wait(self, running: Future[Any], used: Sequence[str]) -> Any:
+        while True:
+            try:
+                return running.result(timeout=WATCH_S)
+            except NotYetError:
+                if not running.done():
+                    self._check(used)
+            except Exception as error:
+                self._check(used)
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise ClusterError(f"training on the cluster at {self._address} failed: {reason}") from error
+
+    def _check(self, used: Sequence[str]) -> None:
+        """ClusterError when the scheduler or a worker is gone; those that wait for it in vain are started anew."""
+        there = _workers(self._client) if self._client.status == "running" else None
+        if there is None:
+            raise ClusterError(
+                f"the scheduler at {self._address} went away during training; start it and its workers, and train again"
+            )
+        lost = [worker for worker in used if worker not in there]
+        if lost:
+            left = [worker for worker in used if worker in there]
+            with suppress(Exception):  # workers without a nanny cannot be restarted, and stop when their owner does so
+                self._client.restart_workers(left, timeout=CONNECT_S)
+            raise ClusterError(
+                f"worker {lost[0]} left the cluster at {self._address} during training; start it again, and train again"
+            )
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Cluster]:
+    """A cluster by its scheduler's address, `tcp://host:port`; nothing of it is kept on the workers afterwards.
+
+    ClusterError when nobody answers there within CONNECT_S or when it has no workers.
+    """
+    from distributed import Client
+
+    # lightgbm.dask prints what it does to standard output, where an answer in JSON may be expected
+    quiet = logging.getLogger("models.scale.lightgbm")
+    quiet.setLevel(logging.ERROR)
+    lightgbm.register_logger(quiet)
+    with _silent("distributed"):
+        try:
+            client = Client(address, timeout=CONNECT_S, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise ClusterError(
+                f"no Dask scheduler answers at {address} ({_reason(error)}); start one with `dask scheduler`, or name "
+                "the one that runs as tcp://host:port"
+            ) from error
+        try:
+            workers = sorted(_workers(client) or ())
+            if not workers:
+                raise ClusterError(
+                    f"the Dask cluster at {address} has no workers; start one with `dask worker {address}`"
+                )
+            yield Cluster(client, address, workers)
+        finally:
+            with suppress(Exception):  # what is lost already needs no goodbye
+                client.close(timeout=CONNECT_S)
+
+
+def _workers(client: Any) -> set[str] | None:
+    """The addresses of the workers now; None when the scheduler does not answer."""
+    found: list[set[str]] = []
+
+    def ask() -> None:
+        with suppress(Exception):
+            found.append(set(client.nthreads()))
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(CONNECT_S)
+    return found[0] if found else None
+
+
+def _reason(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else "no answer in time"
+
+
+@contextmanager
+def _silent(name: str) -> Iterator[None]:
+    """Without a library's log lines, which would stand between ours: what matters of them is raised."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

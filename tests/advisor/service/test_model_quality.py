@@ -1,0 +1,126 @@
+"""What comes of predicted against observed: the report, alarms, and wider intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from service_clock import Clock
+from two_models import ASKED, CLOUD, HOSTS, Sure, placed, rows_of, seen, use
+
+import models.artifact
+from advisor.domain import Instance, Scene
+from advisor.errors import NotFound
+from advisor.service import Advisor
+from advisor.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _cloud(advisor: Advisor) -> None:
+    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+
+
+@pytest.fixture
+def two(advisor: Advisor, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """m-1 (0.8) answers, m-2 (0.6) is its shadow."""
+    loaded = {"m-1": Sure("m-1"), "m-2": Sure("m-2", 0.6)}
+    monkeypatch.setattr(models.artifact, "load", lambda path: loaded[Path(path).name])
+    use(advisor, active="m-1", shadow="m-2")
+    yield
+
+
+def watch(advisor: Advisor, clock: Clock, ratios: list[float], *, start: int = 0) -> None:
+    for number, ratio in enumerate(ratios, start=start):
+        clock.turn(10)
+        advisor.record_colocation(seen(number, ratio, ratio))
+
+
+GOOD = [0.8 * math.exp(0.05 * math.sin(number)) for number in range(40)]
+
+
+@pytest.mark.usefixtures("two")
+def test_the_report_tells_coverage_error_drift_and_who_is_better(advisor: Advisor, clock: Clock) -> None:
+    assert advisor.model_quality().status == "no_data"
+    watch(advisor, clock, GOOD)
+    quality = advisor.model_quality()
+    assert (quality.version, quality.status) == ("m-1", "ok")
+    everything = quality.groups[0].figures
+    assert (everything.rows, everything.scenes, everything.coverage) == (80, 40, 1.0)
+    assert [(one.other, one.role) for one in quality.beside] == [("m-2", "shadow"), ("prior", "baseline")]
+    assert quality.beside[0].text.startswith("m-1 errs by 0.")
+    assert quality.beside[0].text.endswith("it is surely better.")
+    assert advisor.model_quality("m-2").status == "drift"
+    changed = clock.now
+    watch(advisor, clock, [0.6] * 20, start=40)
+    quality = advisor.model_quality()
+    assert quality.status == "drift"
+    shift = next(alarm for alarm in quality.groups[0].alarms if alarm.kind == "shift")
+    assert abs((shift.since - changed).total_seconds()) <= 20
+    assert (shift.detected - changed).total_seconds() <= 10 * 10  # ten observations
+    assert any("On platform I" in text and "25% below what m-1 expects" in text for text in quality.verdict)
+
+
+@pytest.mark.usefixtures("two")
+def test_another_process_tells_the_same(advisor: Advisor, settings: Settings, clock: Clock) -> None:
+    watch(advisor, clock, [*GOOD, *[0.6] * 20])
+    with Advisor(settings, clock=clock) as other:
+        assert other.model_quality() == advisor.model_quality()
+        assert other.predict(SCENE) == advisor.predict(SCENE)
+
+
+def test_a_model_that_does_not_exist_has_no_quality(advisor: Advisor) -> None:
+    with pytest.raises(NotFound, match="no model m-9"):
+        advisor.model_quality("m-9")
+
+
+SCENE = Scene(HOSTS[0], (Instance("a", workload="web"), Instance("b", workload="batch")), CLOUD.workloads)
+WILD = [0.8 * math.exp(0.2 * (-1) ** number) for number in range(30)]  # twice the half width, on either side
+
+
+@pytest.mark.usefixtures("two")
+def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor: Advisor, clock: Clock) -> None:
+    before = advisor.place(ASKED)
+    watch(advisor, clock, WILD)
+    after = advisor.place(ASKED)
+    (factor,) = {round(value, 9) for value in after.widened.values()}
+    assert set(after.widened) == {"h1", "h2"}
+    assert 2.0 <= factor < 2.5
+    assert [one.host for one in after.candidates] == [one.host for one in before.candidates]
+    for old, new in zip(before.candidates, after.candidates, strict=True):
+        grown = 1.0 if new.host == "x1" else factor
+        band, wide = old.newcomer.throughput_ratio, new.newcomer.throughput_ratio
+        assert wide.expected == band.expected
+        assert math.log(wide.upper / wide.lower) == pytest.approx(grown * math.log(band.upper / band.lower))
+        assert new.newcomer.latency_ratio == old.newcomer.latency_ratio
+    assert "Intervals on h1, h2 are 2." in after.notes[-1]
+    assert before.widened == {}
+    assert advisor.predict(SCENE).effects[0].throughput_ratio == after.candidates[0].newcomer.throughput_ratio
+    plan = advisor.plan([ASKED.instance])
+    assert plan.steps[0].candidate is not None
+    assert plan.after["h1"][0].throughput_ratio.upper > 0.8 * math.exp(0.1)
+
+
+@pytest.mark.usefixtures("two")
+def test_a_widened_answer_is_judged_by_the_models_own_interval(advisor: Advisor, clock: Clock) -> None:
+    watch(advisor, clock, WILD)
+    answer = placed(advisor)
+    advisor.record_outcome(answer.id, "h1", {"new": 0.7})
+    row = rows_of(advisor, "m-1")[-1]
+    assert row.instance == "new"
+    assert row.lower == pytest.approx(0.8 * math.exp(-0.1))
+    assert row.upper == pytest.approx(0.8 * math.exp(0.1))
+
+
+@pytest.mark.usefixtures("two")
+def test_nothing_is_widened_while_intervals_hold_or_where_the_setting_is_off(
+    advisor: Advisor, settings: Settings, clock: Clock
+) -> None:
+    watch(advisor, clock, GOOD)
+    assert advisor.place(ASKED).widened == {}
+    watch(advisor, clock, WILD, start=100)
+    assert advisor.place(ASKED).widened
+    with Advisor(settings.model_copy(update={"adapt_intervals": False}), clock=clock) as plain:
+        answer = plain.place(ASKED)
+        assert (answer.widened, answer.notes) == ({}, ())

@@ -1,0 +1,329 @@
+"""The life of a model: judged, activated, shadowed, rolled back; one wins, and a broken one never does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_models import make, seal
+from service_clock import Clock
+
+from advisor import predictors
+from advisor.domain import Activation
+from advisor.errors import AdvisorError, BrokenArtifact, Conflict, NotFound, RefusedByGate
+from advisor.registry import Registry, way_back
+from advisor.service import Advisor
+from advisor.settings import Settings
+from advisor.store import models
+from advisor.store.engine import Database
+
+
+@pytest.fixture
+def register(advisor: Advisor, trained: Path, tmp_path: Path) -> Callable[..., str]:
+    """Registers a model that is off by so much on held-out rows; returns its version."""
+
+    def registered(version: str, off: float | None = 0.02, **more: Any) -> str:
+        return advisor.register_model(make(trained, tmp_path / "made", version, off, **more)).version
+
+    return registered
+
+
+def statuses(advisor: Advisor) -> dict[str, str]:
+    return {card.version: card.status for card in advisor.models()}
+
+
+def test_a_candidate_is_registered_with_what_the_gate_says(advisor: Advisor, register: Callable[..., str]) -> None:
+    register("m-good")
+    register("m-bad", 0.2)
+    good, bad = advisor.model("m-good").verdict, advisor.model("m-bad").verdict
+    assert good is not None
+    assert bad is not None
+    assert (good["passed"], good["refusals"], good["against"]) == (True, [], None)
+    assert good["figures"][0]["prior"]["other"] == pytest.approx(0.1, abs=0.001)
+    assert bad["passed"] is False
+    assert "worse than the prior" in bad["refusals"][0]
+    assert advisor.model("prior").verdict is None
+
+
+def test_what_fails_the_gate_is_not_activated_and_the_sentence_says_why(
+    advisor: Advisor, register: Callable[..., str]
+) -> None:
+    register("m-bad", 0.2)
+    with pytest.raises(
+        RefusedByGate, match=r"m-bad is refused by the gate \(throughput.* worse than the prior"
+    ) as told:
+        advisor.activate_model("m-bad")
+    assert told.value.code == "model.refused"
+    assert statuses(advisor) == {"m-bad": "candidate", "prior": "active"}
+    assert advisor.ready()["model"] == "prior"
+    assert advisor.model_history() == ()
+
+
+def test_a_model_without_held_out_predictions_is_refused(advisor: Advisor, register: Callable[..., str]) -> None:
+    register("m-blind", None)
+    with pytest.raises(RefusedByGate, match="brings no held-out predictions"):
+        advisor.activate_model("m-blind")
+
+
+def test_force_overrules_the_gate_and_stands_in_the_history(
+    advisor: Advisor, register: Callable[..., str], clock: Clock
+) -> None:
+    register("m-bad", 0.2)
+    assert advisor.activate_model("m-bad", force=True).status == "active"
+    assert advisor.ready()["model"] == "m-bad"
+    assert advisor.model_history() == (Activation(clock(), "prior", "m-bad", "force"),)
+    assert advisor.model("m-bad").verdict["passed"] is False  # type: ignore[index]
+
+
+def test_force_is_not_needed_and_not_told_where_the_gate_passes(advisor: Advisor, register: Callable[..., str]) -> None:
+    advisor.activate_model(register("m-good"), force=True)
+    assert advisor.model_history()[0].cause == "activate"
+
+
+def test_a_candidate_is_judged_again_by_who_answers_when_it_is_activated(
+    advisor: Advisor, register: Callable[..., str]
+) -> None:
+    register("m-fair", 0.06)
+    register("m-good", 0.02)
+    assert advisor.model("m-fair").verdict["passed"]  # type: ignore[index]
+    advisor.activate_model("m-good")
+    with pytest.raises(RefusedByGate, match="worse than the active model"):
+        advisor.activate_model("m-fair")
+    verdict = advisor.model("m-fair").verdict
+    assert verdict is not None
+    assert (verdict["passed"], verdict["against"]) == (False, "m-good")
+    assert statuses(advisor)["m-good"] == "active"
+
+
+def test_judging_changes_nothing_but_the_verdict(advisor: Advisor, register: Callable[..., str]) -> None:
+    register("m-fair", 0.06)
+    advisor.activate_model(register("m-good", 0.02))
+    before = statuses(advisor)
+    assert advisor.judge_model("m-fair").verdict["against"] == "m-good"  # type: ignore[index]
+    assert advisor.judge_model("m-good").verdict["passed"]  # type: ignore[index]
+    assert advisor.judge_model("prior").verdict is None
+    assert statuses(advisor) == before
+    with pytest.raises(NotFound):
+        advisor.judge_model("m-none")
+
+
+def test_a_broken_active_model_keeps_nobody_from_taking_its_place(
+    advisor: Advisor, register: Callable[..., str], settings: Settings
+) -> None:
+    advisor.activate_model(register("m-old", 0.02))
+    (settings.model_dir / "m-old" / "card.json").write_text("{}", encoding="utf-8")
+    assert advisor.activate_model(register("m-new", 0.05)).status == "active"
+    reasons = advisor.model("m-new").verdict["reasons"]  # type: ignore[index]
+    assert any("m-old cannot be used" in reason for reason in reasons)
+
+
+def test_rollback_goes_back_step_by_step_to_the_prior(advisor: Advisor, register: Callable[..., str]) -> None:
+    for version, off in (("m-1", 0.05), ("m-2", 0.03), ("m-3", 0.01)):
+        advisor.activate_model(register(version, off))
+    assert [advisor.roll_back_model().version for _ in range(3)] == ["m-2", "m-1", "prior"]
+    assert advisor.ready()["model"] == "prior"
+    with pytest.raises(Conflict, match="no way back"):
+        advisor.roll_back_model()
+    told = [(one.before, one.after, one.cause) for one in advisor.model_history("m-2")]
+    assert told == [
+        ("m-1", "m-2", "activate"),
+        ("m-2", "m-3", "activate"),
+        ("m-3", "m-2", "rollback"),
+        ("m-2", "m-1", "rollback"),
+    ]
+
+
+def test_what_was_activated_after_a_rollback_leads_back_to_where_that_led(
+    advisor: Advisor, register: Callable[..., str]
+) -> None:
+    advisor.activate_model(register("m-1", 0.05))
+    advisor.activate_model(register("m-2", 0.03))
+    advisor.roll_back_model()
+    advisor.activate_model(register("m-3", 0.01))
+    advisor.activate_model("prior")
+    assert [advisor.roll_back_model().version for _ in range(3)] == ["m-3", "m-1", "prior"]
+
+
+def test_a_model_that_answers_already_is_no_change(advisor: Advisor, register: Callable[..., str]) -> None:
+    advisor.activate_model("prior")
+    assert advisor.model_history() == ()
+    advisor.activate_model(register("m-1"))
+    advisor.activate_model("m-1")
+    assert len(advisor.model_history()) == 1
+
+
+def test_a_rollback_to_a_broken_model_changes_nothing(
+    advisor: Advisor, register: Callable[..., str], settings: Settings
+) -> None:
+    advisor.activate_model(register("m-1", 0.05))
+    advisor.activate_model(register("m-2", 0.02))
+    (settings.model_dir / "m-1" / "card.json").unlink()
+    with pytest.raises(BrokenArtifact, match="m-1"):
+        advisor.roll_back_model()
+    assert advisor.ready()["model"] == "m-2"
+    assert len(advisor.model_history()) == 2
+
+
+def test_the_way_back_of_no_history_is_none() -> None:
+    assert way_back(()) is None
+
+
+def test_one_model_at_most_is_scored_beside_the_active_one(
+    advisor: Advisor, register: Callable[..., str], settings: Settings
+) -> None:
+    for version in ("m-1", "m-2", "m-3"):
+        register(version)
+    advisor.activate_model("m-3")
+    assert advisor.shadow_model("m-1").status == "shadow"
+    assert advisor.shadow_model("m-2").status == "shadow"
+    assert statuses(advisor) == {"m-1": "candidate", "m-2": "shadow", "m-3": "active", "prior": "candidate"}
+    database = Database(settings.database)
+    with database.read() as connection:
+        assert [card.version for card in models.in_status(connection, "shadow")] == ["m-2"]
+    database.close()
+    assert advisor.ready()["model"] == "m-3"
+    assert advisor.shadow_model("prior").version == "prior"
+    assert "shadow" not in statuses(advisor).values()
+
+
+def test_the_active_model_is_not_scored_beside_itself(advisor: Advisor, register: Callable[..., str]) -> None:
+    advisor.activate_model(register("m-1"))
+    with pytest.raises(Conflict, match="answers already"):
+        advisor.shadow_model("m-1")
+    assert statuses(advisor)["m-1"] == "active"
+
+
+def test_a_shadow_can_be_activated(advisor: Advisor, register: Callable[..., str]) -> None:
+    advisor.shadow_model(register("m-1"))
+    assert advisor.activate_model("m-1").status == "active"
+    assert "shadow" not in statuses(advisor).values()
+
+
+def test_a_broken_or_unknown_model_is_not_scored(
+    advisor: Advisor, register: Callable[..., str], settings: Settings
+) -> None:
+    with pytest.raises(NotFound):
+        advisor.shadow_model("m-none")
+    register("m-1")
+    (settings.model_dir / "m-1" / "SHA256SUMS").unlink()
+    with pytest.raises(BrokenArtifact):
+        advisor.shadow_model("m-1")
+    assert statuses(advisor)["m-1"] == "candidate"
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("harm", [_flip, _cut, Path.unlink], ids=["a flipped bit", "a cut end", "a missing file"])
+def test_harm_to_any_file_of_an_artifact_keeps_it_from_answering(
+    advisor: Advisor, register: Callable[..., str], trained: Path, settings: Settings, tmp_path: Path, harm: Any
+) -> None:
+    advisor.activate_model(register("m-good", 0.05))
+    register("m-new", 0.02)
+    home = settings.model_dir / "m-new"
+    for name in sorted(path.name for path in home.iterdir()):
+        if name == "SHA256SUMS" and harm is _cut:
+            continue  # without its last line feed it says the same
+        kept = (home / name).read_bytes()
+        harm(home / name)
+        for call in (
+            lambda: advisor.activate_model("m-new", force=True),
+            lambda: advisor.shadow_model("m-new"),
+            lambda: advisor.judge_model("m-new"),
+        ):
+            with pytest.raises(BrokenArtifact, match="m-new"):
+                call()
+        (home / name).write_bytes(kept)
+    assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "prior": "candidate"}
+    answer = advisor.ready()
+    assert (answer["model"], answer["degraded"]) == ("m-good", False)
+    assert advisor.activate_model("m-new").status == "active"
+
+
+def test_an_artifact_of_another_schema_is_refused_with_fitting_checksums(
+    advisor: Advisor, trained: Path, tmp_path: Path
+) -> None:
+    made = make(trained, tmp_path / "made", "m-other")
+    card = json.loads((made / "card.json").read_text(encoding="utf-8"))
+    (made / "card.json").write_text(json.dumps(card | {"schema": 999}), encoding="utf-8")
+    seal(made)
+    with pytest.raises(BrokenArtifact, match="schema 999"):
+        advisor.register_model(made)
+    assert statuses(advisor) == {"prior": "active"}
+
+
+def test_held_out_rows_that_make_no_sense_are_refused_with_fitting_checksums(
+    advisor: Advisor, trained: Path, tmp_path: Path
+) -> None:
+    made = make(trained, tmp_path / "made", "m-odd")
+    (made / "held_out.csv").write_text("key,expected\na,1\n", encoding="utf-8")
+    seal(made)
+    with pytest.raises(BrokenArtifact, match=r"held_out\.csv"):
+        advisor.register_model(made)
+    assert statuses(advisor) == {"prior": "active"}
+
+
+def test_of_two_activations_at_once_one_wins(
+    advisor: Advisor, register: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = [register("m-1", 0.02), register("m-2", 0.02, seed=1)]
+    _meet(monkeypatch, Registry, "_judge")
+    outcomes = _at_once([lambda version=version: advisor.activate_model(version) for version in versions])
+    won = [one for one in outcomes if not isinstance(one, AdvisorError)]
+    (lost,) = (one for one in outcomes if isinstance(one, AdvisorError))
+    assert isinstance(lost, Conflict)
+    assert [card.version for card in won] == [advisor.ready()["model"]]
+    assert "was activated meanwhile" in lost.message
+    assert len(advisor.model_history()) == 1
+
+
+def test_of_two_rollbacks_at_once_one_goes_back(
+    advisor: Advisor, register: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version, off in (("m-1", 0.05), ("m-2", 0.03), ("m-3", 0.01)):
+        advisor.activate_model(register(version, off))
+    _meet(monkeypatch, predictors, "load")
+    outcomes = _at_once([advisor.roll_back_model] * 2)
+    monkeypatch.undo()
+    assert sorted(type(one).__name__ for one in outcomes) == ["Conflict", "ModelCard"]
+    assert advisor.ready()["model"] == "m-2"
+
+
+def _meet(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+    """Let two callers both have finished a step before either goes on."""
+    real, barrier = getattr(owner, name), threading.Barrier(2, timeout=30)
+
+    def together(*arguments: Any) -> Any:
+        found = real(*arguments)
+        barrier.wait()
+        return found
+
+    monkeypatch.setattr(owner, name, together)
+
+
+def _at_once(calls: list[Callable[[], Any]]) -> list[Any]:
+    outcomes: list[Any] = []
+
+    def run(call: Callable[[], Any]) -> None:
+        try:
+            outcomes.append(call())
+        except AdvisorError as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes

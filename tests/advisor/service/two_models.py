@@ -1,0 +1,69 @@
+"""Two models that always say the same, one in use and one in shadow, on a small cloud; and what is observed there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from advisor.domain import Host, Instance, Inventory, ModelCard, PlacementRequest, Recommendation, WorkloadProfile
+from advisor.service import Advisor
+from advisor.store import counters, observed
+from advisor.store import models as registry
+from models.monitoring import Checked
+from models.prediction import Band, InterferencePrediction
+from models.prior import PriorPredictor
+from models.scene import SceneBatch
+from profiler.observed import Colocation, Outcome
+
+WEB, BATCH = WorkloadProfile("web", {"cpu": 80.0}), WorkloadProfile("batch", {"cpu": 100.0})
+HOSTS = (Host("h1", "xen", 2, 8192, platform="I"), Host("h2", "xen", 2, 8192, platform="I"), Host("x1", "kvm", 2, 8192))
+CLOUD = Inventory(HOSTS, (Instance("old", host="h1", workload="batch"),), (WEB, BATCH))
+ASKED = PlacementRequest(Instance("new", workload="web"), dry_run=True)
+
+
+@dataclass(frozen=True)
+class Sure:
+    """A model that always says the same, with a 90 % interval of +-`half` on the log scale."""
+
+    version: str
+    expected: float = 0.8
+    half: float = 0.1
+    origin: str = "measured"
+
+    def predict(self, scenes: SceneBatch) -> InterferencePrediction:
+        if self.expected <= 0:
+            raise RuntimeError("out of order")
+        plain = PriorPredictor().predict(scenes)
+        mean = plain.throughput.expected * 0 + self.expected
+        band = Band(mean, mean * math.exp(-self.half), mean * math.exp(self.half))
+        return replace(plain, throughput=band)
+
+
+def use(advisor: Advisor, *, active: str, shadow: str) -> None:
+    """Register two models as if the gate had let them through: here it is about what comes after."""
+    with advisor._database.write() as connection:
+        counters.bump(connection, "models")
+        for version in (active, shadow):
+            registry.add(connection, ModelCard(version, "candidate", datetime(2026, 1, 1, tzinfo=UTC), "measured", {}))
+        registry.activate(connection, active)
+        registry.shadow(connection, shadow)
+
+
+def seen(number: int, web: float = 0.8, batch: float = 0.8, *, platform: str = "I") -> Colocation:
+    outcomes = (
+        Outcome(Instance("a", workload="web"), "throughput", 100.0, 100.0 * web, "1/s"),
+        Outcome(Instance("b", workload="batch"), "throughput", 50.0, 50.0 * batch, "1/s"),
+    )
+    return Colocation(f"run-{number}", platform, "1", outcomes)
+
+
+def rows_of(advisor: Advisor, version: str) -> tuple[Checked, ...]:
+    with advisor._database.read() as connection:
+        return observed.of_version(connection, version, last=10_000)
+
+
+def placed(advisor: Advisor) -> Recommendation:
+    answer = advisor.place(ASKED)
+    assert "h1" in {one.host for one in answer.candidates}
+    return answer

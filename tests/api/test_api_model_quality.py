@@ -1,0 +1,109 @@
+"""A model's quality as people and Prometheus see it: the table, JSON, and the gauges."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from api_client import Bent, Client, failing
+from typer.testing import CliRunner, Result
+
+from advisor.domain import Instance
+from advisor.errors import StorageUnavailable
+from advisor.service import Advisor, load_inventory
+from advisor.settings import Settings
+from api.app import create_app
+from api.cli import app
+from profiler.observed import Colocation, Outcome
+
+CLOUD = Path(__file__).parent / "cloud.yaml"
+REFERENCE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
+GAUGES = ("cotenant_model_coverage", "cotenant_model_error", "cotenant_model_drift")
+
+
+def observe(advisor: Advisor, ratio: float, count: int = 25) -> None:
+    for number in range(count):
+        batch = Outcome(Instance("b", vcpus=4, workload="batch"), "throughput", 50.0, 50.0 * ratio, "1/s")
+        other = Outcome(Instance("c", vcpus=4, workload="batch"), "throughput", 50.0, None, "1/s")
+        advisor.record_colocation(Colocation(f"r{ratio}-{number}", "h1", "1", (batch, other)))
+
+
+@pytest.fixture
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    with Advisor(Settings()) as advisor:
+        advisor.put_inventory(load_inventory(CLOUD), mode="replace", generation=None)
+    yield
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["models", "quality", *arguments])
+
+
+@pytest.mark.usefixtures("_here")
+def test_the_table_has_a_line_per_group_and_says_what_to_do() -> None:
+    with Advisor(Settings()) as advisor:
+        observe(advisor, 0.01)
+    lines = run("prior").stdout.splitlines()
+    assert lines[0] == "Model prior, the last 200 observations of each group:"
+    assert "On platform h1: 0% of throughput lay in the 90 % intervals of prior" in "\n".join(lines)
+    assert any("`cotenant probe-plan`" in line for line in lines)
+    header = next(number for number, line in enumerate(lines) if line.startswith("role"))
+    cells = lines[header + 2].split()
+    assert cells[:7] == ["active", "throughput", "platform", "h1", "25", "25", "0%"]
+    assert "x 4.00  coverage since" in lines[header + 2]
+    assert run().stdout == run("prior").stdout
+
+
+@pytest.mark.usefixtures("_here")
+def test_json_is_the_answer_of_the_route() -> None:
+    with Advisor(Settings()) as advisor:
+        observe(advisor, 0.5)
+        routed = Client(create_app(advisor, Settings())).get("/v1/models/prior/quality?window=20").json()
+    assert json.loads(run("prior", "--window", "20", "--json").stdout) == routed
+    assert routed["groups"][0]["figures"]["rows"] == 20
+
+
+@pytest.mark.usefixtures("_here")
+def test_a_model_that_is_not_there_is_a_failure() -> None:
+    result = run("nope")
+    assert (result.exit_code, result.stderr) == (1, "cotenant: there is no model nope\n")
+
+
+@pytest.mark.usefixtures("_here")
+def test_nothing_observed_is_said_and_is_no_failure() -> None:
+    result = run()
+    assert result.exit_code == 0
+    assert "Nothing was observed" in result.stdout
+
+
+def metric(client: Client, name: str) -> float | None:
+    line = f'{name}{{platform="h1",target="throughput",version="prior"}} '
+    found = [one for one in client.get("/metrics").text.splitlines() if one.startswith(line)]
+    return float(found[0].removeprefix(line)) if found else None
+
+
+def test_gauges_are_of_the_active_model_by_platform(client: Client, advisor: Advisor) -> None:
+    assert [metric(client, name) for name in GAUGES] == [None, None, None]
+    observe(advisor, 0.01)
+    expected = advisor.model_quality().groups[1].figures.error
+    coverage, error, drift = (metric(client, name) for name in GAUGES)
+    assert (coverage, drift) == (0.0, 1.0)
+    assert error is not None
+    assert math.isclose(error, expected)
+
+
+def test_gauges_go_on_without_the_quality(advisor: Advisor, settings: Settings) -> None:
+    bent = Bent(advisor, model_quality=failing(StorageUnavailable("gone")))
+    text = Client(create_app(bent, settings)).get("/metrics").text  # type: ignore[arg-type]
+    assert "cotenant_ready 1.0" in text
+    assert "cotenant_model_coverage" not in text
+
+
+@pytest.mark.parametrize("name", GAUGES)
+def test_every_gauge_is_documented_and_described(client: Client, name: str) -> None:
+    assert f"`{name}`" in REFERENCE
+    assert f"# TYPE {name} gauge" in client.get("/metrics").text

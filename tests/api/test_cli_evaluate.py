@@ -1,0 +1,109 @@
+"""`cotenant evaluate`: what is asked of the service, and how figures, curves and refusals are shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from api.cli import app
+
+ERRORS = {"mape": 0.0412345, "mae": 0.02, "coverage": 0.9, "intervals": {"mae": [0.01, 0.03]}, "rank": 1.0}
+EVALUATION: dict[str, Any] = {
+    "dataset": "lab",
+    "rows": 12,
+    "average_rank": {"cotenant": 1.0},
+    "protocols": {
+        "unseen_pair": {
+            "models": {"cotenant": ERRORS, "ones": {"mape": 0.3, "coverage": None}},
+            "noise": {"mae": 0.015, "mape": 0.02, "rows": 10},
+            "difference": {"mae": {"baseline": "ones", "value": -0.28, "interval": [-0.3, -0.26]}},
+        },
+        "pairs_to_n": {"skipped": "the dataset has no run of three or more instances", "models": {}},
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["evaluate", *arguments])
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the service was asked; it answers with EVALUATION."""
+    found: dict[str, Any] = {}
+
+    def answer(datasets: list[Path], **given: Any) -> dict[str, Any]:
+        found.update(given, datasets=datasets)
+        return EVALUATION if len(datasets) == 1 else {"datasets": [EVALUATION] * 2, "average_rank": {"cotenant": 1.5}}
+
+    monkeypatch.setattr("api.cli.evaluate.service.evaluate", answer)
+    return found
+
+
+def test_a_table_is_shown_for_each_protocol(asked: dict[str, Any]) -> None:
+    lines = run("--dataset", "lab").stdout.splitlines()
+    assert asked["protocols"] == ("unseen_pair", "unseen_workload")
+    assert lines[0] == "lab: 12 rows"
+    assert lines[2] == "unseen_pair"
+    assert lines[4].split() == ["cotenant", "0.04123", "0.02", "0.01", "to", "0.03", "0.9", "1"]
+    assert lines[5].split() == ["ones", "0.3"]
+    assert lines[6] == "noise of repeats: mae 0.015, mape 0.02 (10 rows)"
+    assert lines[7] == "mae: cotenant minus ones is −0.28 -0.3 to -0.26"
+    assert lines[9] == "pairs_to_n: skipped, the dataset has no run of three or more instances"
+
+
+def test_json_has_everything_in_the_shape_of_the_contract(asked: dict[str, Any]) -> None:
+    assert json.loads(run("--dataset", "lab", "--json").stdout) == EVALUATION
+
+
+def test_several_datasets_are_shown_with_the_mean_rank_over_all(asked: dict[str, Any]) -> None:
+    lines = run("--dataset", "a", "--dataset", "b").stdout.splitlines()
+    assert asked["datasets"] == [Path("a"), Path("b")]
+    assert lines.count("lab: 12 rows") == 2
+    assert lines[-3:] == ["Mean rank over all of these, 1 is the best", "model     rank", "cotenant   1.5"]
+
+
+def test_options_reach_the_service(asked: dict[str, Any]) -> None:
+    result = run(
+        "--dataset", "lab", "--protocol", "unseen_pair", "--models", "cotenant, mean", "--curve", "--report", "o.html"
+    )
+    assert asked["protocols"] == ["unseen_pair"]
+    assert asked["models"] == ["cotenant", "mean"]
+    assert asked["curve"] is True
+    assert asked["report"] == Path("o.html")
+    assert result.stdout.splitlines()[-1] == "The report is in o.html."
+
+
+def test_a_curve_is_a_table_of_errors_or_the_reason_why_not(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curve = {"x": [0, 1], "draws": 3, "models": {"cotenant": {"mae": [0.1, 0.05]}}}
+    curves = {"measured_pairs": curve, "share_of_pairs": {"skipped": "too few pairs"}}
+    monkeypatch.setitem(EVALUATION, "curves", curves)
+    lines = run("--dataset", "lab", "--curve").stdout.splitlines()
+    at = lines.index("mae by measured pairs, 3 draws")
+    assert lines[at + 1].split() == ["model", "0", "1"]
+    assert lines[at + 2].split() == ["cotenant", "0.1", "0.05"]
+    assert "curve, share of pairs: skipped, too few pairs" in lines
+
+
+def test_a_dataset_that_is_not_there_is_refused() -> None:
+    result = run("--dataset", "nope")
+    assert result.exit_code == 2
+    assert "nope" in result.stderr.splitlines()[-1]
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_read() -> None:
+    result = run("--dataset", "nope", "--report", "no/such/folder.html")
+    assert result.exit_code == 2
+    assert "the report cannot be written: folder" in result.stderr
+    assert "does not exist" in result.stderr

@@ -1,0 +1,44 @@
+"""Trained artifacts that bring the held-out errors that a test wants the gate to see."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from held_out_cases import table
+from synthetic import World
+
+from models import training
+from models.registry import HELD_OUT, write_held_out
+
+
+def fit(folder: Path) -> Path:
+    """A small real artifact; takes seconds."""
+    return training.train([World(workloads=4, repeats=1).write(folder / "world")], folder / "models")
+
+
+def make(trained: Path, folder: Path, version: str, off: float | None = 0.02, **more: Any) -> Path:
+    """A copy of an artifact as `folder`/`version`, off by `off` on held-out rows; None = it has no such rows.
+
+    `more` goes into the table of rows, see `held_out_cases.table`.
+    """
+    made = folder / version
+    shutil.copytree(trained, made)
+    for path in made.glob(f"{HELD_OUT}*"):
+        path.unlink()
+    if off is not None:
+        write_held_out(made / HELD_OUT, [table(off, **{"half": 2 * off + 0.05, **more})])
+    card = json.loads((made / "card.json").read_text(encoding="utf-8"))
+    (made / "card.json").write_text(json.dumps(card | {"version": version}), encoding="utf-8")
+    seal(made)
+    return made
+
+
+def seal(artifact: Path) -> None:
+    """Write checksums that fit, as somebody would who makes an artifact of their own."""
+    names = sorted(entry.name for entry in artifact.iterdir() if entry.name != "SHA256SUMS")
+    lines = [f"{hashlib.sha256((artifact / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
+    (artifact / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")

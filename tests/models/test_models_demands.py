@@ -1,0 +1,46 @@
+"""What is read from profiles: bursts, capacities by what is known of a platform, and what stays unknown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic import PROFILES, TABLE, batch, host, instance
+
+from models.demands import ASSUMED_BURST_MS, burst_ms, capacity, demands, weights
+from models.prior import solve
+from models.profile import WorkloadProfile
+from models.scene import ProfileTable
+
+
+def test_a_burst_is_cpu_time_per_execution() -> None:
+    table = ProfileTable.build(
+        [WorkloadProfile("known", {"cpu": 50.0, "execution": 250.0}), WorkloadProfile("silent", {"cpu": 50.0})]
+    )
+    scenes = batch((host(), [instance("a", "known"), instance("b", "silent"), instance("c", None)]), table=table)
+    assert burst_ms(scenes)[0] == pytest.approx([2.0, ASSUMED_BURST_MS, ASSUMED_BURST_MS])
+
+
+def test_a_disk_can_do_what_its_platform_says_else_what_the_fastest_workload_reached() -> None:
+    table = ProfileTable.build(PROFILES, {"fast": {"disk_mb_s": 400.0}, "slow": {"disk_mb_s": 100.0}})
+    hosts = [host("lxc", 4, platform=platform) for platform in ("fast", "slow", "another")]
+    pair = [instance("a", "disk"), instance("b", "disk")]  # 200 MB/s each, nobody reached more
+    both = batch(*[(there, pair) for there in hosts], table=table)
+    assert capacity(both, "disk_mb_s").tolist() == [400.0, 100.0, 200.0]
+    # The first disk serves both; the others are full with one, whatever it reached where it was measured.
+    assert solve(both).throughput == pytest.approx(np.array([[1.0, 1.0], [0.5, 0.5], [0.5, 0.5]]))
+    alone = batch(*[(there, pair[:1]) for there in hosts], table=table)
+    assert solve(alone).throughput == pytest.approx(np.ones((3, 1)))
+
+
+def test_nobody_knows_what_memory_can_do_where_no_workload_tells_its_bandwidth() -> None:
+    table = ProfileTable.build([WorkloadProfile("spin", {"cpu": 100.0})])
+    scenes = batch((host(), [instance()]), table=table)
+    assert capacity(scenes, "mem_bw_mb_s").tolist() == [0.0]
+    assert demands(scenes).memory.tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize(("kind", "ratio"), [("kvm", 10.0), ("lxc", 10.0), ("xen", 57.1 / 42.9)])
+def test_ten_times_the_weight_is_worth_what_the_scheduler_makes_of_it(kind: str, ratio: float) -> None:
+    scenes = batch((host(kind), [instance("a", weight=2560), instance("b", weight=256)]), table=TABLE)
+    heavy, light = weights(scenes, scenes.weight)[0]
+    assert heavy / light == pytest.approx(ratio)

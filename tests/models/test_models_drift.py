@@ -1,0 +1,88 @@
+"""Alarms: a real shift is found in time and described, and what stays as it was gives none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from checked_rows import HALF, honest, one, series
+
+from models.drift import alarms, detect, split
+from models.monitoring import FEW, WINDOW
+
+SEEDS = range(20)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_nothing_is_said_of_stationary_data(heavy: bool) -> None:
+    """20 windows each: the rate of false alarms that docs/reference.md states is 0 and 0.5 % of windows."""
+    assert [alarms(series(honest(WINDOW, seed, heavy=heavy))) for seed in SEEDS] == [()] * len(SEEDS)
+
+
+@pytest.mark.parametrize("direction", [-1.0, 1.0])
+def test_a_shift_by_one_half_width_is_found_within_20_scenes(direction: float) -> None:
+    delays = []
+    for seed in SEEDS:
+        offs = honest(WINDOW, seed)
+        offs[100:] += direction
+        found = detect(offs)
+        assert min(found.values()) >= 100
+        delays.append(found["page_hinkley"] - 100)
+        assert found["adwin"] - 100 <= 60
+    assert np.median(delays) <= 15
+    assert sorted(delays)[-2] <= 20
+
+
+def test_an_alarm_tells_since_when_and_how_far() -> None:
+    offs = honest(WINDOW, 3)
+    offs[120:] -= 1.5
+    rows = series(offs)
+    alarm = next(one for one in alarms(rows) if one.kind == "shift")
+    assert "page_hinkley" in alarm.detectors
+    assert abs((alarm.since - rows[120].time).total_seconds()) <= 5 * 60
+    assert rows[120].time < alarm.detected <= rows[140].time
+    assert alarm.scenes == pytest.approx(80, abs=5)
+    assert alarm.before == pytest.approx(0, abs=0.15)
+    assert alarm.after == pytest.approx(-1.5, abs=0.15)
+    assert alarm.off == pytest.approx(np.exp(-1.5 * HALF), abs=0.02)
+
+
+def test_a_change_for_the_better_is_no_alarm() -> None:
+    offs = honest(WINDOW, 4) * 0.5
+    offs[:100] += 0.6
+    assert detect(offs)
+    assert alarms(series(offs)) == ()
+
+
+def test_errors_that_grow_on_both_sides_are_found_by_coverage() -> None:
+    offs = honest(WINDOW, 5)
+    offs[100:] *= 3.0
+    rows = series(offs)
+    (alarm,) = (one for one in alarms(rows) if one.kind == "coverage")
+    assert alarm.detectors == ("binomial",)
+    assert alarm.after < 0.7 < 0.85 < alarm.before
+    assert abs((alarm.since - rows[100].time).total_seconds()) <= 15 * 60
+
+
+def test_coverage_that_never_was_good_began_with_the_window() -> None:
+    rows = series(honest(WINDOW, 6) * 3.0)
+    (alarm,) = (one for one in alarms(rows) if one.kind == "coverage")
+    assert alarm.since == rows[0].time
+    assert alarm.before == 0.9
+
+
+def test_few_scenes_say_nothing_however_bad() -> None:
+    assert alarms(series([5.0] * (FEW - 1))) == ()
+    assert alarms([one(number // 20, off=5.0) for number in range(20 * (FEW - 1))]) == ()
+
+
+def test_the_same_rows_always_tell_the_same() -> None:
+    offs = honest(WINDOW, 7)
+    offs[100:] += 1.0
+    assert alarms(series(offs)) == alarms(series(offs))
+
+
+@pytest.mark.parametrize("place", [5, 40, 95])
+def test_a_series_is_parted_where_its_mean_moves(place: int) -> None:
+    steps = np.zeros(100)
+    steps[place:] = 1.0
+    assert split(steps) == place

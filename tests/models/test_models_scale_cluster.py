@@ -1,0 +1,167 @@
+"""The same training on a real Dask cluster of two worker processes on loopback, and what happens when it fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from distributed import LocalCluster
+from numpy.typing import NDArray
+from synthetic import World
+
+from models import artifact, training
+from models.boosting import booster_options
+from models.dataset import load_dataset
+from models.examples import scene_of
+from models.scale import cluster
+from models.scale.boosting import train_here
+from models.scale.cluster import ClusterError, connected
+from models.scale.store import FeatureFile, Measured
+from models.scene import ProfileTable, build_batch
+
+Floats = NDArray[np.float64]
+
+ROWS, TREES = 3000, 30
+# Cluster and single process find bins on other rows and draw other bags, as two seeds of one process draw other bags.
+TOLERANCE = 1.5  # times the mean difference between two seeds; measured: 0.7-0.9
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Dask's own sockets at its end
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalCluster]:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+    ) as found:
+        yield found
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[Measured]:
+    """Rows whose target is a smooth function of some features, with noise."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(ROWS, 12))
+    residual = -0.3 * np.tanh(x[:, 0] / 2 + x[:, 1] / 4) - 0.1 * x[:, 2] * (x[:, 3] > 0) + random.normal(0, 0.03, ROWS)
+    file = FeatureFile(tmp_path / "features", np.zeros(12, dtype=np.int8))
+    file.append(x)
+    file.seal()
+    yield Measured(file, np.arange(ROWS), residual.astype(np.float32))
+    file.close()
+
+
+def predicted(booster: object, rows: Measured) -> Floats:
+    return np.asarray(booster.predict(rows.x(0, len(rows)).astype(float)))  # type: ignore[attr-defined]
+
+
+def test_two_workers_give_the_numbers_of_one_process_within_what_a_seed_changes(
+    local: LocalCluster, rows: Measured
+) -> None:
+    options = [booster_options(len(rows), seed=seed)[0] | {"num_threads": 1} for seed in (0, 1)]
+    here, seeded = (predicted(train_here(rows, options[seed], TREES), rows) for seed in (0, 1))
+    with connected(local.scheduler_address) as found:
+        assert len(found.workers) == 2
+        there, again = (predicted(found.train(rows, options[0], TREES), rows) for _ in range(2))
+    assert (there == again).all()
+    assert np.abs(there - here).mean() <= TOLERANCE * np.abs(seeded - here).mean()
+    errors = [np.abs(one - rows.residual).mean() for one in (here, there)]
+    assert errors[1] == pytest.approx(errors[0], rel=0.05)
+
+
+def test_a_model_trained_on_a_cluster_predicts_as_one_trained_here(
+    local: LocalCluster, tmp_path: Path, few_trees: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    world = World(workloads=4).write(tmp_path / "world")
+    there = training.train([world], tmp_path / "there", scheduler=local.scheduler_address)
+    card = artifact.read_card(there)
+    assert (card["scale"]["workers"], card["scale"]["rows"]["throughput"]) == (2, 40)
+    here = artifact.load(training.train([world], tmp_path / "here"))
+    loaded = artifact.load(there)
+    assert loaded.throughput.figures == here.throughput.figures  # all but the booster rests on the same rows
+    assert loaded.throughput.model.known == here.throughput.model.known
+    dataset = load_dataset(world)
+    table = ProfileTable.build(dataset.profiles, dataset.platform_numbers)
+    scenes = build_batch([scene_of(run, dict(dataset.platforms)) for run in dataset.colocations], table)
+    one, other = (model.predict(scenes).throughput.expected for model in (loaded, here))
+    assert np.nanmean(np.abs(one - other)) <= 0.02
+    assert not list(temporary.iterdir())
+
+
+def test_nobody_at_the_address_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.3)
+    with (
+        pytest.raises(ClusterError, match=r"^no Dask scheduler answers at tcp://127\.0\.0\.1:1 .*start one with"),
+        connected("tcp://127.0.0.1:1"),
+    ):
+        pass
+
+
+def test_a_cluster_without_workers_is_said_in_one_sentence() -> None:
+    with (
+        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as empty,
+        pytest.raises(ClusterError, match=r"has no workers; start one with `dask worker tcp://127\.0\.0\.1:\d+`$"),
+        connected(empty.scheduler_address),
+    ):
+        pass
+
+
+@contextmanager
+def program(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """A program of Dask's, ended by its own process id."""
+    command = [sys.executable, "-m", "dask", *words, "--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield running
+    finally:
+        running.terminate()
+        try:
+            running.wait(10)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait(10)
+        running.stderr.close()  # type: ignore[union-attr]
+
+
+def read_until(running: subprocess.Popen[str], pattern: str) -> str:
+    """The first group of the first line on standard error that matches."""
+    for line in running.stderr:  # type: ignore[union-attr]
+        if match := re.search(pattern, line):
+            return match[1]
+    raise AssertionError(f"it ended without saying {pattern}")
+
+
+def test_programs_started_by_hand_train_and_a_killed_worker_ends_the_training(
+    rows: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, _ = booster_options(len(rows), seed=0)
+    monkeypatch.setattr(cluster, "WATCH_S", 0.2)
+    with ExitStack() as stack:
+        address = read_until(stack.enter_context(program("scheduler", "--port", "0")), r"Scheduler at:\s+(tcp://\S+)")
+        worker = ("worker", address, "--nthreads", "1", "--no-nanny")
+        workers = [stack.enter_context(program(*worker)) for _ in range(2)]
+        for one in workers:
+            read_until(one, r"(Registered to)")
+        with connected(address) as found:
+            assert found.train(rows, options, 5).num_trees() == 5
+            killer = threading.Timer(1.5, os.kill, (workers[0].pid, signal.SIGKILL))
+            killer.start()
+            begin = time.monotonic()
+            with pytest.raises(
+                ClusterError, match=r"^worker tcp://127\.0\.0\.1:\d+ left the cluster at .*train again$"
+            ):
+                found.train(rows, options, 200_000)
+            assert time.monotonic() - begin < 30
+            killer.join()
