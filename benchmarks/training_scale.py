@@ -1,6 +1,6 @@
 """Time and peak memory of training on large tables, each size in a process of its own.
 
-    python -m benchmarks.training_scale [--json] [--rows N ...] [--workloads W] [--workers N]
+    python -m benchmarks.training_scale [--json] [--rows N ...] [--workloads W] [--sample N] [--workers N]
 
 The tables are simulated (benchmarks/simulated_cloud.py). Peak memory is the kernel's (ru_maxrss of the child); with
 --workers the boosters are trained by so many Dask workers on loopback, whose memory stands apart.
@@ -34,17 +34,18 @@ CLOSE_TO = 0.05  # a step shorter than this share of all is not listed in the ta
 def main() -> None:
     """Print a table, or JSON; exit code 1 when a training took more than LIMIT_GB."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 400_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000])
     parser.add_argument("--workloads", type=int, default=200)
+    parser.add_argument("--sample", type=int, default=2000, metavar="N", help="rows for judging and effects (2000)")
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="train on a local Dask cluster")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--scheduler", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train:
-        json.dump(_train(options.train, options.scheduler), sys.stdout)
+        json.dump(_train(options.train, options.scheduler, options.sample), sys.stdout)
         return
-    found = [_measure(rows, options.workloads, options.workers) for rows in options.rows]
+    found = [_measure(rows, options) for rows in options.rows]
     document = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{platform.release()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
@@ -62,29 +63,40 @@ def main() -> None:
     sys.exit(any(one["peak_gb"] > LIMIT_GB for one in found))
 
 
-def _measure(rows: int, workloads: int, workers: int) -> dict[str, Any]:
+def _measure(rows: int, options: argparse.Namespace) -> dict[str, Any]:
     """Write a table, train on it in a child, remove it."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-scale-")))
         begin = time.monotonic()
-        Cloud(rows, workloads).write(folder / "cloud")
+        Cloud(rows, options.workloads).write(folder / "cloud")
         written_s = time.monotonic() - begin
-        command = [sys.executable, "-m", "benchmarks.training_scale", "--train", str(folder)]
-        if workers:
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.training_scale",
+            "--train",
+            str(folder),
+            "--sample",
+            str(options.sample),
+        ]
+        if options.workers:
             from distributed import LocalCluster
 
-            cluster = LocalCluster(workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
+            cluster = LocalCluster(
+                options.workers, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+            )
             command += ["--scheduler", stack.enter_context(cluster).scheduler_address]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
         size = (folder / "cloud" / "colocations.parquet").stat().st_size
     return {"rows": rows, "table_mb": size / 1e6, "written_s": written_s, **json.loads(done.stdout)}
 
 
-def _train(folder: Path, scheduler: str | None) -> dict[str, Any]:
+def _train(folder: Path, scheduler: str | None, sample: int) -> dict[str, Any]:
     """Train as the command does; seconds by step and this process's peak memory."""
     from models import artifact, scale, training
 
     scale.LARGE = 0  # small tables too, so that sizes compare
+    scale.SAMPLE_ROWS = sample
 
     steps: dict[str, float] = {}
     last: list[Any] = ["reading datasets", time.monotonic()]

@@ -14,6 +14,7 @@ Ints = NDArray[np.int64]
 
 FEW_ROWS, MANY_ROWS = 400, 4000
 SEEDS = 4  # boosters whose mean answers: on a few hundred noisy rows one alone depends on its sample
+ROWS_PER_TREE = 1e6  # a tree of 63 leaves is as good from a million rows as from ten, and the trees see different ones
 PARALLEL_ROWS = 2000  # with fewer the hand-over between threads costs more than the trees
 
 
@@ -30,7 +31,7 @@ def booster_options(
         "num_leaves": 7 if rows < FEW_ROWS else 63 if many else 15,
         "min_data_in_leaf": int(max(3, min(20, rows // 30))),
         "feature_fraction": 0.5,
-        "bagging_fraction": 0.8,
+        "bagging_fraction": min(0.8, ROWS_PER_TREE / max(rows, 1)),
         "lambda_l2": 1.0,
     }
     return options, 400 if many else 150

@@ -68,7 +68,7 @@ def _falling(levels: Floats, measured: Floats) -> Floats:
     there = np.isfinite(measured)
     if there.sum() <= LEAST_LEVELS:
         return np.full(len(levels), np.nan)
-    fitted = IsotonicRegression(increasing=False, out_of_bounds="clip").fit(levels[there], measured[there])
+    fitted = IsotonicRegression(y_max=1.0, increasing=False, out_of_bounds="clip").fit(levels[there], measured[there])
     return np.asarray(fitted.predict(levels))
 
 
@@ -83,10 +83,18 @@ def curve_columns(scenes: SceneBatch) -> tuple[tuple[str, ...], Floats]:
     for family, columns in families(scenes.table.columns).items():
         sweep = read_sweep(scenes.table, family, columns)
         own = np.where(scenes.present, sweep.pressure[scenes.profile] * np.minimum(scenes.load, 1.0), 0.0)
-        around = np.maximum(own.sum(axis=1, keepdims=True) - own, 0.0)
+        around = _of_the_others(own)
         names += [f"curve {family}", f"press {family}"]
         values += [np.log(np.clip(_read_off(sweep, scenes.profile, around), 1e-3, None)), around]
     return tuple(names), np.stack(values, axis=2) if values else np.zeros((*scenes.present.shape, 0))
+
+
+def _of_the_others(own: Floats) -> Floats:
+    """The sum over everybody else, nan where somebody else's is unknown; (S, N)."""
+    unknown = np.isnan(own)
+    known = np.where(unknown, 0.0, own)
+    around = np.maximum(known.sum(axis=1, keepdims=True) - known, 0.0)
+    return np.where(unknown.sum(axis=1, keepdims=True) > unknown, np.nan, around)
 
 
 def _read_off(sweep: Sweep, rows: NDArray[np.int64], level: Floats) -> Floats:

@@ -50,7 +50,8 @@ class Calibration:
             by_name = np.array([found.get(str(name), found[""]) for name in names]).reshape(-1, 2)
             bounds[mask] = by_name[at[mask]] if len(names) else 0.0
         wide = scale * np.where(outside, OUTSIDE_FACTOR, 1.0)
-        return bounds[:, 0] * wide, bounds[:, 1] * wide
+        down, up = np.maximum(bounds.T * wide, LEAST_ERROR)
+        return down, up
 
     def scale(self, x: Floats, hints: Floats) -> Floats:
         """The typical error of each row on the log scale; (R,)."""

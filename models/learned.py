@@ -87,7 +87,8 @@ class LearnedPredictor:
 
     def _nothing_in_common(self, matrix: FeatureMatrix) -> Bools:
         """Rows of which no metric that training knew is known."""
-        return np.asarray(~np.isfinite(matrix.x[:, : len(self.metrics)]).any(axis=1))
+        own = [column for column, name in enumerate(matrix.names) if name.startswith("own ")]
+        return np.asarray(~np.isfinite(matrix.x[:, own]).any(axis=1))
 
     def _estimate(
         self,

@@ -60,7 +60,7 @@ def stream(
             say("checking datasets", 0.2 * number / len(paths))
             surveys.append(survey_of(path))
         say("drawing a sample of runs", 0.2)
-        datasets = sample(surveys, seed)
+        datasets = sample(surveys, seed, SAMPLE_ROWS)
         boosters, rows = fit_boosters(
             surveys, trainer, seed=seed, progress=lambda what, done: say(what, 0.25 + 0.75 * done)
         )

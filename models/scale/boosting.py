@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import lightgbm
@@ -74,30 +72,29 @@ def stored(surveys: Sequence[Survey], metrics: Sequence[str], say: Progress) -> 
     """
     total = max(sum(len(one.key) for one in surveys), 1)
     residuals: dict[str, list[NDArray[np.float32]]] = {target: [] for target in TOLD_BY}
-    with tempfile.TemporaryDirectory(prefix="cotenant-features-") as folder:
-        file: FeatureFile | None = None
-        done = 0
-        try:
-            for found in surveys:
-                for chunk in chunks(found, metrics):
-                    file = file or FeatureFile(Path(folder) / "features.f32", chunk.monotone)
-                    file.append(chunk.x)
-                    for target, values in chunk.residual.items():
-                        residuals[target].append(values.astype(np.float32))
-                    done += len(chunk.x)
-                    say("making features", min(done / (2 * total), 1.0))
-            if file is None:
-                yield {}
-                return
-            file.seal()
-            whole = {target: np.concatenate(parts) for target, parts in residuals.items()}
-            yield {
-                target: Measured(file, np.flatnonzero(~np.isnan(values)), values[~np.isnan(values)])
-                for target, values in whole.items()
-            }
-        finally:
-            if file is not None:
-                file.close()
+    file: FeatureFile | None = None
+    done = 0
+    try:
+        for found in surveys:
+            for chunk in chunks(found, metrics):
+                file = file or FeatureFile(chunk.monotone)
+                file.append(chunk.x)
+                for target, values in chunk.residual.items():
+                    residuals[target].append(values.astype(np.float32))
+                done += len(chunk.x)
+                say("making features", min(done / (2 * total), 1.0))
+        if file is None:
+            yield {}
+            return
+        file.seal()
+        whole = {target: np.concatenate(parts) for target, parts in residuals.items()}
+        yield {
+            target: Measured(file, np.flatnonzero(~np.isnan(values)), values[~np.isnan(values)])
+            for target, values in whole.items()
+        }
+    finally:
+        if file is not None:
+            file.close()
 
 
 def train_here(rows: Measured, options: Mapping[str, Any], rounds: int) -> lightgbm.Booster:

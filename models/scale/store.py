@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import lightgbm
 import numpy as np
@@ -19,14 +19,15 @@ READ_AT_ONCE = 16_384  # rows
 
 
 class FeatureFile:
-    """A file of R rows of F float32, opened for writing first and read from any place then; closed by `close`.
+    """A file of R rows of F float32 below TMPDIR, written first and then read from any place; gone with `close`.
 
-    `monotone` (F,) goes with the columns, as in FeatureMatrix.
+    It has no name there, so that nothing is left behind even when the process is killed. `monotone` (F,) goes with the
+    columns, as in FeatureMatrix.
     """
 
-    def __init__(self, path: Path, monotone: NDArray[np.int8]) -> None:
+    def __init__(self, monotone: NDArray[np.int8]) -> None:
         self.monotone, self.columns = monotone, len(monotone)
-        self._file: BinaryIO = path.open("w+b")
+        self._file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 - `close` closes it
 
     def append(self, x: NDArray[Any]) -> None:
         """Write rows (r, F) at the end; OSError when the disk is full."""

@@ -14,6 +14,7 @@ from models import scale
 from models.dataset import load_dataset
 from models.examples import build_examples, metrics_of
 from models.scale import Streamed, boosting, stream
+from models.scale.store import Measured
 
 
 @pytest.fixture
@@ -44,14 +45,19 @@ def test_a_streamed_booster_predicts_as_one_from_memory(folder: Path, tmp_path: 
 def test_a_failure_on_the_way_leaves_no_features_behind(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        assert list(folder.glob("cotenant-features-*/features.f32"))
+    files = []
+
+    def fail(rows: Measured, *_: object) -> None:
+        assert len(rows.x(0, len(rows))) == 24
+        assert not list(folder.iterdir())  # it has no name: even who is killed leaves nothing
+        files.append(rows.file)
         raise OSError("no space left")
 
     monkeypatch.setattr(scale, "train_here", fail)
     with pytest.raises(OSError, match="no space left"):
         stream([World(workloads=3).write(tmp_path / "world")])
-    assert not list(folder.iterdir())
+    with pytest.raises(ValueError, match="closed"):
+        files[0].read(0, 1)
 
 
 def test_tables_are_streamed_from_a_number_of_rows_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,12 +48,12 @@ def local() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> Iterator[Measured]:
+def rows() -> Iterator[Measured]:
     """Rows whose target is a smooth function of some features, with noise."""
     random = np.random.default_rng(0)
     x = random.normal(size=(ROWS, 12))
     residual = -0.3 * np.tanh(x[:, 0] / 2 + x[:, 1] / 4) - 0.1 * x[:, 2] * (x[:, 3] > 0) + random.normal(0, 0.03, ROWS)
-    file = FeatureFile(tmp_path / "features", np.zeros(12, dtype=np.int8))
+    file = FeatureFile(np.zeros(12, dtype=np.int8))
     file.append(x)
     file.seal()
     yield Measured(file, np.arange(ROWS), residual.astype(np.float32))
