@@ -160,6 +160,8 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
         "low": _edges_json(target.low),
         "high": _edges_json(target.high),
         "limits": list(target.limits),
+        "kinds": {str(column): list(seen) for column, seen in target.kinds.items()},
+        "sizes": list(target.sizes),
         "most_instances": target.most_instances,
         "figures": target.figures,
     }
@@ -182,8 +184,9 @@ def _target(path: Path, name: str) -> FittedTarget:
     low, high = _edges(value["low"]), _edges(value["high"])
     members = _members(path, name, value, len(low))
     difficulty = _booster(path, f"{name}-difficulty", len(low) + HINTS) if value["difficulty"] else None
-    limits = tuple(int(column) for column in value["limits"])
-    if len(low) != len(high) or any(not 0 <= column < len(low) for column in limits):
+    limits, sizes = (tuple(int(column) for column in value[key]) for key in ("limits", "sizes"))
+    kinds = {int(column): tuple(float(one) for one in seen) for column, seen in value["kinds"].items()}
+    if len(low) != len(high) or any(not 0 <= column < len(low) for column in (*limits, *sizes, *kinds)):
         raise ArtifactError(f"artifact {path.name}: {name}.json names a column beyond its {len(low)} features")
     return FittedTarget(
         target=name,
@@ -200,6 +203,8 @@ def _target(path: Path, name: str) -> FittedTarget:
         limits=limits,
         most_instances=int(value["most_instances"]),
         figures=value["figures"],
+        kinds=kinds,
+        sizes=sizes,
     )
 
 

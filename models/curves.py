@@ -39,9 +39,10 @@ class Sweep:
 def families(columns: Sequence[str]) -> dict[str, list[tuple[float, str]]]:
     """The sweeps among metric names: by family its levels with their columns, rising."""
     found: dict[str, list[tuple[float, str]]] = {}
-    for column in columns:
+    reported = {column for column in columns if column.endswith(f"_{REPORTER}")}
+    for column in columns if reported else ():
         match = _LEVEL.fullmatch(column)
-        if match and f"{match['family']}_{REPORTER}" in columns:
+        if match and f"{match['family']}_{REPORTER}" in reported:
             found.setdefault(match["family"], []).append((float(match["level"]), column))
     return {family: sorted(levels) for family, levels in sorted(found.items()) if len(levels) >= LEAST_LEVELS}
 

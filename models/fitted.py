@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import lightgbm
@@ -25,6 +25,7 @@ from models.examples import Examples
 from models.features import LIMITS
 from models.intervals import Calibration, calibrate, hints_of
 from models.judging import Judged, expanded, judge, with_effects
+from models.prior import JITTER_TIMES, LATENCY_TIMES, PRIOR_HALF_WIDTH, prior_spread
 from models.registry import HeldOut
 from models.repeats import Grouped, group_repeats
 
@@ -37,6 +38,8 @@ OUTSIDE_SHARE = 0.2  # a row with more than this share of strange features lies 
 OUTSIDE_MARGIN = 0.5  # how far, in spans of the training range
 SURE = {"throughput": 1.0, "latency": np.inf, "jitter": np.inf}  # nobody is ever sure to gain from a neighbour
 ALONE = 0.02  # half width of who is alone: repeats of one run differ by about that much
+KINDS = ("kind",)  # features that are names: a value that training never saw is like none that it saw
+SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host so many times as large, or as small, is another machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class FittedTarget:
     """Everything needed to predict one ratio.
 
     `low`, `high` (F,) are the range of each feature in training, nan = never seen; `limits` are the columns of the
-    settings that hold an instance back. `figures` by protocol; `held_out` what was said to rows that were left out.
+    settings that hold an instance back, `kinds` the values that training saw of columns that are names, `sizes` the
+    columns that tell how large a host is. `figures` by protocol; `held_out` what was said to rows that were left out.
     """
 
     target: str
@@ -67,6 +71,8 @@ class FittedTarget:
     most_instances: int
     figures: Mapping[str, Mapping[str, Any]]
     held_out: tuple[HeldOut, ...] = ()
+    kinds: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    sizes: tuple[int, ...] = ()
 
     def ask(self, examples: Examples) -> Estimate:
         """Predict examples; reference path beside `LearnedPredictor`, which does the same for scenes."""
@@ -76,22 +82,33 @@ class FittedTarget:
         return self.estimate(examples.x, examples.base, effects, known, examples.size, platform)
 
     def estimate(
-        self, x: Floats, base: Floats, effects: Floats, known: Bools, size: Ints, platform: NDArray[np.str_]
+        self,
+        x: Floats,
+        base: Floats,
+        effects: Floats,
+        known: Bools,
+        size: Ints,
+        platform: NDArray[np.str_],
+        thin: Bools | None = None,
     ) -> Estimate:
         """Turn features, base ratio and effects (R,) into ratios with intervals. `size` (R,) instances in each row's
-        scene, `platform` (R,) its platform's name.
+        scene, `platform` (R,) its platform's name, `thin` (R,) rows of which too little is known to apply what was
+        learned.
 
-        Outside the training data nothing learned is applied: the prior answers, with a wide interval. Nor is it to who
-        is alone: that is what the ratio is against.
+        Outside the training data nothing learned is applied: the prior answers, with an interval no narrower than its
+        own of an unknown workload. Nor is it to who is alone: that is what the ratio is against.
         """
         outside, alone = self.outside(x), size <= 1
+        if thin is not None:
+            outside |= thin
         parts = self.model.parts(x)
         learned = np.where(outside | alone, 0.0, self.model.correction(parts, effects, known))
         expected = np.clip(base * np.exp(learned), LOWEST[self.target], HIGHEST[self.target])
         outside |= size > self.most_instances
         hints = hints_of(base, learned, parts, known)
         down, up = self.calibration.half_widths(x, hints, known, outside, platform)
-        down, up = np.where(alone, ALONE, down), np.where(alone, ALONE, up)
+        least = np.where(outside, _prior_width(self.target, base), 0.0)
+        down, up = (np.where(alone, ALONE, np.maximum(width, least)) for width in (down, up))
         return Estimate(
             expected=expected,
             lower=np.clip(expected * np.exp(-down), LOWEST[self.target], np.minimum(expected, SURE[self.target])),
@@ -104,14 +121,25 @@ class FittedTarget:
         """Rows with too many features that lie far from all training rows or that training never saw; (R,).
 
         One limit that training never saw set is enough: how a cap, a rate or a disk limit acts is what it is asked for.
+        So is a kind of host that it never saw, or a host of quite another size.
         """
         span = np.maximum(self.high - self.low, 1e-9)
-        with np.errstate(invalid="ignore"):
-            far = (x < self.low - OUTSIDE_MARGIN * span) | (x > self.high + OUTSIDE_MARGIN * span)
+        never = ~np.isfinite(self.low)
+        lowest = np.where(never, np.inf, self.low - OUTSIDE_MARGIN * span)
+        highest = np.where(never, np.inf, self.high + OUTSIDE_MARGIN * span)
         finite = np.isfinite(x)
-        strange = finite & (far | ~np.isfinite(self.low))
-        untried = (finite & ~np.isfinite(self.low))[:, list(self.limits)].any(axis=1)
-        return np.asarray(untried | (strange.sum(axis=1) / np.maximum(finite.sum(axis=1), 1) > OUTSIDE_SHARE))
+        with np.errstate(invalid="ignore"):
+            far = ((x < lowest) | (x > highest)) & finite
+        strange = np.count_nonzero(far, axis=1) > OUTSIDE_SHARE * np.count_nonzero(finite, axis=1)
+        for column in self.limits:
+            if never[column]:
+                strange |= finite[:, column]
+        for column, seen in self.kinds.items():
+            strange |= ~np.isin(x[:, column], seen)
+        for column in self.sizes:
+            large = x[:, column]
+            strange |= (large > SIZE_FACTOR * self.high[column]) | (large * SIZE_FACTOR < self.low[column])
+        return np.asarray(strange)
 
 
 def fit_target(
@@ -204,16 +232,20 @@ def _fitted(
     correction = np.concatenate([np.zeros(0), *(one.correction for one in single)])
     platform = np.array([examples.platform[at].partition("/")[2] for at in row], dtype=np.str_)
     fold = np.concatenate([np.zeros(0, dtype=np.int64), *(one.fold + 1000 * at for at, one in enumerate(single))])
-    error = np.log(examples.ratio[row]) - np.log(examples.base[row]) - correction
+    # against what is answered, which the correction alone may overshoot: nobody is expected to gain fivefold
+    answered = np.clip(examples.base[row] * np.exp(correction), LOWEST[target], HIGHEST[target])
+    error = np.log(examples.ratio[row]) - np.log(answered)
     fitted = FittedTarget(
         target=target,
         model=model,
         calibration=calibrate(examples.x[row], hints, error, known, platform.tolist(), row, fold),
         low=_edge(examples.x, np.nanmin),
         high=_edge(examples.x, np.nanmax),
-        limits=tuple(column for column, name in enumerate(examples.names) if name in LIMITS),
+        limits=_columns(examples.names, LIMITS),
         most_instances=int(examples.size.max(initial=0)),
         figures={},
+        kinds={at: tuple(np.unique(examples.x[:, at]).tolist()) for at in _columns(examples.names, KINDS)},
+        sizes=_columns(examples.names, SIZES),
     )
     held_out = tuple(_held_out(examples, fitted, one) for one in single if len(one.row))
     return replace(fitted, held_out=held_out, figures={one.protocol: _figures(one) for one in held_out})
@@ -248,6 +280,21 @@ def _figures(held: HeldOut) -> dict[str, float]:
         "p90_abs_error": round(float(np.quantile(off, 0.9)), 5),
         "coverage": round(float(((held.measured >= held.lower) & (held.measured <= held.upper)).mean()), 5),
     }
+
+
+def _columns(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
+    return tuple(column for column, name in enumerate(names) if name in wanted)
+
+
+def _prior_width(target: str, base: Floats) -> Floats:
+    """Half width of the interval that the prior gives to unknown workloads; (R,).
+
+    That is twice its usual one, which held in three of five of the lab's pairs (lab-colocations).
+    """
+    if target == "throughput":
+        return prior_spread(base, np.ones(len(base), dtype=bool))
+    times = LATENCY_TIMES if target == "latency" else JITTER_TIMES
+    return 2 * times * PRIOR_HALF_WIDTH * np.maximum(0.5, np.log2(base))
 
 
 def _edge(x: Floats, pick: Callable[..., Any]) -> Floats:

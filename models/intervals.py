@@ -120,15 +120,15 @@ def calibrate(
                 share = len(own) / (len(own) + SHRINK)
                 low, high = (share * one + (1 - share) * other for one, other in zip(_bounds(own), pooled, strict=True))
                 quantiles[group][str(name)] = (low, high)
-    # What is known is never less certain than what is not.
-    quantiles["known"] = {
-        name: _smaller(pair_, quantiles["unknown"].get(name, pair_)) for name, pair_ in quantiles["known"].items()
-    }
+    _order(quantiles["known"], quantiles["unknown"])
     return Calibration(difficulty, typical, quantiles)
 
 
-def _smaller(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    return one if sum(one) <= sum(other) else other
+def _order(known: dict[str, tuple[float, float]], unknown: dict[str, tuple[float, float]]) -> None:
+    """See to it that what is known is never less certain than what is not, on platforms with rows of one kind, too."""
+    for name in sorted(known.keys() | unknown.keys()):  # "" comes first: the others fall back on it
+        unknown.setdefault(name, max(known.get(name, unknown[""]), unknown[""], key=sum))
+        known[name] = min(known.get(name, known[""]), unknown[name], key=sum)
 
 
 def _fit_difficulty(x: Floats, hints: Floats, size: Floats) -> lightgbm.Booster:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 SAME_PROFILE = 0.25  # median |log(value / value in training)| up to which a name means the same workload
+THIN = 0.2  # a profile is thin that lacks more than this share of the metrics that most workloads of training had
+AS_THIN = 0.9  # unless so many of the profiles of training lacked as much
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,10 @@ class LearnedPredictor:
         same = self._same_as_seen(scenes.table)
         size = scenes.present.sum(axis=1)[matrix.scene]
         blank = (scenes.profile == 0)[matrix.scene, matrix.slot] | self._nothing_in_common(matrix)
-        estimates = {name: self._estimate(target, matrix, scenes, same, size) for name, target in self.targets.items()}
+        thin = _anybody(scenes, self._thin(scenes.table))[matrix.scene]
+        estimates = {
+            name: self._estimate(target, matrix, scenes, same, size, thin) for name, target in self.targets.items()
+        }
         bands = {name: self._band(estimate, matrix, scenes, blank) for name, estimate in estimates.items()}
         marks = np.zeros(scenes.present.shape, dtype=bool)
         marks[matrix.scene, matrix.slot] = estimates["throughput"].outside | blank
@@ -85,6 +91,20 @@ class LearnedPredictor:
             dtype=bool,
         )
 
+    def _thin(self, table: ProfileTable) -> Bools:
+        """Which rows of a profile table say too little to apply what was learned from full ones; (rows,).
+
+        An unknown metric of a neighbour counts as no pressure, so who sits beside a thin profile is as uncertain.
+        """
+        profiles = [seen for name, several in self.reference.items() if name != REPORTER for seen in several]
+        count = Counter(key for seen in profiles for key in seen)
+        usual = [key for key in self.metrics if 2 * count[key] > len(profiles)]
+        if not usual:
+            return np.zeros(len(table.values), dtype=bool)
+        lacked = [sum(key not in seen for key in usual) / len(usual) for seen in profiles]
+        lacking = np.stack([np.isnan(table.column(key)) for key in usual], axis=1).mean(axis=1)
+        return np.asarray(lacking > max(THIN, float(np.quantile(lacked, AS_THIN))))
+
     def _nothing_in_common(self, matrix: FeatureMatrix) -> Bools:
         """Rows of which no metric that training knew is known."""
         own = [column for column, name in enumerate(matrix.names) if name.startswith("own ")]
@@ -97,6 +117,7 @@ class LearnedPredictor:
         scenes: SceneBatch,
         same: Bools,
         size: Ints,
+        thin: Bools,
     ) -> Estimate:
         """`same` (rows of the table,); known to one target is not known to the other, which may have fewer examples."""
         known_rows = same & np.array([name in target.model.known for name in scenes.table.names], dtype=bool)
@@ -105,7 +126,7 @@ class LearnedPredictor:
         effects = scene_effects(target.model.effects, scenes, effect_rows)[matrix.scene, matrix.slot]
         base = matrix.prior_of(target.target)
         platform = scenes.platform[matrix.scene]
-        return target.estimate(matrix.x, base, effects, known, size, platform)
+        return target.estimate(matrix.x, base, effects, known, size, platform, thin)
 
     def _band(self, estimate: Estimate, matrix: FeatureMatrix, scenes: SceneBatch, blank: Bools) -> Band:
         """Spread rows over scenes; of rows without any known metric only the prior's wide interval is given."""
@@ -154,6 +175,11 @@ def _matrix(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
             for one in position.get(victim, ()):
                 found[one, position.get(neighbour, [])] = value
     return found
+
+
+def _anybody(scenes: SceneBatch, rows: Bools) -> Bools:
+    """Scenes in which anybody has one of these rows of the table; (S,)."""
+    return np.asarray((rows[scenes.profile] & scenes.present).any(axis=1))
 
 
 def _scene_known(scenes: SceneBatch, known_rows: Bools) -> Bools:

@@ -31,14 +31,15 @@ class Space:
 
     def __call__(self, x: Floats) -> Floats:
         """Coordinates of rows; (R, K)."""
-        return np.asarray((_log(x, self.centre) - self.centre) @ self.turn)
+        return np.asarray(_log(x, self.centre) @ self.turn - self.centre @ self.turn)
 
 
 def _log(x: Floats, fill: Floats) -> Floats:
     """Signed logarithms, unknown ones and limits that are not set replaced by `fill` (F,)."""
-    known = np.isfinite(x)
-    safe = np.where(known, x, 0.0)
-    return np.where(known, np.sign(safe) * np.log1p(np.abs(safe)), fill)
+    logs = np.abs(x)
+    np.copysign(np.log1p(logs, out=logs), x, out=logs)
+    np.copyto(logs, fill, where=~np.isfinite(x))
+    return logs
 
 
 def fit_space(x: Floats, names: Sequence[str]) -> Space:
@@ -109,7 +110,7 @@ class Smooth:
         centre = np.array(value["centre"], dtype=float)
         turn = np.array(value["turn"], dtype=float).reshape(len(centre), -1)
         space = Space(centre, turn, tuple(int(number) for number in value["block"]))
-        centres = np.array(value["centres"], dtype=float).reshape(-1, turn.shape[1])
+        centres = np.array(value["centres"], dtype=float).reshape(len(value["centres"]), turn.shape[1])
         made = cls(
             space,
             centres,
@@ -126,8 +127,11 @@ class Smooth:
 
 def _kernel(at: Floats, centres: Floats, length: float) -> Floats:
     """Gaussian kernel; (R, C)."""
-    squares = (at**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1) - 2 * at @ centres.T
-    return np.asarray(np.exp(np.minimum(-squares / length, 0.0)))
+    near = at @ (centres.T * (2 / length))  # in place from here on: it is the largest thing in a prediction
+    near -= np.einsum("rk,rk->r", at, at)[:, None] / length
+    near -= np.einsum("ck,ck->c", centres, centres) / length
+    np.minimum(near, 0.0, out=near)
+    return np.asarray(np.exp(near, out=near))
 
 
 def _crossed(at: Floats, space: Space) -> Floats:

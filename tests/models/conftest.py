@@ -10,18 +10,25 @@ from synthetic import World
 
 from models import training
 from models.dataset import Dataset, load_dataset
+from models.examples import Examples, build_examples, metrics_of
 from models.learned import LearnedPredictor
 
 
 @pytest.fixture(scope="session")
 def world_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset directory of a made-up cloud, with throughput and latency."""
-    return World(latency=True).write(tmp_path_factory.mktemp("datasets") / "world")
+    """A dataset directory of a made-up cloud, with throughput, latency and jitter."""
+    return World(latency=True, jitter=True, tlb_mb=(8.0,)).write(tmp_path_factory.mktemp("datasets") / "world")
 
 
 @pytest.fixture(scope="session")
 def world(world_path: Path) -> Dataset:
     return load_dataset(world_path)
+
+
+@pytest.fixture(scope="session")
+def world_examples(world: Dataset) -> Examples:
+    """Its throughput ratios as training sees them."""
+    return build_examples([world], metrics_of([world]))
 
 
 @pytest.fixture(scope="session")

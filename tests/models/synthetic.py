@@ -155,6 +155,8 @@ class World:
     settings: tuple[str, ...] = ("0:0",)  # pinnings that every run is repeated under
     triples: bool = False
     latency: bool = False
+    jitter: bool = False
+    tlb_mb: tuple[float, ...] = ()  # a number of its own for each platform
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -197,6 +199,8 @@ class World:
                             rows.append({**common, "outcome": "throughput", "solo": 100, "colocated": 100 * ratio})
                             if self.latency:
                                 rows.append({**common, "outcome": "latency_mean_ms", "solo": 2, "colocated": 2 / ratio})
+                            if self.jitter:
+                                rows.append({**common, "outcome": "jitter_ms", "solo": 1, "colocated": ratio**-1.5})
         return rows
 
     def write(self, path: Path) -> Path:
@@ -209,7 +213,9 @@ class World:
             {"platform": name, "kind": "lxc", "pcpus": 2, "memory_mb": 4096, "cpu_mhz": 3000, "nic_mbit": 1000}
             for name in self.platforms
         ]
-        write_csv(path / "platforms.csv", platforms, PLATFORM_COLUMNS)
+        if self.tlb_mb:
+            platforms = [{**row, "tlb_mb": tlb} for row, tlb in zip(platforms, self.tlb_mb, strict=True)]
+        write_csv(path / "platforms.csv", platforms, (*PLATFORM_COLUMNS, *(("tlb_mb",) if self.tlb_mb else ())))
         keys = ("cpu", "llc_misses", "mem_reads", "noise")
         profiles = [
             {"workload": f"w{at}", "load": 1, "scope": "instance", "metric": key, "value": float(value), "repeat": 1}

@@ -18,19 +18,22 @@ from synthetic import batch, host, instance
 
 from models import artifact
 from models.artifact import ArtifactError
+from models.boosting import SEEDS
 from models.dataset import Dataset
+from models.estimators import NOTHING_LEARNED
 from models.learned import LearnedPredictor
+from models.prior import PriorPredictor
+from models.registry import held_out_of
 from models.scene import ProfileTable, SceneBatch
 
-FILES = {
-    "SHA256SUMS",
-    "card.json",
-    "latency.json",
-    "latency.txt",
-    "reference.json",
-    "throughput.json",
-    "throughput.txt",
-}
+TARGETS = ("throughput", "latency", "jitter")
+BOOSTERS = {f"{target}-booster{number}.txt" for target in TARGETS for number in range(SEEDS)}
+TREES = BOOSTERS | {f"{target}-{part}.txt" for target in TARGETS for part in ("forest", "difficulty")}
+FILES = TREES | {f"{target}.json" for target in TARGETS}
+FILES |= {"SHA256SUMS", "card.json", "held_out.csv", "platforms.json", "reference.json"}
+OF_EACH_KIND = sorted(  # damage is looked at in one file of each kind
+    (FILES - TREES) | {"throughput-booster0.txt", "latency-booster3.txt", "throughput-forest.txt", "jitter-difficulty.txt"}
+)
 
 
 @pytest.fixture
@@ -67,17 +70,46 @@ def test_what_is_loaded_predicts_bit_for_bit_what_was_saved(
     saved: Path, predictor: LearnedPredictor, scenes: SceneBatch
 ) -> None:
     before, after = predictor.predict(scenes), artifact.load(saved).predict(scenes)
-    for band in ("throughput", "latency"):
+    for band in TARGETS:
         for edge in ("expected", "lower", "upper"):
             one, other = getattr(getattr(before, band), edge), getattr(getattr(after, band), edge)
             assert one.tobytes() == other.tobytes()
     np.testing.assert_array_equal(before.outside, after.outside)
+    assert before.throughput.expected.tobytes() != PriorPredictor().predict(scenes).throughput.expected.tobytes()
+
+
+def test_what_is_loaded_knows_the_platforms_and_profiles_of_training(saved: Path, predictor: LearnedPredictor) -> None:
+    again = artifact.load(saved)
+    assert again.platforms == predictor.platforms == {"p1": {"tlb_mb": 8.0}}
+    assert again.reference == predictor.reference
+    assert again.metrics == predictor.metrics
+    for name, target in predictor.targets.items():
+        other = again.targets[name]
+        assert other.model.known_blend == target.model.known_blend
+        assert other.model.unknown_blend == target.model.unknown_blend
+        assert other.model.effects == target.model.effects
+        assert other.calibration.quantiles == target.calibration.quantiles
+        assert other.figures == target.figures
+        np.testing.assert_array_equal(other.low, target.low)
+
+
+def test_what_was_said_to_left_out_rows_is_kept_beside_the_model(saved: Path, predictor: LearnedPredictor) -> None:
+    kept = {(table.target, table.protocol): table for table in held_out_of(saved)}
+    made = {(table.target, table.protocol): table for one in predictor.targets.values() for table in one.held_out}
+    assert kept.keys() == made.keys()
+    assert len(made) == 2 * len(TARGETS)
+    for name, table in made.items():
+        assert kept[name].key == table.key
+        for column in ("measured", "prior", "expected", "lower", "upper"):
+            np.testing.assert_allclose(getattr(kept[name], column), getattr(table, column), rtol=1e-6)
 
 
 def test_saving_what_was_loaded_changes_no_byte_of_the_model(saved: Path, tmp_path: Path) -> None:
     again = artifact.save(tmp_path / "again", artifact.load(saved), artifact.read_card(saved))
     assert {path.name for path in saved.iterdir()} == FILES
-    for name in FILES - {"throughput.txt", "latency.txt", "SHA256SUMS"}:
+    # trees are written with the options they were trained with, and held-out rows stay with the first
+    assert {path.name for path in again.iterdir()} == FILES - {"held_out.csv"}
+    for name in FILES - TREES - {"SHA256SUMS", "held_out.csv"}:
         assert (again / name).read_bytes() == (saved / name).read_bytes()
 
 
@@ -100,31 +132,40 @@ def test_models_never_import_pickle() -> None:
 
 def test_the_card_says_what_it_is(saved: Path, predictor: LearnedPredictor) -> None:
     card = artifact.read_card(saved)
-    assert (card["schema"], card["version"], card["origin"]) == (2, predictor.version, "simulated")
+    assert (card["schema"], card["version"], card["origin"]) == (3, predictor.version, "simulated")
     assert card["metrics"] == list(predictor.metrics)
-    assert card["targets"] == ["throughput", "latency"]
+    assert card["targets"] == list(TARGETS)
 
 
-def test_a_model_without_latency_or_trees_is_saved_and_loaded(
+def test_a_model_that_learned_nothing_is_saved_and_loaded(
     tmp_path: Path, predictor: LearnedPredictor, scenes: SceneBatch
 ) -> None:
     bare = replace(
         predictor,
         version="m-bare",
         latency=None,
-        throughput=replace(predictor.throughput, model=replace(predictor.throughput.model, booster=None)),
+        jitter=None,
+        throughput=replace(
+            predictor.throughput,
+            model=NOTHING_LEARNED,
+            calibration=replace(predictor.throughput.calibration, difficulty=None),
+        ),
     )
     path = artifact.save(tmp_path, bare, {})
     loaded = artifact.load(path)
     assert loaded.latency is None
-    assert loaded.throughput.model.booster is None
-    np.testing.assert_array_equal(loaded.predict(scenes).throughput.expected, bare.predict(scenes).throughput.expected)
+    assert loaded.jitter is None
+    assert loaded.throughput.model == NOTHING_LEARNED
+    assert not any(one.name.endswith(".txt") for one in path.iterdir())
+    for name in ("expected", "lower", "upper"):
+        one, other = (getattr(of.predict(scenes).throughput, name) for of in (loaded, bare))
+        np.testing.assert_array_equal(one, other)
 
 
 # altered on disk
 
 
-@pytest.mark.parametrize("name", sorted(FILES))
+@pytest.mark.parametrize("name", OF_EACH_KIND)
 def test_a_byte_that_changed_is_noticed_in_every_file(saved: Path, name: str) -> None:
     file = saved / name
     whole = file.read_bytes()
@@ -136,7 +177,7 @@ def test_a_byte_that_changed_is_noticed_in_every_file(saved: Path, name: str) ->
     artifact.load(saved)
 
 
-@pytest.mark.parametrize("name", sorted(FILES))
+@pytest.mark.parametrize("name", OF_EACH_KIND)
 @pytest.mark.parametrize("how", ["missing", "empty", "cut"])
 def test_a_file_that_is_missing_or_cut_is_noticed(saved: Path, name: str, how: str) -> None:
     file = saved / name
@@ -156,16 +197,16 @@ def test_a_file_that_was_added_is_noticed(saved: Path) -> None:
 
 def test_links_and_pipes_and_folders_are_not_read(saved: Path) -> None:
     target = saved.parent / "elsewhere.txt"
-    (saved / "throughput.txt").rename(target)
-    (saved / "throughput.txt").symlink_to(target)
-    with pytest.raises(ArtifactError, match=r"throughput\.txt is not a plain file"):
+    (saved / "throughput-booster0.txt").rename(target)
+    (saved / "throughput-booster0.txt").symlink_to(target)
+    with pytest.raises(ArtifactError, match=r"throughput-booster0\.txt is not a plain file"):
         artifact.load(saved)
-    (saved / "throughput.txt").unlink()
-    os.mkfifo(saved / "throughput.txt")
+    (saved / "throughput-booster0.txt").unlink()
+    os.mkfifo(saved / "throughput-booster0.txt")
     with pytest.raises(ArtifactError, match="is not a plain file"):
         artifact.load(saved)
-    (saved / "throughput.txt").unlink()
-    (saved / "throughput.txt").mkdir()
+    (saved / "throughput-booster0.txt").unlink()
+    (saved / "throughput-booster0.txt").mkdir()
     with pytest.raises(ArtifactError, match="is not a plain file"):
         artifact.load(saved)
 
@@ -197,9 +238,10 @@ def test_checksums_that_are_none_are_refused(saved: Path, content: bytes) -> Non
 
 
 def test_another_schema_is_refused_by_name(saved: Path) -> None:
-    edit(saved, "card.json", lambda card: card.update(schema=3))
-    with pytest.raises(ArtifactError, match="has schema 3, this version reads 2"):
-        artifact.load(saved)
+    for schema in (2, 4, "3", None):
+        edit(saved, "card.json", lambda card, schema=schema: card.update(schema=schema))  # type: ignore[misc]
+        with pytest.raises(ArtifactError, match=f"has schema {schema!r}, this version reads 3"):
+            artifact.load(saved)
 
 
 FOREIGN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
@@ -211,7 +253,15 @@ FOREIGN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "no version": ("card.json", lambda card: card.pop("version")),
     "effects that are no numbers": ("throughput.json", lambda value: value.update(effects={"a": "b"})),
     "effects that are a list": ("throughput.json", lambda value: value.update(effects=[1, 2])),
-    "trust that is no number": ("throughput.json", lambda value: value.update(trust_known="very")),
+    "a blend that is no number": ("throughput.json", lambda value: value["known_blend"].update(forest="much")),
+    "a blend without a member": ("throughput.json", lambda value: value["unknown_blend"].pop("smooth")),
+    "no blend": ("jitter.json", lambda value: value.pop("unknown_blend")),
+    "a smooth member of other size": ("throughput.json", lambda value: value["smooth"]["linear"].append(1.0)),
+    "a smooth member of other features": ("throughput.json", lambda value: value["smooth"].update(centre=[0.0], turn=[[]])),
+    "a smooth member that is a text": ("throughput.json", lambda value: value.update(smooth="very")),
+    "more boosters than there are": ("throughput.json", lambda value: value.update(boosters=SEEDS + 1)),
+    "widths only for a platform": ("latency.json", lambda value: value["calibration"]["quantiles"]["known"].pop("")),
+    "a width of one number": ("latency.json", lambda value: value["calibration"]["quantiles"]["known"].update(p1=[1.0])),
     "no calibration": ("latency.json", lambda value: value.pop("calibration")),
     "a calibration of another kind": ("latency.json", lambda value: value.update(calibration=[1])),
     "fewer features than the trees": ("throughput.json", lambda value: value.update(low=[0.0], high=[1.0])),
@@ -232,7 +282,7 @@ def test_a_foreign_artifact_is_refused_though_its_checksums_fit(saved: Path, nam
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"nonsense", b"\xff", b"[" * 100_000, b"3"])
-@pytest.mark.parametrize("name", ["card.json", "throughput.json", "reference.json"])
+@pytest.mark.parametrize("name", ["card.json", "throughput.json", "reference.json", "platforms.json"])
 def test_files_that_are_no_json_objects_are_refused_though_their_checksums_fit(
     saved: Path, name: str, content: bytes
 ) -> None:
@@ -242,8 +292,35 @@ def test_files_that_are_no_json_objects_are_refused_though_their_checksums_fit(
         artifact.load(saved)
 
 
-def test_trees_that_are_none_are_refused_though_their_checksum_fits(saved: Path) -> None:
-    (saved / "throughput.txt").write_text("tree\nnonsense\n", encoding="utf-8")
+@pytest.mark.parametrize("part", ["booster0", "forest", "difficulty"])
+def test_trees_that_are_none_are_refused_though_their_checksum_fits(saved: Path, part: str) -> None:
+    (saved / f"throughput-{part}.txt").write_text("tree\nnonsense\n", encoding="utf-8")
+    reseal(saved)
+    with pytest.raises(ArtifactError):
+        artifact.load(saved)
+
+
+def test_trees_that_changed_places_are_refused(saved: Path) -> None:
+    def swap(one: str, other: str) -> None:
+        spare = saved.parent / "spare.txt"
+        (saved / one).rename(spare)
+        (saved / other).rename(saved / one)
+        spare.rename(saved / other)
+
+    swap("throughput-booster0.txt", "latency-booster0.txt")
+    with pytest.raises(ArtifactError, match=r"booster0\.txt does not match its checksum"):
+        artifact.load(saved)
+    swap("throughput-booster0.txt", "latency-booster0.txt")
+    artifact.load(saved)
+    swap("throughput-forest.txt", "throughput-difficulty.txt")
+    reseal(saved)
+    with pytest.raises(ArtifactError, match="has another number of features than the model"):
+        artifact.load(saved)
+
+
+@pytest.mark.parametrize("part", ["booster1", "forest", "difficulty"])
+def test_trees_that_are_not_there_are_refused_though_the_checksums_fit(saved: Path, part: str) -> None:
+    (saved / f"throughput-{part}.txt").unlink()
     reseal(saved)
     with pytest.raises(ArtifactError):
         artifact.load(saved)
@@ -287,7 +364,7 @@ def test_an_intact_artifact_of_the_same_version_is_kept(saved: Path, predictor: 
 
 def test_training_again_mends_a_broken_artifact(saved: Path, predictor: LearnedPredictor) -> None:
     """Which is what the refusal of a broken one advises."""
-    (saved / "throughput.txt").write_text("broken", encoding="utf-8")
+    (saved / "throughput-booster0.txt").write_text("broken", encoding="utf-8")
     with pytest.raises(ArtifactError, match="train again"):
         artifact.load(saved)
     artifact.save(saved.parent, predictor, {})
@@ -317,7 +394,7 @@ def test_drafts_whole_or_half_written_are_not_the_newest(saved: Path, tmp_path: 
     artifact.read_card(whole)
     half = saved.parent / ".draft-half"
     half.mkdir()
-    (half / "throughput.txt").write_text("tree", encoding="utf-8")
+    (half / "throughput-booster0.txt").write_text("tree", encoding="utf-8")
     (saved.parent / "README").write_text("x", encoding="utf-8")
     assert artifact.newest(saved.parent) == saved
 

@@ -91,7 +91,7 @@ def test_what_is_constrained_is_what_physics_says() -> None:
     assert not {"near block", "prior", "prior cpu", "own cpu", "load"} & {*PRESSING, *RISING}
 
 
-def test_few_rows_are_answered_by_several_boosters_and_many_by_one() -> None:
+def test_few_rows_are_answered_by_several_boosters_and_many_by_one(few_trees: None) -> None:
     random = np.random.default_rng(2)
     x, free = random.random((60, 2)), np.zeros(2, dtype=np.int8)
     assert len(fit_boosters(x, x[:, 0], None, free, seed=0)) == SEEDS

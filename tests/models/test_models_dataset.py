@@ -141,6 +141,33 @@ def test_blank_lines_spaces_quotes_and_a_byte_order_mark_change_nothing(tmp_path
     assert other.colocations == plain.colocations
 
 
+def test_further_columns_of_platforms_are_kept_where_they_hold_numbers(tmp_path: Path) -> None:
+    table = (
+        "platform,kind,pcpus,memory_mb,tlb_mb,vendor,numa\n"
+        "p,xen,2,4096,8,Intel,\nq,kvm,4,8192,,AMD,2\nr,kvm,4,8192,0.5,7,1\n"
+    )
+    data = load_dataset(write(tmp_path / "d", platforms=table))
+    assert data.platform_numbers == {"p": {"tlb_mb": 8.0}, "q": {"numa": 2.0}, "r": {"tlb_mb": 0.5, "numa": 1.0}}
+    assert load_dataset(write(tmp_path / "e")).platform_numbers == {"p": {}}
+
+
+def test_a_word_in_a_column_of_numbers_is_named_by_line_and_column(tmp_path: Path) -> None:
+    table = "platform,kind,pcpus,memory_mb,tlb_mb\np,xen,2,4096,8\nq,kvm,4,8192,many\n"
+    said = refusal(tmp_path / "d", platforms=table)
+    assert "platforms.csv, line 3" in said
+    assert "tlb_mb" in said
+    assert "many" in said
+
+
+def test_numbers_of_platforms_are_metrics_beside_those_of_profiles(tmp_path: Path) -> None:
+    table = "platform,kind,pcpus,memory_mb,tlb_mb\np,xen,2,4096,8\n"
+    data = load_dataset(write(tmp_path / "d", platforms=table))
+    assert metrics_of([data]) == ("cpu", "platform.tlb_mb")
+    examples = build_examples([data], metrics_of([data]))
+    assert examples.x[:, examples.names.index("platform.tlb_mb")].tolist() == [8.0]
+    assert examples.key == ("tiny/p/r/1/vm1",)
+
+
 def test_tables_of_profiles_and_colocations_may_be_missing(tmp_path: Path) -> None:
     data = load_dataset(write(tmp_path, profiles=None, colocations=None))
     assert data.profiles == ()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
-from models.features import FeatureMatrix, build_matrix, cpu_overlap
+from models.features import LIMITS, PLATFORM, FeatureMatrix, build_matrix, cpu_overlap
 
 METRICS = ("cpu", "driver_domain.cpu", "net_mbit", "llc_misses")
 
@@ -32,7 +34,6 @@ def test_neighbours_press_with_their_metrics_times_their_load() -> None:
     assert column(matrix, "host cpu") == [5.0, 60.0, 65.0]
     assert column(matrix, "host llc_misses") == [3.0, 3.0, 0.0]
     assert column(matrix, "neighbours") == [2.0, 2.0, 2.0]
-    assert matrix.pressure.tolist() == [name.startswith(("near ", "host ")) for name in matrix.names]
 
 
 def test_near_pressure_counts_the_part_of_a_neighbours_cpus_that_is_shared() -> None:
@@ -51,12 +52,11 @@ def test_a_metric_that_is_not_known_is_nan_for_its_owner_and_nothing_to_its_neig
     assert column(matrix, "host no_such_metric") == [0.0, 0.0]
 
 
-def test_settings_that_are_not_set_are_nan_and_others_are_numbers() -> None:
+def test_settings_that_are_not_set_are_without_end_and_others_are_numbers() -> None:
     bare, held = instance("a"), instance("b", cap=50.0, network=dedicated(10.0), disk_limit_mb_s=5.0, weight=768)
     matrix = build_matrix(batch((host(), [bare, held])), ())
     for name, value in (("cap", 0.5), ("net_rate", 10.0), ("disk_limit", 5.0)):
-        assert np.isnan(column(matrix, name)[0])
-        assert column(matrix, name)[1] == value
+        assert column(matrix, name) == [np.inf, value]
     assert column(matrix, "weight_share") == [0.25, 0.75]
 
 
@@ -64,7 +64,7 @@ def test_without_metrics_a_matrix_still_has_settings_host_and_prior() -> None:
     matrix = build_matrix(batch((host(), [instance("a"), instance("b")])), ())
     assert matrix.names[0] == "load"
     assert column(matrix, "prior") == np.log([0.5, 0.5]).tolist()
-    assert not matrix.pressure.any()
+    assert not any(name.startswith(("own ", "near ", "host ")) for name in matrix.names)
 
 
 def test_no_scenes_and_no_instances_make_no_rows() -> None:
@@ -98,8 +98,36 @@ def test_a_row_is_the_same_alone_and_in_a_batch(many: list[Scene]) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(scenes(), min_size=1, max_size=3))
-def test_rows_hold_no_infinite_number(many: list[Scene]) -> None:
-    assert not np.isinf(build_matrix(batch(*many), METRICS).x).any()
+def test_only_limits_that_are_not_set_are_without_end(many: list[Scene]) -> None:
+    matrix = build_matrix(batch(*many), METRICS)
+    endless = np.isinf(matrix.x).any(axis=0)
+    assert {name for name, one in zip(matrix.names, endless, strict=True) if one} <= {*LIMITS}
+    assert not (matrix.x == -np.inf).any()
+
+
+def test_more_pressure_never_helps_and_more_of_ones_own_limits_never_hurts() -> None:
+    names = ("cpu", "block", "driver_domain.cpu", "pages_per_execution")
+    matrix = build_matrix(batch((host(), [instance("a")])), names)
+    way = dict(zip(matrix.names, matrix.monotone.tolist(), strict=True))
+    assert {name for name, one in way.items() if one > 0} == {*LIMITS}
+    around = {f"{where} {key}" for where in ("near", "host") for key in ("cpu", "driver_domain.cpu")}
+    assert {name for name, one in way.items() if one < 0} == {"neighbours", "near", "cpu_crowd", *around}
+
+
+def test_numbers_of_a_platform_are_features_of_whoever_is_on_it() -> None:
+    table = replace(TABLE, platforms={"big": {"tlb_mb": 8.0}, "odd": {"other": 1.0}})
+    scenes_ = [(host(platform=name), [instance("a")]) for name in ("big", "odd", "", "strange")]
+    matrix = build_matrix(batch(*scenes_, table=table), ("cpu", PLATFORM + "tlb_mb", PLATFORM + "missing"))
+    np.testing.assert_array_equal(column(matrix, "platform.tlb_mb"), [8.0, np.nan, np.nan, np.nan])
+    assert np.isnan(column(matrix, "platform.missing")).all()
+    assert not any(name.endswith(" platform.tlb_mb") for name in matrix.names)
+
+
+def test_the_prior_of_every_target_is_told_row_by_row() -> None:
+    matrix = build_matrix(batch((host(), [instance("a"), instance("b")]), (host(), [instance("c")])), ())
+    np.testing.assert_array_equal(np.log(matrix.prior_of("throughput")), matrix.log_prior)
+    assert matrix.prior_of("latency").shape == matrix.prior_of("jitter").shape == (3,)
+    assert matrix.prior_of("latency")[2] == 1.0
 
 
 @settings(max_examples=40, deadline=None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from synthetic import Floats
+from threadpoolctl import threadpool_limits
 
 from models.folds import Fold
 from models.smooth import CENTRES, Smooth, fit_smooth, fit_space
@@ -30,6 +31,13 @@ def folds(count: int) -> list[Fold]:
 
 def fit(x: Floats, y: Floats, names: tuple[str, ...] = NAMES, weight: Floats | None = None, seed: int = 0) -> Smooth:
     return fit_smooth(x, y, np.ones(len(x)) if weight is None else weight, names, folds(len(x)), seed=seed)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """As training does: with small matrices threads only wait for one another."""
+    with threadpool_limits(1, "blas"):
+        yield
 
 
 @pytest.fixture(scope="module")

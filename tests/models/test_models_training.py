@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from synthetic import COLOCATION_COLUMNS, World, write_csv
 
 from models import artifact
 from models.dataset import DatasetError, load_dataset
+from models.estimators import MEMBERS
 from models.training import LIBRARIES, train
 
 
@@ -23,14 +25,18 @@ def test_training_writes_an_artifact_that_loads_and_knows_its_workloads(small: P
     assert path == tmp_path / "models" / predictor.version
     assert predictor.throughput.model.known == {"w0", "w1", "w2"}
     assert predictor.latency is None
+    assert predictor.jitter is None
+    assert predictor.platforms == {}
     assert set(predictor.reference) == {"w0", "w1", "w2"}
 
 
 def test_the_same_data_make_the_same_version_and_other_data_another(small: Path, tmp_path: Path) -> None:
     first, again = train([small], tmp_path / "one"), train([small], tmp_path / "two")
     assert first.name == again.name
-    assert (first / "throughput.json").read_bytes() == (again / "throughput.json").read_bytes()
-    assert (first / "throughput.txt").read_bytes() == (again / "throughput.txt").read_bytes()
+    assert {path.name for path in first.iterdir()} == {path.name for path in again.iterdir()}
+    for path in first.iterdir():
+        if path.name not in {"card.json", "SHA256SUMS"}:  # the time of training is in these
+            assert path.read_bytes() == (again / path.name).read_bytes()
     other = World(workloads=3, seed=5).write(tmp_path / "other")
     assert train([other], tmp_path / "one").name != first.name
 
@@ -46,11 +52,31 @@ def test_the_card_says_where_the_numbers_come_from(small: Path, tmp_path: Path) 
     assert [one["sha256"] for one in card["datasets"]] == [load_dataset(one).fingerprint for one in (small, other)]
     assert [one["colocations"] for one in card["datasets"]] == [12, 12]
     assert card["datasets"][0]["machine"] == "a made-up one"
-    assert set(card["libraries"]) == set(LIBRARIES)
+    assert card["libraries"] == {name: importlib.metadata.version(name) for name in LIBRARIES}
     assert set(card["figures"]) == {"throughput", "latency"}
     assert set(card["figures"]["throughput"]) == {"unseen_pair", "unseen_workload"}
     assert card["figures"]["throughput"]["unseen_pair"]["rows"] == 48
+    for protocol in card["figures"]["throughput"].values():
+        assert set(protocol) == {"rows", "mae", "mae_prior", "p90_abs_error", "coverage"}
+        assert protocol["mae"] <= protocol["mae_prior"]
+    assert card["origin_mix"] == {"measured": 0.5, "simulated": 0.5}
+    assert set(card["blends"]["latency"]) == {"known", "unknown"}
+    assert set(card["blends"]["latency"]["known"]) == {*MEMBERS, "effects"}
+    assert all(0 <= share <= 1 for share in card["blends"]["throughput"]["known"].values())
     assert card["created_at"].endswith("+00:00")
+
+
+def test_every_target_with_enough_rows_is_learned(tmp_path: Path, few_trees: None) -> None:
+    full = World(workloads=3, latency=True, jitter=True, tlb_mb=(8.0,)).write(tmp_path / "full")
+    path = train([full], tmp_path / "models")
+    predictor = artifact.load(path)
+    assert list(predictor.targets) == ["throughput", "latency", "jitter"]
+    assert predictor.platforms == {"p1": {"tlb_mb": 8.0}}
+    assert set(artifact.read_card(path)["figures"]) == set(predictor.targets)
+    few = [row for row in World(workloads=3, latency=True, jitter=True).rows() if row["outcome"] != "jitter_ms"]
+    few += [row for row in World(workloads=3, jitter=True).rows() if row["outcome"] == "jitter_ms"][:6]
+    write_csv(full / "colocations.csv", few, COLOCATION_COLUMNS)
+    assert list(artifact.load(train([full], tmp_path / "models")).targets) == ["throughput", "latency"]
 
 
 def test_profiles_of_one_dataset_do_not_fill_in_for_those_of_another(small: Path, tmp_path: Path) -> None:
