@@ -88,6 +88,7 @@ bench: setup  ## measure speed and quality of placement; prints tables
 	$(BIN)/python -m benchmarks.placement
 	$(BIN)/python -m benchmarks.agent_cost
 	$(BIN)/python -m benchmarks.agent_overhead
+	$(BIN)/python -m benchmarks.prediction
 	$(BIN)/python -m benchmarks.training_scale
 
 agent: setup  ## build the agent as one file, build/cotenant-profiler.pyz

@@ -3,7 +3,7 @@
     python -m benchmarks.prediction [--json] [--no-training] [DATASET ...]
 
 The baseline in the same run is LightGBM's own predict of every booster of the model on the same rows. Both run in turn,
-so that what else the machine does hits both; the ratio is that of the medians.
+so that what else the machine does hits both; the ratio is the median of the rounds' own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from models.examples import Examples, build_examples
 from models.features import build_matrix
 from models.fitted import FittedTarget
 from models.intervals import HINTS
-from models.learned import LearnedPredictor
 from models.prior import solve
 from models.scene import ProfileTable, SceneBatch, build_batch
 from models.training import fit_predictor, train
@@ -84,8 +83,9 @@ def _speed(dataset: Dataset) -> dict[str, Any]:
     asked = some_rows(target, build_examples([dataset], predictor.metrics))
     scenes = some_scenes(dataset)
     bare, whole = trees(target, asked.x), answers(target, asked)
-    rows = interleaved({"LightGBM alone": bare, "FittedTarget.estimate": whole})
-    served = interleaved(
+    taken = interleaved({"LightGBM alone": bare, "FittedTarget.estimate": whole})
+    ratios = [ours / theirs for theirs, ours in zip(*taken.values(), strict=True)]
+    served = medians(
         {
             "LightGBM alone": trees(target, build_matrix(scenes, predictor.metrics).x),
             "prior": lambda: solve(scenes),
@@ -98,8 +98,8 @@ def _speed(dataset: Dataset) -> dict[str, Any]:
         "columns": asked.x.shape[1],
         "boosters": len(boosters_of(target)),
         "trees": sum(booster.num_trees() for booster in boosters_of(target)),
-        "rows_ms": rows,
-        "ratio": rows["FittedTarget.estimate"] / rows["LightGBM alone"],
+        "rows_ms": {name: statistics.median(times) for name, times in taken.items()},
+        "ratio": statistics.median(ratios),
         "scenes_ms": served,
         "targets": sorted(predictor.targets),
     }
@@ -119,7 +119,7 @@ def trees(target: FittedTarget, x: Floats) -> Callable[[], object]:
     wide = np.concatenate([hints, x], axis=1)
     given = [x if booster.num_feature() == x.shape[1] else wide[:, : booster.num_feature()] for booster in boosters]
     given = [np.ascontiguousarray(one) for one in given]
-    return lambda: [booster.predict(one) for booster, one in zip(boosters, given, strict=True)]
+    return lambda: [booster.predict(one, num_threads=0) for booster, one in zip(boosters, given, strict=True)]
 
 
 def answers(target: FittedTarget, asked: Asked) -> Callable[[], object]:
@@ -143,18 +143,22 @@ def some_rows(target: FittedTarget, examples: Examples) -> Asked:
 
 def some_scenes(dataset: Dataset) -> SceneBatch:
     """SCENES hosts of the dataset's first platform with TOGETHER of its workloads each."""
-    name, host = next(iter(dataset.platforms.items()))
+    host = next(iter(dataset.platforms.values()))
     workloads = sorted({outcome.instance.workload or "" for one in dataset.colocations for outcome in one.outcomes})
     drawn = np.random.default_rng(0).choice(workloads, (SCENES, TOGETHER))
     scenes: list[tuple[Host, list[Instance]]] = [
         (host, [Instance(f"i{slot}", vcpus=1, workload=str(one)) for slot, one in enumerate(row)]) for row in drawn
     ]
-    assert host.platform == name  # noqa: S101 - profiles are looked up by it
     return build_batch(scenes, ProfileTable.build(dataset.profiles, dataset.platform_numbers))
 
 
-def interleaved(work: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Median milliseconds of each, run in turn after one round that does not count."""
+def medians(work: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Median milliseconds of each, run in turn."""
+    return {name: statistics.median(times) for name, times in interleaved(work).items()}
+
+
+def interleaved(work: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """Milliseconds of each round, run in turn after one round that does not count."""
     taken: dict[str, list[float]] = {name: [] for name in work}
     for turn in range(REPEATS + 1):
         for name, do in work.items():
@@ -162,7 +166,7 @@ def interleaved(work: dict[str, Callable[[], object]]) -> dict[str, float]:
             do()
             if turn:
                 taken[name].append(1000 * (time.perf_counter() - begin))
-    return {name: statistics.median(times) for name, times in taken.items()}
+    return taken
 
 
 def _shipped() -> list[list[Path]]:
@@ -173,9 +177,9 @@ def _shipped() -> list[list[Path]]:
 def _training(datasets: list[Path]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         begin, busy = time.perf_counter(), time.process_time()
-        predictor: LearnedPredictor | Path = train(datasets, Path(folder))
+        version = train(datasets, Path(folder)).name
         whole, busy = time.perf_counter() - begin, time.process_time() - busy
-    return {"datasets": [path.name for path in datasets], "version": predictor.name, "s": whole, "cpu_s": busy}
+    return {"datasets": [path.name for path in datasets], "version": version, "s": whole, "cpu_s": busy}
 
 
 def _met(document: dict[str, Any]) -> bool:
@@ -193,7 +197,9 @@ def _show(document: dict[str, Any]) -> None:
         for name, ms in one["scenes_ms"].items():
             print(f"  {SCENES:6} scenes x {TOGETHER}  {name:26} {ms:8.1f} ms")
     for one in document["trainings"]:
-        print(f"training {len(one['datasets'])} dataset(s): {one['s']:.0f} s, {one['cpu_s']:.0f} s of CPU (target 120 s)")
+        print(
+            f"training {len(one['datasets'])} dataset(s): {one['s']:.0f} s, {one['cpu_s']:.0f} s of CPU (target 120 s)"
+        )
 
 
 if __name__ == "__main__":

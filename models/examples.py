@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from models.alone import alone_for
 from models.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
 from models.features import PLATFORM, build_matrix, cpu_overlap
+from models.profile import WorkloadProfile
 from models.scene import ProfileTable, SceneBatch, build_batch
 from models.selection import select_metrics
 from profiler.observed import Colocation, Host, Instance, Outcome
@@ -95,15 +96,13 @@ class Examples:
 def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
     """Every metric that any profile of the datasets brings, sorted, and every further number of their platforms."""
     metrics = {key for dataset in datasets for profile in dataset.profiles for key in profile.metrics}
-    numbers = {
-        PLATFORM + column
-        for dataset in datasets
-        for platform in dataset.platform_numbers.values()
-        for column in platform
-    }
+    platforms = [
+        WorkloadProfile(name, numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items()
+    ]
+    numbers = select_metrics(platforms, {column for platform in platforms for column in platform.metrics})
     return (
         *select_metrics([profile for dataset in datasets for profile in dataset.profiles], metrics),
-        *sorted(numbers),
+        *(PLATFORM + column for column in numbers),
     )
 
 

@@ -113,6 +113,9 @@ def calibrate(
     quantiles: dict[str, dict[str, tuple[float, float]]] = {}
     for group, mask in zip(GROUPS, (known, ~known), strict=True):
         pooled = _bounds(scores[mask]) if mask.sum() >= FEW else everything
+        if group == "unknown" and mask.sum() < FEW:  # how far off known workloads were says nothing of others
+            far = _of_few(scores[mask], np.append(scale, typical))
+            pooled = (max(pooled[0], far), max(pooled[1], far))
         quantiles[group] = {"": pooled}
         for name in sorted(set(labels[mask])):
             own = scores[mask & (labels == name)]
@@ -129,6 +132,11 @@ def _order(known: dict[str, tuple[float, float]], unknown: dict[str, tuple[float
     for name in sorted(known.keys() | unknown.keys()):  # "" comes first: the others fall back on it
         unknown.setdefault(name, max(known.get(name, unknown[""]), unknown[""], key=sum))
         known[name] = min(known.get(name, known[""]), unknown[name], key=sum)
+
+
+def _of_few(scores: Floats, scale: Floats) -> float:
+    """How far away both bounds lie, in scores, where few rows could be left out or none."""
+    return finite_quantile(np.abs(scores)) if len(scores) else UNTESTED / float(np.median(scale))
 
 
 def _fit_difficulty(x: Floats, hints: Floats, size: Floats) -> lightgbm.Booster:

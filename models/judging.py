@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from models.boosting import MANY_ROWS
 from models.effects import Design
 from models.estimators import LEAST_ROWS, MEMBERS, Blend, blended, fit_members
 from models.examples import Examples
@@ -64,7 +65,7 @@ def judge(rows: Grouped, protocol: str, *, seed: int, say: Say) -> Judged:
     parts, known = [np.zeros((0, len(MEMBERS)))], [np.zeros(0, dtype=bool)]
     for number, (trained, judged) in enumerate(folds):
         say(number / len(folds))
-        members = fit_members(rows, trained, seed=seed, boosters=BOOSTERS)
+        members = fit_members(rows, trained, seed=seed, boosters=BOOSTERS if len(trained) < MANY_ROWS else 1)
         parts.append(members.predict(examples.x[judged]))
         known.append(_known(examples, trained, judged))
     row = np.concatenate([np.zeros(0, dtype=np.int64), *(judged for _, judged in folds)])

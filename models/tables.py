@@ -8,6 +8,7 @@ import io
 import math
 import os
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -120,7 +121,7 @@ def _open(path: Path) -> BinaryIO:
 
 def _header(path: Path, names: Sequence[str]) -> Sequence[str]:
     """The column names; DatasetError where there are none or one stands twice."""
-    twice = {name for name in names if names.count(name) > 1}
+    twice = {name for name, count in Counter(names).items() if count > 1}
     if not names or twice:
         reason = f"column {min(twice)} stands twice" if twice else "the file is empty, a header line is needed"
         raise DatasetError(f"{path.name}, line 1: {reason}")

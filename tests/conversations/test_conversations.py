@@ -41,8 +41,8 @@ sys.path.append(str(HERE.parent / "models"))
 made_models = importlib.import_module("made_models")
 FILES = sorted(HERE.glob("*.yaml"))
 METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS", "BREW")
-# Kinds of problems that need a broken service, not a wrong question: tests/api/test_api_problems.py.
-ELSEWHERE = {"internal", "storage.unavailable", "storage.full", "storage.schema"}
+# Kinds of problems that need a broken service, not a wrong question, or that only a command can meet: tests/api.
+ELSEWHERE = {"cluster.failed", "internal", "storage.unavailable", "storage.full", "storage.schema"}
 
 
 def steps_of(file: Path) -> list[dict[str, Any]]:

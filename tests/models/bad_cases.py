@@ -159,7 +159,7 @@ LEARNABLE: Mapping[str, Callable[[Tables], Tables]] = {
     "one pair only": only_runs("0.0-0-1"),
     "two workloads": only_runs("0.0-0-0", "0.0-0-1", "0.0-1-1"),
     "contradictory repeats": with_ratio(lambda row: 0.1 if row["repeat"] else 1.0),
-    "ratios far above 1.05": with_ratio(lambda _row: 5.0),
+    "ratios far above 1.05": with_ratio(lambda row: 5.0 + 0.2 * (row["repeat"] == 1)),
     "ratios at 0": with_ratio(lambda _row: 0.0),
     "ratios at 0 and far above 1.05": with_ratio(lambda row: 40.0 * (row["instance"] == "vm0")),
     "names that differ in case": renamed({"w0": "Web", "w1": "web"}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import lightgbm
 import pytest
 from synthetic import World
 
@@ -46,5 +45,7 @@ def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _few_trees(patch: pytest.MonkeyPatch) -> None:
+    import lightgbm  # not before `models`, which tells OpenMP how to wait
+
     real = lightgbm.train
     patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=10))

@@ -32,7 +32,8 @@ def rows() -> tuple[FeatureMatrix, Floats]:
 def members(kind: str) -> tuple[lightgbm.Booster, ...]:
     matrix, x = rows()
     pressing, cap = matrix.names.index("near cpu"), matrix.names.index("cap")
-    odd = np.nan_to_num(x[:, pressing]) / 50 - np.minimum(x[:, cap], 2.0) + np.random.default_rng(1).normal(0, 0.3, ROWS)
+    noise = np.random.default_rng(1).normal(0, 0.3, ROWS)
+    odd = np.nan_to_num(x[:, pressing]) / 50 - np.minimum(x[:, cap], 2.0) + noise
     if kind == "boosters":
         return fit_boosters(x, odd, np.ones(ROWS), matrix.monotone, seed=0, count=2)
     return (fit_forest(x, odd, np.ones(ROWS), matrix.monotone, seed=0),)

@@ -15,7 +15,6 @@ from models.effects import Effects
 from models.estimators import (
     MEMBERS,
     NOTHING_LEARNED,
-    STEPS,
     Blend,
     Members,
     ResidualModel,
@@ -116,9 +115,9 @@ def test_a_blend_is_never_worse_than_the_prior_on_what_it_was_chosen_by(seed: in
     found = blend_of(examples, parts, effects)
     after = np.abs(examples.ratio - examples.base * np.exp(blended(parts, effects, found))).mean()
     assert after <= np.abs(examples.ratio - examples.base).mean() + 1e-6
-    assert sum(found.members) <= 1.0
-    assert all(share * STEPS == int(share * STEPS) and share >= 0 for share in found.members)
-    assert found.effects in {0.0, 0.5, 1.0}
+    assert sum(found.members) <= 1.0 + 1e-9
+    assert all(share >= 0 for share in found.members)
+    assert 0.0 <= found.effects <= 1.0
 
 
 # the residual model

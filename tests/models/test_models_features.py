@@ -100,8 +100,8 @@ def test_a_row_is_the_same_alone_and_in_a_batch(many: list[Scene]) -> None:
 @given(st.lists(scenes(), min_size=1, max_size=3))
 def test_only_limits_that_are_not_set_are_without_end(many: list[Scene]) -> None:
     matrix = build_matrix(batch(*many), METRICS)
-    endless = np.isinf(matrix.x).any(axis=0)
-    assert {name for name, one in zip(matrix.names, endless, strict=True) if one} <= {*LIMITS}
+    endless = np.asarray(np.isinf(matrix.x).any(axis=0))
+    assert {name for name, one in zip(matrix.names, endless.tolist(), strict=True) if one} <= {*LIMITS}
     assert not (matrix.x == -np.inf).any()
 
 

@@ -118,7 +118,9 @@ def test_unknown_features_do_not_count_as_far_away(fitted: FittedTarget, world_e
     assert not fitted.outside(blind).any()
 
 
-def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(fitted: FittedTarget, world_examples: Examples) -> None:
+def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(
+    fitted: FittedTarget, world_examples: Examples
+) -> None:
     examples = world_examples
     cap = examples.names.index("cap")
     assert np.isnan(fitted.low[cap])
@@ -126,5 +128,7 @@ def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(fitte
     capped[:, cap] = 50.0
     assert fitted.outside(capped).all()
     row = examples.take(np.array([0]))
-    said = ask(replace(fitted, model=replace(fitted.model, known_blend=Blend(effects=1.0))), row, x=capped[:1], effects=0.3)
+    by_effects = replace(fitted, model=replace(fitted.model, known_blend=Blend(effects=1.0)))
+    assert ask(by_effects, row, effects=0.1).expected[0] == pytest.approx(row.base[0] * np.exp(0.1))
+    said = ask(by_effects, row, x=capped[:1], effects=0.1)
     assert said.expected[0] == pytest.approx(row.base[0])

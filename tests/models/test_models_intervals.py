@@ -174,7 +174,7 @@ def test_what_is_known_is_never_less_certain_and_what_is_outside_twice_as_uncert
 ) -> None:
     random = np.random.default_rng(seed)
     fitted = plain(random.normal(0, 0.2, rows), random.random(rows) < share)
-    assert sum(half(fitted, True)) <= sum(half(fitted, False))
+    assert sum(half(fitted, True)) <= sum(half(fitted, False)) + LEAST_ERROR  # which a side is at least
     for known in (True, False):
         inside, outside = np.array(half(fitted, known)), np.array(half(fitted, known, outside=True))
         wide = inside > LEAST_ERROR
@@ -246,9 +246,7 @@ def test_a_platform_with_rows_of_one_kind_tells_of_the_other_kind_too() -> None:
     known = np.repeat([False, False, True, True], 300)
     platform = np.repeat(["mixed", "calm", "mixed", "wild"], 300).tolist()
     nothing = np.zeros((1200, 1))
-    fitted = calibrate(
-        nothing, np.zeros((1200, HINTS)), error, known, platform, np.arange(1200), np.arange(1200) % 5
-    )
+    fitted = calibrate(nothing, np.zeros((1200, HINTS)), error, known, platform, np.arange(1200), np.arange(1200) % 5)
     for name in ("mixed", "calm", "wild", "new"):
         assert sum(half(fitted, True, platform=name)) <= sum(half(fitted, False, platform=name))
     assert sum(half(fitted, True, platform="calm")) < 0.5 * sum(half(fitted, True, platform="new"))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_examples import Group, grouped
+from synthetic import Floats
 
 from models import judging
 from models.effects import PENALTIES, designs
@@ -14,7 +15,6 @@ from models.estimators import LEAST_ROWS, MEMBERS, Blend
 from models.folds import Fold
 from models.judging import Judged, expanded, judge, with_effects
 from models.repeats import Grouped
-from synthetic import Floats
 
 PROTOCOLS = ("unseen_pair", "unseen_workload")
 GROUPS = st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=3).map(tuple), min_size=10, max_size=40)

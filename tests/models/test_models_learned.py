@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,8 +104,17 @@ def test_a_scene_gets_the_same_answer_whatever_is_asked_with_it(
 WORKLOADS = (*(f"w{at}" for at in range(6)), "stranger", None)
 
 
-@settings(max_examples=40, deadline=None)
-@given(scene=scenes(names=WORKLOADS, least=2), data=st.data())
+@st.composite
+def familiar(draw: st.DrawFn) -> Scene:
+    """Like those of training, with up to four instances: what was learned is applied."""
+    count = draw(st.integers(2, 4))
+    kinds = st.tuples(st.sampled_from(WORKLOADS[:6]), st.sampled_from(["0:0", "0:1", "0:0-1"]))
+    drawn = [draw(kinds) for _ in range(count)]
+    return host("lxc", 2, platform="p1"), [instance(f"i{at}", name, pins=pins) for at, (name, pins) in enumerate(drawn)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(scene=familiar() | scenes(names=WORKLOADS, least=2), data=st.data())
 def test_the_order_of_neighbours_does_not_matter(
     predictor: LearnedPredictor, table: ProfileTable, scene: Scene, data: st.DataObject
 ) -> None:
@@ -147,7 +157,10 @@ def test_a_workload_without_any_metric_of_training_is_marked_though_its_platform
     predictor: LearnedPredictor, world: Dataset
 ) -> None:
     table = ProfileTable.build([*world.profiles, WorkloadProfile("odd", {"unheard_of": 1.0})], world.platform_numbers)
-    said = predictor.predict(batch(pair("w0", "w1"), pair("odd", "w1"), table=table))
+    asked = batch(pair("w0", "w1"), pair("odd", "w1"), table=table)
+    blank = predictor._nothing_in_common(build_matrix(asked, predictor.metrics))
+    assert blank.tolist() == [False, False, True, False]
+    said = predictor.predict(asked)
     assert said.outside[1, 0]
     width = np.log(said.throughput.expected / said.throughput.lower)
     assert width[1, 0] > 2 * width[0].max()
@@ -210,7 +223,8 @@ def test_what_was_not_learned_is_given_as_the_prior_has_it(
     predictor: LearnedPredictor, table: ProfileTable, target: str
 ) -> None:
     asked = batch(pair("w0", "w1"), (host("lxc", 2), [instance("a", "w0")]), table=table)
-    said = replace(predictor, **{target: None}).predict(asked)
+    none: Any = {target: None}
+    said = replace(predictor, **none).predict(asked)
     for name in ("expected", "lower", "upper"):
         prior = getattr(getattr(PriorPredictor().predict(asked), target), name)
         np.testing.assert_array_equal(getattr(getattr(said, target), name), prior)

@@ -18,7 +18,6 @@ from models.training import fit_predictor
 Rows = list[dict[str, object]]
 
 
-
 def world_rows(**more: object) -> Rows:
     return [{**row, **more} for row in World(workloads=3).rows()]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,7 +59,8 @@ def test_what_differs_in_a_label_is_no_repeat(what: str) -> None:
     same = repeated([[0.5, 0.6]])
     assert len(group_repeats(same).examples) == 1
     first = getattr(same, what)[0]
-    assert len(group_repeats(replace(same, **{what: (first, first + "x")})).examples) == 2
+    changed: Any = {what: (first, first + "x")}
+    assert len(group_repeats(replace(same, **changed)).examples) == 2
 
 
 def test_what_differs_in_one_feature_is_no_repeat_and_unknown_is_like_unknown() -> None:
