@@ -89,10 +89,17 @@ def score(
 def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> NDArray[np.int64]:
     """The best option per host: `scores` holds options x hosts scenes, option by option; returns (H,) option numbers.
 
-    An option that breaks no limit beats one that does; then the higher score wins, where a pin must gain PIN_GAIN.
+    An option that breaks no limit beats one that does; then the higher score wins, where a pin must gain PIN_GAIN, in
+    expectation as well: a narrower interval alone is no reason to pin.
     """
     hosts = len(scores.score) // options
-    value = scores.score.reshape(options, hosts) - np.where(pins, PIN_GAIN, 0.0)[:, None]
+    value, expected = (one.reshape(options, hosts) for one in (scores.score, scores.expected))
+    if pins.any() and not pins.all():
+        free = np.flatnonzero(~pins)
+        best = free[np.where(usable.reshape(options, hosts)[free], value[free], -np.inf).argmax(axis=0)]
+        at = (best, np.arange(hosts))
+        gain = np.minimum(value - value[at], expected - expected[at]) - PIN_GAIN
+        value = np.where(pins[:, None], value[at] + gain, value)
     fine = ~(scores.breaks_newcomer | scores.breaks_neighbour).reshape(options, hosts)
     value = np.where(usable.reshape(options, hosts), value + 100.0 * fine, -np.inf)
     return np.asarray(value.argmax(axis=0), dtype=np.int64)

@@ -163,6 +163,7 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
         "kinds": {str(column): list(seen) for column, seen in target.kinds.items()},
         "sizes": list(target.sizes),
         "most_instances": target.most_instances,
+        "ceiling": target.ceiling if np.isfinite(target.ceiling) else None,
         "figures": target.figures,
     }
 
@@ -202,6 +203,7 @@ def _target(path: Path, name: str) -> FittedTarget:
         high=high,
         limits=limits,
         most_instances=int(value["most_instances"]),
+        ceiling=np.inf if value["ceiling"] is None else float(value["ceiling"]),
         figures=value["figures"],
         kinds=kinds,
         sizes=sizes,

@@ -69,6 +69,7 @@ class FittedTarget:
     high: Floats
     limits: tuple[int, ...]
     most_instances: int
+    ceiling: float
     figures: Mapping[str, Mapping[str, Any]]
     held_out: tuple[HeldOut, ...] = ()
     kinds: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
@@ -112,7 +113,7 @@ class FittedTarget:
         return Estimate(
             expected=expected,
             lower=np.clip(expected * np.exp(-down), LOWEST[self.target], np.minimum(expected, SURE[self.target])),
-            upper=expected * np.exp(up),
+            upper=np.minimum(expected * np.exp(up), self.ceiling),
             known=known,
             outside=outside,
         )
@@ -243,6 +244,7 @@ def _fitted(
         high=_edge(examples.x, np.nanmax),
         limits=_columns(examples.names, LIMITS),
         most_instances=int(examples.size.max(initial=0)),
+        ceiling=_ceiling(examples.ratio, target),
         figures={},
         kinds={at: tuple(np.unique(examples.x[:, at]).tolist()) for at in _columns(examples.names, KINDS)},
         sizes=_columns(examples.names, SIZES),
@@ -267,7 +269,7 @@ def _held_out(examples: Examples, fitted: FittedTarget, rows: _Rows) -> HeldOut:
         prior=base,
         expected=expected,
         lower=np.minimum(expected * np.exp(-down), SURE[fitted.target]),
-        upper=expected * np.exp(up),
+        upper=np.minimum(expected * np.exp(up), fitted.ceiling),
     )
 
 
@@ -295,6 +297,13 @@ def _prior_width(target: str, base: Floats) -> Floats:
         return prior_spread(base, np.ones(len(base), dtype=bool))
     times = LATENCY_TIMES if target == "latency" else JITTER_TIMES
     return 2 * times * PRIOR_HALF_WIDTH * np.maximum(0.5, np.log2(base))
+
+
+def _ceiling(ratio: Floats, target: str) -> float:
+    """What no upper bound exceeds: nobody runs faster in company than alone, but for the noise that was measured."""
+    if target != "throughput":
+        return np.inf
+    return float(max(HIGHEST[target], np.quantile(ratio, 0.995))) if len(ratio) else HIGHEST[target]
 
 
 def _edge(x: Floats, pick: Callable[..., Any]) -> Floats:
