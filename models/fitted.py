@@ -23,7 +23,7 @@ from models.estimators import (
 )
 from models.examples import Examples
 from models.features import LIMITS
-from models.intervals import Calibration, calibrate, hints_of
+from models.intervals import Calibration, calibrate, hints_of, judged_scales
 from models.judging import Judged, expanded, judge, with_effects
 from models.prior import JITTER_TIMES, LATENCY_TIMES, PRIOR_HALF_WIDTH, prior_spread
 from models.registry import HeldOut
@@ -236,10 +236,11 @@ def _fitted(
     # against what is answered, which the correction alone may overshoot: nobody is expected to gain fivefold
     answered = np.clip(examples.base[row] * np.exp(correction), LOWEST[target], HIGHEST[target])
     error = np.log(examples.ratio[row]) - np.log(answered)
+    scale = judged_scales(examples.x[row], hints, error, row, fold)
     fitted = FittedTarget(
         target=target,
         model=model,
-        calibration=calibrate(examples.x[row], hints, error, known, platform.tolist(), row, fold),
+        calibration=calibrate(examples.x[row], hints, error, known, platform.tolist(), row, fold, scale),
         low=_edge(examples.x, np.nanmin),
         high=_edge(examples.x, np.nanmax),
         limits=_columns(examples.names, LIMITS),
@@ -249,16 +250,19 @@ def _fitted(
         kinds={at: tuple(np.unique(examples.x[:, at]).tolist()) for at in _columns(examples.names, KINDS)},
         sizes=_columns(examples.names, SIZES),
     )
-    held_out = tuple(_held_out(examples, fitted, one) for one in single if len(one.row))
+    scales = np.split(scale, np.cumsum([len(one.row) for one in single])[:-1]) if single else []
+    told = zip(single, scales, strict=True)
+    held_out = tuple(_held_out(examples, fitted, one, own) for one, own in told if len(one.row))
     return replace(fitted, held_out=held_out, figures={one.protocol: _figures(one) for one in held_out})
 
 
-def _held_out(examples: Examples, fitted: FittedTarget, rows: _Rows) -> HeldOut:
+def _held_out(examples: Examples, fitted: FittedTarget, rows: _Rows, scale: Floats) -> HeldOut:
+    """What was said to left-out rows, with intervals by difficulties that had not seen them either."""
     base = examples.base[rows.row]
     expected = np.clip(base * np.exp(rows.correction), LOWEST[fitted.target], HIGHEST[fitted.target])
     platform = np.array([examples.platform[at].partition("/")[2] for at in rows.row], dtype=np.str_)
     nowhere = np.zeros(len(base), dtype=bool)
-    down, up = fitted.calibration.half_widths(examples.x[rows.row], rows.hints, rows.known, nowhere, platform)
+    down, up = fitted.calibration.half_widths(examples.x[rows.row], rows.hints, rows.known, nowhere, platform, scale)
     return HeldOut(
         target=fitted.target,
         protocol=rows.protocol,

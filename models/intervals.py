@@ -39,10 +39,16 @@ class Calibration:
     quantiles: Mapping[str, Mapping[str, tuple[float, float]]]
 
     def half_widths(
-        self, x: Floats, hints: Floats, known: Bools, outside: Bools, platform: NDArray[np.str_]
+        self,
+        x: Floats,
+        hints: Floats,
+        known: Bools,
+        outside: Bools,
+        platform: NDArray[np.str_],
+        scale: Floats | None = None,
     ) -> tuple[Floats, Floats]:
         """Distance of the lower and of the upper bound on the log scale; both (R,). `hints` by `hints_of`."""
-        scale = self.scale(x, hints)
+        scale = self.scale(x, hints) if scale is None else scale
         names, at = np.unique(platform, return_inverse=True)
         bounds = np.empty((len(x), 2))
         for group, mask in zip(GROUPS, (known, ~known), strict=True):
@@ -86,27 +92,43 @@ def hints_of(base: Floats, correction: Floats, parts: Floats, known: Bools) -> F
     return np.stack([np.log(base) + correction, np.log(base), spread, known.astype(float)], axis=1)
 
 
-def calibrate(
-    x: Floats, hints: Floats, error: Floats, known: Bools, platform: Sequence[str], row: Ints, fold: Ints
-) -> Calibration:
-    """Normalised split-conformal calibration (Lei et al., JASA 2018), Mondrian by platform and by what is known.
-
-    `error` (J,) measured minus predicted log ratio of rows whose workload or pair was left out; `row` (J,) which
-    measurement it is, `fold` (J,) with what it was left out. The score is error over a learned difficulty, which comes
-    from what was not left out at the same time: how noisy a new workload is, is as unknown as its ratio.
-    """
+def judged_scales(x: Floats, hints: Floats, error: Floats, row: Ints, fold: Ints) -> Floats:
+    """The typical error of every judged row, by a difficulty learned without what was left out with it; (J,)."""
     size = np.abs(error)
-    typical = float(max(size.mean(), LEAST_ERROR)) if len(size) else UNTESTED
-    difficulty, scale = None, np.full(len(error), typical)
+    scale = np.full(len(error), _typical(error))
     if len(error) >= LEAST_SCALED:
-        difficulty = _fit_difficulty(x, hints, size)
         for number in np.unique(fold):
             inside = fold == number
             others = ~np.isin(row, row[inside])
             if others.sum() >= LEAST_SCALED // 2:
-                scale[inside] = _scale(
-                    _fit_difficulty(x[others], hints[others], size[others]), x[inside], hints[inside]
-                )
+                fitted = _fit_difficulty(x[others], hints[others], size[others])
+                scale[inside] = _scale(fitted, x[inside], hints[inside])
+    return scale
+
+
+def _typical(error: Floats) -> float:
+    return float(max(np.abs(error).mean(), LEAST_ERROR)) if len(error) else UNTESTED
+
+
+def calibrate(
+    x: Floats,
+    hints: Floats,
+    error: Floats,
+    known: Bools,
+    platform: Sequence[str],
+    row: Ints,
+    fold: Ints,
+    scale: Floats | None = None,
+) -> Calibration:
+    """Normalised split-conformal calibration (Lei et al., JASA 2018), Mondrian by platform and by what is known.
+
+    `error` (J,) measured minus predicted log ratio of rows whose workload or pair was left out; `row` (J,) which
+    measurement it is, `fold` (J,) with what it was left out. The score is error over `scale`, the `judged_scales`: how
+    noisy a new workload is, is as unknown as its ratio.
+    """
+    scale = judged_scales(x, hints, error, row, fold) if scale is None else scale
+    typical = _typical(error)
+    difficulty = _fit_difficulty(x, hints, np.abs(error)) if len(error) >= LEAST_SCALED else None
     scores = error / scale
     labels = np.array(platform, dtype=np.str_)
     everything = _bounds(scores)

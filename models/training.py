@@ -109,7 +109,8 @@ def _version(datasets: Sequence[Dataset], targets: Mapping[str, FittedTarget]) -
         if members is not None:
             for booster in (*members.boosters, members.forest):
                 digest.update(booster.model_to_string().encode())
-            digest.update(json.dumps(target.calibration.to_json(), sort_keys=True).encode())
+            told = [target.calibration.to_json(), target.figures]
+            digest.update(json.dumps(told, sort_keys=True).encode())
     return f"m-{digest.hexdigest()[:12]}"
 
 
