@@ -72,8 +72,9 @@ def test_two_workers_give_the_numbers_of_one_process_within_what_a_seed_changes(
     with connected(local.scheduler_address) as found:
         assert len(found.workers) == 2
         there, again = (predicted(found.train(rows, options[0], TREES), rows) for _ in range(2))
-    assert (there == again).all()
-    assert np.abs(there - here).mean() <= TOLERANCE * np.abs(seeded - here).mean()
+    # LightGBM draws bags by the rank of a worker, and ranks are given by ports that differ from run to run
+    for one in (there, again):
+        assert np.abs(one - here).mean() <= TOLERANCE * np.abs(seeded - here).mean()
     errors = [np.abs(one - rows.residual).mean() for one in (here, there)]
     assert errors[1] == pytest.approx(errors[0], rel=0.05)
 
