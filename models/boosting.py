@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 
 FEW_ROWS, MANY_ROWS = 400, 4000
 MANY_CELLS = 1e6
-SEEDS = 4  # boosters whose mean answers: on a few hundred noisy rows one alone depends on its sample
+SEEDS, SEEDS_OF_MANY = 4, 2  # boosters whose mean answers: on few and noisy rows one alone depends on its sample
 ROWS_PER_TREE = 1e6  # a tree of 63 leaves is as good from a million rows as from ten, and the trees see different ones
 PARALLEL_ROWS = 2000  # with fewer the hand-over between threads costs more than the trees
 
@@ -74,8 +74,8 @@ def _common(rows: int, seed: int, monotone: Sequence[int] | NDArray[np.int8] | N
 def fit_boosters(
     x: Floats, target: Floats, weight: Floats | None, monotone: NDArray[np.int8], *, seed: int, count: int | None = None
 ) -> tuple[lightgbm.Booster, ...]:
-    """`count` boosters that differ in their seed, SEEDS of them on few rows and one on many."""
-    number = count or (1 if len(x) >= MANY_ROWS else SEEDS)
+    """`count` boosters that differ in their seed, SEEDS of them on few rows and SEEDS_OF_MANY on many."""
+    number = count or (SEEDS_OF_MANY if len(x) >= MANY_ROWS else SEEDS)
     return tuple(
         _train(x, target, weight, booster_options(len(x), seed=seed + step, monotone=monotone))
         for step in range(number)
