@@ -9,11 +9,6 @@ GUEST_TOOLS := qemu-system-x86 seabios busybox-static e2fsprogs nginx-light wrk 
 LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
   wrk iproute2 util-linux libvirt-dev pkg-config gcc libc6-dev
 
-# Tests that measure nothing share the CPUs; all others have them to themselves, one after the other.
-SIDE_BY_SIDE := tests/advisor tests/api tests/benchmarks tests/conversations tests/datasets tests/docs tests/models \
-  $(wildcard tests/profiler/test_lab_show_*.py tests/profiler/test_lab_journal.py tests/profiler/test_lab_plan.py \
-  tests/profiler/test_statistics.py tests/profiler/test_libvirt_*.py tests/profiler/test_xen_trace.py tests/profiler/test_xen_parsers.py)
-
 # Debian and Ubuntu, as root; elsewhere the tests that need the tools skip and say so.
 define apt_install
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -24,11 +19,6 @@ define apt_install
 	      || echo "could not install$$missing: tests that need them will skip"; \
 	  fi; \
 	fi
-endef
-
-# Emulated guests on a busy machine miss a tolerance now and then; a wrong formula misses it twice.
-define measured_twice
-	$(1) || { echo "measuring once more, in guests booted anew, what failed"; $(1) --last-failed --last-failed-no-failures none; }
 endef
 
 .PHONY: run test test-libvirt test-guests test-xen lint setup lab-tools bench agent clean
@@ -52,24 +42,25 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, print the answer to an example question
 	@BIN=$(BIN) bash examples/run.sh
 
+# Tests that measure nothing share the CPUs; all others have them to themselves, one after the other.
+test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
 test: setup lab-tools lint  ## every test and check
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not lab" $(SIDE_BY_SIDE)
-	PATH="$(CURDIR)/$(dir $(PROMTOOL)):$$PATH" $(BIN)/python -m pytest $(SIDE_BY_SIDE:%=--ignore=%)
-	$(BIN)/python -m pytest -m lab $(SIDE_BY_SIDE)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not lab and not measured"
+	$(BIN)/python -m pytest -m "lab or measured"
 
 test-libvirt: setup  ## real guests under a libvirtd of the test's own (Debian, root); downloads a kernel once
 	$(call apt_install,$(LIBVIRT_TOOLS))
 	@pkg-config --exists libvirt 2>/dev/null && $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --require-hashes --no-deps --no-build-isolation -r tests/libvirt/requirements.txt \
 	  || echo "libvirt-python could not be built: the tests will skip"
-	$(call measured_twice,COTENANT_TEST_LIBVIRT=1 $(BIN)/python -m pytest tests/libvirt)
+	COTENANT_TEST_LIBVIRT=1 $(BIN)/python -m pytest tests/libvirt
 
 test-guests: setup  ## the lab's own guests in QEMU, KVM or not (Debian, root); downloads a kernel once
 	$(call apt_install,$(GUEST_TOOLS))
-	$(call measured_twice,COTENANT_TEST_GUESTS=1 $(BIN)/python -m pytest tests/guests)
+	COTENANT_TEST_GUESTS=1 $(BIN)/python -m pytest tests/guests
 
 test-xen: setup  ## real Xen with Dom0 and two guests inside QEMU (Debian, root); builds its root file system once
-	$(call measured_twice,COTENANT_TEST_XEN=1 $(BIN)/python -m pytest tests/xen)
+	COTENANT_TEST_XEN=1 $(BIN)/python -m pytest tests/xen
 
 lint: setup
 	$(BIN)/ruff check .

@@ -27,6 +27,7 @@ MOST_FIXED_S = 120.0  # work that ends when it is done must be done by then
 # workload (its coefficient of variation is 0.6-0.9 % in 5 s).
 MAX_STEAL_PERCENT = 1.0
 MAX_FOREIGN_PERCENT = 5.0
+MOST_LATE = 0.1  # of the window, by which a reading at one of its ends may be late
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class Measured:
     """What one run gave; `generator_percent` is the load generator's CPU per instance, 100 = one CPU.
 
     `unsteady` names the instances whose windows drifted; `warmup_s` is how long the warm-up was in the end; `speeds`
-    are those of the CPUs that instances ran on, see `profiler.lab.speed`.
+    are those of the CPUs that instances ran on, see `profiler.lab.speed`. `late` says that the lab itself was held up:
+    its counters are of another part of the time than what the programs reached.
     """
 
     started: str
@@ -69,11 +71,13 @@ class Measured:
     unsteady: tuple[str, ...] = ()
     series: Series = field(default_factory=Series)
     speeds: Mapping[int, float] = field(default_factory=dict)
+    late: bool = False
 
     @property
     def disturbed(self) -> bool:
-        """Whether something outside the run took a noticeable part of the host."""
-        return (self.steal_percent or 0.0) > MAX_STEAL_PERCENT or (self.foreign_percent or 0.0) > MAX_FOREIGN_PERCENT
+        """Whether something outside the run took a noticeable part of the host, or held the lab itself up."""
+        taken = (self.steal_percent or 0.0) > MAX_STEAL_PERCENT or (self.foreign_percent or 0.0) > MAX_FOREIGN_PERCENT
+        return taken or self.late
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,10 @@ def _measure(instances: Instances, timing: Timing, rates: Mapping[str, float | N
         finally:
             for work in works:
                 work.stop()
-    return _measured(started, first, second, reached, warmup_s, watch.series(zero), speeds)
+    end = second.counters.monotonic_s if any(work.fixed for work in works) else begin + timing.seconds
+    late_s = max(first.counters.monotonic_s - begin, second.counters.monotonic_s - end)
+    late = late_s > MOST_LATE * (end - begin)
+    return _measured(started, first, second, reached, warmup_s, watch.series(zero), speeds, late)
 
 
 @contextmanager
@@ -210,7 +217,7 @@ def _sleep_until(moment: float) -> None:
 
 def _measured(
     started: str, first: _Edge, second: _Edge, reached: Mapping[str, Reached], warmup_s: float, series: Series,
-    speeds: Mapping[int, float],
+    speeds: Mapping[int, float], late: bool,
 ) -> Measured:  # fmt: skip
     collected = collect(first.counters, second.counters)
     seconds = collected.seconds
@@ -228,7 +235,7 @@ def _measured(
         started, seconds, reached, values, generators, found.get((None, "steal")),
         _foreign(collected, generators, first, second),
         tuple(f"{drop.instance or 'all'}: {drop.reason}" for drop in collected.drops),
-        warmup_s, tuple(name for name in reached if drifts(series.activity(name))), series, speeds,
+        warmup_s, tuple(name for name in reached if drifts(series.activity(name))), series, speeds, late,
     )  # fmt: skip
 
 

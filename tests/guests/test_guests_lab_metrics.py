@@ -12,7 +12,8 @@ from profiler.lab.qdiscs import lab_qdiscs
 from profiler.lab.workloads import Cpu, Disk, Web
 from profiler.lab.workloads.bulk import Bulk
 
-pytestmark = pytest.mark.guests
+# the time of three tries, with guests booted anew for each
+pytestmark = [pytest.mark.guests, pytest.mark.measured, pytest.mark.timeout(900)]
 
 DISK_MB = 16
 

@@ -102,6 +102,7 @@ def test_a_guest_that_is_started_anew_is_another_one(lab: Lab, backend: LibvirtB
         lab.destroy(lab.guests[-1])
 
 
+@pytest.mark.measured
 def test_a_paused_guest_stands_still_and_stays_listed(lab: Lab, backend: LibvirtBackend) -> None:
     guest = lab.guests[0]
     lab.daemon.virsh("suspend", *guest.arguments)
@@ -113,6 +114,7 @@ def test_a_paused_guest_stands_still_and_stays_listed(lab: Lab, backend: Libvirt
         lab.daemon.virsh("resume", *guest.arguments)
 
 
+@pytest.mark.measured
 def test_a_killed_libvirtd_is_an_error_within_seconds_and_a_new_one_is_found(lab: Lab, backend: LibvirtBackend) -> None:
     before = backend.read_counters()
     lab.daemon.kill()
@@ -126,6 +128,7 @@ def test_a_killed_libvirtd_is_an_error_within_seconds_and_a_new_one_is_found(lab
     assert after.vanished == ()  # the guests went on, and so do their counters
 
 
+@pytest.mark.measured
 def test_a_libvirtd_that_hangs_is_an_error_within_seconds_each_time(lab: Lab, backend: LibvirtBackend) -> None:
     backend.read_counters()
     lab.daemon.pause()
@@ -140,6 +143,7 @@ def test_a_libvirtd_that_hangs_is_an_error_within_seconds_each_time(lab: Lab, ba
     assert set(backend.read_counters().instances) == {instance_id(guest.name) for guest in lab.guests}
 
 
+@pytest.mark.measured
 def test_a_backend_that_is_made_while_libvirtd_hangs_says_so_and_ends(lab: Lab) -> None:
     lab.daemon.pause()
     try:

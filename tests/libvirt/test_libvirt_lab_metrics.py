@@ -21,7 +21,8 @@ from measuring import (
 
 from profiler.backends.libvirt.backend import LibvirtBackend
 
-pytestmark = pytest.mark.libvirt
+# the time of three tries, with guests booted anew for each
+pytestmark = [pytest.mark.libvirt, pytest.mark.measured, pytest.mark.timeout(900)]
 
 LAST_CPU = 1
 WRITTEN_MB = 16

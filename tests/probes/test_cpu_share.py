@@ -173,6 +173,7 @@ def values(running: subprocess.Popen[str]) -> tuple[dict[str, float], str]:
 
 
 @root
+@pytest.mark.measured
 def test_under_a_cap_of_half_a_cpu_the_share_is_half_and_gaps_follow_its_period(group: Path, tmp_path: Path) -> None:
     if (group / "cpu.max").exists():
         (group / "cpu.max").write_text("50000 100000")
@@ -195,6 +196,7 @@ def test_under_a_cap_of_half_a_cpu_the_share_is_half_and_gaps_follow_its_period(
 
 
 @root
+@pytest.mark.measured
 def test_beside_a_busy_loop_the_share_is_about_half(group: Path) -> None:
     busy = start(str(group), "busy")
     try:
@@ -207,6 +209,7 @@ def test_beside_a_busy_loop_the_share_is_about_half(group: Path) -> None:
 
 
 @root
+@pytest.mark.measured
 def test_alone_the_share_is_nearly_the_whole_cpu() -> None:
     first = ["chrt", "-f", "10", "true"]
     if subprocess.run(first, capture_output=True, check=False).returncode != 0:

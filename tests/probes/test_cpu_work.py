@@ -49,6 +49,7 @@ def test_the_work_is_done_and_stays_in_the_range_of_ordinary_numbers() -> None:
     assert 1.0 < work(2_000_000) < work(1000) < work(1) < 2.0
 
 
+@pytest.mark.measured
 def test_the_calibrated_work_takes_about_as_much_cpu_as_was_asked_for() -> None:
     run = PROBE.run(options("--samples", "5", "--work-ms", "40"), Progress())
     cpu = sorted(float(value or 0) for value in run.series.columns["cpu_ms"])
@@ -56,6 +57,7 @@ def test_the_calibrated_work_takes_about_as_much_cpu_as_was_asked_for() -> None:
     assert run.values["min"].value >= cpu[0] * 0.99
 
 
+@pytest.mark.measured
 def test_more_work_takes_longer_in_proportion() -> None:
     once = calibrate(10)
     _, _, single = measure(once, 5, None, None, Progress())
@@ -68,16 +70,19 @@ def test_the_iterations_of_an_earlier_run_are_repeated_exactly() -> None:
     assert run.circumstances["iterations"] == "12345"
 
 
+@pytest.mark.measured
 def test_work_begins_on_a_grid_of_time() -> None:
     at_s, _, _ = measure(10, 4, None, 0.1, Progress())
     assert [round(at, 1) for at in at_s] == [0.0, 0.1, 0.2, 0.3]
 
 
+@pytest.mark.measured
 def test_seconds_end_the_work() -> None:
     at_s, _, _ = measure(calibrate(5), 10**6, 0.2, None, Progress())
     assert 0 < at_s[-1] < 0.2
 
 
+@pytest.mark.measured
 def test_seconds_end_the_work_before_one_that_would_begin_later() -> None:
     before = time.monotonic()
     at_s, _, _ = measure(10, 10**6, 0.25, 0.1, Progress())

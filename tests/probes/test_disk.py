@@ -117,6 +117,7 @@ def test_the_same_seed_reads_the_same_places(monkeypatch: pytest.MonkeyPatch, tm
     assert all(0 <= at <= FILE_BYTES - SMALL_BYTES and at % SMALL_BYTES == 0 for _, at in places("5"))
 
 
+@pytest.mark.measured
 def test_seconds_end_every_test_early(disk: Path) -> None:
     begin = time.monotonic()
     run = PROBE.run(options(disk, "--samples", "1000000", "--seconds", "0.8"), Progress())

@@ -22,6 +22,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", LONG)
+@pytest.mark.measured
 def test_a_responder_that_vanishes_is_a_sentence(name: str) -> None:
     with responder() as (served, port):
 

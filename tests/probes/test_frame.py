@@ -191,6 +191,7 @@ def test_a_stop_that_comes_on_the_very_edge_of_a_measurement_is_said(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.measured
 def test_a_stopped_probe_shows_what_it_has_and_marks_it(number: signal.Signals) -> None:
     running = subprocess.Popen(
         [*COMMAND, "transfer", "--json", "--every", "0.02"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -150,6 +150,7 @@ def hops(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("allowed", "how"), [("1 0", "raw socket"), ("0 0", "ping socket")])
+@pytest.mark.measured
 def test_both_routers_and_the_far_end_answer_in_their_order(row: dict[str, str], allowed: str, how: str) -> None:
     inside(row["me"], "sysctl", "-qw", f"net.ipv4.ping_group_range={allowed}")
     done = hops(row["me"], "--to", FAR, "--samples", "8")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from two_ends import StopAfter, responder, run, thrice
+from two_ends import StopAfter, responder, run
 
 from profiler.probes.base import ProbeError
 from profiler.probes.messages import PROBE
@@ -70,6 +70,7 @@ def test_between_two_sizes_the_time_is_between_theirs(size: int, low: float, hig
     assert at(curve, (1 << 20) + 1) is None
 
 
+@pytest.mark.measured
 def test_our_own_ping_pong_gives_the_papers_sizes() -> None:
     result, run_ = run("messages", "--tool", "own", "--seconds", "1.5", "--perturbation", "0")
     found = {name: quantity.value for name, quantity in result.values.items()}
@@ -83,7 +84,7 @@ def test_our_own_ping_pong_gives_the_papers_sizes() -> None:
 
 @needs_netpipe
 @pytest.mark.lab
-@thrice
+@pytest.mark.measured
 def test_netpipe_and_our_own_agree() -> None:
     """Within a factor of two: Python adds some time to each way. Both take the best of several trials."""
     taken: dict[str, dict[object, float]] = {}
@@ -101,6 +102,7 @@ _SHORT = {"netpipe": (), "own": ("--seconds", "0.8")}
 
 @needs_netpipe
 @pytest.mark.lab
+@pytest.mark.measured
 def test_netpipe_can_be_stopped_and_leaves_nothing() -> None:
     result, run_ = run("messages", "--tool", "netpipe", progress=StopAfter(1.5))
     assert result.marks[0] == "stopped before its end"

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from two_ends import StopAfter, run, thrice
+from two_ends import StopAfter, run
 
 from profiler.observed import ProbeResult
 from profiler.probes.base import ProbeError, Progress
@@ -24,7 +24,7 @@ def found(result: ProbeResult) -> dict[str, float]:
     return {name: quantity.value for name, quantity in result.values.items()}
 
 
-@thrice
+@pytest.mark.measured
 def test_rate_and_latency_fit_together_for_every_number_at_once() -> None:
     """Little's law: what is on its way is rate times latency, and in a closed loop that is how many ask."""
     result, run_ = run("requests", "--threads", "1,4,16", "--seconds", "0.5")
@@ -38,7 +38,7 @@ def test_rate_and_latency_fit_together_for_every_number_at_once() -> None:
     assert len(PROBE.draw(run_).axes) == 2
 
 
-@thrice
+@pytest.mark.measured
 def test_a_connection_for_each_request_costs_time() -> None:
     kept, _ = run("requests", "--threads", "2", "--seconds", "0.5")
     each, _ = run("requests", "--threads", "2", "--seconds", "0.5", "--connect")
@@ -46,6 +46,7 @@ def test_a_connection_for_each_request_costs_time() -> None:
     assert each.unlike(kept) == ("connect",)
 
 
+@pytest.mark.measured
 def test_a_connection_for_each_request_leaves_no_port_waiting() -> None:
     with far_end(None) as peer, peer.open("responses", {"size": 64}) as session:
         load = Client(session.connect, 1, 64, reconnect=True).run(0.3, Progress())
@@ -75,6 +76,7 @@ def test_an_answer_larger_than_the_socket_buffers_comes_whole() -> None:
         assert got == MOST_BYTES
 
 
+@pytest.mark.measured
 def test_a_run_can_be_stopped_and_shows_what_it_has() -> None:
     result, _ = run("requests", "--threads", "1,2,4", progress=StopAfter(0.5))
     assert result.marks[0] == "stopped before its end"
@@ -91,7 +93,7 @@ def test_a_responder_that_is_silent_is_a_sentence(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.skipif(shutil.which("sockperf") is None, reason="needs sockperf (apt-get install sockperf)")
 @pytest.mark.lab
-@thrice
+@pytest.mark.measured
 def test_sockperf_sees_a_similar_latency() -> None:
     """The shortest round trips, within a factor of three: sockperf is C++ and does nothing else, ours is Python."""
     with socket.create_server(("127.0.0.1", 0)) as free:

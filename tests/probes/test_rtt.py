@@ -63,6 +63,7 @@ def sent(delays_s: list[float | None], wait_s: float = 0.3, twice: bool = False)
         wire.close()
 
 
+@pytest.mark.measured
 def test_answers_are_matched_with_their_probes_even_out_of_order() -> None:
     found = sent([0.1, 0.005, None, 0.03])
     rtts = [probe.rtt_ms for probe in found.sent]
@@ -70,6 +71,7 @@ def test_answers_are_matched_with_their_probes_even_out_of_order() -> None:
     assert [rtt for rtt in rtts if rtt is not None] == pytest.approx([100, 5, 30], abs=15)
 
 
+@pytest.mark.measured
 def test_lost_late_and_duplicate_answers_are_counted_apart() -> None:
     found = sent([0.005, 0.2, None, 0.005], twice=True)
     values = summarise(found, 0, late_ms=100)
@@ -107,6 +109,7 @@ def test_the_first_probes_are_dropped() -> None:
     assert (values["max"].value, values["samples"].value) == (3, 3)
 
 
+@pytest.mark.measured
 def test_a_stop_does_not_count_what_was_under_way_as_lost() -> None:
     class Once(Progress):
         def update(self, done: float) -> None:
@@ -183,6 +186,7 @@ def options(peer: Peer, *arguments: str) -> argparse.Namespace:
     return parser.parse_args(arguments, argparse.Namespace(peer=peer))
 
 
+@pytest.mark.measured
 def test_loopback_answers_udp_probes_with_receive_times_of_the_kernel() -> None:
     with far_end(None) as peer:
         run = PROBE.run(options(peer, "--udp", "--samples", "60", "--per-second", "200", "--drop", "10"), Progress())
@@ -201,6 +205,7 @@ def test_more_than_a_responder_serves_for_is_refused_before_it_begins(much: tupl
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, or a ping_group_range that allows us ICMP")
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.measured
 def test_loopback_answers_icmp_probes(host: str) -> None:
     if host == "::1" and not Path("/proc/net/if_inet6").exists():
         pytest.skip("needs IPv6")

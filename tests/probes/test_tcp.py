@@ -18,7 +18,6 @@ from two_ends import (
     run,
     shape,
     stuttering,
-    thrice,
     values,
 )
 
@@ -38,7 +37,7 @@ def test_a_transfer_over_loopback_arrives_whole() -> None:
     assert result.circumstances["window_kb"] == "256"
 
 
-@thrice
+@pytest.mark.measured
 def test_a_receiver_that_is_scheduled_off_shows_as_quiet_spells() -> None:
     with responder() as (served, port), stuttering(served.pid, 0.030, 0.030):
         result, _ = run("tcp", "--megabytes", "100000", "--seconds", "1.2", to=("127.0.0.1", port))
@@ -47,13 +46,14 @@ def test_a_receiver_that_is_scheduled_off_shows_as_quiet_spells() -> None:
     assert result.values["quiet_longest"].value >= 25
 
 
+@pytest.mark.measured
 def test_a_transfer_can_be_stopped_and_says_so() -> None:
     result, _ = run("tcp", "--megabytes", "100000", progress=StopAfter(0.4))
     assert result.marks[0] == "stopped before its end"
     assert result.values["received"].value > 1
 
 
-@thrice
+@pytest.mark.measured
 def test_an_end_that_shares_its_cpu_with_others_of_its_system_is_named() -> None:
     with responder() as (served, port), subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
         cpu = {max(os.sched_getaffinity(0))}
@@ -79,7 +79,7 @@ def test_what_an_end_cannot_have_done_is_refused(answer: dict[str, object]) -> N
 
 @needs_namespaces
 @pytest.mark.lab
-@thrice
+@pytest.mark.measured
 def test_a_line_of_known_rate_is_measured() -> None:
     with joined() as ends, responder(*ends.inside(ends.far), listen=FAR) as (_, port):
         shape(ends.near, "tbf", "rate", "100mbit", "burst", "16k", "latency", "20ms")
@@ -90,7 +90,7 @@ def test_a_line_of_known_rate_is_measured() -> None:
 @needs_namespaces
 @needs_tun
 @pytest.mark.lab
-@thrice
+@pytest.mark.measured
 def test_packets_that_the_path_loses_are_sent_again_and_counted() -> None:
     with joined(relay=True, drop_every=200) as ends, responder(*ends.inside(ends.far), listen=FAR) as (_, port):
         found = values(ends.probe(port, "tcp", "--megabytes", "6", "--seconds", "4"))

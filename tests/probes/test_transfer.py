@@ -31,6 +31,7 @@ def test_blocks_go_there_and_back() -> None:
     assert values["goodput_median"] == pytest.approx(2 * 32768 * 8 / 1e3 / values["median"])
 
 
+@pytest.mark.measured
 def test_a_larger_block_takes_longer() -> None:
     small, large = (run("--samples", "10", "--every", "0.01", "--bytes", size) for size in ("1024", "8_000_000"))
     assert large["min"] > small["min"]
@@ -40,6 +41,7 @@ def test_every_block_may_have_a_connection_of_its_own() -> None:
     assert run("--samples", "12", "--every", "0.01", "--fresh")["samples"] == 12
 
 
+@pytest.mark.measured
 def test_a_connection_is_made_anew_before_its_session_would_end(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[tuple[Any, ...]] = []
 

@@ -13,7 +13,6 @@ from two_ends import (
     run,
     shape,
     stuttering,
-    thrice,
     values,
 )
 
@@ -23,7 +22,7 @@ from profiler.probes.effort import Effort
 from profiler.probes.udp import PROBE, _evaluate, _Sent
 
 
-@thrice
+@pytest.mark.measured
 def test_a_paced_transfer_keeps_its_rate_and_only_the_receiver_loses_packets_on_loopback() -> None:
     result, run_ = run("udp", "--rate-mbit", "200", "--seconds", "1")
     found = {name: quantity.value for name, quantity in result.values.items()}
@@ -37,7 +36,7 @@ def test_a_paced_transfer_keeps_its_rate_and_only_the_receiver_loses_packets_on_
     assert len(PROBE.draw(run_).axes) == 2
 
 
-@thrice
+@pytest.mark.measured
 def test_a_receiver_that_is_scheduled_off_is_not_taken_for_a_driver_domain() -> None:
     with responder() as (served, port), stuttering(served.pid, 0.030, 0.030):
         result, _ = run("udp", "--rate-mbit", "200", "--seconds", "1.2", to=("127.0.0.1", port))
@@ -52,7 +51,7 @@ def test_a_receiver_that_is_scheduled_off_is_not_taken_for_a_driver_domain() -> 
 @needs_namespaces
 @needs_tun
 @pytest.mark.lab
-@thrice
+@pytest.mark.measured
 def test_what_a_stopped_driver_domain_buffers_is_found_as_a_lower_bound() -> None:
     """The relay between the ends is stopped for 60 ms at a time: 60 ms of 80 Mb/s are 600 KB in its queue."""
     with joined(relay=True) as ends, responder(*ends.inside(ends.far), listen=FAR) as (_, port):
@@ -69,7 +68,7 @@ def test_what_a_stopped_driver_domain_buffers_is_found_as_a_lower_bound() -> Non
 
 @needs_namespaces
 @pytest.mark.lab
-@thrice
+@pytest.mark.measured
 def test_what_a_line_cannot_take_is_lost_on_the_path() -> None:
     with joined() as ends, responder(*ends.inside(ends.far), listen=FAR) as (_, port):
         shape(ends.near, "tbf", "rate", "50mbit", "burst", "16k", "latency", "10ms")
@@ -79,6 +78,7 @@ def test_what_a_line_cannot_take_is_lost_on_the_path() -> None:
     assert found["dropped_by_receiver"] == 0
 
 
+@pytest.mark.measured
 def test_a_transfer_can_be_stopped_and_says_so() -> None:
     result, _ = run("udp", "--rate-mbit", "200", progress=StopAfter(0.4))
     assert result.marks[0] == "stopped before its end"

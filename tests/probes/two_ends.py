@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
-import functools
 import json
 import os
 import select
@@ -20,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,19 +38,6 @@ needs_namespaces = pytest.mark.skipif(
     reason="needs root, ip and tc: it makes network namespaces",
 )
 needs_tun = pytest.mark.skipif(not os.access("/dev/net/tun", os.W_OK), reason="needs /dev/net/tun")
-
-
-def thrice(test: Callable[[], None]) -> Callable[[], None]:
-    """Let a test of real time try three times: other work on the machine may disturb one, a fault is in all of them."""
-
-    @functools.wraps(test)
-    def tried() -> None:
-        for _ in range(2):
-            with contextlib.suppress(AssertionError):
-                return test()
-        return test()
-
-    return tried
 
 
 def run(name: str, *arguments: str, to: tuple[str, int] | None = None, progress: Progress | None = None,

@@ -54,6 +54,7 @@ class Bench:
         return time.monotonic() - begun
 
 
+@pytest.mark.measured
 def test_windows_have_the_rate_that_the_counters_show() -> None:
     bench = Bench(SteadyBackend(), duration_s=1.5)
     bench.run()
@@ -70,6 +71,7 @@ def test_windows_have_the_rate_that_the_counters_show() -> None:
     assert sum(view.durations) == view.readings == len(bench.backend.begun)
 
 
+@pytest.mark.measured
 def test_readings_begin_on_a_grid_that_does_not_drift() -> None:
     backend = SteadyBackend(lambda _number: time.sleep(0.01))
     Bench(backend, duration_s=2.0).run()
@@ -86,6 +88,7 @@ def test_readings_are_made_in_a_thread_of_their_own() -> None:
     assert backend.closed.is_set()
 
 
+@pytest.mark.measured
 def test_a_tool_that_hangs_costs_its_samples_and_blocks_nothing() -> None:
     hang = threading.Event()
     backend = SteadyBackend(lambda number: hang.wait(20) if number == 5 else None)
@@ -112,6 +115,7 @@ def test_while_a_tool_hangs_old_windows_are_not_shown_as_new() -> None:
     bench.stop()
 
 
+@pytest.mark.measured
 def test_it_ends_in_time_though_a_tool_hangs() -> None:
     hang = threading.Event()
     bench = Bench(SteadyBackend(lambda number: hang.wait(20) if number == 3 else None))
@@ -124,6 +128,7 @@ def test_it_ends_in_time_though_a_tool_hangs() -> None:
 @pytest.mark.parametrize(
     "error", [BackendError("xl gives no answer"), OSError(5, "I/O"), ValueError("a bug"), KeyError("x")]
 )
+@pytest.mark.measured
 def test_a_reading_that_fails_costs_one_sample(error: Exception) -> None:
     def trouble(number: int) -> None:
         if number in (3, 4):
@@ -136,6 +141,7 @@ def test_a_reading_that_fails_costs_one_sample(error: Exception) -> None:
     assert bench.windows[0].series[CPU].mean == pytest.approx(50, rel=1e-3)
 
 
+@pytest.mark.measured
 def test_a_window_across_a_clock_jump_is_dropped_and_the_next_one_has_the_new_time() -> None:
     backend = SteadyBackend()
 
@@ -153,6 +159,7 @@ def test_a_window_across_a_clock_jump_is_dropped_and_the_next_one_has_the_new_ti
     assert view.totals[CPU] > 0
 
 
+@pytest.mark.measured
 def test_a_host_that_slept_is_told_from_a_clock_that_was_set() -> None:
     backend = SteadyBackend()
     slept = 0.0
@@ -169,6 +176,7 @@ def test_a_host_that_slept_is_told_from_a_clock_that_was_set() -> None:
     assert (dropped["suspended"], dropped["clock_jump"]) == (1, 0)
 
 
+@pytest.mark.measured
 def test_a_small_correction_of_the_clock_is_no_jump() -> None:
     backend = SteadyBackend()
     backend.trouble = lambda number: setattr(backend, "skew_s", 0.5 if number >= 8 else 0.0)
@@ -177,6 +185,7 @@ def test_a_small_correction_of_the_clock_is_no_jump() -> None:
     assert bench.agent.view().windows_dropped["clock_jump"] == 0
 
 
+@pytest.mark.measured
 def test_rates_over_a_long_gap_are_no_samples() -> None:
     backend = SteadyBackend()
     backend.trouble = lambda number: setattr(backend, "stopped_s", 30.0 if number >= 8 else 0.0)
@@ -186,6 +195,7 @@ def test_rates_over_a_long_gap_are_no_samples() -> None:
     assert bench.agent.view().totals[CPU] < 50 * 20
 
 
+@pytest.mark.measured
 def test_instances_that_come_and_go_are_counted() -> None:
     backend = SteadyBackend()
     names = {0: ("a",), 4: ("a", "b"), 8: ("b",)}
@@ -197,6 +207,7 @@ def test_instances_that_come_and_go_are_counted() -> None:
     assert {key[0] for key in view.totals} == {"b", None}, "the exporter must not show who is gone"
 
 
+@pytest.mark.measured
 def test_stopping_delivers_the_window_in_progress() -> None:
     bench = Bench(SteadyBackend(), window_s=60.0)
     bench.start()
@@ -212,6 +223,7 @@ def test_one_window_is_enough_when_asked_for() -> None:
     assert len(bench.windows) == 1
 
 
+@pytest.mark.measured
 def test_counters_that_make_no_sense_cost_their_samples() -> None:
     backend = SteadyBackend()
     plain = backend.read_counters

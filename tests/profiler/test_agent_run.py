@@ -87,6 +87,7 @@ def _moody(double: Double, chance: random.Random) -> None:
     double.decide = lambda _samples: chance.choice(moods)
 
 
+@pytest.mark.measured
 def test_kill_9_at_any_moment_loses_nothing_that_was_spooled_and_counts_nothing_twice(tmp_path: Path) -> None:
     spool, chance = tmp_path / "spool", random.Random(3)
     with serving() as double:
@@ -111,6 +112,7 @@ def test_kill_9_at_any_moment_loses_nothing_that_was_spooled_and_counts_nothing_
     assert sent > len(double.kept), "the server was moody enough to be sent some twice"
 
 
+@pytest.mark.measured
 def test_what_is_measured_without_a_server_arrives_when_there_is_one(tmp_path: Path) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -143,6 +145,7 @@ def test_the_token_from_the_environment_is_sent_and_shown_nowhere(tmp_path: Path
     assert "tok-of-nobody" not in "".join(path.read_bytes().hex() for path in tmp_path.iterdir())
 
 
+@pytest.mark.measured
 def test_it_exports_what_it_measures_and_ends_within_two_seconds(tmp_path: Path) -> None:
     process = start(*FAST, "--listen", "127.0.0.1:0", "--json")
     assert process.stderr is not None
@@ -168,6 +171,7 @@ def test_it_exports_what_it_measures_and_ends_within_two_seconds(tmp_path: Path)
     assert summary["windows"] >= 1
 
 
+@pytest.mark.measured
 def test_an_agent_that_was_stopped_for_a_while_goes_on_without_a_wrong_rate(tmp_path: Path) -> None:
     process = start(*FAST, "--listen", "127.0.0.1:0", "--json")
     assert process.stderr is not None

@@ -25,7 +25,8 @@ DATAGRAMS, PAYLOAD = 3000, 1000
 HEADERS = 14 + 20 + 8  # Ethernet, IPv4, UDP
 SENDS = [
     "perl", "-e",
-    "use Socket; sleep 3; socket(my $s, AF_INET, SOCK_DGRAM, 0); my $to = pack_sockaddr_in(9, inet_aton($ARGV[0]));"
+    "use Socket; select(undef, undef, undef, 1.5);"
+    "socket(my $s, AF_INET, SOCK_DGRAM, 0); my $to = pack_sockaddr_in(9, inet_aton($ARGV[0]));"
     "for (1..$ARGV[1]) { send($s, 'x' x $ARGV[2], 0, $to); select(undef, undef, undef, 0.001) unless $_ % 20 }"
     "sleep 600", GATEWAY, str(DATAGRAMS), str(PAYLOAD),
 ]  # fmt: skip
@@ -73,6 +74,7 @@ def _ticks_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) * TICK_S
 
 
+@pytest.mark.measured
 def test_the_contract_holds_on_real_containers(containers: RealContainers, backend: LxcBackend) -> None:
     names = {containers.add("one", BUSY), containers.add("two", IDLE)}
     for pid, program in zip(containers.pids, ("perl", "sleep"), strict=True):
@@ -93,6 +95,7 @@ def test_the_contract_holds_on_real_containers(containers: RealContainers, backe
             assert str(backend.read_isolation(instance).pinning) == "0:0"
 
 
+@pytest.mark.measured
 def test_cpu_is_what_the_process_itself_is_charged(containers: RealContainers, backend: LxcBackend) -> None:
     name = containers.add("busy", BUSY)
     _settled(containers.pids[0], "perl")
@@ -104,6 +107,7 @@ def test_cpu_is_what_the_process_itself_is_charged(containers: RealContainers, b
     assert used_s == pytest.approx(after_s - charged_s, abs=5 * TICK_S)
 
 
+@pytest.mark.measured
 def test_two_busy_containers_wait_for_each_other_on_one_cpu(containers: RealContainers, backend: LxcBackend) -> None:
     names = [containers.add("one", BUSY), containers.add("two", BUSY)]
     for pid in containers.pids:
@@ -116,6 +120,7 @@ def test_two_busy_containers_wait_for_each_other_on_one_cpu(containers: RealCont
     assert all(each["execution"] > 20 for each in values)  # they take turns
 
 
+@pytest.mark.measured
 def test_an_idle_container_blocks_and_does_not_wait(containers: RealContainers, backend: LxcBackend) -> None:
     name = containers.add("idle", IDLE)
     _settled(containers.pids[0], "sleep")
@@ -124,6 +129,7 @@ def test_an_idle_container_blocks_and_does_not_wait(containers: RealContainers, 
     assert values["cpu"] + values["waiting"] < 1
 
 
+@pytest.mark.measured
 def test_pages_are_the_bytes_that_were_sent(containers: RealContainers, backend: LxcBackend) -> None:
     name = containers.add("net", SENDS)
     _settled(containers.pids[0], "perl")
@@ -150,6 +156,7 @@ def test_the_kernel_tells_the_hosts_end_of_a_containers_pair(containers: RealCon
     assert veths_by_namespace()[str(number)] == [containers.interface("net")]
 
 
+@pytest.mark.measured
 def test_events_are_the_softirqs_of_the_host(containers: RealContainers, backend: LxcBackend) -> None:
     containers.add("net", STREAMS)
     _settled(containers.pids[0], "perl")

@@ -72,6 +72,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 @pytest.mark.usefixtures("runs")
+@pytest.mark.measured
 def test_servers_start_side_by_side() -> None:
     begin = time.monotonic()
     with containers([placed(number) for number in range(3)], [Server(after_s=0.6)] * 3) as made:

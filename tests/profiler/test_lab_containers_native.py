@@ -75,6 +75,7 @@ def test_native_programs_are_on_the_host_and_reach_the_generators_by_the_same_pa
         assert made[1].site.address == "10.77.0.11"
 
 
+@pytest.mark.measured
 def test_native_programs_share_a_line_as_others_do() -> None:
     with _native([placed(0)], [Cpu()], line_mbit=2.0) as (one,):
         receiver = one.start(["iperf3", "-s", "-1", "-i", "0.5", "-f", "k", "--forceflush"])

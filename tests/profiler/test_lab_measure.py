@@ -4,15 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
+import lab_doubles
 import pytest
 from lab_doubles import FakeInstances, FakeWorkload
 
 from profiler.backends import BackendError
 from profiler.lab import measure as module
+from profiler.lab import windows
 from profiler.lab.errors import RunError
 from profiler.lab.measure import Measured, Timing, measure
 
 SHORT = Timing(1, 0.1, 0.1)
+
+
+class _Clock:
+    """Time that passes where somebody sleeps, and 0.1 ms whenever it is asked for."""
+
+    def __init__(self) -> None:
+        self._now = 1000.0
+
+    def monotonic(self) -> float:
+        self._now += 1e-4
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+
+    time = thread_time = monotonic
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    made = _Clock()
+    for place in (module, windows, lab_doubles):
+        monkeypatch.setattr(place, "time", made)
+    return made
 
 
 def _measure(instances: Any, timing: Timing = SHORT) -> Measured:
@@ -22,16 +48,10 @@ def _measure(instances: Any, timing: Timing = SHORT) -> Measured:
 def test_a_window_is_as_long_as_asked_for_and_ends_before_the_programs_do() -> None:
     instances = FakeInstances(FakeWorkload(), FakeWorkload())
     measured = _measure(instances)
-    assert measured.seconds == pytest.approx(0.9, abs=0.08)
+    assert measured.seconds == pytest.approx(0.9, abs=0.035)  # of which it looks every 0.03 s
     assert {name: reached.throughput for name, reached in measured.reached.items()} == {"a": 100.0, "b": 100.0}
     assert all(program.stopped for one in instances.members for program in one.started)
     assert all(backend.closed for backend in instances.backends)
-
-
-def test_the_cpus_of_the_instances_have_a_speed() -> None:
-    speeds = _measure(FakeInstances(FakeWorkload())).speeds
-    assert list(speeds) == [0]
-    assert speeds[0] > 0
 
 
 def test_who_needs_longer_to_begin_is_released_earlier() -> None:
@@ -40,13 +60,13 @@ def test_who_needs_longer_to_begin_is_released_earlier() -> None:
     (early,), (late,) = (
         [program.began or 0.0 for program in one.started if program.command[0] == "work"] for one in instances.members
     )
-    assert late - early == pytest.approx(0.3, abs=0.05)
+    assert late - early == pytest.approx(0.3, abs=0.002)
 
 
 def test_windows_cover_warm_up_and_measured_time_apart() -> None:
     measured = _measure(FakeInstances(FakeWorkload()), Timing(1, 0.6, 0.6))
     cpu = measured.series.of("a")["cpu"]
-    assert cpu == pytest.approx([50.0] * len(cpu), abs=2.0)
+    assert cpu == pytest.approx([50.0] * len(cpu), abs=0.1)
     assert sum(at_s <= 0 for at_s in measured.series.at_s) >= 2
     assert sum(at_s > 0 for at_s in measured.series.at_s) >= 3
     assert len(measured.series.activity("a")) == sum(at_s > 0 for at_s in measured.series.at_s)
@@ -54,9 +74,9 @@ def test_windows_cover_warm_up_and_measured_time_apart() -> None:
 
 def test_fixed_work_ends_the_window_when_it_is_done() -> None:
     longer = _measure(FakeInstances(FakeWorkload(lasts_s=1.6, fixed=True), FakeWorkload()))
-    assert longer.seconds == pytest.approx(1.6, abs=0.1)
+    assert longer.seconds == pytest.approx(1.6, abs=0.035)
     shorter = _measure(FakeInstances(FakeWorkload(lasts_s=0.5, fixed=True), FakeWorkload()))
-    assert shorter.seconds == pytest.approx(0.5, abs=0.1)
+    assert shorter.seconds == pytest.approx(0.5, abs=0.035)
 
 
 def test_who_is_done_early_keeps_pressing_on_the_others() -> None:
@@ -91,7 +111,7 @@ def test_a_warm_up_goes_on_until_windows_are_steady_and_no_longer() -> None:
     steady = _measure(FakeInstances(FakeWorkload()), Timing(1, 0.1, 6.0))
     assert 1.0 < steady.warmup_s < 3.0
     growing = _measure(FakeInstances(FakeWorkload(), used_s=lambda seconds: 0.05 * seconds**2), Timing(1, 0.1, 2.5))
-    assert growing.warmup_s == pytest.approx(2.5, abs=0.1)
+    assert growing.warmup_s == pytest.approx(2.5, abs=0.035)
 
 
 def test_a_run_whose_windows_drift_is_marked_and_kept() -> None:
@@ -99,6 +119,23 @@ def test_a_run_whose_windows_drift_is_marked_and_kept() -> None:
     assert drifting.unsteady == ("a",)
     assert drifting.reached["a"].throughput == 100.0
     assert _measure(FakeInstances(FakeWorkload()), Timing(2, 0.1, 0.1)).unsteady == ()
+
+
+@pytest.mark.parametrize("after", ["_release", "_window"])
+def test_a_run_whose_readings_come_late_is_disturbed(
+    after: str, clock: _Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen on a busy host: a window of 0.02 s beside the throughput of a second, and hardly anything foreign in it."""
+    assert not _measure(FakeInstances(FakeWorkload())).disturbed
+    on_time = getattr(module, after)
+
+    def held_up(*arguments: Any) -> Any:
+        result = on_time(*arguments)
+        clock.sleep(0.25)
+        return result
+
+    monkeypatch.setattr(module, after, held_up)
+    assert _measure(FakeInstances(FakeWorkload())).disturbed
 
 
 def test_counters_that_cannot_be_read_fail_the_run_in_one_sentence() -> None:

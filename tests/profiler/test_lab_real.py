@@ -24,6 +24,7 @@ STOP_WITHIN_S = 5.0
 
 
 @pytest.mark.usefixtures("bystanders")
+@pytest.mark.measured
 def test_a_campaign_makes_a_whole_dataset_and_leaves_nothing(tmp_path: Path, state: Path) -> None:
     out = tmp_path / "data"
     done = lab("run", TINY, "--out", out, "--state", state, "--json")
@@ -62,6 +63,7 @@ def test_a_finished_campaign_is_not_measured_again(tmp_path: Path, state: Path) 
 
 @pytest.mark.usefixtures("bystanders")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.measured
 def test_stopping_removes_everything_within_seconds_and_says_how_to_go_on(
     tmp_path: Path, state: Path, number: signal.Signals
 ) -> None:

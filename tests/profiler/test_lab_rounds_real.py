@@ -39,6 +39,7 @@ def test_kill_9_within_a_further_round_loses_no_finished_run_and_the_same_round_
     assert left_of(started.run) == []
 
 
+@pytest.mark.measured
 def test_no_run_begins_when_the_minutes_are_over_and_more_minutes_go_on(tmp_path: Path, state: Path) -> None:
     campaign = write_campaign(tmp_path / "c.yaml", warmup_s=0, pairs=[["cpu", "cpu"]])
     common = ["run", campaign, "--out", tmp_path / "data", "--state", state, "--json", "--rounds", "2"]
@@ -48,6 +49,7 @@ def test_no_run_begins_when_the_minutes_are_over_and_more_minutes_go_on(tmp_path
     assert (rest["finished"], rest["measured_now"], rest["ending"]) == (4, 3, "finished")
 
 
+@pytest.mark.measured
 def test_a_time_grid_starts_its_rounds_on_time_and_circumstances_are_kept(tmp_path: Path, state: Path) -> None:
     grid = {"every_min": 4 / 60, "hours": 8 / 3600}
     campaign = write_campaign(tmp_path / "c.yaml", warmup_s=0, pairs=[["cpu", "cpu"]], temporal=grid)

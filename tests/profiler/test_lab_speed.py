@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import threading
 import time
+from typing import Any
 
 import pytest
+from lab_doubles import FakeInstances, FakeWorkload
 
+from profiler.lab.measure import Timing, measure
 from profiler.lab.speed import SpeedWatch
 
 CPU = min(os.sched_getaffinity(0))
 
 
+@pytest.mark.measured
 def test_cpus_that_are_there_have_a_speed_and_others_are_left_out() -> None:
     before = os.sched_getaffinity(0)
     begin = time.monotonic()
@@ -25,6 +29,7 @@ def test_cpus_that_are_there_have_a_speed_and_others_are_left_out() -> None:
     assert threading.active_count() == 1
 
 
+@pytest.mark.measured
 def test_only_what_was_sampled_between_the_two_times_counts() -> None:
     with SpeedWatch({CPU}) as watch:
         time.sleep(0.4)
@@ -45,3 +50,11 @@ def test_a_neighbour_on_the_same_cpu_takes_time_and_not_speed(monkeypatch: pytes
 def test_a_watch_of_nothing_knows_nothing() -> None:
     with SpeedWatch(()) as watch:
         assert watch.between(0, time.monotonic()) == {}
+
+
+@pytest.mark.measured
+def test_the_cpus_of_a_runs_instances_have_a_speed() -> None:
+    instances: Any = FakeInstances(FakeWorkload())
+    speeds = measure(instances, Timing(1, 0.1, 0.1), {}).speeds
+    assert list(speeds) == [0]
+    assert speeds[0] > 0

@@ -133,6 +133,7 @@ def test_errors_of_libvirt_become_those_of_the_system(
     assert len(library.opened) == 1
 
 
+@pytest.mark.measured
 def test_a_daemon_that_hangs_is_given_up_in_time_and_asked_again_when_it_is_back(
     library: Library, connection: Connection
 ) -> None:

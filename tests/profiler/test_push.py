@@ -310,6 +310,7 @@ def _drip(listener: socket.socket) -> None:
             pass
 
 
+@pytest.mark.measured
 def test_a_server_that_answers_a_byte_at_a_time_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "_DEADLINE_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as slow:
@@ -400,6 +401,7 @@ def test_a_token_that_was_renewed_is_used(tmp_path: Path, double: Double) -> Non
     bench.close()
 
 
+@pytest.mark.measured
 def test_the_thread_sends_what_comes_and_ends_at_once_while_the_server_hangs(bench: Bench, double: Double) -> None:
     bench.pusher.start()
     bench.put(batch(1))

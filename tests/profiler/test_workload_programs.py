@@ -82,6 +82,7 @@ def _load(server: _Server, rate: float, seconds: float, connections: int = 16) -
     return _run(*program("load", "http", "127.0.0.1", server.port, "/x", rate, seconds, connections))
 
 
+@pytest.mark.measured
 def test_a_stall_is_counted_for_everybody_who_would_have_asked_meanwhile() -> None:
     """A closed loop would see 16 slow requests of 600, and a 95th percentile of a fraction of a millisecond."""
     with _Server(OK, lambda number: 0.5 if number == 120 else 0.0) as server:
@@ -94,6 +95,7 @@ def test_a_stall_is_counted_for_everybody_who_would_have_asked_meanwhile() -> No
     assert reached.latency_mean_ms is not None and reached.latency_mean_ms > 50
 
 
+@pytest.mark.measured
 def test_requests_that_are_never_answered_count_with_the_time_they_waited() -> None:
     with _Server(OK, lambda number: 0.9 if number == 100 else 0.0) as server:
         done = _load(server, 200, 1.0)
@@ -103,6 +105,7 @@ def test_requests_that_are_never_answered_count_with_the_time_they_waited() -> N
     assert report["max_ms"] > 400
 
 
+@pytest.mark.measured
 def test_a_quiet_server_is_asked_as_often_as_was_wanted() -> None:
     with _Server(OK) as server:
         report = json.loads(_load(server, 1000, 1.0).stdout)
@@ -135,6 +138,7 @@ def test_a_connection_that_is_closed_before_any_reply_is_no_reply() -> None:
     assert "closed a connection" in done.stderr
 
 
+@pytest.mark.measured
 def test_a_request_that_does_not_fit_at_once_is_sent_whole() -> None:
     target = f"set:1:{8_000_000}"  # above what a socket takes at once (tcp(7): tcp_wmem, at most 4 MB)
     length = len(load.redis_requests(target)[0])
@@ -249,6 +253,7 @@ def test_a_player_never_stands_still_longer_than_the_pieces_are_late(gaps: list[
     assert (stalls == 0) == (waited == 0)
 
 
+@pytest.mark.measured
 def test_a_viewer_takes_a_film_again_from_its_begin() -> None:
     with _Server(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + bytes(1000), lambda _: 0.01) as server:
         done = _run(*program("watch", "127.0.0.1", server.port, "/film", 2, 0.1, 1.05, 250, 0.5))
@@ -319,6 +324,7 @@ def _alive(marker: str) -> list[str]:
     return found
 
 
+@pytest.mark.measured
 def test_programs_side_by_side_end_with_the_time_and_that_is_a_success() -> None:
     begin = time.monotonic()
     done = _run(*program("beside", 0.3, "--", "sleep", "61.01", "--", "sleep", "61.02"))

@@ -84,6 +84,7 @@ def _running_below(path: Path) -> list[str]:
     return found
 
 
+@pytest.mark.measured
 def test_servers_of_every_kind_tell_what_they_reached(tmp_path: Path) -> None:
     found = _measure(SERVED, tmp_path)
     assert all(outcomes["throughput"] > 0 for outcomes in found.values())
@@ -96,6 +97,7 @@ def test_servers_of_every_kind_tell_what_they_reached(tmp_path: Path) -> None:
     assert 0 < found["stream"]["quality"] <= 100
 
 
+@pytest.mark.measured
 def test_disks_games_and_probes_tell_what_they_reached(tmp_path: Path) -> None:
     found = _measure(ALONE, tmp_path)
     mix = found["mix"]

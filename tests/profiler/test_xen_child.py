@@ -52,6 +52,7 @@ def test_xentrace_is_asked_for_changes_of_run_state_on_its_standard_output() -> 
     assert xentrace_argv("full")[3] == "0x00221000"
 
 
+@pytest.mark.measured
 def test_readings_drain_one_child_without_waiting() -> None:
     child = TraceChild(TICKS)
     try:
@@ -109,6 +110,7 @@ def test_a_missing_tool_is_a_reason_and_no_error() -> None:
     child.close()
 
 
+@pytest.mark.measured
 def test_a_child_that_prints_nothing_holds_the_first_reading_up_for_a_moment_only() -> None:
     child = TraceChild(("sleep", "60"))
     begin = time.monotonic()

@@ -91,6 +91,7 @@ def test_a_command_gives_its_output_errors_and_code_unchanged(channel: Channel) 
         done.checked()
 
 
+@pytest.mark.measured
 def test_commands_do_not_wait_for_each_other(channel: Channel) -> None:
     slow = channel.start(["sleep", "1"])
     began = time.monotonic()

@@ -44,6 +44,7 @@ def served(lab: Lab, vm1: Guest, vm2: Guest) -> Profiled:
         return lab.profile()
 
 
+@pytest.mark.measured
 def test_an_idle_guest_is_blocked_and_exchanges_nothing(idle: Scene, vm1: Guest, vm2: Guest) -> None:
     for guest in (vm1, vm2):
         assert idle.profiled.value("cpu", guest.name) < 8
@@ -53,6 +54,7 @@ def test_an_idle_guest_is_blocked_and_exchanges_nothing(idle: Scene, vm1: Guest,
         assert idle.profiled.value("pages_exchanged", guest.name) < 30
 
 
+@pytest.mark.measured
 def test_a_busy_guest_alone_runs_and_does_not_wait(alone: Scene, vm1: Guest, vm2: Guest) -> None:
     assert alone.profiled.value("cpu", vm1.name) > 80
     assert alone.profiled.value("waiting", vm1.name) < 20
@@ -60,6 +62,7 @@ def test_a_busy_guest_alone_runs_and_does_not_wait(alone: Scene, vm1: Guest, vm2
     assert alone.profiled.value("block", vm2.name) > 85
 
 
+@pytest.mark.measured
 def test_two_busy_guests_on_one_pcpu_share_it_and_wait_for_each_other(
     shared: tuple[Scene, Traced], alone: Scene, vm1: Guest, vm2: Guest
 ) -> None:
@@ -71,6 +74,7 @@ def test_two_busy_guests_on_one_pcpu_share_it_and_wait_for_each_other(
     assert profiled.value("waiting", vm1.name) > alone.profiled.value("waiting", vm1.name) + 25
 
 
+@pytest.mark.measured
 def test_running_waiting_and_blocked_fill_the_time_of_the_vcpu(
     idle: Scene, alone: Scene, shared: tuple[Scene, Traced], served: Profiled, vm1: Guest, vm2: Guest
 ) -> None:
@@ -80,6 +84,7 @@ def test_running_waiting_and_blocked_fill_the_time_of_the_vcpu(
             assert sum(parts) == pytest.approx(100, abs=1)
 
 
+@pytest.mark.measured
 def test_cpu_is_what_xl_accounts(
     idle: Scene, alone: Scene, shared: tuple[Scene, Traced], served: Profiled, vm1: Guest, vm2: Guest
 ) -> None:
@@ -89,6 +94,7 @@ def test_cpu_is_what_xl_accounts(
             assert profiled.value("cpu", guest.name) == pytest.approx(accounted, abs=7)
 
 
+@pytest.mark.measured
 def test_waiting_is_what_the_guest_sees_stolen(
     alone: Scene, shared: tuple[Scene, Traced], vm1: Guest, vm2: Guest
 ) -> None:
@@ -96,6 +102,7 @@ def test_waiting_is_what_the_guest_sees_stolen(
         assert scene.profiled.value("waiting", guest.name) == pytest.approx(scene.stolen(guest), abs=10)
 
 
+@pytest.mark.measured
 def test_the_driver_domain_works_for_those_who_exchange_pages(
     served: Profiled, idle: Scene, vm1: Guest, vm2: Guest
 ) -> None:
@@ -110,6 +117,7 @@ def test_the_driver_domain_works_for_those_who_exchange_pages(
     assert large > small
 
 
+@pytest.mark.measured
 def test_pages_are_the_slots_of_the_rings(served: Profiled, vm1: Guest, vm2: Guest) -> None:
     for guest in (vm1, vm2):
         slots = served.witness.rate(ring_slots(guest.vif), *served.window)
@@ -117,6 +125,7 @@ def test_pages_are_the_slots_of_the_rings(served: Profiled, vm1: Guest, vm2: Gue
         assert served.value("pages_exchanged", guest.name) == pytest.approx(slots, rel=0.15)
 
 
+@pytest.mark.measured
 def test_pages_carry_the_packets_and_bytes_of_the_interface(served: Profiled, vm1: Guest, vm2: Guest) -> None:
     for guest in (vm1, vm2):
         pages = served.value("pages_exchanged", guest.name)
@@ -132,6 +141,7 @@ def test_pages_per_execution_is_their_quotient(served: Profiled, vm1: Guest) -> 
     assert served.value("pages_per_execution", vm1.name) == pytest.approx(pages / executions)
 
 
+@pytest.mark.measured
 def test_executions_and_switches_are_those_of_xenalyze(shared: tuple[Scene, Traced], vm1: Guest, vm2: Guest) -> None:
     scene, traced = shared
     for guest in (vm1, vm2):
@@ -142,6 +152,7 @@ def test_executions_and_switches_are_those_of_xenalyze(shared: tuple[Scene, Trac
     assert 0.5 < scene.profiled.value("switch", scope="host") / traced.executions_per_s() < 2.0
 
 
+@pytest.mark.measured
 def test_cpu_and_waiting_are_those_of_xenalyze(shared: tuple[Scene, Traced], vm1: Guest, vm2: Guest) -> None:
     scene, traced = shared
     for guest in (vm1, vm2):
@@ -150,6 +161,7 @@ def test_cpu_and_waiting_are_those_of_xenalyze(shared: tuple[Scene, Traced], vm1
         assert scene.profiled.value("waiting", guest.name) == pytest.approx(waited, abs=10)
 
 
+@pytest.mark.measured
 def test_events_are_the_interrupts_of_the_guests_channels(served: Profiled, idle: Scene) -> None:
     events = served.value("event", scope="host")
     assert events == pytest.approx(served.witness.rate(guest_upcalls, *served.window), rel=0.2)
@@ -169,6 +181,7 @@ def test_settings_of_the_scheduler_are_shown(lab: Lab, vm1: Guest, vm2: Guest) -
     assert (shown["vm2"]["weight"], shown["vm2"]["cap_percent"], shown["vm2"]["pinning"]) == (256, None, "0:1")
 
 
+@pytest.mark.measured
 def test_a_capped_guest_runs_as_long_as_its_cap(lab: Lab, vm1: Guest, vm2: Guest) -> None:
     with (
         lab.changed(
@@ -182,6 +195,7 @@ def test_a_capped_guest_runs_as_long_as_its_cap(lab: Lab, vm1: Guest, vm2: Guest
     assert 20 < profiled.value("cpu", vm1.name) < 60
 
 
+@pytest.mark.measured
 def test_a_guest_destroyed_between_readings_is_dropped_and_the_others_stay(lab: Lab, vm1: Guest, vm2: Guest) -> None:
     lab.create("doomed", 3)
     profiling = lab.start_profile(interval_s=8.0)

@@ -20,6 +20,7 @@ def shared(lab: Lab, vm1: Guest, vm2: Guest) -> tuple[Scene, Traced]:
         return lab.observe(vm1, vm2), lab.trace()
 
 
+@pytest.mark.measured
 def test_two_busy_guests_on_one_pcpu_share_it_and_wait_for_each_other(
     shared: tuple[Scene, Traced], vm1: Guest, vm2: Guest
 ) -> None:
@@ -32,12 +33,14 @@ def test_two_busy_guests_on_one_pcpu_share_it_and_wait_for_each_other(
         assert scene.profiled.value("block", guest.name) < 10
 
 
+@pytest.mark.measured
 def test_executions_are_those_of_xenalyze(shared: tuple[Scene, Traced], vm1: Guest, vm2: Guest) -> None:
     scene, traced = shared
     for guest in (vm1, vm2):
         assert 0.5 < scene.profiled.value("execution", guest.name) / traced.executions_per_s(guest.domain) < 2.0
 
 
+@pytest.mark.measured
 def test_a_weight_gives_its_share_and_is_shown(lab: Lab, vm1: Guest, vm2: Guest) -> None:
     weight = ["xl", "sched-credit2", "-d", vm1.name, "-w"]
     with lab.changed([*weight, "768"], [*weight, "256"]), lab.spinning(vm1, vm2):

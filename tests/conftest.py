@@ -1,0 +1,78 @@
+"""The one rule for tests of real time: what is marked `measured` is measured up to three times, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+from _pytest.runner import runtestprotocol
+from _pytest.terminal import TerminalReporter
+
+TRIES = 3
+AGAIN = "measured again"
+TIMEOUT = "Timeout (>"  # pytest-timeout's words: what hangs was not disturbed, and its clock runs once for all tries
+
+# Hypothesis would fail an example that takes over 0.2 s: real time, asserted of tests that only compute.
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Other work on the machine may disturb a try, a fault is in all of them; each has its fixtures made anew."""
+    if item.get_closest_marker("measured") is None:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reasons: list[tuple[str, str]] = []
+    for number in range(1, TRIES + 1):
+        before = _ticks()
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        failed = next((report for report in reports if report.failed), None)
+        if failed is None or number == TRIES or TIMEOUT in failed.longreprtext:
+            break
+        reasons.append((f"try {number}, {_stolen(before)}", failed.longreprtext))
+        item.session._setupstate.teardown_exact(None)  # of wider scopes too: a guest may be what went wrong
+    if reasons and failed is not None:
+        failed.sections[:0] = reasons
+    for report in reports:
+        if reasons and report.when == "call" and report.passed:
+            report.user_properties += [(AGAIN, f"{said}: {_last_line(text)}") for said, text in reasons]
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
+    return (AGAIN, "R", AGAIN.upper()) if list(_reasons(report)) else None
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """What passed only when measured again, and why it did not before."""
+    for report in terminalreporter.stats.get(AGAIN, []):
+        for reason in _reasons(report):
+            terminalreporter.write_line(f"{AGAIN.upper()} {report.nodeid} after {reason}")
+
+
+def _reasons(report: pytest.CollectReport | pytest.TestReport) -> Iterator[str]:
+    if isinstance(report, pytest.TestReport) and report.when == "call" and report.passed:
+        yield from (str(value) for name, value in report.user_properties if name == AGAIN)
+
+
+def _last_line(text: str) -> str:
+    """What pytest says of an error first of all: the last line that it marks with an E, else the very last."""
+    lines = text.strip().splitlines() or [""]
+    return next((line for line in lines if line.startswith("E  ")), lines[-1]).removeprefix("E").strip()
+
+
+def _ticks() -> list[int]:
+    """Time of all CPUs so far, as in the first line of /proc/stat (proc(5)): user, nice, system, idle, ... steal."""
+    with Path("/proc/stat").open() as stat:
+        return [int(word) for word in stat.readline().split()[1:9]]
+
+
+def _stolen(before: list[int]) -> str:
+    """What others did to this try as far as the machine shows it."""
+    spent = [now - then for now, then in zip(_ticks(), before, strict=True)]
+    whole = sum(spent) or 1  # nothing yet within a tick of 10 ms
+    return f"{spent[7] / whole:.0%} of the CPU time stolen and {(spent[3] + spent[4]) / whole:.0%} idle"
