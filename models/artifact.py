@@ -22,10 +22,12 @@ from models.intervals import HINTS, Calibration
 from models.learned import LearnedPredictor
 from models.registry import HELD_OUT, write_held_out
 from models.smooth import Smooth
+from models.trees import read_trees
+from profiler.observed import check_id
 
 Floats = NDArray[np.float64]
 
-SCHEMA = 3
+SCHEMA = 4
 CARD, SUMS = "card.json", "SHA256SUMS"
 
 
@@ -98,7 +100,7 @@ def load(path: Path) -> LearnedPredictor:
     try:
         targets = {name: _target(path, name) for name in card["targets"]}
         return LearnedPredictor(
-            version=str(card["version"]),
+            version=check_id(str(card["version"]), "model version"),
             origin=str(card["origin"]),
             metrics=tuple(card["metrics"]),
             throughput=targets["throughput"],
@@ -169,7 +171,10 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
 
 
 def _blend(value: Mapping[str, Any]) -> Blend:
-    return Blend(tuple(float(value[name]) for name in MEMBERS), float(value["effects"]))
+    shares = {name: float(value[name]) for name in (*MEMBERS, "effects")}
+    if not all(0 <= share <= 1 for share in shares.values()):
+        raise ValueError(f"a blend keeps shares of 0 to 1, not {shares}")
+    return Blend(tuple(shares[name] for name in MEMBERS), shares["effects"])
 
 
 def _edges_json(edges: Floats) -> list[float | None]:
@@ -193,7 +198,7 @@ def _target(path: Path, name: str) -> FittedTarget:
         target=name,
         model=ResidualModel(
             members=members,
-            effects=Effects({str(key): float(effect) for key, effect in value["effects"].items()}),
+            effects=Effects.from_json(value["effects"]),
             known_blend=_blend(value["known_blend"]),
             unknown_blend=_blend(value["unknown_blend"]),
             known=frozenset(value["known"]),
@@ -221,10 +226,10 @@ def _members(path: Path, name: str, value: Mapping[str, Any], features: int) -> 
 
 
 def _booster(path: Path, name: str, features: int) -> lightgbm.Booster:
-    booster = lightgbm.Booster(model_str=(path / f"{name}.txt").read_text(encoding="utf-8"))
-    if booster.num_feature() != features:
-        raise ArtifactError(f"artifact {path.name}: {name}.txt has another number of features than the model")
-    return booster
+    try:
+        return read_trees((path / f"{name}.txt").read_text(encoding="utf-8"), features)
+    except ValueError as error:
+        raise ArtifactError(f"artifact {path.name}: {name}.txt cannot be used: {error}") from None
 
 
 def _check_sums(path: Path) -> None:
@@ -262,12 +267,16 @@ def _sha256(path: Path) -> str:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
     except (OSError, ValueError, RecursionError) as error:  # not there, not UTF-8, not JSON, nested without end
         raise ArtifactError(f"{path.name} cannot be read: {error}") from None
     if not isinstance(value, dict):
         raise ArtifactError(f"{path.name} is not a JSON object")
     return value
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number")
 
 
 def _dump(value: Any) -> str:

@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 FEW_ROWS, MANY_ROWS = 400, 4000
 MANY_CELLS = 1e6
 SEEDS, SEEDS_OF_MANY = 4, 2  # boosters whose mean answers: on few and noisy rows one alone depends on its sample
-ROWS_PER_TREE = 1e6  # a tree of 63 leaves is as good from a million rows as from ten, and the trees see different ones
+ROWS_PER_TREE = 1e6  # bounds what a tree costs on large tables; every tree draws its own
 PARALLEL_ROWS = 2000  # with fewer the hand-over between threads costs more than the trees
 
 
@@ -24,8 +24,8 @@ def booster_options(
 ) -> tuple[dict[str, Any], int]:
     """Options of `lightgbm.train` for boosting, and the number of trees; from the number of rows and features alone.
 
-    `monotone` (F,) as in FeatureMatrix. Beyond MANY_CELLS of rows times features trees look at fewer of these and learn
-    faster, which takes a tenth of the time. With squares, for LightGBM refuses constraints with quantile objectives.
+    `monotone` (F,) as in FeatureMatrix. Beyond MANY_CELLS of rows times features trees look at fewer of these, and half
+    as many of them go twice as far each. With squares, for LightGBM refuses constraints with quantile objectives.
     """
     many = rows >= MANY_ROWS
     wide = monotone is not None and rows * len(monotone) > MANY_CELLS

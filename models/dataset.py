@@ -40,7 +40,19 @@ OUTCOMES = ("throughput", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "tim
 PROFILE_COLUMNS = ("platform", "workload", "load", "scope", "metric", "value")
 COLOCATION_COLUMNS = ("run", "platform", "instance", "workload", "outcome", "solo", "colocated")
 PLATFORM_COLUMNS = frozenset(
-    ["platform", "kind", "pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit", "disk_kind"]
+    [
+        "platform",
+        "kind",
+        "pcpus",
+        "threads_per_core",
+        "cpu_mhz",
+        "l2_mb",
+        "l3_mb",
+        "memory_mb",
+        "nic_mbit",
+        "disk_kind",
+        "numa_nodes",
+    ]
 )
 SATURATED = 1.0
 SHARE_OF_HOST = "% of host"  # a unit: 100 = all pCPUs together; turned into 100 = one pCPU on reading
@@ -138,7 +150,7 @@ def _read_platforms(path: Path) -> tuple[dict[str, Host], dict[str, dict[str, fl
         disk_kind = row.text("disk_kind")
         numbers[name] = _further(row, described)
         try:
-            platforms[name] = Host(
+            host = Host(
                 id=name,
                 # Bare metal and anything without a driver domain shares its kernel as containers do.
                 kind=next((known for known in HOST_KINDS if known == kind), "lxc"),
@@ -152,11 +164,21 @@ def _read_platforms(path: Path) -> tuple[dict[str, Host], dict[str, dict[str, fl
                 l3_mb=row.number("l3_mb"),
                 nic_mbit=row.number("nic_mbit"),
             )
+            platforms[name] = replace(host, numa=_nodes(row, host.pcpus))
         except DatasetError:
             raise
         except ValueError as error:
             raise row.error("platform", str(error)) from None
     return platforms, numbers
+
+
+def _nodes(row: Row, pcpus: int) -> tuple[tuple[int, ...], ...]:
+    """The pCPUs of each NUMA node: equal blocks of neighbouring numbers; () = one node, or nobody says how many."""
+    nodes = row.whole("numa_nodes", low=1) or 1
+    if pcpus % nodes:
+        raise row.error("numa_nodes", f"{nodes} nodes cannot have equal parts of {pcpus} pCPUs")
+    size = pcpus // nodes
+    return tuple(tuple(range(first, first + size)) for first in range(0, pcpus, size)) if nodes > 1 else ()
 
 
 def _further(row: Row, described: dict[str, bool]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from models.alone import alone_for
 from models.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
-from models.features import PLATFORM, build_matrix, cpu_overlap
+from models.features import PLATFORM, SOCKETS, build_matrix, cpu_overlap
 from models.profile import WorkloadProfile
 from models.scene import ProfileTable, SceneBatch, build_batch
 from models.selection import select_metrics
@@ -94,15 +94,18 @@ class Examples:
 
 
 def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
-    """Every metric that any profile of the datasets brings, sorted, and every further number of their platforms."""
+    """Every metric that any profile of the datasets brings, sorted, every further number of their platforms, and
+    SOCKETS where a platform has several NUMA nodes."""
     metrics = {key for dataset in datasets for profile in dataset.profiles for key in profile.metrics}
     platforms = [
         WorkloadProfile(name, numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items()
     ]
+    several = any(len(host.numa) > 1 for dataset in datasets for host in dataset.platforms.values())
     numbers = select_metrics(platforms, {column for platform in platforms for column in platform.metrics})
     return (
         *select_metrics([profile for dataset in datasets for profile in dataset.profiles], metrics),
         *(PLATFORM + column for column in numbers),
+        *([SOCKETS] if several else []),
     )
 
 

@@ -19,6 +19,7 @@ Ints = NDArray[np.int64]
 _OWN = ("load", "vcpus", "cap", "weight_share", "cpu_set", "net_rate", "disk_limit")
 LIMITS = ("cap", "net_rate", "disk_limit")  # settings that hold an instance back; inf = not set
 PLATFORM = "platform."  # before a platform's own number among the metrics
+SOCKETS = PLATFORM + "numa_nodes"  # among the metrics where training saw hosts of several nodes
 # Metrics that take something from who is beside: more of them never helps. Others (blocked time, pages per execution, a
 # solo run time) may go with less pressure, and are left free.
 PRESSING = frozenset(
@@ -35,7 +36,12 @@ PRESSING = frozenset(
     ]
 )
 _NEVER_HELPS = frozenset(
-    {"neighbours", "near", "cpu_crowd", *(f"{where} {metric}" for where in ("near", "host") for metric in PRESSING)}
+    {
+        "neighbours",
+        "near",
+        "cpu_crowd",
+        *(f"{where} {metric}" for where in ("near", "socket", "host") for metric in PRESSING),
+    }
 )
 _AROUND = ("neighbours", "near", "cpu_crowd", "pcpus_per_instance", "driver_cpus")
 
@@ -67,11 +73,13 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
     pCPUs (weighted by the overlap) and the sum over all neighbours on the host, each times its load. Sums do not
     depend on the order of neighbours and hold any number of them. Metrics the table has not are nan throughout. How
     sensitive a neighbour is to a bubble is left out of the sums: it presses on nobody. Keys that begin with PLATFORM
-    are numbers of the scene's platform.
+    are numbers of the scene's platform; with SOCKETS there is also the sum over the neighbours on the same NUMA nodes,
+    weighted by the part of their pCPUs that lies there.
     """
     prior = solve(scenes)
     here = scenes.present
-    numbers = [key for key in metrics if key.startswith(PLATFORM)]
+    numbers = [key for key in metrics if key.startswith(PLATFORM) and key != SOCKETS]
+    sockets = SOCKETS in metrics
     metrics = [key for key in metrics if not key.startswith(PLATFORM)]
     levels = {column for family in families(metrics).values() for _, column in family}
     sums = [at for at, key in enumerate(metrics) if key not in levels]
@@ -81,21 +89,22 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
     pressure = np.where(here[:, :, None], np.nan_to_num(rows[:, :, sums]) * active[:, :, None], 0.0)
     overlap = cpu_overlap(scenes)
     beside = np.where(np.eye(scenes.slots, dtype=bool)[None], 0.0, here[:, None, :] * 1.0)
-    near = np.einsum("snm,smk->snk", overlap * beside, pressure)
-    host = np.einsum("snm,smk->snk", beside, pressure)
+    weights = {"near": overlap * beside, "host": beside}
+    if sockets:
+        weights["socket"] = socket_overlap(scenes) * beside
+    pressed = {where: np.einsum("snm,smk->snk", weight, pressure) for where, weight in weights.items()}
     own = _own(scenes)
-    around = _around(scenes, prior, overlap * beside, beside)
+    around = _around(scenes, prior, weights["near"], beside)
     log_limits = np.log(prior.limits)
     log_prior = np.log(prior.throughput)
     of_host = [*scenes.host_numbers.T, scenes.kind, scenes.disk_kind]
     of_host += [scenes.platform_number(key.removeprefix(PLATFORM)) for key in numbers]
     platform = np.broadcast_to(np.stack(of_host, axis=1)[:, None, :], (*here.shape, len(of_host)))
     curve_names, curves = curve_columns(scenes)
-    blocks = (rows, near, host, own, around, curves, log_limits, log_prior[:, :, None], platform)
+    blocks = (rows, *pressed.values(), own, around, curves, log_limits, log_prior[:, :, None], platform)
     names = (
         *(f"own {key}" for key in metrics),
-        *(f"near {metrics[at]}" for at in sums),
-        *(f"host {metrics[at]}" for at in sums),
+        *(f"{where} {metrics[at]}" for where in pressed for at in sums),
         *_OWN,
         *_AROUND,
         *curve_names,
@@ -132,6 +141,14 @@ def cpu_overlap(scenes: SceneBatch) -> Floats:
     """How much of slot j's pCPUs slot i may use too, 0-1; (S, N, N)."""
     common = np.einsum("snp,smp->snm", scenes.affinity * 1.0, scenes.affinity * 1.0)
     return np.asarray(common / np.maximum(scenes.affinity.sum(axis=2), 1)[:, None, :])
+
+
+def socket_overlap(scenes: SceneBatch) -> Floats:
+    """How much of slot j's pCPUs lies on NUMA nodes on which slot i has any, 0-1; (S, N, N)."""
+    numbers = np.arange(scenes.node.max(initial=0) + 1)[:, None]
+    on = np.einsum("snp,skp->snk", scenes.affinity * 1.0, (scenes.node[:, None, :] == numbers) * 1.0)
+    share = on / np.maximum(scenes.affinity.sum(axis=2), 1)[:, :, None]
+    return np.asarray(np.einsum("snk,smk->snm", (on > 0) * 1.0, share))
 
 
 def _own(scenes: SceneBatch) -> Floats:

@@ -10,7 +10,7 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-from models.effects import Effects, choose_penalty, designs, fit_effects
+from models.effects import Effects, choose_strengths, fit_effects, terms_of
 from models.estimators import (
     HIGHEST,
     LEAST_ROWS,
@@ -185,10 +185,11 @@ def _with_effects(rows: Grouped, judged: Sequence[Judged]) -> tuple[Effects, lis
     by_pair = judged[0]
     blend = _blend(rows, [by_pair], known=True)
     left[by_pair.row] = rows.residual[by_pair.row] - by_pair.correction(blend, blend)
-    main, pairs = designs(rows.examples.victim, rows.examples.neighbours)
-    penalty = choose_penalty(main, left, by_pair.folds)
-    told = [with_effects(one, main, left, penalty) for one in judged]
-    return fit_effects(main, pairs, left, penalty), told
+    terms = terms_of(rows.examples.victim, rows.examples.neighbours)
+    strength, of_folds = choose_strengths(terms, left, by_pair.folds, rows.examples.pair)
+    found = [with_effects(by_pair, terms, left, of_folds)]
+    found += [with_effects(one, terms, left, [strength] * len(one.folds)) for one in judged[1:]]
+    return fit_effects(terms, left, strength), found
 
 
 def _blend(rows: Grouped, judged: Sequence[Judged], known: bool) -> Blend:

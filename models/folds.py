@@ -1,4 +1,4 @@
-"""Folds that tell what generalises: by pair, by workload, never by row; a row is used as often as it was measured."""
+"""Folds that tell what generalises: by pair and by workload, never by row."""
 
 from __future__ import annotations
 

@@ -165,33 +165,52 @@ def _at_driver(scenes: SceneBatch, want: Demands, *, alone: bool) -> Time:
 
 
 def _at_nic(scenes: SceneBatch, want: Demands, *, alone: bool) -> Time:
-    """Unshaped traffic shares one queue; a class of its own waits only for itself, at the rate that is left for it."""
+    """Unshaped traffic shares one queue, a class has one of its own; each is served at the rate that is left for it.
+
+    Of other queues only the frame that is on its way is waited for, half of it on average: HTB serves whoever is within
+    its rate first, of prio 0 before all others (tc-htb(8)). Where a queue is slower than the line, packets of one
+    sender meet each other, too, as in M/D/1: what that adds to their meeting on the line, which is a part of `alone`.
+    Its spread is left out: who sends by a clock has none, and a profile does not tell.
+    """
     nothing, most = np.zeros_like(want.net), link(scenes)[:, None]
     if alone:
         return among_packets(want.net / most, nothing)
-    total = np.broadcast_to(want.net.sum(axis=1, keepdims=True), want.net.shape)
-    shared = among_packets(total / most, (total - want.net) / most)
-    share = np.divide(_class_rate(scenes, want), most, out=np.ones_like(want.net), where=np.isfinite(most))
     shaped = scenes.net_mode != NET_MODES.index("none")
-    own_queue = 1 / np.clip(share, 1e-3, 1.0)
-    return Time(np.where(shaped, own_queue, shared.mean), np.where(shaped, nothing, shared.variance))
+    unshaped = np.where(shaped, 0.0, want.net).sum(axis=1, keepdims=True)
+    rate = np.where(shaped, np.maximum(_class_rate(scenes, want), 1e-3 * np.minimum(most, 1e6)), _left(scenes, want))
+    longer = np.divide(most, rate, out=np.ones_like(rate), where=np.isfinite(most))  # a packet's time in that queue
+    own, company = want.net / rate, np.where(shaped, want.net, unshaped) / rate
+    queue = among_packets(company, company - own)
+    itself = (among_packets(own, own).mean - 1) * longer - (among_packets(want.net / most, want.net / most).mean - 1)
+    by_classes = np.where(shaped, np.minimum(want.net, scenes.net_ceil), 0.0)
+    others = by_classes.sum(axis=1, keepdims=True) - by_classes + np.where(shaped, unshaped, 0.0)
+    frame = np.minimum(others / most, 1.0) / 2
+    return Time(queue.mean + (queue.mean - 1) * (longer - 1) + itself + frame, queue.variance * longer**2)
 
 
 def _class_rate(scenes: SceneBatch, want: Demands) -> Floats:
-    """Mbit/s that a class of its own can send: its rate, or what the others leave, up to its ceiling (tc-htb(8))."""
-    left = link(scenes)[:, None] - (want.net.sum(axis=1, keepdims=True) - want.net)
+    """Mbit/s that a class of its own can send: its rate, or what the others leave, up to its ceiling (tc-htb(8)).
+
+    The others take what they ask for, and no more than their own classes let through.
+    """
+    most, sent = link(scenes)[:, None], np.minimum(want.net, scenes.net_ceil)
+    left = most - (sent.sum(axis=1, keepdims=True) - sent)
     sure = np.where(np.isfinite(scenes.net_rate), scenes.net_rate, 0.0)
-    return np.asarray(np.minimum(np.maximum(left, sure), np.minimum(scenes.net_ceil, link(scenes)[:, None])))
+    return np.asarray(np.minimum(np.maximum(left, sure), np.minimum(scenes.net_ceil, most)))
+
+
+def _left(scenes: SceneBatch, want: Demands) -> Floats:
+    """Mbit/s of the line beside what classes are sure of, for everybody without one; never nothing; (S, 1)."""
+    shaped, most = scenes.net_mode != NET_MODES.index("none"), link(scenes)[:, None]
+    taken = np.where(shaped, np.minimum(want.net, scenes.net_rate), 0.0)
+    return np.asarray(np.maximum(most - taken.sum(axis=1, keepdims=True), 1e-3 * np.minimum(most, 1e6)))
 
 
 def _full_queues(scenes: SceneBatch, want: Demands) -> Time:
     """Milliseconds behind a queue that stands full because more is sent into it than it can carry."""
     shaped = scenes.net_mode != NET_MODES.index("none")
     sent = np.where(scenes.present & ~shaped, want.net, 0.0).sum(axis=1, keepdims=True)
-    left = link(scenes)[:, None] - np.where(shaped, np.minimum(want.net, scenes.net_rate), 0.0).sum(
-        axis=1, keepdims=True
-    )
-    rate = np.where(shaped, _class_rate(scenes, want), left)
+    rate = np.where(shaped, _class_rate(scenes, want), _left(scenes, want))
     most = link(scenes)[:, None]
     rate = np.clip(rate, 1e-3 * np.minimum(most, 1e6), most)
     sent = np.where(shaped, want.net, sent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from models.curves import REPORTER
 from models.effects import Effects
 from models.features import FeatureMatrix, build_matrix, cpu_overlap
 from models.fitted import Estimate, FittedTarget
-from models.prediction import Band, InterferencePrediction
+from models.prediction import TARGETS, Band, InterferencePrediction, unasked
 from models.prior import jitter_band, latency_band, prior_spread
 from models.profile import WorkloadProfile
 from models.scene import ProfileTable, SceneBatch
@@ -50,25 +50,27 @@ class LearnedPredictor:
         found = {"throughput": self.throughput, "latency": self.latency, "jitter": self.jitter}
         return {name: target for name, target in found.items() if target is not None}
 
-    def predict(self, scenes: SceneBatch) -> InterferencePrediction:
-        """Predict every instance of every scene; nan where nobody sits."""
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        """Predict every instance of every scene; nan where nobody sits. Twins in neighbouring slots are asked once."""
         scenes = self._with_what_training_knew(scenes)
-        matrix = build_matrix(scenes, self.metrics)
+        whole = build_matrix(scenes, self.metrics)
+        asked = {name: target for name, target in self.targets.items() if name == "throughput" or name in targets}
+        matrix, row = _without_twins(whole, scenes, [whole.prior_of(name) for name in asked])
         same = self._same_as_seen(scenes.table)
         size = scenes.present.sum(axis=1)[matrix.scene]
         blank = (scenes.profile == 0)[matrix.scene, matrix.slot] | self._nothing_in_common(matrix)
         thin = _anybody(scenes, self._thin(scenes.table))[matrix.scene]
-        estimates = {
-            name: self._estimate(target, matrix, scenes, same, size, thin) for name, target in self.targets.items()
-        }
-        bands = {name: self._band(estimate, matrix, scenes, blank) for name, estimate in estimates.items()}
+        estimates = {name: self._estimate(target, matrix, scenes, same, size, thin) for name, target in asked.items()}
+        bands = {name: _band(estimate, blank, row, whole, scenes) for name, estimate in estimates.items()}
+        if "latency" in targets and "latency" not in bands:
+            bands["latency"] = latency_band(whole.prior.latency, scenes)
+        if "jitter" in targets and "jitter" not in bands:
+            bands["jitter"] = jitter_band(whole.prior.jitter, scenes)
         marks = np.zeros(scenes.present.shape, dtype=bool)
-        marks[matrix.scene, matrix.slot] = estimates["throughput"].outside | blank
+        marks[whole.scene, whole.slot] = (estimates["throughput"].outside | blank)[row]
+        nothing = unasked(scenes.present)
         return InterferencePrediction(
-            throughput=bands["throughput"],
-            latency=bands.get("latency") or latency_band(matrix.prior.latency, scenes),
-            jitter=bands.get("jitter") or jitter_band(matrix.prior.jitter, scenes),
-            outside=marks,
+            bands["throughput"], bands.get("latency", nothing), bands.get("jitter", nothing), marks
         )
 
     def _with_what_training_knew(self, scenes: SceneBatch) -> SceneBatch:
@@ -128,15 +130,42 @@ class LearnedPredictor:
         platform = scenes.platform[matrix.scene]
         return target.estimate(matrix.x, base, effects, known, size, platform, thin)
 
-    def _band(self, estimate: Estimate, matrix: FeatureMatrix, scenes: SceneBatch, blank: Bools) -> Band:
-        """Spread rows over scenes; of rows without any known metric only the prior's wide interval is given."""
-        wide = np.where(blank, np.exp(prior_spread(np.full(len(blank), 0.5), np.ones(len(blank), dtype=bool))), 1.0)
-        out = []
-        for values in (estimate.expected, estimate.lower / wide, np.maximum(estimate.upper, estimate.expected)):
-            grid = np.full(scenes.present.shape, np.nan)
-            grid[matrix.scene, matrix.slot] = values
-            out.append(grid)
-        return Band(*out)
+
+def _without_twins(matrix: FeatureMatrix, scenes: SceneBatch, bases: Sequence[Floats]) -> tuple[FeatureMatrix, Ints]:
+    """The matrix without rows that equal the one before them, and for each of its rows (R,) which is left for it.
+
+    Who is described by the same numbers, `bases` (R,) of the prior among them, is the same to every member. Rows of one
+    scene stand together, so these are instances in neighbouring slots that run the same in the same way.
+    """
+    if not len(matrix.x):
+        return matrix, np.zeros(0, dtype=np.int64)
+    bits = matrix.x.view(np.int64)  # nan equals nan
+    other = np.ones(len(bits), dtype=bool)
+    profile = scenes.profile[matrix.scene, matrix.slot]  # what is known goes by name
+    other[1:] = (matrix.scene[1:] != matrix.scene[:-1]) | (profile[1:] != profile[:-1])
+    for numbers in (bits, *(base[:, None] for base in bases)):
+        other[1:] |= (numbers[1:] != numbers[:-1]).any(axis=1)
+    kept = np.flatnonzero(other)
+    few = replace(
+        matrix,
+        x=matrix.x[kept],
+        scene=matrix.scene[kept],
+        slot=matrix.slot[kept],
+        log_prior=matrix.log_prior[kept],
+    )
+    return few, np.cumsum(other) - 1
+
+
+def _band(estimate: Estimate, blank: Bools, row: Ints, whole: FeatureMatrix, scenes: SceneBatch) -> Band:
+    """Spread the estimates of the rows `row` (R,) over scenes; of rows without any known metric only the prior's wide
+    interval is given."""
+    wide = np.where(blank, np.exp(prior_spread(np.full(len(blank), 0.5), np.ones(len(blank), dtype=bool))), 1.0)
+    out = []
+    for values in (estimate.expected, estimate.lower / wide, np.maximum(estimate.upper, estimate.expected)):
+        grid = np.full(scenes.present.shape, np.nan)
+        grid[whole.scene, whole.slot] = values[row]
+        out.append(grid)
+    return Band(*out)
 
 
 def scene_effects(effects: Effects, scenes: SceneBatch, effect_rows: Ints) -> Floats:
@@ -144,24 +173,32 @@ def scene_effects(effects: Effects, scenes: SceneBatch, effect_rows: Ints) -> Fl
 
     `effect_rows` maps table rows to themselves, or to 0 where the workload is not known.
     """
+    total = np.zeros(scenes.present.shape)
+    if not effects.values and not effects.factors:
+        return total
     names = scenes.table.names
     row = effect_rows[scenes.profile]
     overlap = cpu_overlap(scenes)
     beside = np.where(np.eye(scenes.slots, dtype=bool)[None], 0.0, scenes.present[:, None, :] * 1.0)
-    total = np.zeros(scenes.present.shape)
-    if not effects.values:
-        return total
     for domain, share in (("near", overlap * beside), ("far", (1 - overlap) * beside)):
         victim = _vector(effects, f"victim|{domain}|", names)
         neighbour = _vector(effects, f"neighbour|{domain}|", names)
         pair = _matrix(effects, f"pair|{domain}|", names)
         total += victim[row] * share.sum(axis=2) + np.einsum("snm,sm->sn", share, neighbour[row])
         total += (pair[row[:, :, None], row[:, None, :]] * share).sum(axis=2)
+        left, right = (_factors(effects, f"{side}|{domain}|", names) for side in ("victim", "neighbour"))
+        total += np.einsum("snk,snk->sn", left[row], share @ right[row])
     return np.where(scenes.present, total, 0.0)
 
 
 def _vector(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
     return np.array([effects.values.get(prefix + name, 0.0) if name else 0.0 for name in names])
+
+
+def _factors(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
+    """The factors of every name, 0 where there are none; (names, K)."""
+    none = (0.0,) * max(map(len, effects.factors.values()), default=0)
+    return np.array([effects.factors.get(prefix + name, none) for name in names]).reshape(len(names), len(none))
 
 
 def _matrix(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:

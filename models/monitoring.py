@@ -21,7 +21,7 @@ LOWEST, HIGHEST = 1e-3, 1e3  # 0 has no logarithm; as in training
 FLOOR = 0.01  # half width on the log scale below which a residual is not scaled up: measurements repeat no better
 STRANGEST = 4.0  # half widths; one broken measurement must not pass for a drift
 SHORT = 0.05  # coverage is short when a model that keeps its promise would be that low less often than this
-GAMMA = 0.01  # step of the adaptive level per scene (literature notes, 2.7)
+GAMMA = 0.01  # step of the adaptive level per scene (gamma of Gibbs and Candes, NeurIPS 2021)
 FEW = 20  # scenes below which nothing is said about coverage or drift
 WIDEST = STRANGEST  # times; intervals this far off need a new model, not a factor
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +13,8 @@ from models.scene import SceneBatch
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+TARGETS = ("throughput", "latency", "jitter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class InterferencePrediction:
 
     `throughput` is T/B (1.0 = as alone), `latency` is co-located over solo mean latency (1.0 = as alone), `jitter` the
     same of the standard deviation of latency, `outside` marks questions that lie outside the training data, whose
-    intervals are wide on purpose. All of shape (scenes, slots).
+    intervals are wide on purpose. All of shape (scenes, slots); latency and jitter are nan where they were not asked.
     """
 
     throughput: Band
@@ -38,8 +41,17 @@ class InterferencePrediction:
     outside: Bools
 
 
+def unasked(present: Bools) -> Band:
+    """The band of a ratio that nobody asked about; nan, of the shape of `present`."""
+    nothing = np.full(present.shape, np.nan)
+    return Band(nothing, nothing, nothing)
+
+
 class Predictor(Protocol):
-    """Turns scenes into predictions; `version` names it, `origin` says where its training data came from."""
+    """Turns scenes into predictions; `version` names it, `origin` says where its training data came from.
+
+    Throughput is always predicted, latency and jitter where they are among `targets`: they cost as much again.
+    """
 
     @property
     def version(self) -> str: ...
@@ -47,4 +59,4 @@ class Predictor(Protocol):
     @property
     def origin(self) -> str: ...
 
-    def predict(self, scenes: SceneBatch) -> InterferencePrediction: ...
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction: ...

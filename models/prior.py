@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.demands import Demands, capacity, crowd, demands, driver_price, link, weights
 from models.latency import latency_and_jitter
-from models.prediction import Band, InterferencePrediction
+from models.prediction import TARGETS, Band, InterferencePrediction, unasked
 from models.scene import SceneBatch
 from models.sharing import cpu_classes, fill, share_sets
 from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, NET_MODES
@@ -27,18 +29,31 @@ _ROUNDS, UNDAMPED, CONVERGED = 24, 2, 1e-5  # of the fixed point: most scenes ne
 RESOURCES = ("cpu", "driver_domain", "nic", "disk", "memory")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: waiting is computed when it is first read, which most questions never do
 class PriorResult:
     """`throughput` (S, N) T/B; `latency` and `jitter` (S, N) ratios to alone, jitter being the standard deviation of
     latency; `limits` (S, N, 5) how far each of RESOURCES alone would let an instance go; `demands` what was asked;
-    `crowd` (S, N) CPU demand per CPU on the pCPUs it may use."""
+    `crowd` (S, N) CPU demand per CPU on the pCPUs it may use; `scenes` what it is about."""
 
     throughput: Floats
-    latency: Floats
-    jitter: Floats
     limits: Floats
     demands: Demands
     crowd: Floats
+    scenes: SceneBatch
+
+    @property
+    def latency(self) -> Floats:
+        return self._waiting[0]
+
+    @property
+    def jitter(self) -> Floats:
+        return self._waiting[1]
+
+    @cached_property
+    def _waiting(self) -> tuple[Floats, Floats]:
+        if self.scenes.slots == 0:
+            return self.throughput, self.throughput
+        return latency_and_jitter(self.scenes, self.demands, self.throughput)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +91,9 @@ def solve(scenes: SceneBatch) -> PriorResult:
     want = demands(scenes)
     if scenes.slots == 0:
         nothing = np.ones((len(scenes), 0))
-        return PriorResult(nothing, nothing, nothing, np.ones((len(scenes), 0, len(RESOURCES))), want, nothing)
+        return PriorResult(nothing, np.ones((len(scenes), 0, len(RESOURCES))), want, nothing, scenes)
     limits = _fixed_point(_asked(scenes, want))
-    throughput = limits.min(axis=2)
-    latency, jitter = latency_and_jitter(scenes, want, throughput)
-    return PriorResult(throughput, latency, jitter, limits, want, crowd(scenes, want))
+    return PriorResult(limits.min(axis=2), limits, want, crowd(scenes, want), scenes)
 
 
 def _asked(scenes: SceneBatch, want: Demands) -> _Asked:
@@ -184,15 +197,15 @@ class PriorPredictor:
     version = "prior"
     origin = "prior"
 
-    def predict(self, scenes: SceneBatch) -> InterferencePrediction:
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Predict with intervals that widen with contention and are widest for unknown workloads."""
         result, here = solve(scenes), scenes.present
         unknown = here & (scenes.profile == 0)
         throughput = np.where(here, result.throughput, np.nan)
         return InterferencePrediction(
             throughput=band(throughput, prior_spread(throughput, unknown), ceiling=1.05),
-            latency=latency_band(result.latency, scenes),
-            jitter=jitter_band(result.jitter, scenes),
+            latency=latency_band(result.latency, scenes) if "latency" in targets else unasked(here),
+            jitter=jitter_band(result.jitter, scenes) if "jitter" in targets else unasked(here),
             outside=unknown,
         )
 

@@ -104,7 +104,8 @@ class SceneBatch:
     """S scenes with up to N slots for instances and up to P pCPUs. Slots without an instance have `present` False.
 
     Per scene: `host_numbers` (S, 7) in the order of HOST_NUMBERS, nan = unknown; `kind` (S,) index into HOST_KINDS;
-    `disk_kind` (S,); `platform` (S,) its name, "" = unknown; `driver_cpus` (S, P) where the driver domain may run.
+    `disk_kind` (S,); `platform` (S,) its name, "" = unknown; `driver_cpus` (S, P) where the driver domain may run;
+    `node` (S, P) the NUMA node of each pCPU, which is one more than the last where no node names it.
     Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`,
     `net_mode` index into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf);
     `affinity` (S, N, P): the pCPUs that any vCPU of it may use.
@@ -116,6 +117,7 @@ class SceneBatch:
     disk_kind: Ints
     platform: NDArray[np.str_]
     driver_cpus: Bools
+    node: Ints
     present: Bools
     profile: Ints
     load: Floats
@@ -238,8 +240,12 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
     columns["present"] = columns["present"].astype(bool)
     affinity = np.zeros((count, slots, width), dtype=bool)
     driver = np.zeros((count, width), dtype=bool)
+    node = np.zeros((count, width), dtype=np.int64)
     for scene, (host, instances) in enumerate(scenes):
         driver[scene, list(host.driver_cpus) if host.driver_cpus else slice(0, host.pcpus)] = True
+        node[scene] = len(host.numa)
+        for number, cpus in enumerate(host.numa):
+            node[scene, [cpu for cpu in cpus if cpu < host.pcpus]] = number
         for slot, instance in enumerate(instances):
             row = table.row(instance.workload, host.platform)
             for name, value in slot_values(instance, row, host.pcpus, width).items():
@@ -254,6 +260,7 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         disk_kind=np.array([DISK_KINDS.index(host.disk_kind) for host, _ in scenes], dtype=np.int64),
         platform=np.array([host.platform for host, _ in scenes], dtype=np.str_),
         driver_cpus=driver,
+        node=node,
         affinity=affinity,
         **columns,
     )

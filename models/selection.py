@@ -9,7 +9,7 @@ from scipy.linalg import qr
 
 from models.profile import WorkloadProfile
 
-MOST_METRICS = 256  # as features they stand three times in a row, and no dataset has more workloads than this
+MOST_METRICS = 256  # as features they stand three times in a row; assumed to be enough to tell workloads apart
 
 
 def select_metrics(

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-CENTRES = 160  # of the kernel: with more of them a prediction costs more than that of the trees
+CENTRES = 160  # of the kernel: what a prediction costs grows with their number
 LENGTHS = (0.5, 1.0, 2.0)  # of the kernel, in median distances between rows
 PENALTIES = (0.01, 0.1, 1.0, 10.0)  # of the kernel's part
 LINEAR = (0.01, 1.0)  # weight of the linear part and the products against the kernel's
 COMPONENTS, VARIANCE, CROSSED = 8, 0.98, 4  # principal components of a block: most, share kept, used in products
-BLOCKS = ("own", "near", "host", "prior", "other")
+BLOCKS = ("own", "near", "host", "prior", "other", "socket")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +135,12 @@ def _kernel(at: Floats, centres: Floats, length: float) -> Floats:
 
 
 def _crossed(at: Floats, space: Space) -> Floats:
-    """The coordinates, and products of own with near and with host ones: who is sensitive beside who presses."""
+    """The coordinates, and products of own ones with near, host and socket ones: who is sensitive beside who
+    presses."""
     block = np.array(space.block, dtype=int)
     own = np.flatnonzero(block == BLOCKS.index("own"))[:CROSSED]
     parts = [at]
-    for name in ("near", "host"):
+    for name in ("near", "host", "socket"):
         around = np.flatnonzero(block == BLOCKS.index(name))[:CROSSED]
         parts.append((at[:, own, None] * at[:, None, around]).reshape(len(at), -1))
     return np.concatenate(parts, axis=1)

@@ -74,7 +74,7 @@ def among_packets(busy: Floats, others: Floats) -> Time:
 def worst_cap_stall(share: Floats, period: Floats) -> Floats:
     """Longest time that a cap lets nobody run: P - Q, with the budget Q = share of the period P; any unit.
 
-    Source: sched-bwc.rst of Linux, credit2.c of Xen (literature notes 2.10).
+    Source: sched-bwc.rst of Linux, credit2.c of Xen.
     """
     return (1 - np.clip(share, 0.0, 1.0)) * period
 
@@ -104,8 +104,8 @@ def budget_runs_out(share: Floats, busy: Floats, period: Floats, service: Floats
 def behind_turns(turns: Floats) -> Time:
     """Wait for what is left of other people's turns, `turns` being their sum: anything up to it, evenly.
 
-    Behind k CPU-bound ones with turns of 30 ms: up to k times 30 ms under Xen's credit scheduler without boost
-    (literature notes 2.10); the mean is the residual that Pollaczek and Khinchine give, Σ ρE[S²] / 2E[S].
+    Behind k CPU-bound ones with turns of 30 ms: up to k times 30 ms under Xen's credit scheduler without boost;
+    the mean is the residual that Pollaczek and Khinchine give, Σ ρE[S²] / 2E[S].
     """
     return Time(turns / 2, turns**2 / 12)
 

@@ -109,7 +109,7 @@ def lightgbm_plain(train: Examples, test: Examples) -> Floats:
 def matrix_factorisation(train: Examples, test: Examples) -> Floats:
     """log T/B = mean + victim + neighbour + u.v by alternating least squares; neighbours of one row add up.
 
-    Pins are not seen. A workload that training lacks contributes nothing (literature notes, 2.4).
+    Pins are not seen. A workload that training lacks contributes nothing.
     """
     names = {name: at for at, name in enumerate(train.workloads)}
     target = np.log(np.clip(train.ratio, LOWEST, None))

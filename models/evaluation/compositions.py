@@ -1,4 +1,4 @@
-"""From measured pairs to more neighbours by a rule: additive, product and max composition (literature notes, 2.3)."""
+"""From measured pairs to more neighbours by a rule: additive, product and max composition."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -135,7 +136,7 @@ def test_models_never_import_pickle() -> None:
 
 def test_the_card_says_what_it_is(saved: Path, predictor: LearnedPredictor) -> None:
     card = artifact.read_card(saved)
-    assert (card["schema"], card["version"], card["origin"]) == (3, predictor.version, "simulated")
+    assert (card["schema"], card["version"], card["origin"]) == (4, predictor.version, "simulated")
     assert card["metrics"] == list(predictor.metrics)
     assert card["targets"] == list(TARGETS)
 
@@ -241,12 +242,13 @@ def test_checksums_that_are_none_are_refused(saved: Path, content: bytes) -> Non
 
 
 def test_another_schema_is_refused_by_name(saved: Path) -> None:
-    for schema in (2, 4, "3", None):
+    for schema in (2, 3, 5, "4", None):
         edit(saved, "card.json", lambda card, schema=schema: card.update(schema=schema))  # type: ignore[misc]
-        with pytest.raises(ArtifactError, match=f"has schema {schema!r}, this version reads 3"):
+        with pytest.raises(ArtifactError, match=f"has schema {schema!r}, this version reads 4"):
             artifact.load(saved)
 
 
+UNEVEN = {"victim|near|w0": [1.0], "neighbour|near|w1": [1.0, 2.0]}
 FOREIGN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "no schema": ("card.json", lambda card: card.pop("schema")),
     "no targets": ("card.json", lambda card: card.pop("targets")),
@@ -254,7 +256,11 @@ FOREIGN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "a target that is not there": ("card.json", lambda card: card.update(targets=["throughput", "../throughput"])),
     "no throughput": ("card.json", lambda card: card.update(targets=["latency"])),
     "no version": ("card.json", lambda card: card.pop("version")),
-    "effects that are no numbers": ("throughput.json", lambda value: value.update(effects={"a": "b"})),
+    "effects that are no numbers": ("throughput.json", lambda value: value["effects"].update(values={"a": "b"})),
+    "factors that are no numbers": ("throughput.json", lambda value: value["effects"].update(factors={"a": ["b"]})),
+    "factors of another number": ("throughput.json", lambda value: value["effects"].update(factors=UNEVEN)),
+    "factors without end": ("throughput.json", lambda value: value["effects"].update(factors={"a": [math.inf]})),
+    "no factors": ("throughput.json", lambda value: value["effects"].pop("factors")),
     "effects that are a list": ("throughput.json", lambda value: value.update(effects=[1, 2])),
     "a blend that is no number": ("throughput.json", lambda value: value["known_blend"].update(forest="much")),
     "a blend without a member": ("throughput.json", lambda value: value["unknown_blend"].pop("smooth")),
@@ -277,6 +283,7 @@ FOREIGN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "edges of unequal length": ("throughput.json", lambda value: value["low"].append(0.0)),
     "a limit beyond the features": ("throughput.json", lambda value: value["limits"].append(10_000)),
     "edges that are texts": ("throughput.json", lambda value: value.update(low=["x"] * len(value["low"]))),
+    "a blend of more than all": ("throughput.json", lambda value: value["known_blend"].update(boosters=1e9)),
     "a size that is no number": ("throughput.json", lambda value: value.update(most_instances=None)),
     "a size without end": ("throughput.json", lambda value: value.update(most_instances=math.inf)),
 }
@@ -306,6 +313,47 @@ def test_trees_that_are_none_are_refused_though_their_checksum_fits(saved: Path,
     (saved / f"throughput-{part}.txt").write_text("tree\nnonsense\n", encoding="utf-8")
     reseal(saved)
     with pytest.raises(ArtifactError):
+        artifact.load(saved)
+
+
+DAMAGED = {
+    "a child beyond the tree": (r"left_child=-?\d+", "left_child=1999999999"),
+    "a child before its parent": (r"right_child=-?\d+", "right_child=0"),
+    "a leaf beyond the tree": (r"left_child=-?\d+", "left_child=-1000000"),
+    "a feature that is not there": (r"split_feature=\d+", "split_feature=1000000"),
+    "too few thresholds": (r"threshold=\S+ ", "threshold="),
+    "a leaf that is no number": (r"leaf_value=\S+", "leaf_value=nan"),
+    "a split of another kind": (r"num_cat=0", "num_cat=1"),
+    "no children": (r"(?m)^left_child=.*$", ""),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_trees_are_refused_though_their_checksum_fits(saved: Path, name: str) -> None:
+    """LightGBM itself follows such a tree wherever it leads: the process dies, or never ends."""
+    path = saved / "throughput-booster1.txt"
+    text = path.read_text(encoding="utf-8")
+    damaged = re.sub(*DAMAGED[name], text, count=1)
+    assert damaged != text
+    path.write_text(damaged, encoding="utf-8")
+    reseal(saved)
+    with pytest.raises(ArtifactError, match=r"throughput-booster1\.txt cannot be used: tree \d+ is damaged"):
+        artifact.load(saved)
+
+
+def test_offsets_of_trees_are_not_trusted(saved: Path, predictor: LearnedPredictor, scenes: SceneBatch) -> None:
+    path = saved / "throughput-booster0.txt"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r"tree_sizes=\d+", "tree_sizes=7", text), encoding="utf-8")
+    reseal(saved)
+    expected = predictor.predict(scenes).throughput.expected
+    np.testing.assert_array_equal(artifact.load(saved).predict(scenes).throughput.expected, expected)
+
+
+@pytest.mark.parametrize("version", ["../../evil", "", "a b"])
+def test_a_version_that_is_no_plain_name_is_refused(saved: Path, version: str) -> None:
+    edit(saved, "card.json", lambda value: value.update(version=version))
+    with pytest.raises(ArtifactError, match="model version"):
         artifact.load(saved)
 
 

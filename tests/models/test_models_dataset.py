@@ -151,6 +151,20 @@ def test_further_columns_of_platforms_are_kept_where_they_hold_numbers(tmp_path:
     assert load_dataset(write(tmp_path / "e")).platform_numbers == {"p": {}}
 
 
+def test_nodes_of_a_platform_are_equal_blocks_of_its_cpus(tmp_path: Path) -> None:
+    table = "platform,kind,pcpus,memory_mb,numa_nodes\np,xen,4,4096,2\nq,kvm,4,8192,1\nr,kvm,4,8192,\n"
+    data = load_dataset(write(tmp_path / "d", platforms=table))
+    assert {name: one.numa for name, one in data.platforms.items()} == {"p": ((0, 1), (2, 3)), "q": (), "r": ()}
+    assert data.platform_numbers == {"p": {}, "q": {}, "r": {}}
+
+
+@pytest.mark.parametrize("cells", ["4,0", "4,1.5", "4,3", ",2", "4,8", "4,two", "4,nan"])
+def test_nodes_that_cannot_be_equal_blocks_are_refused_by_line_and_column(cells: str, tmp_path: Path) -> None:
+    table = f"platform,kind,memory_mb,pcpus,numa_nodes\np,xen,4096,4,2\nq,kvm,8192,{cells}\n"
+    said = refusal(tmp_path / "d", platforms=table)
+    assert "platforms.csv, line 3, column numa_nodes" in said
+
+
 def test_a_word_in_a_column_of_numbers_is_named_by_line_and_column(tmp_path: Path) -> None:
     table = "platform,kind,pcpus,memory_mb,tlb_mb\np,xen,2,4096,8\nq,kvm,4,8192,many\n"
     said = refusal(tmp_path / "d", platforms=table)

@@ -70,6 +70,14 @@ def test_coverage_that_never_was_good_began_with_the_window() -> None:
     assert alarm.before == 0.9
 
 
+@pytest.mark.parametrize(("missed", "alarmed"), [(28, False), (40, True)])
+def test_coverage_alarms_only_where_chance_would_hardly_do_it(missed: int, alarmed: bool) -> None:
+    """Of 200 intervals that hold in 9 of 10 cases 28 or more miss in 4 of 100 windows, 40 or more in 2 of 100,000."""
+    offs = np.zeros(WINDOW)
+    offs[np.linspace(0, WINDOW - 1, missed).astype(int)] = np.resize([1.1, -1.1], missed)
+    assert bool([one for one in alarms(series(offs)) if one.kind == "coverage"]) == alarmed
+
+
 def test_few_scenes_say_nothing_however_bad() -> None:
     assert alarms(series([5.0] * (FEW - 1))) == ()
     assert alarms([one(number // 20, off=5.0) for number in range(20 * (FEW - 1))]) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import NAMES, TABLE, Floats, Scene, batch, host, instance, scenes
 
-from models.effects import PAIR_PENALTY, PENALTIES, Effects, choose_penalty, designs, fit_effects
+from models.effects import PAIR_PENALTY, PENALTIES, RANKS, Effects, Strength, choose_strengths, fit_effects, terms_of
 from models.examples import Neighbour
 from models.features import cpu_overlap
 from models.learned import scene_effects
@@ -24,7 +25,9 @@ KEYS = [
 def random_effects(seed: int) -> Effects:
     random = np.random.default_rng(seed)
     kept = random.random(len(KEYS)) < 0.7
-    return Effects({key: float(random.normal()) for key, keep in zip(KEYS, kept, strict=True) if keep})
+    values = {key: float(random.normal()) for key, keep in zip(KEYS, kept, strict=True) if keep}
+    sides = [key for key in values if not key.startswith("pair|")]
+    return Effects(values, {key: tuple(random.normal(size=2).tolist()) for key in sides if random.random() < 0.7})
 
 
 def slow(effects: Effects, scene: Scene, known: set[str]) -> list[float]:
@@ -74,7 +77,9 @@ def test_near_and_far_effects_count_by_the_overlap() -> None:
 def test_the_order_of_neighbours_does_not_matter() -> None:
     around = [Neighbour("a", 0.5), Neighbour("b", 1.0), Neighbour("b", 0.0)]
     effects = random_effects(2)
-    renamed = Effects({key.replace("spin", "a").replace("web", "b"): value for key, value in effects.values.items()})
+    names = {key: key.replace("spin", "a").replace("web", "b") for key in effects.values}
+    values = {names[key]: value for key, value in effects.values.items()}
+    renamed = Effects(values, {names[key]: value for key, value in effects.factors.items()})
     one, other = renamed.predict(["a"], [around])[0], renamed.predict(["a"], [around[::-1]])[0]
     assert one == pytest.approx(other)
 
@@ -82,7 +87,7 @@ def test_the_order_of_neighbours_does_not_matter() -> None:
 def learned(
     victims: list[str], around: list[list[Neighbour]], residual: Floats, penalty: float | None = None
 ) -> Effects:
-    return fit_effects(*designs(victims, around), residual, penalty)
+    return fit_effects(terms_of(victims, around), residual, Strength(penalty))
 
 
 def test_pair_effects_are_learned_and_shrunk() -> None:
@@ -104,26 +109,36 @@ def test_pairs_are_learned_from_what_main_effects_leave() -> None:
     assert learned(victims, around, residual).values.keys() == {key for key in found.values if key.startswith("pair|")}
 
 
+def pairs_of(victims: list[str], around: list[list[Neighbour]]) -> list[str]:
+    return [
+        "+".join(sorted([one, *(other.workload for other in beside)]))
+        for one, beside in zip(victims, around, strict=True)
+    ]
+
+
 def test_main_effects_are_dropped_where_they_do_not_help_on_left_out_rows() -> None:
     victims = [f"w{at}" for at in range(12)]
     around = [[Neighbour(f"w{(at + 1) % 12}", 1.0)] for at in range(12)]
     noise = np.random.default_rng(0).normal(0, 0.1, 12)
     half = np.arange(12) < 6
     folds = [(np.flatnonzero(half), np.flatnonzero(~half)), (np.flatnonzero(~half), np.flatnonzero(half))]
-    assert choose_penalty(designs(victims, around)[0], noise, folds) is None
-    assert choose_penalty(designs(victims, around)[0], noise, []) is None
+    terms, pairs = terms_of(victims, around), pairs_of(victims, around)
+    assert choose_strengths(terms, noise, folds, pairs)[0] == Strength()
+    assert choose_strengths(terms, noise, [], pairs) == (Strength(), ())
 
 
 def test_rows_that_were_not_judged_teach_nothing() -> None:
     victims, around = ["a", "b"] * 10, [[Neighbour("b", 1.0)], [Neighbour("a", 1.0)]] * 10
     residual = np.array([0.5, -0.5] * 10)
     some = np.concatenate([residual[:8], np.full(12, np.nan)])
-    main, pairs = designs(victims, around)
-    kept = fit_effects(*designs(victims[:8], around[:8]), residual[:8], 2.0)
-    assert fit_effects(main, pairs, some, 2.0).values == pytest.approx(kept.values, abs=1e-6)
-    assert fit_effects(main, pairs, np.full(20, np.nan), 2.0).values == {}
+    terms, strong = terms_of(victims, around), Strength(2.0, 2, 1.0)
+    kept = fit_effects(terms_of(victims[:8], around[:8]), residual[:8], strong)
+    found = fit_effects(terms, some, strong)
+    assert found.values == pytest.approx(kept.values, abs=1e-6)
+    assert found.predict(victims, around) == pytest.approx(kept.predict(victims, around), abs=1e-6)
+    assert fit_effects(terms, np.full(20, np.nan), strong) == Effects()
     folds = [(np.arange(0, 20, 2), np.arange(1, 20, 2)), (np.arange(4), np.arange(4, 20))]
-    assert choose_penalty(main, some, folds) in {None, *PENALTIES}
+    assert choose_strengths(terms, some, folds, pairs_of(victims, around))[0].main in {None, *PENALTIES}
 
 
 def test_rows_without_neighbours_have_no_effects_to_learn() -> None:
@@ -131,14 +146,106 @@ def test_rows_without_neighbours_have_no_effects_to_learn() -> None:
     assert learned([], [], np.zeros(0), 2.0).values == {}
 
 
-def error_of_a_new_workload(pairs: int, seed: int) -> float:
+PLANTED = 12  # workloads of the made-up clouds below: 132 ordered pairs of two
+
+
+def cloud(seed: int, scale: float = 0.3) -> tuple[list[str], list[list[Neighbour]], Floats]:
+    """Every ordered pair of workloads with a log ratio that is the product of two numbers of the victim with two of the
+    neighbour, and none of either alone."""
+    left, right = np.random.default_rng(seed).normal(0, 1, (2, PLANTED, 2))
+    pairs = [(one, other) for one in range(PLANTED) for other in range(PLANTED) if one != other]
+    truth = np.array([scale * left[one] @ right[other] for one, other in pairs])
+    return [f"w{one}" for one, _ in pairs], [[Neighbour(f"w{other}", 1.0)] for _, other in pairs], truth
+
+
+def folds_by_pair(pairs: list[str], seed: int, count: int = 5) -> list[tuple[np.ndarray, np.ndarray]]:
+    names = sorted(set(pairs))
+    number = dict(zip(names, np.random.default_rng(seed).permutation(len(names)) % count, strict=True))
+    fold = np.array([number[pair] for pair in pairs])
+    return [(np.flatnonzero(fold != one), np.flatnonzero(fold == one)) for one in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_products_of_two_numbers_each_are_found_for_pairs_that_were_left_out(seed: int) -> None:
+    victims, around, truth = cloud(seed)
+    residual = truth + np.random.default_rng(seed).normal(0, 0.03, len(truth))
+    terms, pairs = terms_of(victims, around), pairs_of(victims, around)
+    trained, asked = folds_by_pair(pairs, seed)[0]
+    residual[asked] = np.nan
+    strength, _ = choose_strengths(terms, residual, folds_by_pair(pairs, seed + 9), pairs)
+    assert strength.rank in RANKS
+    said = {one: fit_effects(terms, residual, one).predict(victims, around) for one in (strength, Strength(2.0))}
+    errors = {one: np.abs(guess - truth)[asked].mean() for one, guess in said.items()}
+    assert errors[strength] < 0.5 * min(errors[Strength(2.0)], np.abs(truth[asked]).mean())
+    assert len(trained)
+
+
+def test_rows_have_no_say_in_the_strength_by_which_they_are_judged() -> None:
+    victims, around, truth = cloud(2)
+    terms, pairs = terms_of(victims, around), pairs_of(victims, around)
+    folds = folds_by_pair(pairs, 3)
+    _, before = choose_strengths(terms, truth, folds, pairs)
+    changed = truth.copy()
+    changed[folds[0][1]] = np.random.default_rng(0).normal(0, 5.0, len(folds[0][1]))
+    others = [(np.setdiff1d(trained, folds[0][1]), rows) for trained, rows in folds[1:]]
+    alone = choose_strengths(terms, truth, [(folds[0][0], folds[0][1]), *others], pairs)[1]
+    _, after = choose_strengths(terms, changed, [(folds[0][0], folds[0][1]), *others], pairs)
+    assert after[0] == alone[0]
+    assert before[0].rank
+    assert after[1] != alone[1]
+
+
+def test_factors_are_not_taken_from_noise() -> None:
+    victims, around, truth = cloud(0)
+    terms, pairs = terms_of(victims, around), pairs_of(victims, around)
+    taken = 0
+    for seed in range(10):
+        noise = np.random.default_rng(seed).normal(0, 0.1, len(truth))
+        taken += choose_strengths(terms, noise, folds_by_pair(pairs, seed), pairs)[0].rank > 0
+    assert taken <= 2
+
+
+def test_the_same_rows_give_the_same_factors() -> None:
+    victims, around, truth = cloud(1)
+    one, other = (fit_effects(terms_of(victims, around), truth, Strength(2.0, 2, 1.0)) for _ in range(2))
+    assert one == other
+
+
+def test_factors_of_several_neighbours_add_up_by_their_shares() -> None:
+    effects = Effects(
+        {}, {"victim|near|a": (1.0, 2.0), "neighbour|near|b": (3.0, 0.5), "victim|far|a": (1.0, 0.0),
+             "neighbour|far|b": (10.0, 7.0), "neighbour|near|c": (0.0, -1.0)},
+    )  # fmt: skip
+    around = [Neighbour("b", 0.25), Neighbour("c", 1.0), Neighbour("d", 1.0)]
+    for order in (around, around[::-1]):
+        assert effects.predict(["a"], [order])[0] == pytest.approx(0.25 * 4.0 + 0.75 * 10.0 - 2.0)
+    assert effects.predict(["b"], [[Neighbour("a", 1.0)]]).tolist() == [0.0]
+
+
+def test_factors_are_learned_from_runs_of_three_too() -> None:
+    """As from pairs, where what neighbours do adds up."""
+    victims, around, truth = cloud(2)
+    told = {(one, beside[0].workload): value for one, beside, value in zip(victims, around, truth, strict=True)}
+    random = np.random.default_rng(0)
+    names = sorted(set(victims))
+    runs = [random.choice(names, 3, replace=False).tolist() for _ in range(400)]
+    beside = [[Neighbour(other, 1.0) for other in run[1:]] for run in runs]
+    residual = np.array([told[run[0], run[1]] + told[run[0], run[2]] for run in runs])
+    found = fit_effects(terms_of([run[0] for run in runs], beside), residual, Strength(None, 2, 0.1))
+    only = Effects({}, found.factors)
+    assert np.abs(only.predict(victims, around) - truth).mean() < 0.25 * np.abs(truth).mean()
+
+
+def error_of_a_new_workload(pairs: int, seed: int, *, products: bool) -> float:
     """Mean |error| on pairs of a new workload that were not measured, `pairs` of it were. Effects on the log ratio are
-    known: each workload has one as victim and one as neighbour, each pair one of its own, each row noise."""
+    known: each workload has one as victim and one as neighbour, or a product of both, each pair one of its own, each
+    row noise."""
     random = np.random.default_rng(seed)
     count = 16
     names = [f"w{at}" for at in range(count)]
     victim, neighbour = random.normal(0, 0.3, (2, count))
     own = random.normal(0, 0.05, (count, count))
+    left, right = random.normal(0, 0.5, (2, count, 2)) if products else np.zeros((2, count, 2))
     new = count - 1
     order = random.permutation(new)
     measured = [(one, other) for one in range(new) for other in range(new) if one != other]
@@ -146,24 +253,36 @@ def error_of_a_new_workload(pairs: int, seed: int) -> float:
     asked = [pair for other in order[8:] for pair in ((new, int(other)), (int(other), new))]
 
     def rows(which: list[tuple[int, int]]) -> tuple[list[str], list[list[Neighbour]], Floats]:
-        truth = np.array([victim[one] + neighbour[other] + own[one, other] for one, other in which])
+        truth = np.array([victim[one] + neighbour[other] + own[one, other] + left[one] @ right[other]
+                          for one, other in which])  # fmt: skip
         return [names[one] for one, _ in which], [[Neighbour(names[other], 1.0)] for _, other in which], truth
 
     victims, around, truth = rows(measured)
-    main, of_pairs = designs(victims, around)
-    effects = fit_effects(main, of_pairs, truth + random.normal(0, 0.02, len(truth)), PENALTIES[0])
+    strength = Strength(PENALTIES[0], 2, 1.0) if products else Strength(PENALTIES[0])
+    effects = fit_effects(terms_of(victims, around), truth + random.normal(0, 0.02, len(truth)), strength)
     victims, around, truth = rows(asked)
     return float(np.abs(effects.predict(victims, around) - truth).mean())
 
 
-def test_a_new_workload_gets_steadily_better_with_each_pair_that_is_measured() -> None:
-    errors = [np.mean([error_of_a_new_workload(pairs, seed) for seed in range(12)]) for pairs in (0, 1, 2, 4, 8)]
+@pytest.mark.parametrize("products", [False, True])
+def test_a_new_workload_gets_steadily_better_with_each_pair_that_is_measured(products: bool) -> None:
+    errors = [
+        np.mean([error_of_a_new_workload(pairs, seed, products=products) for seed in range(12)])
+        for pairs in (0, 1, 2, 4, 8)
+    ]
     assert (np.diff(errors) < 0).all(), errors
-    assert errors[1] < 0.75 * errors[0]
-    assert errors[-1] < 0.35 * errors[0]
+    assert errors[1] < (0.99 if products else 0.75) * errors[0]
+    assert errors[-1] < (0.5 if products else 0.35) * errors[0]
 
 
 def test_effects_as_json_lose_nothing() -> None:
-    effects = random_effects(3)
-    assert effects.to_json() == effects.values
-    assert list(effects.to_json()) == sorted(effects.values)
+    effects = replace(random_effects(3), factors={"victim|near|b": (1.5, -0.25), "neighbour|far|a": (0.0, 1e-300)})
+    told = effects.to_json()
+    assert Effects.from_json(json.loads(json.dumps(told))) == effects
+    assert list(told["values"]) == sorted(effects.values)
+    assert list(told["factors"]) == ["neighbour|far|a", "victim|near|b"]
+
+
+def test_factors_of_another_number_are_refused() -> None:
+    with pytest.raises(ValueError, match="differ in number"):
+        Effects.from_json({"values": {}, "factors": {"victim|near|a": [1.0], "neighbour|near|a": [1.0, 2.0]}})

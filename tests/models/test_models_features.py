@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
-from models.features import LIMITS, PLATFORM, FeatureMatrix, build_matrix, cpu_overlap
+from models.features import LIMITS, PLATFORM, SOCKETS, FeatureMatrix, build_matrix, cpu_overlap, socket_overlap
 
 METRICS = ("cpu", "driver_domain.cpu", "net_mbit", "llc_misses")
 
@@ -141,3 +141,57 @@ def test_a_metric_more_or_less_leaves_the_other_columns_as_they_are(scene: Scene
 def test_every_metric_of_the_table_can_be_asked_for() -> None:
     matrix = build_matrix(batch((host(), [instance("a", "web"), instance("b", "disk")])), TABLE.columns)
     assert set(TABLE.columns) == {name.removeprefix("own ") for name in matrix.names if name.startswith("own ")}
+
+
+TWO_NODES = {"pcpus": 4, "numa": ((0, 1), (2, 3))}
+
+
+def test_socket_pressure_counts_the_part_of_a_neighbours_cpus_on_ones_own_nodes() -> None:
+    pins = ("0:0", "0:1", "0:2", "0:1-2", "")
+    scene = (host("kvm", **TWO_NODES), [instance(f"i{at}", "spin", pins=pin) for at, pin in enumerate(pins)])
+    of_first = [1.0, 1.0, 0.0, 0.5, 0.5]
+    np.testing.assert_allclose(socket_overlap(batch(scene))[0][0], of_first)
+    matrix = build_matrix(batch(scene), (*METRICS, SOCKETS))
+    assert column(matrix, "near cpu")[0] == 25.0  # of the last, who may run anywhere
+    assert column(matrix, "socket cpu") == [200.0, 200.0, 100.0, 400.0, 400.0]
+    assert column(matrix, "host cpu") == [400.0] * 5
+    way = dict(zip(matrix.names, matrix.monotone.tolist(), strict=True))
+    assert {name for name, one in way.items() if one < 0 and name.startswith("socket ")} == {
+        f"socket {key}" for key in METRICS
+    }
+
+
+def test_on_one_node_everybody_shares_the_socket() -> None:
+    for nodes in ((), ((0, 1, 2, 3),)):
+        scene = (host("kvm", 4, numa=nodes), [instance("a", pins="0:0"), instance("b", pins="0:3")])
+        np.testing.assert_array_equal(socket_overlap(batch(scene)), np.ones((1, 2, 2)))
+
+
+def test_cpus_that_no_node_names_are_a_node_of_their_own() -> None:
+    there = host("kvm", 4, numa=((0, 1),))
+    scene = (there, [instance(f"i{at}", pins=f"0:{cpu}") for at, cpu in enumerate((0, 2, 3))])
+    np.testing.assert_array_equal(socket_overlap(batch(scene))[0], [[1, 0, 0], [0, 1, 1], [0, 1, 1]])
+
+
+@settings(max_examples=30, deadline=None)
+@given(scenes(least=1), st.data())
+def test_socket_pressure_does_not_depend_on_the_order_of_neighbours(scene: Scene, data: st.DataObject) -> None:
+    there, instances = scene
+    there = replace(there, numa=(tuple(range(there.pcpus // 2)), tuple(range(there.pcpus // 2, there.pcpus))))
+    order = data.draw(st.permutations(range(len(instances))))
+    plain = build_matrix(batch((there, instances)), (*METRICS, SOCKETS))
+    mixed = build_matrix(batch((there, [instances[at] for at in order])), (*METRICS, SOCKETS))
+    np.testing.assert_allclose(mixed.x, plain.x[order], rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(scenes(least=1))
+def test_without_sockets_among_the_metrics_nodes_change_no_bit(scene: Scene) -> None:
+    there, instances = scene
+    split = replace(there, numa=tuple((cpu,) for cpu in range(there.pcpus)))
+    plain, other = build_matrix(batch(scene), METRICS), build_matrix(batch((split, instances)), METRICS)
+    assert plain.names == other.names
+    assert plain.x.tobytes() == other.x.tobytes()
+    more = build_matrix(batch((split, instances)), (*METRICS, SOCKETS))
+    kept = [at for at, name in enumerate(more.names) if not name.startswith("socket ")]
+    assert np.ascontiguousarray(more.x[:, kept]).tobytes() == plain.x.tobytes()

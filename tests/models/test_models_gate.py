@@ -207,6 +207,25 @@ def test_models_that_are_truly_equal_are_seldom_refused(pairs: int) -> None:
     assert refused <= 8  # at most 3 expected; 9 or more would come by chance once in 300
 
 
+def test_the_more_is_checked_the_farther_a_bound_lies() -> None:
+    """All checks share one error rate: what is checked beside it makes no table more likely to be refused."""
+    one, other = table(0.05), table(0.02, protocol="unseen_workload")
+    alone, together = gate([one], None).figures[0], gate([one, other], None).figures[0]
+    assert together.prior.low < alone.prior.low
+    assert together.prior.high > alone.prior.high
+    assert together.coverage_high >= alone.coverage_high
+
+
+def test_a_bound_from_few_pairs_is_as_far_away_as_it_says() -> None:
+    """One in a hundred on either side; the bootstrap of five pairs as it comes misses 11 of these 200."""
+    random = np.random.default_rng(0)
+    found = [
+        comparison.means_of(random.normal(0, 1, (5, 1)), tuple("abcde"), seed).bounds(0, 0.01) for seed in range(100)
+    ]
+    assert sum((bounds[0] > 0) + (bounds[1] < 0) for bounds in found if bounds) <= 6
+    assert all(found)
+
+
 def _by_chance(pairs: int, seed: int, protocol: str) -> HeldOut:
     base = table(pairs=pairs, repeats=2, prior_off=0.3, half=0.3, protocol=protocol)
     random = np.random.default_rng([seed, len(protocol)])

@@ -10,7 +10,8 @@ from made_examples import Group, grouped
 from synthetic import Floats
 
 from models import judging
-from models.effects import PENALTIES, designs
+from models.boosting import SEEDS_OF_MANY
+from models.effects import PENALTIES, Strength, terms_of
 from models.estimators import LEAST_ROWS, MEMBERS, Blend
 from models.folds import Fold
 from models.judging import Judged, expanded, judge, with_effects
@@ -27,7 +28,8 @@ def silent(_done: float) -> None:
 class Memory:
     """Members that say which rows they were fitted on: 1 for what they saw, 0 for what they did not."""
 
-    def __init__(self, rows: Grouped, which: np.ndarray) -> None:
+    def __init__(self, rows: Grouped, which: np.ndarray, boosters: int) -> None:
+        self.boosters = boosters
         self.seen = {float(one) for one in rows.examples.x[which, 0]}
         self.workloads = set(rows.examples.take(which).workloads)
         self.pairs = {rows.examples.pair[row] for row in which}
@@ -42,8 +44,8 @@ def memories(monkeypatch: pytest.MonkeyPatch) -> list[Memory]:
     """Members that remember; those that were made, in order."""
     made: list[Memory] = []
 
-    def fit(rows: Grouped, which: np.ndarray, **_: object) -> Memory:
-        made.append(Memory(rows, which))
+    def fit(rows: Grouped, which: np.ndarray, *, boosters: int, **_: object) -> Memory:
+        made.append(Memory(rows, which, boosters))
         return made[-1]
 
     monkeypatch.setattr(judging, "fit_members", fit)
@@ -108,11 +110,12 @@ def test_effects_come_from_the_rows_that_were_not_left_out(memories: list[Memory
     names = "abcdefgh"
     groups: list[Group] = [(one, other) for one in names for other in names if one != other]
     rows = grouped(groups, ratio=np.array([0.2 if one == "a" else 0.8 for one, _ in groups]))
-    main, _ = designs(rows.examples.victim, rows.examples.neighbours)
+    terms = terms_of(rows.examples.victim, rows.examples.neighbours)
     off = np.array([one == "a" for one, _ in groups])
+    judged = {protocol: judge(rows, protocol, seed=0, say=silent) for protocol in PROTOCOLS}
     said = {
-        protocol: with_effects(judge(rows, protocol, seed=0, say=silent), main, rows.residual, PENALTIES[0])
-        for protocol in PROTOCOLS
+        protocol: with_effects(one, terms, rows.residual, [Strength(PENALTIES[0])] * len(one.folds))
+        for protocol, one in judged.items()
     }
     by_pair = said["unseen_pair"]
     assert (by_pair.effects[off[by_pair.row]] < -0.7).all()
@@ -120,7 +123,29 @@ def test_effects_come_from_the_rows_that_were_not_left_out(memories: list[Memory
     without_a = np.array(["a" not in memories[-len(left_out.folds) :][fold].workloads for fold in left_out.fold])
     assert without_a.any()
     assert np.abs(left_out.effects[without_a]).max() < 0.05
-    assert not with_effects(by_pair, main, rows.residual, None).effects.any()
+    assert not with_effects(by_pair, terms, rows.residual, [Strength()] * len(by_pair.folds)).effects.any()
+
+
+def test_factors_come_from_the_rows_that_were_not_left_out(memories: list[Memory]) -> None:
+    """What a pair adds is a product of two numbers: found where only the pair is left out, 0 where a workload is."""
+    names = "abcdefgh"
+    groups: list[Group] = [(one, other) for one in names for other in names if one != other]
+    product = np.array([names.index(one) * names.index(other) for one, other in groups]) / 40
+    rows = grouped(groups, ratio=0.8 * np.exp(-product))
+    terms = terms_of(rows.examples.victim, rows.examples.neighbours)
+    judged = [judge(rows, protocol, seed=0, say=silent) for protocol in PROTOCOLS]
+    by_pair, by_workload = (
+        with_effects(one, terms, rows.residual, [Strength(None, 2, 0.1)] * len(one.folds)) for one in judged
+    )
+    assert memories
+    assert np.corrcoef(by_pair.effects, -product[by_pair.row])[0, 1] > 0.9
+    assert not by_workload.effects.any()
+
+
+def test_many_rows_are_judged_by_as_many_boosters_as_answer(memories: list[Memory]) -> None:
+    names = [f"w{at}" for at in range(8)]
+    judge(grouped([(one, other) for one in names for other in names]), "unseen_pair", seed=0, say=silent)
+    assert {memory.boosters for memory in memories} == {SEEDS_OF_MANY}
 
 
 def test_too_few_rows_to_train_on_are_not_judged(memories: list[Memory]) -> None:

@@ -19,7 +19,7 @@ from models.prior import PriorPredictor, solve
 from models.profile import WorkloadProfile
 from models.scene import ProfileTable, build_batch
 from models.waiting import behind_turns, budget_runs_out, cap_stall, processor_sharing
-from profiler.observed import Host, Instance
+from profiler.observed import Host, Instance, NetworkSettings
 
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"
 PAGES = ProfileTable.build([WorkloadProfile("pages", {"cpu": 0.0, "driver_domain.cpu": 60.0})])
@@ -29,6 +29,15 @@ BURSTS = ProfileTable.build(
         WorkloadProfile("game", {"cpu": 2.0, "execution": 20.0, "net_mbit": 0.1, "latency_mean_ms": 1.0}),
         WorkloadProfile("fills", {"cpu": 2.0, "net_mbit": 900.0}),
         WorkloadProfile("spin", {"cpu": 100.0, "execution": 1.0}),
+    ]
+)
+LINE = 10 * GOODPUT
+PACKETS = ProfileTable.build(
+    [
+        WorkloadProfile("few", {"cpu": 0.0, "net_mbit": 0.001, "latency_mean_ms": 1.0}),
+        WorkloadProfile("some", {"cpu": 0.0, "net_mbit": 4.0, "latency_mean_ms": 1.0}),
+        WorkloadProfile("many", {"cpu": 0.0, "net_mbit": 10.0, "latency_mean_ms": 1.0}),
+        WorkloadProfile("fills", {"cpu": 0.0, "net_mbit": 900.0}),
     ]
 )
 
@@ -180,6 +189,57 @@ def test_a_class_that_is_sent_more_than_its_rate_delays_its_own_packets_only() -
     latency, _ = ratios(there, tight, wide, table=BURSTS)
     assert latency[0] > 1000 * BACKLOG_MBIT / 0.05
     assert latency[1] == pytest.approx(1.0, abs=0.05)
+
+
+def in_line(workload: str, network: NetworkSettings | None = None, load: float = 1.0) -> Instance:
+    return instance(workload=workload, network=network, load=load)
+
+
+def waits(*those: Instance) -> Floats:
+    """Latency ratios on a line of 10 Mbit/s of those who do nothing but send."""
+    return ratios(host("lxc", 4, nic_mbit=10.0), *those, table=PACKETS)[0]
+
+
+def meeting(load: float) -> float:
+    """The wait of an M/D/1 queue, in services."""
+    return load / 2 / (1 - load)
+
+
+def test_who_stays_within_a_class_waits_for_half_a_frame_of_a_sender_that_fills_the_line() -> None:
+    for network in (shared(5.0, 10.0), dedicated(5.0)):
+        assert waits(in_line("few", network), in_line("fills"))[0] == pytest.approx(1.5, abs=0.001)
+        assert waits(in_line("few", network))[0] == pytest.approx(1.0, abs=0.001)
+
+
+@pytest.mark.parametrize("rate", [1.0, 4.0, 8.0])
+@pytest.mark.parametrize("network", [None, shared(5.0, 10.0)])
+def test_a_frame_of_a_sender_that_is_held_back_is_met_as_often_as_it_sends(
+    rate: float, network: NetworkSettings | None
+) -> None:
+    latency = waits(in_line("few", network), in_line("fills", dedicated(rate)))
+    assert latency[0] == pytest.approx(1 + rate / LINE / 2, abs=0.005)
+
+
+@pytest.mark.parametrize("held", [4.0, 6.0])
+@pytest.mark.parametrize("network", [None, shared(1.0, 10.0)])
+def test_a_sender_that_is_held_to_its_rate_leaves_the_line_minus_that_rate(
+    held: float, network: NetworkSettings | None
+) -> None:
+    """8 Mbit/s do not fit into what is left, which empties the full queue; what else is waited for adds no 30 ms."""
+    latency = waits(in_line("many", network, load=0.8), in_line("fills", dedicated(held)))
+    delay_ms = 1000 * BACKLOG_MBIT / (LINE - held)
+    assert delay_ms < latency[0] < delay_ms + 30
+
+
+@pytest.mark.parametrize("rate", [4.5, 6.0, 9.0])
+def test_packets_of_one_sender_meet_in_a_class_that_is_slower_than_the_line(rate: float) -> None:
+    latency = waits(in_line("some", dedicated(rate)))
+    assert latency[0] == pytest.approx(1 + meeting(4 / rate) * LINE / rate - meeting(4 / LINE))
+
+
+def test_without_classes_packets_wait_for_those_of_the_others_in_one_queue() -> None:
+    latency = waits(in_line("few"), in_line("some", load=0.9))
+    assert latency[0] == pytest.approx(1 + meeting(3.6 / LINE), abs=0.001)
 
 
 # what must hold everywhere

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from models.monitoring import (
+    COVERAGE,
     FEW,
     STRANGEST,
     WIDEST,
+    WINDOW,
     chance_of_coverage,
     coverage_bounds,
     covered,
@@ -92,6 +94,13 @@ def test_widened_intervals_cover_what_the_models_own_did_not(times: float) -> No
         missed.append(np.mean(np.abs(offs[400:]) > factor))
         assert factor == pytest.approx(times, rel=0.35)
     assert 0.05 <= np.mean(missed) <= 0.13
+
+
+def test_errors_that_keep_growing_are_widened_beyond_what_was_seen_of_late() -> None:
+    """The level gives way while intervals miss too often: a quantile of the past alone would always come too late."""
+    offs = np.linspace(0.5, 3.0, 400) * np.resize([1.0, -1.0], 400)
+    of_late = sorted(np.abs(offs[-WINDOW:]))[int(np.ceil((WINDOW + 1) * COVERAGE)) - 1]
+    assert widening(series(offs)) > 1.02 * of_late
 
 
 def test_widening_follows_a_change_and_ends_with_it() -> None:
