@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
-from advisor.domain import Band, Candidate, Command, Effect, IsolationSettings, Pinning, Reason, Recommendation
+from advisor.domain import (
+    Band,
+    Candidate,
+    Command,
+    Effect,
+    IsolationSettings,
+    Pinning,
+    Reason,
+    Recommendation,
+    Rejection,
+    Rung,
+)
 
 Json = dict[str, Any]
 
@@ -22,7 +34,7 @@ def recommendation_as_json(recommendation: Recommendation) -> Json:
         "snapshot_age_s": recommendation.snapshot_age_s,
         "dry_run": request.dry_run,
         "candidates": [_candidate(one, commands=request.commands) for one in recommendation.candidates],
-        "rejected": [{"host": one.host, "code": one.code, "reason": one.reason} for one in recommendation.rejected],
+        "rejected": [_rejection(one) for one in recommendation.rejected],
         "notes": list(recommendation.notes),
     }
 
@@ -37,12 +49,50 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
         "pinning": _pinning(candidate.pinning),
         "isolation": _isolation(candidate.isolation),
         "newcomer": _effect(candidate.newcomer),
-        "neighbours": [{"instance": one.instance, **_effect(one)} for one in candidate.neighbours],
+        "neighbours": _effects(candidate.neighbours),
+        "changes": _changes(candidate.changes),
+        "rungs": _rungs(candidate.rungs),
         "reasons": [_reason(one) for one in candidate.reasons],
     }
     if commands:
         answer["commands"] = [_command(one) for one in candidate.commands]
     return answer
+
+
+def _rungs(rungs: Sequence[Rung]) -> list[Json]:
+    """The steps of the isolation ladder that were tried, in their order."""
+    return [
+        {
+            "action": one.action,
+            "text": one.text,
+            "changes": _changes(one.changes),
+            "effects": _effects(one.effects),
+            "satisfies": one.satisfies,
+            "driver_cpus": None if one.driver_cpus is None else list(one.driver_cpus),
+        }
+        for one in rungs
+    ]
+
+
+def _rejection(rejection: Rejection) -> Json:
+    return {
+        "host": rejection.host,
+        "code": rejection.code,
+        "reason": rejection.reason,
+        "rungs": _rungs(rejection.rungs),
+    }
+
+
+def _changes(changes: Mapping[str, IsolationSettings]) -> Json:
+    """What instances would run under, by id."""
+    return {
+        name: {"pinning": _pinning(settings.pinning), "isolation": _isolation(settings)}
+        for name, settings in changes.items()
+    }
+
+
+def _effects(effects: Sequence[Effect]) -> list[Json]:
+    return [{"instance": one.instance, **_effect(one)} for one in effects]
 
 
 def _effect(effect: Effect) -> Json:
@@ -80,6 +130,9 @@ def _reason(reason: Reason) -> Json:
         "share": _number(reason.share),
         "text": reason.text,
         "neighbour": reason.neighbour,
+        "kind": reason.kind,
+        "finding": reason.finding,
+        "ratio": None if reason.ratio is None else _number(reason.ratio),
     }
 
 

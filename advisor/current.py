@@ -1,4 +1,4 @@
-"""What answers right now: the snapshot and the predictor, taken again when the database's counters have moved."""
+"""What answers right now: the snapshot and the predictor, renewed when the database's counters have moved."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from sqlalchemy import Connection
 
-from advisor import predictors
+from advisor import news, predictors
 from advisor.domain import Candidate, Instance, Inventory, IsolationSettings, Recommendation, WorkloadProfile
+from advisor.news import News
 from advisor.predictors import Chosen
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
@@ -26,11 +28,13 @@ from models.prior import PriorPredictor
 class View:
     """The cloud at one moment, for as long as `counts` stand still and until `until`.
 
-    `inventory` is as the callers reported it; `snapshot` also has the answers that are still pending.
+    `inventory` is as the callers reported it; `snapshot` also has the answers that are still pending. When each host
+    was last seen is looked up again at `look_again`.
     """
 
     counts: Counts
     until: datetime
+    look_again: datetime
     inventory: Inventory
     pending: tuple[Pending, ...]
     snapshot: ClusterSnapshot
@@ -50,6 +54,17 @@ class View:
             instances=(*staying, *coming.values()),
             workloads=_with_profiles(self.inventory.workloads, self.pending),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """What a look at the database told: the inventory now and what of it is new (`told`, None = all), the answers that
+    are held, and when hosts were last seen (`seen`, None = nothing to look up)."""
+
+    inventory: Inventory
+    told: News | None
+    held: tuple[Pending, ...]
+    seen: Mapping[str, datetime] | None
 
 
 class Current:
@@ -77,32 +92,37 @@ class Current:
         view, chosen = self._view, self._chosen
         with self._database.read() as connection:
             counts = counters.read(connection)
-            is_known = view is not None and view.counts.inventory == counts.inventory
-            inventory = view.inventory if view is not None and is_known else _load_inventory(connection)
-            seen = hosts.sightings(connection)
-            held = pending.load_all(connection, now)
+            moved = _read_moved(connection, view, counts, now)
             active = models.active(connection)
         if view is None or not view.holds(counts, now):
-            view = self._take(counts, inventory, seen, held, now)
+            view = self._take(counts, view, moved, now)
         if chosen is None or chosen[0] != counts.models:
             chosen = counts.models, self._choose(active.version if active else None)
         self._view, self._chosen = view, chosen
         return view, chosen
 
-    def _take(
-        self,
-        counts: Counts,
-        inventory: Inventory,
-        seen: Mapping[str, datetime],
-        held: Sequence[Pending],
-        now: datetime,
-    ) -> View:
-        held = _possible(held, inventory)
-        known = replace(inventory, workloads=_with_profiles(inventory.workloads, held))
-        snapshot = ClusterSnapshot.build(known, seen=seen, pending=[one.placed for one in held], taken_at=now)
+    def _take(self, counts: Counts, former: View | None, moved: _Moved, now: datetime) -> View:
+        told, inventory = moved.told, moved.inventory
+        held = _possible(moved.held, inventory)
+        known, coming = _with_profiles(inventory.workloads, held), [one.placed for one in held]
+        if former is None or told is None:
+            everything = replace(inventory, workloads=known)
+            snapshot = ClusterSnapshot.build(everything, seen=moved.seen or {}, pending=coming, taken_at=now)
+        else:
+            snapshot = former.snapshot.changed(
+                hosts=told.hosts,
+                instances=told.instances,
+                workloads=known,
+                seen=moved.seen or {},
+                pending=coming,
+                taken_at=now,
+            )
         # Samples move no counter while a host is fresh, so its age is looked up again after a tenth of what is allowed.
-        until = now + timedelta(seconds=self._settings.fresh_s / 10)
-        return View(counts, min([until, *(one.expires_at for one in held)]), inventory, held, snapshot)
+        look_again = now + timedelta(seconds=self._settings.fresh_s / 10)
+        if former is not None and moved.seen is None:
+            look_again = former.look_again
+        until = min([look_again, *(one.expires_at for one in held)])
+        return View(counts, until, look_again, inventory, held, snapshot)
 
     def _choose(self, version: str | None) -> Chosen:
         if version is None:
@@ -149,5 +169,23 @@ def _with_profiles(known: Sequence[WorkloadProfile], held: Sequence[Pending]) ->
     return (*known, *(one.profile for one in held if one.profile is not None))
 
 
+def _read_moved(connection: Connection, view: View | None, counts: Counts, now: datetime) -> _Moved:
+    held = pending.load_all(connection, now)
+    told = None
+    if view is not None:
+        same = counts.inventory == view.counts.inventory
+        told = News() if same else news.read(connection, view.counts.inventory)
+    if view is None or told is None:
+        return _Moved(_load_inventory(connection), None, held, hosts.sightings(connection))
+    looks = bool(told.hosts) or now >= view.look_again or counts.sightings != view.counts.sightings
+    seen = hosts.sightings(connection) if looks else None
+    return _Moved(told.applied(view.inventory), told, held, seen)
+
+
 def _load_inventory(connection: Connection) -> Inventory:
-    return Inventory(hosts.load_all(connection), instances.load_all(connection), workloads.load_all(connection))
+    """Everything, ordered as Python orders names: a database may order them otherwise."""
+    return Inventory(
+        tuple(sorted(hosts.load_all(connection), key=attrgetter("id"))),
+        tuple(sorted(instances.load_all(connection), key=attrgetter("id"))),
+        tuple(sorted(workloads.load_all(connection), key=attrgetter("name", "platform"))),
+    )

@@ -46,6 +46,8 @@ __all__ = [
     "Reason",
     "Recommendation",
     "Rejection",
+    "Rung",
+    "RungAction",
     "Scene",
     "SceneEffects",
     "WorkloadProfile",
@@ -118,15 +120,47 @@ class Effect:
     jitter_ratio: Band | None = None
 
 
+ReasonKind = Literal["loss", "comparison", "counterfactual", "uncertainty"]
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One part of an explanation: `resource` (cpu, driver_domain, nic, disk, memory, unknown), its `share` of the loss
-    (0-1), who presses (`neighbour`, None = nobody in particular) and a sentence."""
+    (0-1), who presses (`neighbour`, None = nobody in particular) and a sentence.
+
+    `kind`: what is lost, how the host compares with the next one, what would be if, and what is not sure. `finding` is
+    the papers' finding with the same mechanism ("" = none), `ratio` the T/B the sentence speaks of, None = none.
+    """
 
     resource: str
     share: float
     text: str
     neighbour: str | None = None
+    kind: ReasonKind = "loss"
+    finding: str = ""
+    ratio: float | None = None
+
+
+RungAction = Literal["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One step of the isolation ladder as it was tried on a host where a limit would break.
+
+    `changes` are the settings that instances (the newcomer or residents, by id) would run under, together with those of
+    the rungs it stands on; empty where no setting says it (a hint, or another host). `effects` is what is predicted
+    for everybody with it, the newcomer first, with `before` = without it on the same host; empty where nothing can be
+    predicted. `satisfies` = no limit is broken any more: the ladder ends there. `driver_cpus` are the pCPUs that the
+    driver domain would run on, None = as it does.
+    """
+
+    action: RungAction
+    text: str
+    changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
+    effects: tuple[Effect, ...] = ()
+    satisfies: bool = False
+    driver_cpus: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +175,11 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One host that can take the instance, with the pinning and settings that suit it best there."""
+    """One host that can take the instance, with the pinning and settings that suit it best there.
+
+    `rungs` are the steps of the isolation ladder that were tried because the placement alone broke a limit, the last
+    one mended it; `changes` are the settings that residents get by it.
+    """
 
     rank: int
     host: str
@@ -154,15 +192,18 @@ class Candidate:
     tied_with: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
     commands: tuple[Command, ...] = ()
+    rungs: tuple[Rung, ...] = ()
+    changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A host that cannot take the instance: a stable code and a sentence."""
+    """A host that cannot take the instance: a stable code, a sentence, and which rungs did not mend a broken limit."""
 
     host: str
     code: str
     reason: str
+    rungs: tuple[Rung, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.errors import Conflict, InvalidInput, NotFound, StaleGeneration
-from advisor.store import counters, hosts, instances, pending, workloads
+from advisor.store import changes, counters, hosts, instances, pending, workloads
 from advisor.validation import check_unique, check_value, misfit
 
 MODES = ("replace", "merge")
@@ -20,8 +20,8 @@ MAX_NAME = 255
 def put_host(connection: Connection, host: Host, now: datetime) -> bool:
     """Insert or replace a host; Conflict when an instance on it is pinned to a pCPU that it would no longer have."""
     check_value(host)
-    counters.bump(connection, "inventory")
-    problem = misfit(host, instances.on_host(connection, host.id))
+    changes.note(connection, counters.bump(connection, "inventory"), "host", [host.id])
+    problem = misfit(host, instances.on_hosts(connection, [host.id]))
     if problem:
         raise Conflict(problem, field="pcpus")
     is_new = not hosts.known(connection, [host.id])
@@ -31,8 +31,8 @@ def put_host(connection: Connection, host: Host, now: datetime) -> bool:
 
 def delete_host(connection: Connection, host_id: str) -> None:
     """Conflict while instances are on it."""
-    counters.bump(connection, "inventory")
-    there = instances.on_host(connection, host_id)
+    changes.note(connection, counters.bump(connection, "inventory"), "host", [host_id])
+    there = instances.on_hosts(connection, [host_id])
     if there:
         raise Conflict(f"host {host_id} still holds {len(there)} instances, {there[0].id} among them; move them first")
     if not hosts.delete(connection, host_id):
@@ -42,7 +42,7 @@ def delete_host(connection: Connection, host_id: str) -> None:
 def put_instance(connection: Connection, instance: Instance) -> bool:
     """Insert or replace an instance; InvalidInput when its host does not exist or lacks a pCPU that it is pinned to."""
     check_value(instance)
-    counters.bump(connection, "inventory")
+    changes.note(connection, counters.bump(connection, "inventory"), "instance", [instance.id])
     if instance.host is not None:
         host = hosts.get(connection, instance.host)
         if host is None:
@@ -56,7 +56,7 @@ def put_instance(connection: Connection, instance: Instance) -> bool:
 
 
 def delete_instance(connection: Connection, instance_id: str) -> None:
-    counters.bump(connection, "inventory")
+    changes.note(connection, counters.bump(connection, "inventory"), "instance", [instance_id])
     if not instances.delete(connection, instance_id):
         raise NotFound(f"there is no instance {instance_id}")
 
@@ -64,7 +64,7 @@ def delete_instance(connection: Connection, instance_id: str) -> None:
 def put_workload(connection: Connection, workload: WorkloadProfile) -> bool:
     check_value(workload)
     check_name(workload)
-    counters.bump(connection, "inventory")
+    changes.note(connection, counters.bump(connection, "inventory"), "workload", [workload.name])
     is_new = not workloads.exists(connection, workload.name, workload.platform)
     workloads.put(connection, [workload])
     return is_new
@@ -72,7 +72,7 @@ def put_workload(connection: Connection, workload: WorkloadProfile) -> bool:
 
 def delete_workload(connection: Connection, name: str) -> None:
     """Forget a workload on every platform; instances that run it count as unknown from then on."""
-    counters.bump(connection, "inventory")
+    changes.note(connection, counters.bump(connection, "inventory"), "workload", [name])
     if not workloads.delete(connection, name):
         raise NotFound(f"there is no workload {name}")
 
@@ -90,12 +90,16 @@ def put_all(connection: Connection, inventory: Inventory, *, mode: str, generati
         raise StaleGeneration(message, field="generation")
     seen_at = _observed_at(inventory, now)
     if mode == "replace":
+        changes.begin_anew(connection, current)
         instances.keep(connection, (instance.id for instance in inventory.instances))
         instances.unplace(connection)  # so that no host which is about to go is still referred to
         hosts.replace_all(connection, inventory.hosts, seen_at)
         if inventory.workloads:
             workloads.replace_all(connection, inventory.workloads)
     else:
+        changes.note(connection, current, "host", [host.id for host in inventory.hosts])
+        changes.note(connection, current, "instance", [instance.id for instance in inventory.instances])
+        changes.note(connection, current, "workload", {profile.name for profile in inventory.workloads})
         hosts.put(connection, inventory.hosts, seen_at)
         workloads.put(connection, inventory.workloads)
     _check_hosts(inventory, hosts.known(connection, (one.host for one in inventory.instances if one.host)))
@@ -142,11 +146,12 @@ def _check_hosts(inventory: Inventory, known: set[str]) -> None:
 
 def _check_fits(connection: Connection, inventory: Inventory) -> None:
     """Whatever was touched from either side: a host may have lost pCPUs, an instance may have moved."""
-    touched = {host.id for host in inventory.hosts} | {one.host for one in inventory.instances}
-    by_id = {host.id: host for host in hosts.load_all(connection) if host.id in touched}
-    for instance in instances.load_all(connection):
-        if instance.host in by_id:
-            _check_fit(by_id[instance.host], [instance])
+    touched = {host.id for host in inventory.hosts} | {one.host for one in inventory.instances if one.host}
+    there: dict[str | None, list[Instance]] = {}
+    for instance in instances.on_hosts(connection, touched):
+        there.setdefault(instance.host, []).append(instance)
+    for host in hosts.get_many(connection, touched):
+        _check_fit(host, there.get(host.id, ()))
 
 
 def _check_fit(host: Host, there: Iterable[Instance]) -> None:

@@ -27,14 +27,25 @@ def profile_row(snapshot: ClusterSnapshot, request: PlacementRequest) -> tuple[P
     return table, None, table.row(request.instance.workload) == 0
 
 
+def rows_by_host(
+    snapshot: ClusterSnapshot, hosts: Ints, instance: Instance, table: ProfileTable, row: int | None
+) -> Ints:
+    """The newcomer's row of the table on each host: `row`, or its workload as it is known on the host's platform."""
+    if row is not None:
+        return np.full(len(hosts), row)
+    known = {name: table.row(instance.workload, name) for name in {host.platform for host in snapshot.hosts}}
+    return np.array([known[snapshot.hosts[host].platform] for host in hosts.tolist()], dtype=np.int64)
+
+
 def without_it(snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints, table: ProfileTable) -> SceneBatch:
     """The feasible hosts as they stand, without the instance in question if it sits on one of them."""
     base = replace(snapshot.scenes.take(hosts), table=table)
+    mine = snapshot.where(request.instance.id)
+    if not mine:
+        return base
     present = base.present.copy()
-    for at, host in enumerate(hosts):
-        for slot, resident in enumerate(snapshot.residents[host]):
-            if resident.id == request.instance.id:
-                present[at, slot] = False
+    for host, slot in mine:
+        present[hosts == host, slot] = False
     return replace(base, present=present)
 
 
@@ -47,28 +58,34 @@ def newcomer_slot(
     values = slot_values(plain, 0, width, width)
     count = len(base)
     filled = {name: np.broadcast_to(value, (count, *np.shape(value))).copy() for name, value in values.items()}
-    filled["profile"] = np.array(
-        [base.table.row(instance.workload, snapshot.hosts[host].platform) if row is None else row for host in hosts],
-        dtype=np.int64,
-    )
+    filled["profile"] = rows_by_host(snapshot, hosts, instance, base.table, row)
     return filled
 
 
 def limits_of(snapshot: ClusterSnapshot, hosts: Ints, newcomer: Instance, slots: int) -> Floats:
     """Lowest T/B that each accepts on each host, the newcomer in the last of `slots`; (H, N), nan = none."""
-    limits = np.full((len(hosts), slots), np.nan)
-    for at, host in enumerate(hosts):
-        for slot, resident in enumerate(snapshot.residents[host]):
-            if resident.min_throughput_ratio is not None and resident.id != newcomer.id:
-                limits[at, slot] = resident.min_throughput_ratio
-    if newcomer.min_throughput_ratio is not None:
-        limits[:, -1] = newcomer.min_throughput_ratio
-    return limits
+    return _with_newcomer(snapshot, snapshot.min_ratio, hosts, newcomer.id, newcomer.min_throughput_ratio, slots)
+
+
+def latency_limits_of(snapshot: ClusterSnapshot, hosts: Ints, newcomer: Instance, slots: int) -> Floats:
+    """Highest latency ratio that each accepts on each host, as in `limits_of`; (H, N), nan = none."""
+    return _with_newcomer(snapshot, snapshot.max_latency, hosts, newcomer.id, newcomer.max_latency_ratio, slots)
+
+
+def _with_newcomer(
+    snapshot: ClusterSnapshot, limits: Floats, hosts: Ints, name: str, limit: float | None, slots: int
+) -> Floats:
+    found = np.full((len(hosts), slots), np.nan)
+    found[:, : limits.shape[1]] = limits[hosts]
+    for host, slot in snapshot.where(name):
+        found[hosts == host, slot] = np.nan
+    found[:, -1] = np.nan if limit is None else limit
+    return found
 
 
 def used_share(snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints) -> Floats:
     """vCPUs promised over pCPUs once the newcomer, which may sit there already, is on a host; (H,)."""
     used = snapshot.used_vcpus[hosts] + request.instance.vcpus
-    for at, host in enumerate(hosts):
-        used[at] -= sum(one.vcpus for one in snapshot.residents[host] if one.id == request.instance.id)
+    for host, slot in snapshot.where(request.instance.id):
+        used[hosts == host] -= snapshot.residents[host][slot].vcpus
     return np.asarray(used / snapshot.scenes.pcpus[hosts])

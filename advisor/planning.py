@@ -102,7 +102,7 @@ def _effects(snapshot: ClusterSnapshot, predictor: Predictor, before: Mapping[st
                 before=before.get(resident.id),
                 outside_training=bool(prediction.outside[scene, slot]),
             )
-            for slot, resident in enumerate(snapshot.residents[scene])
+            for slot, resident in sorted(enumerate(snapshot.residents[scene]), key=lambda pair: pair[1].id)
         )
         for scene, host in enumerate(snapshot.hosts)
     }

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from advisor.errors import BrokenArtifact
-from models.prediction import InterferencePrediction, Predictor
+from advisor.placement.remembered import Remembered
+from models.prediction import TARGETS, InterferencePrediction, Predictor
 from models.prior import PriorPredictor
 from models.scene import SceneBatch
 
@@ -22,11 +23,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The predictor in use; `degraded` when it stands in for one that could not be read, with a note that says why."""
+    """The predictor in use; `degraded` when it stands in for one that could not be read, with a note that says why.
+    `remembered` is what it was asked before."""
 
     predictor: Predictor
     degraded: bool = False
     notes: Notes = ()
+    remembered: Remembered = field(default_factory=Remembered, compare=False)
 
 
 class PredictorFailedError(Exception):
@@ -47,9 +50,9 @@ class _Guarded:
     def origin(self) -> str:
         return self.predictor.origin
 
-    def predict(self, scenes: SceneBatch) -> InterferencePrediction:
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         try:
-            prediction = self.predictor.predict(scenes)
+            prediction = self.predictor.predict(scenes, targets)
         except Exception as error:
             raise PredictorFailedError(f"{type(error).__name__}: {error}") from error
         expected = prediction.throughput.expected

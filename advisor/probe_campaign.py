@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 import yaml
 
 from advisor.domain import ProbePair, ProbePlan
-from advisor.errors import InvalidInput, OutOfSpace
+from advisor.errors import InvalidInput
 from advisor.probing import WARMUP_S
+from advisor.writing import write_whole
 from profiler.lab.campaign import read_campaign
 from profiler.lab.errors import CampaignError
 from profiler.lab.fields import Fields
@@ -97,16 +97,7 @@ def _write(path: Path, document: Mapping[str, Any]) -> None:
     """Write whole, and only what the lab accepts."""
     lines = _comment(f"Measured next, because it could change a decision:  cotenant-profiler lab run {path.name}")
     text = "".join(lines) + yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_text(text, encoding="utf-8")
-        _read(new)
-        new.replace(path)
-    except OSError as error:
-        kind = OutOfSpace if error.errno == 28 else InvalidInput  # ENOSPC
-        raise kind(f"the campaign {path} cannot be written: {error.strerror}", field="campaign") from error
-    finally:
-        new.unlink(missing_ok=True)
+    write_whole(path, text.encode(), "campaign", check=_read)
 
 
 def _comment(*lines: str) -> Iterable[str]:

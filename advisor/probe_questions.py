@@ -18,7 +18,7 @@ from models.prediction import Band, InterferencePrediction
 from models.probe_plan import Uncertain
 from models.scene import SceneBatch, stack
 
-MOST_HOSTS = 6  # of a decision: today's best and those that could be best; more take time and hardly ever win
+MOST_HOSTS = 6  # of a decision: those with the highest best case; each more takes time
 LEAST_RATIO = 1e-3  # keeps logarithms finite
 
 Floats = NDArray[np.float64]

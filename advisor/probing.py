@@ -42,7 +42,7 @@ Progress = Callable[[str, float], None]
 
 def duration_s(text: str) -> float:
     """Seconds of a duration such as 90s, 45m or 2h; InvalidInput for anything else."""
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])", text.strip())
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])", text.strip())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0 < seconds <= MOST_DAYS * _UNITS["d"]:
         message = f"budget {text[:40]!r} is not a duration of up to {MOST_DAYS:g} days; write 90s, 45m or 2h"

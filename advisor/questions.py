@@ -24,6 +24,7 @@ from advisor.errors import InvalidInput
 from advisor.predictors import Chosen
 from advisor.snapshot import ClusterSnapshot
 from advisor.validation import check_unique, check_value, misfit
+from profiler.observed import HOST_KINDS, MAX_CPUS
 
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
 
@@ -44,6 +45,7 @@ def recommend(
             fresh_s=fresh_s,
             degraded=degraded,
             notes=notes,
+            remembered=chosen.remembered,
         ),
     )
 
@@ -90,10 +92,33 @@ def check_request(request: PlacementRequest) -> None:
     check_objective(request.objective)
     if request.limit < 1:
         raise InvalidInput(f"limit {request.limit} is below 1", field="limit")
+    _check_constraints(request)
     pinning = request.instance.settings.pinning
     if pinning is not None and len(pinning.cpus) > request.instance.vcpus:
         message = f"the pinning names {len(pinning.cpus)} vCPUs, the instance has {request.instance.vcpus}"
         raise InvalidInput(message, field="pinning")
+    highest = max((cpu for cpus in pinning.cpus for cpu in cpus), default=0) if pinning else 0
+    if highest >= MAX_CPUS:
+        message = f"pinned to pCPU {highest}, no host has more than {MAX_CPUS} pCPUs"
+        raise InvalidInput(message, field="pinning")
+
+
+def _check_constraints(request: PlacementRequest) -> None:
+    """Refuse what no host of any cloud could satisfy."""
+    constraints, own = request.constraints, request.instance.id
+    if own in constraints.affinity:
+        raise InvalidInput(f"{own} cannot stand beside itself; leave it out of affinity", field="affinity")
+    both = sorted(set(constraints.affinity) & set(constraints.anti_affinity))
+    if both:
+        raise InvalidInput(f"{both[0]} is in affinity and in anti_affinity; keep one of them", field="anti_affinity")
+    if request.instance.exclusive and constraints.affinity:
+        message = f"{own} is to share its host with nobody and to stand beside {constraints.affinity[0]}"
+        raise InvalidInput(message, field="affinity")
+    out = sorted(set(request.hosts or ()) & set(constraints.exclude))
+    if out:
+        raise InvalidInput(f"host {out[0]} is named and excluded; keep one of them", field="exclude")
+    if constraints.kind not in {None, *HOST_KINDS}:
+        raise InvalidInput(f"kind {constraints.kind!r} is none of {', '.join(HOST_KINDS)}", field="kind")
 
 
 def check_scene(scene: Scene) -> None:

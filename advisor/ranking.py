@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from advisor.domain import Objective
 from models.prediction import InterferencePrediction
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 KEPT = 0.9  # a ratio counts as kept at this T/B where an instance names no limit of its own
@@ -22,10 +24,19 @@ PIN_GAIN = 0.02  # a pinning must promise this much more than leaving the schedu
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """What S scenes do to latency, where somebody minds it: `limits` (S, N) highest latency ratio that each accepts,
+    nan = any; `before` (S, N) the expected ratio without the newcomer, 1 for the newcomer itself."""
+
+    limits: Floats
+    before: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Scores:
     """`score` (S,) is what candidates are ordered by, a lower bound; `expected` and `half_width` (S,) describe the same
     quantity for ties; `combined` (S,) is sum(T/B) over everybody; `breaks_newcomer`, `breaks_neighbour` (S,) whether
-    an expected ratio falls under a limit that was held before."""
+    an expected ratio goes beyond a limit, of throughput or of latency, that was held before."""
 
     score: Floats
     expected: Floats
@@ -33,6 +44,10 @@ class Scores:
     combined: Floats
     breaks_newcomer: Bools
     breaks_neighbour: Bools
+
+    def take(self, scenes: Ints) -> Scores:
+        """The scores of the scenes with these numbers."""
+        return Scores(*(getattr(self, field.name)[scenes] for field in fields(self)))
 
 
 def score(
@@ -42,12 +57,13 @@ def score(
     limits: Floats,
     used_share: Floats,
     objective: Objective,
+    waiting: Waiting | None = None,
 ) -> Scores:
     """Score S scenes whose last slot is the newcomer.
 
     `present` (S, N); `before` (S, N) expected T/B of each resident without the newcomer, 1 for the newcomer itself, so
     that after/before is what this placement does to each; `limits` (S, N) lowest T/B each accepts, nan = none;
-    `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`.
+    `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`; `waiting` None = nobody minds latency.
 
     worst: the most harmed of all decides, by a lower bound, and what the others lose counts a tenth.
     total: what the cloud gains, the newcomer's ratio minus everybody's loss.
@@ -75,7 +91,7 @@ def score(
         value = np.where(all_kept, 1.0 + used_share, value)
         expected = np.where(all_kept, 1.0 + used_share, expected)
         half_width = np.where(all_kept, 0.0, half_width)
-    under = present & (throughput.expected < limits) & (before >= np.nan_to_num(limits))
+    under = broken(prediction, present, before, limits, waiting)
     return Scores(
         score=value,
         expected=expected,
@@ -86,7 +102,17 @@ def score(
     )
 
 
-def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> NDArray[np.int64]:
+def broken(
+    prediction: InterferencePrediction, present: Bools, before: Floats, limits: Floats, waiting: Waiting | None
+) -> Bools:
+    """Whose limit is broken that was held before, as in `score`; (S, N). Expected ratios are judged."""
+    found = present & (prediction.throughput.expected < limits) & (before >= limits)
+    if waiting is not None:
+        found |= present & (prediction.latency.expected > waiting.limits) & (waiting.before <= waiting.limits)
+    return np.asarray(found)
+
+
+def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> Ints:
     """The best option per host: `scores` holds options x hosts scenes, option by option; returns (H,) option numbers.
 
     An option that breaks no limit beats one that does; then the higher score wins, where a pin must gain PIN_GAIN, in
@@ -105,12 +131,14 @@ def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> 
     return np.asarray(value.argmax(axis=0), dtype=np.int64)
 
 
-def order(score: Floats, names: list[str]) -> list[int]:
-    """Positions from best to worst; equal scores by host id (rule 3). Scores equal to nine digits count as equal."""
-    return sorted(range(len(names)), key=lambda position: (-round(float(score[position]), 9), names[position]))
+def order(score: Floats, names: NDArray[np.generic]) -> Ints:
+    """Positions from best to worst; equal scores by host id (rule 3). Scores equal to nine digits count as equal.
+
+    `names` (H,) are ids, or numbers in the order of ids.
+    """
+    return np.asarray(np.lexsort((names, -np.round(score, 9))))
 
 
-def tied(expected: Floats, half_width: Floats, one: int, other: int) -> bool:
-    """Whether the difference of two candidates lies inside their uncertainty (independent errors)."""
-    gap = abs(float(expected[one] - expected[other]))
-    return gap <= float(np.hypot(half_width[one], half_width[other]))
+def tied(gap: float, one: float, other: float) -> bool:
+    """Whether the gap between two expectations lies inside their half widths (independent errors)."""
+    return abs(gap) <= math.hypot(one, other)

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from advisor import predictors
 from advisor.domain import ModelCard
 from advisor.errors import BrokenArtifact, ClusterFailed, InvalidInput, OutOfSpace, StorageUnavailable
+from advisor.validation import check_unique
 from profiler.observed import check_id
 
 if TYPE_CHECKING:
     from models.evaluation import Evaluation
 
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
-SCHEDULER = re.compile(r"(tcp|tls)://[A-Za-z0-9._:\[\]-]+:\d{1,5}")
+SCHEDULER = re.compile(r"(tcp|tls)://[A-Za-z0-9._:\[\]-]+:[0-9]{1,5}")
 
 
 def train(
@@ -35,8 +36,7 @@ def train(
     from models import training
     from models.scale.cluster import ClusterError
 
-    if not datasets:
-        raise InvalidInput("training needs at least one dataset directory", field="dataset")
+    _check_datasets(datasets, "training")
     if scheduler is not None and not SCHEDULER.fullmatch(scheduler):
         raise InvalidInput(f"scheduler {scheduler[:60]!r} is not an address such as tcp://host:8786", field="scheduler")
     with _speaking(model_dir):
@@ -60,8 +60,7 @@ def evaluate(
     """
     from models import evaluation
 
-    if not datasets:
-        raise InvalidInput("an evaluation needs at least one dataset directory", field="dataset")
+    _check_datasets(datasets, "an evaluation")
     say = progress or (lambda _what, _done: None)
     found = []
     for number, dataset in enumerate(datasets):
@@ -74,6 +73,13 @@ def evaluate(
                 evaluation.examine(dataset, protocols or evaluation.DEFAULT_PROTOCOLS, step, models=models, curve=curve)
             )
     return tuple(found)
+
+
+def _check_datasets(datasets: Sequence[Path], what: str) -> None:
+    """Refuse none, and one that is given twice: its repeats would count for more than were measured."""
+    if not datasets:
+        raise InvalidInput(f"{what} needs at least one dataset directory", field="dataset")
+    check_unique((path.resolve() for path in datasets), "dataset")
 
 
 def evaluations_as_json(found: Sequence[Evaluation]) -> Mapping[str, Any]:

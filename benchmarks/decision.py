@@ -1,99 +1,246 @@
-"""Speed of one decision: ranking 100 and 1,000 hosts with eight residents each, whole and the model's share.
+"""Speed of one decision: ranking clouds of 100 to 10,000 hosts, whole against the model's share, cold and warm.
 
-    python -m benchmarks.decision
+    python -m benchmarks.decision [--json] [--sizes 100,1000,10000] [--model DIRECTORY]
 
-The baseline in the same run is the model's own predict on the same scenes. Medians of interleaved repeats.
+Two clouds per size: of few flavours, where a host has one of the contents that a real cloud repeats (how often is
+printed), and one where no two hosts are alike. Cold is a question that nothing is remembered for; warm is the same
+question after FEW hosts changed. The baseline in the same run is the model's own predict of throughput on the distinct
+scenes. All runs on one core; times are of the process's CPU, medians of interleaved repeats.
 """
 
 from __future__ import annotations
 
+import argparse
+import cProfile
 import json
+import os
 import platform
+import pstats
+import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from advisor import pinning, placement
-from advisor.domain import Host, Instance, Inventory, PlacementRequest
+from advisor import placement
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
+from advisor.placement.remembered import Remembered
 from advisor.snapshot import ClusterSnapshot
 from models.artifact import load
 from models.dataset import load_dataset
+from models.prediction import TARGETS, InterferencePrediction, Predictor
+from models.scene import SceneBatch, stack
 from models.training import train
 
-SIZES, RESIDENTS, REPEATS = (100, 1000), 8, 7
+SIZES, RESIDENTS, REPEATS, FEW = (100, 1000, 10_000), 8, 5, 5
+REPEATS_OF_MANY = 2  # of 10,000 hosts and more
+FLAVOURS = 40  # contents of hosts in the cloud of few flavours: 1,000 hosts have each of them 25 times
+CLOUDS = ("few flavours", "no two alike")
+DATASETS = ("datasets/lab-neighbours",)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TARGETS_MS = {1000: (100.0, 20.0), 10_000: (1000.0, 50.0)}  # cold, warm; of "Advice an operator would follow"
+SHARES = {"filters": "filters.py:apply", "alike": "situations.py:kinds", "asking": "situations.py:predict",
+          "order": "placement.py:_ordered", "answer": "candidates.py:candidates"}  # fmt: skip
+
+
+@dataclass
+class Listening:
+    """A predictor that keeps the scenes of which nothing but throughput was asked, and the time that it took."""
+
+    predictor: Predictor
+    scenes: list[SceneBatch] = field(default_factory=list)
+
+    @property
+    def version(self) -> str:
+        return self.predictor.version
+
+    @property
+    def origin(self) -> str:
+        return self.predictor.origin
+
+    def predict(self, scenes: SceneBatch, targets: Any = TARGETS) -> InterferencePrediction:
+        """As the predictor says."""
+        if set(targets) != set(TARGETS):
+            self.scenes.append(scenes)
+        return self.predictor.predict(scenes, targets)
 
 
 def main() -> None:
-    """Print one line per size."""
-    datasets = sorted(path.parent for path in Path("datasets").glob("*/dataset.yaml"))
-    with tempfile.TemporaryDirectory() as folder:
-        predictor = load(train(datasets, Path(folder)))
-    profiles = tuple(profile for path in datasets for profile in load_dataset(path).profiles if profile.platform)
-    names = sorted({profile.name for profile in profiles})
-    random = np.random.default_rng(0)
-    rows = []
-    for size in SIZES:
-        hosts = tuple(
-            Host(f"h{number:05}", "lxc", pcpus=16, memory_mb=262_144, nic_mbit=10_000) for number in range(size)
-        )
-        instances = tuple(
-            Instance(f"i{at}-{host.id}", vcpus=2, memory_mb=4096, host=host.id, workload=str(random.choice(names)))
-            for host in hosts
-            for at in range(RESIDENTS)
-        )
-        inventory = Inventory(hosts, instances, profiles)
-        seen = {host.id: NOW for host in hosts}
-        snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
-        request = PlacementRequest(Instance("new", vcpus=2, memory_mb=4096, workload=names[0]))
-        options = pinning.options(snapshot.scenes, request.instance)
-        asked = len(options) + 1
-
-        def whole(snapshot: ClusterSnapshot = snapshot, request: PlacementRequest = request) -> object:
-            return placement.recommend(snapshot, predictor, request, recommendation_id="b", now=NOW, fresh_s=1.0)
-
-        def model(snapshot: ClusterSnapshot = snapshot, asked: int = asked, size: int = size) -> object:
-            return predictor.predict(snapshot.scenes.take(np.tile(np.arange(size), asked)))
-
-        times = _interleaved(whole, model)
-        rows.append(
-            {
-                "hosts": size,
-                "scenes": size * asked,
-                "whole_ms": times[0],
-                "model_ms": times[1],
-                "whole_over_model": times[0] / times[1],
-            }
-        )
-    if "--json" in sys.argv:
-        print(json.dumps({"machine": platform.platform(), "rows": rows}, indent=1))
+    """Print a table, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    parser.add_argument("--model", type=Path, help="an artifact; without it one is trained on the lab's neighbours")
+    parser.add_argument("--one", nargs=2, metavar=("CLOUD", "SIZE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measured(options.model, options.one[0], int(options.one[1]))))
         return
-    print(
-        f"One decision, {RESIDENTS} residents per host; median of {REPEATS} interleaved repeats; {platform.platform()}"
-    )
-    for row in rows:
-        print(
-            f"{row['hosts']:5} hosts, {row['scenes']:5} scenes: whole {row['whole_ms']:8.1f} ms, predict alone "
-            f"{row['model_ms']:8.1f} ms, ratio {row['whole_over_model']:.2f}"
+    with tempfile.TemporaryDirectory() as folder:
+        model = options.model or train([Path(path) for path in DATASETS], Path(folder))
+        rows = [_apart(model, cloud, int(size)) for size in options.sizes.split(",") for cloud in CLOUDS]
+    document = {
+        "machine": f"{platform.release()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
+        "residents": RESIDENTS,
+        "changed": FEW,
+        "rows": rows,
+    }
+    if options.json:
+        print(json.dumps(document, indent=1))
+    else:
+        _show(document)
+
+
+def _apart(model: Path, cloud: str, size: int) -> dict[str, Any]:
+    """One cloud in a process of its own, on one core, so that its peak memory is its own."""
+    one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    argv = [sys.executable, "-m", "benchmarks.decision", "--model", str(model), "--one", cloud, str(size)]
+    done = subprocess.run(argv, env=os.environ | one_core, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def measured(model: Path, cloud: str, size: int) -> dict[str, Any]:
+    """Times of one cloud in milliseconds, how much of it is distinct, and the peak memory in MB."""
+    predictor = load(model)
+    profiles = tuple(one for path in DATASETS for one in load_dataset(Path(path)).profiles if one.platform)
+    begin = time.process_time()
+    snapshot = made_cloud(cloud, size, profiles)
+    built = time.process_time() - begin
+    names = sorted({one.name for one in profiles})
+    request = PlacementRequest(Instance("new", vcpus=2, memory_mb=4096, workload=names[0]))
+
+    def ask(there: ClusterSnapshot, remembered: Remembered | None, by: Predictor = predictor) -> object:
+        return placement.recommend(
+            there, by, request, recommendation_id="b", now=NOW, fresh_s=1.0, remembered=remembered
         )
 
+    listening = Listening(predictor)
+    ask(snapshot, None, listening)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # before the baseline, which asks all at once
+    distinct = stack(listening.scenes)
+    remembered = Remembered()
+    ask(snapshot, remembered)
+    now = snapshot
+    times: dict[str, list[float]] = {"cold": [], "model": [], "warm": [], "change": []}
+    repeats = REPEATS if size < 10_000 else REPEATS_OF_MANY
+    for turn in range(repeats + 1):
+        begin = time.process_time()
+        now = _some_changed(now, turn, names)
+        changed = time.process_time()
+        found = {
+            "cold": _spent(lambda: ask(snapshot, None)),
+            "model": _spent(lambda: predictor.predict(distinct, ())),
+            "warm": _spent(lambda there=now: ask(there, remembered)),  # type: ignore[misc]
+            "change": changed - begin,
+        }
+        if turn:
+            for name, value in found.items():
+                times[name].append(1000 * value)
+    return {
+        "cloud": cloud,
+        "hosts": size,
+        "repeats": repeats,
+        "situations": len(np.unique(snapshot.fingerprints)),
+        "scenes": len(distinct),
+        "rows": int(distinct.present.sum()),
+        **{f"{name}_ms": statistics.median(values) for name, values in times.items()},
+        "whole_over_model": statistics.median(
+            [cold / own for cold, own in zip(times["cold"], times["model"], strict=True)]
+        ),
+        "build_ms": 1000 * built,
+        "cold_share_ms": _where(lambda: ask(snapshot, None)),
+        "warm_share_ms": _where(lambda: ask(_some_changed(now, REPEATS + 1, names), remembered)),
+        "peak_mb": peak_mb,
+    }
 
-def _interleaved(*calls: Callable[[], object]) -> list[float]:
-    """Median milliseconds of each call, run in turns so that noise hits all alike; the first turn warms up."""
-    taken: list[list[float]] = [[] for _ in calls]
-    for turn in range(REPEATS + 1):
-        for number, call in enumerate(calls):
-            start = time.perf_counter()
-            call()
-            if turn:
-                taken[number].append(1000 * (time.perf_counter() - start))
-    return [statistics.median(values) for values in taken]
+
+def made_cloud(cloud: str, size: int, profiles: tuple[WorkloadProfile, ...]) -> ClusterSnapshot:
+    """Hosts of 16 pCPUs with RESIDENTS instances each: of FLAVOURS contents, or each with loads of its own."""
+    random = np.random.default_rng(0)
+    names = sorted({one.name for one in profiles})
+    contents = random.choice(names, (FLAVOURS if cloud == CLOUDS[0] else size, RESIDENTS))
+    loads = np.ones(contents.shape) if cloud == CLOUDS[0] else random.uniform(0.5, 1.0, contents.shape)
+    hosts = tuple(Host(f"h{at:05}", "lxc", pcpus=16, memory_mb=262_144, nic_mbit=10_000) for at in range(size))
+    of = random.integers(0, len(contents), size) if cloud == CLOUDS[0] else np.arange(size)
+    instances = tuple(
+        Instance(
+            f"i{slot}-{host.id}",
+            vcpus=2,
+            memory_mb=4096,
+            host=host.id,
+            workload=str(contents[which, slot]),
+            load=float(loads[which, slot]),
+        )
+        for host, which in zip(hosts, of.tolist(), strict=True)
+        for slot in range(RESIDENTS)
+    )
+    seen = {host.id: NOW for host in hosts}
+    return ClusterSnapshot.build(Inventory(hosts, instances, profiles), seen=seen, pending=(), taken_at=NOW)
+
+
+def _some_changed(snapshot: ClusterSnapshot, turn: int, names: list[str]) -> ClusterSnapshot:
+    """The cloud after one instance on each of FEW hosts has come to run at a load that no host knew."""
+    random = np.random.default_rng(1 + turn)
+    new = {}
+    for host in random.choice(len(snapshot.hosts), FEW, replace=False).tolist():
+        one = snapshot.residents[host][0]
+        new[one.id] = Instance(
+            one.id,
+            vcpus=2,
+            memory_mb=4096,
+            host=snapshot.hosts[host].id,
+            workload=str(random.choice(names)),
+            load=float(random.uniform(0.5, 1.0)),
+        )
+    return snapshot.changed(seen={}, pending=(), taken_at=NOW, instances=new)
+
+
+def _spent(work: Callable[[], object]) -> float:
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def _where(work: Callable[[], object]) -> dict[str, float]:
+    """Where the time goes, by function: milliseconds under a profiler, which itself takes some."""
+    profile = cProfile.Profile()
+    profile.enable()
+    work()
+    profile.disable()
+    found = dict.fromkeys(SHARES, 0.0) | {"predict": 0.0, "LightGBM": 0.0}
+    for (path, _, name), (_, _, _, spent, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        place = f"{Path(path).name}:{name}"
+        for share, wanted in SHARES.items():
+            if place == wanted and ("advisor" in path):
+                found[share] += 1000 * spent
+        found["predict"] += 1000 * spent if place == "learned.py:predict" else 0.0
+        found["LightGBM"] += 1000 * spent if place == "basic.py:__inner_predict_np2d" else 0.0
+    return {name: round(value, 2) for name, value in found.items()}
+
+
+def _show(document: dict[str, Any]) -> None:
+    print(f"One decision, {RESIDENTS} residents per host, one core, CPU time; {document['machine']}")
+    for row in document["rows"]:
+        cold, warm = TARGETS_MS.get(row["hosts"], (float("nan"), float("nan")))
+        print(
+            f"\n{row['hosts']:6} hosts, {row['cloud']}: {row['situations']} situations, {row['scenes']} scenes and "
+            f"{row['rows']} rows asked, peak {row['peak_mb']:.0f} MB, built in {row['build_ms']:.0f} ms\n"
+            f"  cold {row['cold_ms']:8.1f} ms (target {cold:.0f}), of the model's predict {row['model_ms']:8.1f} ms: "
+            f"ratio {row['whole_over_model']:.2f} (target 1.3)\n"
+            f"  warm {row['warm_ms']:8.1f} ms (target {warm:.0f}) after {FEW} hosts changed, the change "
+            f"{row['change_ms']:.1f} ms"
+        )
+        for which in ("cold", "warm"):
+            print(f"  {which}: " + ", ".join(f"{name} {ms:.1f}" for name, ms in row[f"{which}_share_ms"].items()))
 
 
 if __name__ == "__main__":

@@ -142,7 +142,8 @@ class Host:
     """A hypervisor: what it has, and where its driver domain runs.
 
     `numa[n]` are the pCPUs of node n; empty = one node. `driver_cpus` are the pCPUs of the driver domain (Dom0, or
-    vhost and emulator threads); empty = it may run anywhere. `*_overcommit` is how much may be promised per unit there.
+    vhost and emulator threads); empty = it may run anywhere. `*_overcommit` is how much may be promised per unit there;
+    `driver_overcommit` how much work guests may ask of the driver domain over what its pCPUs can do.
     """
 
     id: str
@@ -162,6 +163,7 @@ class Host:
     enabled: bool = True
     cpu_overcommit: float = 4.0
     memory_overcommit: float = 1.0
+    driver_overcommit: float = 2.0
     platform: str = ""  # the measured platform it is like; empty = its own numbers only
 
     def __post_init__(self) -> None:
@@ -180,7 +182,11 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A VM or a container; `host` None = not placed. `load` is offered load over what it can do alone."""
+    """A VM or a container; `host` None = not placed. `load` is offered load over what it can do alone.
+
+    It accepts no throughput ratio below `min_throughput_ratio` and no latency ratio above `max_latency_ratio`; an
+    `exclusive` one shares its host with nobody.
+    """
 
     id: str
     vcpus: int = 1
@@ -193,6 +199,8 @@ class Instance:
     service: Literal["latency", "throughput"] = "throughput"
     min_throughput_ratio: float | None = None
     labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    max_latency_ratio: float | None = None
+    exclusive: bool = False
 
     def __post_init__(self) -> None:
         check_id(self.id, "instance")
@@ -204,6 +212,8 @@ class Instance:
             raise ValueError(f"instance {self.id}: load {self.load} is outside (0, 10]")
         if self.min_throughput_ratio is not None and not 0 < self.min_throughput_ratio <= 1:
             raise ValueError(f"instance {self.id}: min_throughput_ratio {self.min_throughput_ratio} is outside (0, 1]")
+        if self.max_latency_ratio is not None and not self.max_latency_ratio >= 1:
+            raise ValueError(f"instance {self.id}: max_latency_ratio {self.max_latency_ratio} is below 1")
 
 
 @dataclass(frozen=True, slots=True)

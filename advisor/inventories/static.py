@@ -125,6 +125,7 @@ HOST: Mapping[str, Reader] = {
     "enabled": Item.flag,
     "cpu_overcommit": lambda item: item.number(0.01, 1000),
     "memory_overcommit": lambda item: item.number(0.01, 1000),
+    "driver_overcommit": lambda item: item.number(0.01, 1000),
     "platform": Item.text,
 }
 NEEDED = ("kind", "pcpus", "memory_mb")  # of a host
@@ -146,6 +147,8 @@ INSTANCE: Mapping[str, Reader] = {
     **SETTINGS,
     "service": _choice(SERVICES),
     "min_throughput_ratio": Item.number,
+    "max_latency_ratio": _up_to(1e6),
+    "exclusive": Item.flag,
     "labels": _labels,
 }
 

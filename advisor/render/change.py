@@ -63,10 +63,18 @@ class Change:
                 field="pinning",
             )
 
+    def differs(self, setting: str) -> bool:
+        """Whether a field of IsolationSettings is to be another than it is."""
+        return getattr(self.wanted, setting) not in (None, getattr(self.current, setting))
+
     @property
     def every_cpu(self) -> frozenset[int]:
         """All pCPUs of the host."""
         return frozenset(range(self.host.pcpus))
+
+    def pinned(self, pinning: Pinning | None) -> bool:
+        """Whether any vCPU may not run everywhere."""
+        return any(self.allowed(pinning, vcpu) != self.every_cpu for vcpu in range(self.instance.vcpus))
 
     def moved_vcpus(self) -> Iterator[tuple[int, frozenset[int], frozenset[int]]]:
         """(vCPU, pCPUs now, pCPUs wanted) for each vCPU that moves; those that no pin is wanted for stay."""
@@ -109,6 +117,11 @@ def more(now: float | None, then: float | None) -> bool:
 def bytes_per_second(limit_mb_s: float | None) -> int | None:
     """A limit in MB/s (10**6 bytes) as bytes per second, None = no limit."""
     return None if limit_mb_s is None else max(1, round(limit_mb_s * 1e6))
+
+
+def backwards(commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    """The same steps the other way round; a note stays with what cannot be taken back by itself."""
+    return tuple(Command(c.tool, c.undo, c.argv, "" if c.undo else c.note) for c in reversed(commands) if c.argv)
 
 
 def only_said(tool: str, note: str) -> Step:

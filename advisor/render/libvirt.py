@@ -7,32 +7,85 @@ from collections.abc import Iterator
 from advisor.domain import Command
 from advisor.render.change import Change, Phase, Step, bytes_per_second, more, only_said, replaced
 from advisor.render.groups import DEFAULT_PERIOD_US, period_and_quota, quota_note, shares, v2_weight, weight_note
-from advisor.render.names import DISK, disk_target, domain_name
+from advisor.render.names import DISK, disk_target, domain_name, iothreads, mac_address
+from advisor.render.policing import Policed, loosens, policed
+from profiler.observed import Pinning, format_cpus
 
 NO_QUOTA = -1  # any negative value (virsh(1), schedinfo)
 
 
 def steps(change: Change, cgroup: int) -> Iterator[Step]:
-    """What virsh can do of a change; see `Phase` for the order."""
+    """What virsh can do of a change, but the network; see `Phase` for the order."""
     name = domain_name(change.instance)
     for vcpu, now, then in change.moved_vcpus():
         pin = ("virsh", "vcpupin", "--domain", name, "--vcpu", str(vcpu), "--live", "--cpulist")
         # `r` is every CPU (virsh(1), vcpupin)
         yield Step(Phase.PIN, Command("virsh", (*pin, change.cpu_list(then, "r")), (*pin, change.cpu_list(now, "r"))))
+    yield from _driver_threads(change, name)
     yield from _weight(change, name, cgroup)
     yield from _cap(change, name)
     yield from _disk(change, name)
 
 
-def _schedinfo(name: str, *parameters: str) -> tuple[str, ...]:
-    return (
+def can_police(change: Change) -> bool:
+    """Whether the domain's own interface can be limited: libvirt finds it by its MAC address."""
+    return mac_address(change.instance) is not None
+
+
+def interface(change: Change) -> Iterator[Step]:
+    """The limit on what the guest sends at its own interface, for hosts whose uplink tc cannot shape.
+
+    Guest outbound is a policer on the tap that drops what is too much (libvirt, virnetdevbandwidth.c), where the class
+    on the uplink lets it wait; guest inbound would be an HTB class, and is left alone.
+    """
+    name, mac = domain_name(change.instance), mac_address(change.instance)
+    now, then = policed(change.current.network), policed(change.wanted.network)
+    if mac is None or change.wanted.network in (None, change.current.network):
+        return
+    if change.wanted.network is not None and change.wanted.network.mode == "shared":
+        yield only_said("virsh", f"the interface of {name} can be limited, but no rate can be kept free for it there")
+    tune = ("virsh", "domiftune", "--domain", name, "--interface", mac, "--live", "--outbound")
+    yield from replaced(
         "virsh",
-        "schedinfo",
-        "--domain",
-        name,
-        "--live",
-        *(part for text in parameters for part in ("--set", text)),
+        now,
+        then,
+        lambda limit: (*tune, _outbound(limit)),
+        loosens=loosens(now, then),
+        note="what the guest sends beyond its rate is dropped; it waits instead where the host's uplink is known",
     )
+
+
+def pinned_away(change: Change, pinning: Pinning | None) -> frozenset[int]:
+    """Where its other threads (emulator, vhost, I/O) belong: on the driver's CPUs once any vCPU is pinned."""
+    away = change.host.driver_cpus if change.pinned(pinning) else ()
+    return frozenset(away) or change.every_cpu
+
+
+def _outbound(limit: Policed | None) -> str:
+    """average,peak,burst in kilobytes (per second); 0 clears it (virsh(1), domiftune)."""
+    return f"{limit.kbyte_s},{limit.kbyte_s},{limit.burst_kbyte}" if limit else "0"
+
+
+def _driver_threads(change: Change, name: str) -> Iterator[Step]:
+    if change.wanted.pinning is None:
+        return
+    now, then = (pinned_away(change, settings.pinning) for settings in (change.current, change.wanted))
+    if now == then:
+        return
+    emulator = ("virsh", "emulatorpin", "--domain", name, "--live", "--cpulist")
+    yield Step(
+        Phase.PIN, Command("virsh", (*emulator, change.cpu_list(then, "r")), (*emulator, change.cpu_list(now, "r")))
+    )
+    everywhere = format_cpus(change.every_cpu)  # iothreadpin has no word for it
+    for thread in range(1, iothreads(change.instance) + 1):
+        pin = ("virsh", "iothreadpin", "--domain", name, "--iothread", str(thread), "--live", "--cpulist")
+        argv, undo = ((*pin, change.cpu_list(cpus, everywhere)) for cpus in (then, now))
+        yield Step(Phase.PIN, Command("virsh", argv, undo))
+
+
+def _schedinfo(name: str, *parameters: str) -> tuple[str, ...]:
+    sets = (part for text in parameters for part in ("--set", text))
+    return ("virsh", "schedinfo", "--domain", name, "--live", *sets)
 
 
 def _weight(change: Change, name: str, cgroup: int) -> Iterator[Step]:
@@ -50,16 +103,17 @@ def _weight(change: Change, name: str, cgroup: int) -> Iterator[Step]:
 
 def _cap(change: Change, name: str) -> Iterator[Step]:
     vcpus, now, then = change.instance.vcpus, change.current.cap_percent, change.wanted.cap_percent
+    service = change.instance.service
     if then is None:
         return
     # vcpu_quota holds for each vCPU alone (formatdomain, quota), so the instance's cap is divided among them.
-    note = quota_note(then / 100 / vcpus)
+    note = quota_note(then / 100 / vcpus, service)
     if vcpus > 1 and not note:
         note = f"the cap of {then:g} % is divided among {vcpus} vCPUs: one busy vCPU alone gets {then / vcpus:g} %"
     yield from replaced(
         "virsh",
-        (DEFAULT_PERIOD_US, NO_QUOTA) if now is None else period_and_quota(now / 100 / vcpus),
-        period_and_quota(then / 100 / vcpus),
+        (DEFAULT_PERIOD_US, NO_QUOTA) if now is None else period_and_quota(now / 100 / vcpus, service),
+        period_and_quota(then / 100 / vcpus, service),
         lambda pair: _schedinfo(name, f"vcpu_period={pair[0]}", f"vcpu_quota={pair[1]}"),
         loosens=more(now, then),
         note=note,

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from advisor.domain import Command
 from advisor.render.change import Change, Phase, Step, bytes_per_second, more, only_said, replaced
 from advisor.render.groups import DEFAULT_PERIOD_US, period_and_quota, quota_note, shares, v2_weight, weight_note
-from advisor.render.names import DISK, disk_number, group_path
+from advisor.render.names import DISK, disk_number, group_path, kernel_version
 from profiler.observed import Pinning
+
+BURST_SINCE = (5, 14)  # cpu.max.burst and cpu.cfs_burst_us came with Linux 5.14 (sched-bwc.rst)
 
 
 def steps(change: Change, cgroup: int) -> Iterator[Step]:
@@ -59,26 +61,51 @@ def _weight(change: Change, group: str, cgroup: int) -> Iterator[Step]:
 
 
 def _cap(change: Change, group: str, cgroup: int) -> Iterator[Step]:
-    now, then = change.current.cap_percent, change.wanted.cap_percent
-    if then is None:
+    service, cap = change.instance.service, change.wanted.cap_percent
+    if cap is None:
         return
-    yield from replaced(
-        "cgset",
-        None if now is None else period_and_quota(now / 100),
-        period_and_quota(then / 100),
-        lambda pair: _cgset(group, *_bandwidth(pair, cgroup)),
-        loosens=more(now, then),
-        note=quota_note(then / 100),
+    now, then = (
+        None if percent is None else period_and_quota(percent / 100, service)
+        for percent in (change.current.cap_percent, cap)
+    )
+    if now == then:
+        return
+    burst = service == "latency" and (kernel_version(change.host) or (0, 0)) >= BURST_SINCE
+    loosens = more(change.current.cap_percent, cap)
+    yield Step(
+        Phase.LOOSEN if loosens else Phase.TIGHTEN,
+        Command(
+            "cgset",
+            _cgset(group, *_bandwidth(now, then, cgroup, burst=burst)),
+            _cgset(group, *_bandwidth(then, now, cgroup, burst=burst)),
+            quota_note(cap / 100, service),
+        ),
     )
 
 
-def _bandwidth(pair: tuple[int, int] | None, cgroup: int) -> tuple[str, ...]:
+def _bandwidth(
+    now: tuple[int, int] | None, then: tuple[int, int] | None, cgroup: int, *, burst: bool
+) -> tuple[str, ...]:
+    """The files in the order in which they are written, one after the other, from one (period, quota) to another.
+
+    What widens goes first, so that no mixture is tighter than both. With `burst` an instance may spend in one period
+    what it saved in others, as much again as its quota, the most that the kernel takes: it must be lowered before the
+    quota and raised after it.
+    """
+    widens = then is None or (now is not None and then[1] > now[1])
     if cgroup == 2:
-        return (f"cpu.max={pair[1]} {pair[0]}" if pair else f"cpu.max=max {DEFAULT_PERIOD_US}",)
-    period, quota = pair or (DEFAULT_PERIOD_US, -1)
-    # Written one after the other: the quota goes first when it is lifted, so that no tighter mixture holds in between.
-    values = (f"cpu.cfs_period_us={period}", f"cpu.cfs_quota_us={quota}")
-    return values if pair else values[::-1]
+        bandwidth: tuple[str, ...] = (f"cpu.max={then[1]} {then[0]}" if then else f"cpu.max=max {DEFAULT_PERIOD_US}",)
+        saved = "cpu.max.burst"
+    else:
+        period, quota = then or (DEFAULT_PERIOD_US, -1)
+        bandwidth = (f"cpu.cfs_period_us={period}", f"cpu.cfs_quota_us={quota}")
+        bandwidth = bandwidth[::-1] if widens else bandwidth
+        saved = "cpu.cfs_burst_us"
+    if not burst:
+        return bandwidth
+    spare = f"{saved}={then[1] if then else 0}"
+    lowered = then is None or (now is not None and then[1] < now[1])
+    return (spare, *bandwidth) if lowered else (*bandwidth, spare)
 
 
 def _disk(change: Change, group: str, cgroup: int) -> Iterator[Step]:

@@ -7,13 +7,21 @@ import re
 from advisor.errors import InvalidInput
 from profiler.observed import Host, Instance
 
-# What the inventory may say about an instance (`mac`, `disk`, `cgroup`) or its host (`uplink`) in its labels.
-MAC, DISK, CGROUP, UPLINK = "mac", "disk", "cgroup", "uplink"
+# What the inventory may say about an instance in its labels, and about its host.
+MAC, DISK, CGROUP, IOTHREADS, FLAVOR, PORT, POLICY = (
+    "mac", "disk", "cgroup", "iothreads", "flavor", "port", "qos_policy",
+)  # fmt: skip
+UPLINK, KERNEL, RENDER = "uplink", "kernel", "render"
+TARGETS = ("native", "openstack", "cloudstack")
 
 _GROUP_PART = re.compile(r"[A-Za-z0-9._:@\\-]{1,255}\Z")  # systemd escapes with backslashes: machine-lxc\x2dshop.scope
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}\Z")  # 15 characters: IFNAMSIZ in linux/if.h
 _DISK_TARGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}\Z")
 _DISK_NUMBER = re.compile(r"\d{1,4}:\d{1,7}\Z")
+_IOTHREADS = re.compile(r"[1-9]\d?\Z")
+_KERNEL = re.compile(r"(\d{1,3})\.(\d{1,3})(?!\d)")
+# OpenStack allows nearly everything in a name; an id or a plain name always does
+_CLOUD_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._:@ -]{0,253}[A-Za-z0-9._:@-])?\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 
 
@@ -68,6 +76,36 @@ def disk_target(instance: Instance) -> str | None:
 def disk_number(instance: Instance) -> str | None:
     """The label `disk` as control groups name a block device (`8:0`), or None."""
     return _labelled(instance, DISK, _DISK_NUMBER, "a device number (major:minor, such as 8:0)")
+
+
+def iothreads(instance: Instance) -> int:
+    """The label `iothreads`: how many I/O threads the domain has, 0 where nothing is said."""
+    return int(_labelled(instance, IOTHREADS, _IOTHREADS, "a number of I/O threads (1-99)") or 0)
+
+
+def cloud_name(instance: Instance, label: str) -> str | None:
+    """A label that names something in OpenStack (`flavor`, `port`, `qos_policy`) by name or id, or None."""
+    return _labelled(instance, label, _CLOUD_NAME, f"a plain name or id of a {label.replace('_', ' ')}")
+
+
+def kernel_version(host: Host) -> tuple[int, int] | None:
+    """The label `kernel` of a host (`6.1.0-18-amd64`) as (major, minor); None where it says nothing readable.
+
+    Unreadable is not refused: it is compared, and never written into a command.
+    """
+    found = _KERNEL.match(host.labels.get(KERNEL, ""))
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def target_of(host: Host, target: str | None) -> str:
+    """Who runs the commands: as asked, else the host's label `render`, else the hypervisor's own tools."""
+    name = target if target is not None else host.labels.get(RENDER, "native")
+    if name not in TARGETS:
+        raise InvalidInput(
+            f"host {host.id}: commands can be rendered for {', '.join(TARGETS)}, not for {name[:60]!r}",
+            field="target" if target is not None else f"host.labels.{RENDER}",
+        )
+    return name
 
 
 def _labelled(instance: Instance, label: str, pattern: re.Pattern[str], expected: str) -> str | None:

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.domain import Command
-from advisor.render.change import Change, Phase, Step, only_said
+from advisor.render.change import Change, Phase, Step, backwards, only_said
 from advisor.render.names import MAC, UPLINK, mac_address, uplink_name
-from profiler.observed import Instance, NetworkSettings
+from profiler.observed import Host, Instance, NetworkSettings
 
 ROOT, WHOLE, REST = "1:", "1:1", "1:2"  # the qdisc, the line, and everything that has no class of its own
 FIRST_MINOR, MINORS = 0x10, 0xFFE0
@@ -44,6 +44,16 @@ def shape(network: NetworkSettings | None, line_mbit: float) -> Shape | None:
     if network.mode == "dedicated":
         return Shape.of(network.rate_mbit, network.rate_mbit)
     return Shape.of(network.rate_mbit, network.ceil_mbit or line_mbit)
+
+
+def is_shaped(network: NetworkSettings | None) -> bool:
+    """Whether an instance with these settings has a class."""
+    return shape(network, UNKNOWN_LINE_MBIT) is not None
+
+
+def on_uplink(host: Host, uplink: str | None) -> bool:
+    """Whether the host's uplink can be shaped: its interface and its speed are known."""
+    return host.nic_mbit is not None and uplink_name(host, uplink) is not None
 
 
 def class_minor(instance_id: str) -> int:
@@ -75,7 +85,7 @@ def steps(change: Change, uplink: str | None, neighbours: Sequence[Instance] | N
         yield from (Step(Phase.TIGHTEN, command) for command in entering)
     elif now:
         # Without knowing the neighbours the tree stays: to take it down would lift their limits too.
-        leaving = _backwards(own.made(now)) + (_backwards(tree) if alone and neighbours is not None else ())
+        leaving = backwards(own.made(now)) + (backwards(tree) if alone and neighbours is not None else ())
         yield from (Step(Phase.LOOSEN, command) for command in leaving)
 
 
@@ -176,8 +186,3 @@ def _millisecond_bytes(kbit: int) -> int:
 
 def _rate(kbit: int) -> str:
     return f"{kbit}kbit" if kbit % 1000 else f"{kbit // 1000}mbit"
-
-
-def _backwards(commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    """The same steps the other way round."""
-    return tuple(Command(c.tool, c.undo, c.argv) for c in reversed(commands) if c.argv)

@@ -24,7 +24,7 @@ def steps(change: Change, scheduler: str) -> Iterator[Step]:
 
 
 def _scheduling(change: Change, name: str, scheduler: str) -> Iterator[Step]:
-    now, then = _cap(change, change.current.cap_percent), _cap(change, change.wanted.cap_percent)
+    now, then = cap(change, change.current.cap_percent), cap(change, change.wanted.cap_percent)
     new_cap = change.wanted.cap_percent is not None and now != then
     weights = change.weights(lambda weight: weight)  # xl's own scale, 1-65535 (xl(1))
     command = SCHEDULERS.get(scheduler)
@@ -42,11 +42,15 @@ def _scheduling(change: Change, name: str, scheduler: str) -> Iterator[Step]:
         )
     if new_cap:
         yield from replaced(
-            "xl", now, then, lambda cap: ("xl", command, "-d", name, "-c", str(cap)), loosens=more(now or None, then)
+            "xl",
+            now,
+            then,
+            lambda limit: ("xl", command, "-d", name, "-c", str(limit)),
+            loosens=more(now or None, then),
         )
 
 
-def _cap(change: Change, percent: float | None) -> int:
+def cap(change: Change, percent: float | None) -> int:
     """xl's cap: percent of one pCPU for the whole domain, 0 = none.
 
     libxl refuses more than 100 per vCPU (sched_credit_domain_set), and rounding to 0 would lift the cap.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +9,9 @@ from typing import TYPE_CHECKING
 import jinja2
 
 from advisor.domain import InstanceProfile, Inventory, Plan
-from advisor.errors import InvalidInput, OutOfSpace
 from advisor.reports import evaluation_words, pictures, timelines, view, words
 from advisor.validation import picture_kind
+from advisor.writing import write_whole
 
 if TYPE_CHECKING:
     from models.evaluation import Evaluation
@@ -51,7 +49,7 @@ def write_plan_report(inventory: Inventory, plan: Plan, path: Path) -> None:
 
     OutOfSpace when the disk is full, InvalidInput when `path` cannot be written.
     """
-    _write_whole(path, plan_as_html(inventory, plan).encode())
+    write_whole(path, plan_as_html(inventory, plan).encode(), "report")
 
 
 def plan_as_html(inventory: Inventory, plan: Plan) -> str:
@@ -77,7 +75,7 @@ def write_evaluation_report(found: Sequence[Evaluation], path: Path) -> None:
 
     OutOfSpace when the disk is full, InvalidInput when `path` cannot be written.
     """
-    _write_whole(path, evaluation_as_html(found).encode())
+    write_whole(path, evaluation_as_html(found).encode(), "report")
 
 
 def evaluation_as_html(found: Sequence[Evaluation]) -> str:
@@ -98,23 +96,4 @@ def write_profile_picture(profile: InstanceProfile, path: Path) -> None:
 
     OutOfSpace when the disk is full, InvalidInput for another suffix and when `path` cannot be written.
     """
-    _write_whole(path, timelines.timeline(profile, picture_kind(path)))
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    if path.exists() and not path.is_file():
-        raise InvalidInput(f"the report cannot be written to {path}: it is not a regular file; name another")
-    target = path.resolve()
-    partial = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.partial")
-    try:
-        try:
-            partial.write_bytes(content)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise OutOfSpace(f"no space left for the report {path}: free some and try again") from error
-        if not target.parent.is_dir():
-            raise InvalidInput(f"the report cannot be written: folder {target.parent} does not exist") from error
-        raise InvalidInput(f"the report cannot be written to {path}: {error.strerror or error}") from error
+    write_whole(path, timelines.timeline(profile, picture_kind(path)), "picture")

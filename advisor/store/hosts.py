@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from advisor.domain import Host, Page
 from advisor.store import codec
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import chunks, existing, keep_only, page, upsert
+from advisor.store.statements import among, chunks, existing, keep_only, page, upsert
 
 hosts = sa.Table(
     "hosts",
@@ -34,6 +34,7 @@ hosts = sa.Table(
     sa.Column("memory_overcommit", sa.Double, nullable=False),
     sa.Column("platform", ID, nullable=False),
     sa.Column("seen_at", UtcTime, nullable=False),
+    sa.Column("driver_overcommit", sa.Double, nullable=False, server_default="2.0"),
 )
 
 
@@ -45,6 +46,11 @@ def put(connection: sa.Connection, items: Sequence[Host], seen_at: datetime) -> 
 def get(connection: sa.Connection, host_id: str) -> Host | None:
     row = connection.execute(sa.select(hosts).where(hosts.c.id == host_id)).mappings().one_or_none()
     return None if row is None else _read(row)
+
+
+def get_many(connection: sa.Connection, ids: Iterable[str]) -> tuple[Host, ...]:
+    """Those of `ids` that are hosts, by id."""
+    return tuple(sorted(map(_read, among(connection, hosts.c.id, ids)), key=lambda host: host.id))
 
 
 def delete(connection: sa.Connection, host_id: str) -> bool:

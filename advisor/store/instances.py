@@ -10,7 +10,7 @@ from advisor.domain import Instance, Page
 from advisor.store import codec
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import existing, keep_only, page, upsert
+from advisor.store.statements import among, existing, keep_only, page, upsert
 
 instances = sa.Table(
     "instances",
@@ -26,6 +26,8 @@ instances = sa.Table(
     sa.Column("service", sa.String(16), nullable=False),
     sa.Column("min_throughput_ratio", sa.Double),
     sa.Column("labels", VALUE, nullable=False),
+    sa.Column("max_latency_ratio", sa.Double),
+    sa.Column("exclusive", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
 
@@ -37,6 +39,11 @@ def put(connection: sa.Connection, items: Sequence[Instance]) -> None:
 def get(connection: sa.Connection, instance_id: str) -> Instance | None:
     row = connection.execute(sa.select(instances).where(instances.c.id == instance_id)).mappings().one_or_none()
     return None if row is None else _read(row)
+
+
+def get_many(connection: sa.Connection, ids: Iterable[str]) -> tuple[Instance, ...]:
+    """Those of `ids` that are instances, by id."""
+    return tuple(sorted(map(_read, among(connection, instances.c.id, ids)), key=lambda one: one.id))
 
 
 def delete(connection: sa.Connection, instance_id: str) -> bool:
@@ -59,10 +66,9 @@ def known(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
     return existing(connection, instances.c.id, ids)
 
 
-def on_host(connection: sa.Connection, host_id: str) -> tuple[Instance, ...]:
-    """Everything on one host, by id."""
-    query = sa.select(instances).where(instances.c.host == host_id).order_by(instances.c.id)
-    return tuple(_read(row) for row in connection.execute(query).mappings())
+def on_hosts(connection: sa.Connection, host_ids: Iterable[str]) -> tuple[Instance, ...]:
+    """Everything on these hosts, by id."""
+    return tuple(sorted(map(_read, among(connection, instances.c.host, host_ids)), key=lambda one: one.id))
 
 
 def list_page(connection: sa.Connection, *, host: str | None, cursor: str | None, limit: int) -> Page[Instance]:

@@ -57,6 +57,12 @@ def existing(connection: sa.Connection, column: sa.Column[str], values: Iterable
     return {found for some in chunks(wanted) for found in connection.scalars(sa.select(column).where(column.in_(some)))}
 
 
+def among(connection: sa.Connection, column: sa.Column[str], values: Iterable[str]) -> Iterator[sa.RowMapping]:
+    """Whole rows of the table whose `column` is one of `values`, in no order."""
+    for some in chunks(sorted(set(values))):
+        yield from connection.execute(sa.select(column.table).where(column.in_(some))).mappings()
+
+
 def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
     """Cut values into pieces of at most CHUNK."""
     return (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
 
 from advisor.domain import Page, WorkloadProfile
 from advisor.store import codec
 from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import page, upsert
+from advisor.store.statements import among, page, upsert
 
 workloads = sa.Table(
     "workloads",
@@ -30,6 +30,12 @@ def named(connection: sa.Connection, name: str) -> tuple[WorkloadProfile, ...]:
     """The profiles with this name, the one that holds everywhere first."""
     query = sa.select(workloads).where(workloads.c.name == name).order_by(workloads.c.platform)
     return tuple(_read(row) for row in connection.execute(query).mappings())
+
+
+def get_many(connection: sa.Connection, names: Iterable[str]) -> tuple[WorkloadProfile, ...]:
+    """The profiles with these names, by name and platform."""
+    found = map(_read, among(connection, workloads.c.name, names))
+    return tuple(sorted(found, key=lambda profile: (profile.name, profile.platform)))
 
 
 def exists(connection: sa.Connection, name: str, platform: str) -> bool:

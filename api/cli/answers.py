@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
-from advisor.domain import Band, Candidate, Effect, IsolationSettings, Recommendation, Rejection
+from advisor.domain import Band, Candidate, Effect, IsolationSettings, Recommendation, Rejection, Rung
 from api.cli.output import print_table, say
 
 MANY = 20  # rejected hosts, from which on they are counted and not listed
@@ -29,11 +29,17 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
     for candidate in answer.candidates:
         if explain:
             _show_reasons(candidate)
+        if candidate.rungs:
+            _show_ladder(candidate.host, candidate.rungs)
+            _show_changes(candidate)
         if commands:
             _show_commands(candidate)
     if answer.rejected:
         say()
         _show_rejected(answer.rejected, everyone=explain or len(answer.rejected) <= MANY)
+    for rejected in answer.rejected:
+        if explain and rejected.rungs:
+            _show_ladder(rejected.host, rejected.rungs)
     say()
     for note in answer.notes:
         say(note)
@@ -57,7 +63,7 @@ def _row(candidate: Candidate) -> tuple[object, ...]:
         f"{candidate.score:.3f}",
         ratio(candidate.newcomer),
         worst_neighbour(candidate),
-        _settings(candidate.isolation),
+        settings_text(candidate.isolation),
         ", ".join(candidate.tied_with),
     )
 
@@ -69,14 +75,33 @@ def _show_reasons(candidate: Candidate) -> None:
         say(f"  {reason.text}")
 
 
+def _show_ladder(host: str, rungs: Sequence[Rung]) -> None:
+    """What was tried because the placement alone breaks a limit there."""
+    say()
+    end = ":" if any(rung.satisfies for rung in rungs) else ", and none mends it:"
+    say(f"On {host} the placement alone breaks a limit; tried in order of cost{end}")
+    rows = [(f"  {one.action.replace('_', ' ')}", "yes" if one.satisfies else "no", one.text) for one in rungs]
+    print_table(("  step", "mends it", "what"), rows)
+
+
+def _show_changes(candidate: Candidate) -> None:
+    for name, settings in candidate.changes.items():
+        say(f"  {name} gets: {settings_text(settings)}")
+
+
 def _show_commands(candidate: Candidate) -> None:
     say()
     say(f"Commands for {candidate.host}, each with its undo; nothing was run:")
     if not candidate.commands:
         say("  none needed")
     for command in candidate.commands:
+        if not command.argv:  # something to write into a file, which is no command
+            for line in command.note.splitlines():
+                say(f"  # {line}")
+            continue
         say(f"  {shlex.join(command.argv)}{f'    # {command.note}' if command.note else ''}")
-        say(f"    undo: {shlex.join(command.undo)}")
+        if command.undo:
+            say(f"    undo: {shlex.join(command.undo)}")
 
 
 def ratio(effect: Effect) -> str:
@@ -98,7 +123,8 @@ def worst_neighbour(candidate: Candidate) -> str:
     return f"{worst.instance} {worst.throughput_ratio.expected:.2f}" if worst else "none"
 
 
-def _settings(settings_there: IsolationSettings) -> str:
+def settings_text(settings_there: IsolationSettings) -> str:
+    """Settings in a few words."""
     network = settings_there.network
     parts = (
         f"pin {settings_there.pinning}" if settings_there.pinning else "",

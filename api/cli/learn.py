@@ -40,6 +40,8 @@ def train(
     The artifact goes to the state folder, COTENANT_STATE_DIR, and answers after `models activate`.
     """
     chosen = settings(database=database)
+    if register:
+        Advisor(chosen).close()  # a database that cannot be used is better known before a long training than after it
     with progress() as advance:
         artifact = service.train(
             dataset or _shipped(chosen.datasets_dir), settings=chosen, progress=advance, scheduler=scheduler

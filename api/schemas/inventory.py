@@ -24,6 +24,7 @@ from api.schemas.base import (
     Schema,
     Text,
     Time,
+    Times,
     as_input,
     examples,
     same_name,
@@ -62,6 +63,9 @@ class HostBody(Schema):
     enabled: Flag = True
     cpu_overcommit: Positive = 4.0
     memory_overcommit: Positive = 1.0
+    driver_overcommit: Positive = Field(
+        default=2.0, description="work that guests may ask of the driver domain over what its pCPUs can do"
+    )
     platform: Text = Field(default="", description="the measured platform it is like; empty = its own numbers only")
 
     @as_input
@@ -110,6 +114,10 @@ class InstanceBody(Schema):
     isolation: Isolation = Field(default=Isolation())
     service: Service = "throughput"
     min_throughput_ratio: Ratio | None = None
+    max_latency_ratio: Times | None = Field(
+        default=None, description="the largest latency ratio (1.0 = as alone) that it accepts; null = any"
+    )
+    exclusive: Flag = Field(default=False, description="shares its host with nobody")
     labels: Labels = Field(default={})
 
     @as_input
@@ -126,6 +134,8 @@ class InstanceBody(Schema):
             settings=to_settings(self.isolation, self.pinning),
             service=self.service,
             min_throughput_ratio=self.min_throughput_ratio,
+            max_latency_ratio=self.max_latency_ratio,
+            exclusive=self.exclusive,
             labels=self.labels,
         )
 

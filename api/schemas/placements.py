@@ -6,7 +6,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from advisor.domain import Constraints, Instance, Objective, PlacementRequest, Recommendation, WorkloadProfile
+from advisor.domain import (
+    Constraints,
+    Instance,
+    Objective,
+    PlacementRequest,
+    ReasonKind,
+    Recommendation,
+    RungAction,
+    WorkloadProfile,
+)
 from advisor.errors import InvalidInput
 from advisor.service import recommendation_as_json
 from api.schemas.base import (
@@ -23,12 +32,13 @@ from api.schemas.base import (
     Ratio,
     Schema,
     Time,
+    Times,
     as_input,
     examples,
 )
 from api.schemas.effects import JITTER, BandOut, EffectOut, ModelRef
 from api.schemas.inventory import Service
-from api.schemas.settings import Isolation, PinningMap, to_settings
+from api.schemas.settings import Isolation, PinningMap, SettingsOut, to_settings
 from profiler.observed import HostKind
 
 Ids = Annotated[list[Id], Field(max_length=10_000)]
@@ -46,6 +56,10 @@ class NewInstance(Schema):
     load: Annotated[float, Field(strict=True, gt=0, le=10)] = 1.0
     service: Service = "throughput"
     min_throughput_ratio: Ratio | None = None
+    max_latency_ratio: Times | None = Field(
+        default=None, description="the largest latency ratio (1.0 = as alone) that it accepts; null = any"
+    )
+    exclusive: Flag = Field(default=False, description="shares its host with nobody")
     pinning: PinningMap | None = None
     isolation: Isolation = Field(default=Isolation())
     labels: Labels = Field(default={})
@@ -65,6 +79,8 @@ class NewInstance(Schema):
             settings=to_settings(self.isolation, self.pinning),
             service=self.service,
             min_throughput_ratio=self.min_throughput_ratio,
+            max_latency_ratio=self.max_latency_ratio,
+            exclusive=self.exclusive,
             labels=self.labels,
         )
         profile = None if self.profile is None else WorkloadProfile(name=self.name, metrics=self.profile)
@@ -147,6 +163,22 @@ class ReasonOut(Answer):
     share: Figure = Field(description="share of the loss, 0-1")
     text: str
     neighbour: str | None
+    kind: ReasonKind = Field(
+        default="loss", description="what is lost, beside the next host, what would be if, and what is not sure"
+    )
+    finding: str = Field(default="", description="the papers' finding with the same mechanism; empty = none")
+    ratio: Figure = Field(default=None, description="the throughput ratio that the text speaks of")
+
+
+class RungOut(Answer):
+    """One step of the isolation ladder as it was tried where a limit would break."""
+
+    action: RungAction
+    text: str
+    changes: dict[str, SettingsOut] = Field(description="by instance, together with the steps that it stands on")
+    effects: list[EffectOut] = Field(description="the newcomer first; empty where nothing can be predicted")
+    satisfies: bool = Field(description="no limit is broken any more: the ladder ends there")
+    driver_cpus: list[int] | None = Field(description="where the driver domain would run; null = as it does")
 
 
 class CommandOut(Answer):
@@ -179,6 +211,10 @@ class CandidateOut(Answer):
     isolation: Isolation
     newcomer: NewcomerOut
     neighbours: list[EffectOut]
+    changes: dict[str, SettingsOut] = Field(default={}, description="settings that neighbours get, by instance")
+    rungs: list[RungOut] = Field(
+        default=[], description="steps of the isolation ladder that were tried here; the last one mended it"
+    )
     reasons: list[ReasonOut]
     commands: list[CommandOut] = Field(default=[], description="where they were asked for")
 
@@ -189,6 +225,7 @@ class RejectionOut(Answer):
     host: str
     code: str
     reason: str
+    rungs: list[RungOut] = Field(default=[], description="steps of the isolation ladder that did not mend it")
 
 
 class PlacementAnswer(Answer):

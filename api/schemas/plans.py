@@ -12,7 +12,7 @@ from api.schemas.base import Answer, Figure, Schema, Time, examples
 from api.schemas.effects import EffectOut, ModelRef
 from api.schemas.inventory import InstanceItem, each_to_domain
 from api.schemas.placements import RejectionOut
-from api.schemas.settings import Isolation, pinning_map
+from api.schemas.settings import Isolation, SettingsOut, pinning_map
 
 
 class PlanBody(Schema):
@@ -39,6 +39,7 @@ class PlanStepOut(Answer):
     tied_with: list[str] = Field(default=[])
     pinning: dict[str, list[int]] | None = None
     isolation: Isolation | None = None
+    changes: dict[str, SettingsOut] = Field(default={}, description="settings that neighbours get, by instance")
     rejected: list[RejectionOut]
 
     @classmethod
@@ -55,6 +56,7 @@ class PlanStepOut(Answer):
             tied_with=list(there.tied_with),
             pinning=pinning_map(there.pinning),
             isolation=Isolation.of(there.isolation),
+            changes={name: SettingsOut.of(settings) for name, settings in there.changes.items()},
             rejected=rejected,
         )
 

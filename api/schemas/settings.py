@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from api.schemas.base import Cpu, Positive, Schema
+from api.schemas.base import Answer, Cpu, Positive, Schema
 from profiler.observed import MAX_CPUS, MAX_WEIGHT, IsolationSettings, NetMode, NetworkSettings, Pinning
 
 PinningMap = Annotated[
@@ -55,6 +55,18 @@ class Isolation(Schema):
 def pinning_map(pinning: Pinning | None) -> dict[str, list[int]] | None:
     """A pinning as JSON: vCPU number → list of pCPUs."""
     return None if pinning is None else {str(vcpu): list(cpus) for vcpu, cpus in enumerate(pinning.cpus)}
+
+
+class SettingsOut(Answer):
+    """What an instance would run under; null = leave as is."""
+
+    pinning: dict[str, list[int]] | None
+    isolation: Isolation
+
+    @classmethod
+    def of(cls, settings: IsolationSettings) -> SettingsOut:
+        """From the domain."""
+        return cls(pinning=pinning_map(settings.pinning), isolation=Isolation.of(settings))
 
 
 def to_settings(isolation: Isolation | None, pinning: dict[str, list[int]] | None) -> IsolationSettings:

@@ -17,9 +17,12 @@ DEFAULTS: Mapping[str, str] = {
     "vcpus": "2",
     "memory_mb": "2048",
     "min_throughput_ratio": "",
+    "max_latency_ratio": "",
+    "exclusive": "no",
     "service": "throughput",
     "objective": "worst",
 }
+_RANGES = {"vcpus": (1, 4096), "memory_mb": (0, 1e9), "min_throughput_ratio": (0.01, 1), "max_latency_ratio": (1, 1e6)}
 SHOWN = 10  # candidates on the page; the API gives more
 
 
@@ -46,11 +49,15 @@ class Form:
         """The new instance that was typed in; None when something is wrong, which `errors` then says."""
         vcpus = self._number("vcpus", whole=True)
         memory = self._number("memory_mb")
-        limit = self._number("min_throughput_ratio") if self.values["min_throughput_ratio"] else None
+        limit, slowest = (
+            self._number(name) if self.values[name] else None for name in ("min_throughput_ratio", "max_latency_ratio")
+        )
         for name in ("name", "workload"):
             self._check_id(name)
         if self.values["service"] not in {"latency", "throughput"}:
             self.errors["service"] = "is neither latency nor throughput"
+        if self.values["exclusive"] not in {"yes", "no"}:
+            self.errors["exclusive"] = "is neither yes nor no"
         if self.errors or vcpus is None or memory is None:
             return None
         try:
@@ -61,6 +68,8 @@ class Form:
                 workload=self.values["workload"] or None,
                 service="latency" if self.values["service"] == "latency" else "throughput",
                 min_throughput_ratio=limit,
+                max_latency_ratio=slowest,
+                exclusive=self.values["exclusive"] == "yes",
             )
         except ValueError as error:
             self.errors["name"] = str(error)
@@ -94,7 +103,7 @@ class Form:
             value = float(int(text)) if whole else float(text)
         except (ValueError, OverflowError):
             value = math.nan
-        low, high = {"vcpus": (1, 4096), "memory_mb": (0, 1e9), "min_throughput_ratio": (0.01, 1)}[name]
+        low, high = _RANGES[name]
         if not low <= value <= high:
             self.errors[name] = f"is not a {'whole ' if whole else ''}number from {low:g} to {high:.15g}"
             return None

@@ -29,6 +29,7 @@ class Card:
     candidate: Candidate
     rows: tuple[picture.Row, ...]
     settings: list[tuple[str, str]]
+    changes: list[tuple[str, list[tuple[str, str]]]]  # what neighbours get, by name
     here: bool  # the instance is on this host already
 
 
@@ -120,7 +121,9 @@ def _card(candidate: Candidate, instance: Instance, limits: dict[str, float]) ->
     newcomer = picture.row(candidate.newcomer, newcomer=True, limit=instance.min_throughput_ratio)
     neighbours = sorted(candidate.neighbours, key=lambda one: (one.throughput_ratio.expected, one.instance))
     rows = (newcomer, *(picture.row(one, newcomer=False, limit=limits.get(one.instance)) for one in neighbours))
-    return Card(candidate, rows, picture.settings_in_words(candidate.isolation), candidate.host == instance.host)
+    settings = picture.settings_in_words(candidate.isolation)
+    changes = [(name, picture.settings_in_words(wanted)) for name, wanted in candidate.changes.items()]
+    return Card(candidate, rows, settings, changes, candidate.host == instance.host)
 
 
 def _limits(advisor: Advisor, recommendation: Recommendation) -> dict[str, float]:

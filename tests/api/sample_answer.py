@@ -17,6 +17,7 @@ from advisor.domain import (
     Reason,
     Recommendation,
     Rejection,
+    Rung,
 )
 from profiler.observed import NetworkSettings
 
@@ -68,6 +69,16 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         Reason("nic", 0.4, "The network link costs the worst-off up to 4%."),
         Reason("comparison", 0.0, "h1 and h2 are tied: their difference (+0.005) lies inside the uncertainty."),
     )
+    rungs = (
+        Rung("weight", "Twice the weight changes nothing: the CPU is idle.", {name: IsolationSettings(weight=512)}),
+        Rung(
+            "cap",
+            f"Cap {hostile} at 60 % of a CPU: {name} 0.71 -> 0.95.",
+            {name: IsolationSettings(weight=512), hostile: IsolationSettings(cap_percent=60.0)},
+            (effect(name, 0.95, 0.71), effect(hostile, 0.93, 0.97)),
+            satisfies=True,
+        ),
+    )
     best = Candidate(
         rank=1,
         host="h1",
@@ -78,12 +89,14 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         newcomer=effect(name, 0.95),
         neighbours=(effect(hostile, 0.93, 0.97), effect("shop-3", 0.84, 0.96, outside=True)),
         tied_with=("h2",),
+        rungs=rungs,
+        changes={hostile: IsolationSettings(cap_percent=60.0)},
         reasons=reasons,
         commands=commands,
     )
     second = replace(
         best, rank=2, host="h2", score=0.908, isolation=IsolationSettings(), pinning=None, neighbours=(), commands=(),
-        tied_with=("h1",),
+        tied_with=("h1",), rungs=(), changes={},
     )  # fmt: skip
     told = Recommendation(
         id="r-1",
@@ -94,6 +107,9 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         degraded=False,
         snapshot_age_s=130.0,
         candidates=(best, second),
-        rejected=(Rejection("h9", "capacity.memory", "needs 4096 MB, 1024 MB free"),),
+        rejected=(
+            Rejection("h8", "limit.newcomer", "would reach 0.50 of its own speed, its limit is 0.9", rungs[:1]),
+            Rejection("h9", "capacity.memory", "needs 4096 MB, 1024 MB free"),
+        ),
     )
     return replace(told, **changes)

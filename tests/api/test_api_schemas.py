@@ -6,6 +6,7 @@ import math
 from datetime import UTC, datetime
 
 import pytest
+import sample_answer
 from api_client import Client
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +39,7 @@ HOST = Host(
     enabled=False,
     cpu_overcommit=2.0,
     memory_overcommit=1.5,
+    driver_overcommit=3.0,
     platform="I",
 )
 INSTANCE = Instance(
@@ -51,6 +53,8 @@ INSTANCE = Instance(
     settings=IsolationSettings(Pinning(((2, 3), ())), 150.0, 512, NetworkSettings("shared", 10.0, 100.0), 5.0),
     service="latency",
     min_throughput_ratio=0.9,
+    max_latency_ratio=3.0,
+    exclusive=True,
     labels={"team": "x"},
 )
 WORKLOAD = WorkloadProfile(name="web 1 KB", metrics={"cpu": 1.5}, platform="I", origin="measured")
@@ -76,10 +80,23 @@ def test_the_answer_is_the_contracts_shape_and_nothing_is_lost_in_the_schema(adv
     assert shown == recommendation_as_json(answer)
 
 
+def test_the_ladder_and_what_residents_get_are_in_the_answer_and_in_the_schema() -> None:
+    told = sample_answer.answer(PlacementRequest(Instance(id="n")))
+    body = recommendation_as_json(told)
+    assert PlacementAnswer.of(told).model_dump(mode="json", exclude_unset=True) == body
+    best = body["candidates"][0]
+    assert best["changes"]["batch-1"]["isolation"]["cap_percent"] == 60.0
+    assert [(rung["action"], rung["satisfies"]) for rung in best["rungs"]] == [("weight", False), ("cap", True)]
+    assert best["rungs"][1]["effects"][0]["before"]["expected"] == 0.71
+    assert [len(one["rungs"]) for one in body["rejected"]] == [1, 0]
+    assert best["reasons"][0]["kind"] == "loss"
+
+
 def test_every_field_of_a_request_reaches_the_advisor() -> None:
     body = {
         "instance": {"name": "n", "vcpus": 2, "memory_mb": 1, "disk_gb": 2, "profile": {"cpu": 1}, "load": 0.5,
-                     "service": "latency", "min_throughput_ratio": 0.5, "pinning": {"0": [1], "1": [2]},
+                     "service": "latency", "min_throughput_ratio": 0.5, "max_latency_ratio": 2.5, "exclusive": True,
+                     "pinning": {"0": [1], "1": [2]},
                      "isolation": {"weight": 128}, "labels": {"a": "b"}},
         "hosts": ["h1"],
         "constraints": {"labels": {"z": "a"}, "exclude": ["x"], "affinity": ["y"], "anti_affinity": ["q"],
@@ -96,6 +113,8 @@ def test_every_field_of_a_request_reaches_the_advisor() -> None:
         load=0.5,
         service="latency",
         min_throughput_ratio=0.5,
+        max_latency_ratio=2.5,
+        exclusive=True,
         settings=IsolationSettings(Pinning(((1,), (2,))), weight=128),
         labels={"a": "b"},
     )

@@ -42,6 +42,41 @@ def told(result: Result) -> str:
     return lines[0]
 
 
+def test_the_ladder_is_told_with_what_mends_it_and_whose_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.service.where", lambda cloud, request, **_: answer(request))
+    shown = run("where", CLOUD, "--instance", "shop.yaml", "--explain").stdout
+    told = shown[shown.index("On h1 the placement alone breaks a limit") :].splitlines()
+    assert told[0] == "On h1 the placement alone breaks a limit; tried in order of cost:"
+    assert [line.split()[:2] for line in told[1:4]] == [["step", "mends"], ["weight", "no"], ["cap", "yes"]]
+    assert "Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95." in told[3]
+    assert told[4] == "  batch-1 gets: cap 60 %"
+    assert "On h8 the placement alone breaks a limit; tried in order of cost, and none mends it:" in shown
+    assert shown.count("breaks a limit") == 2
+
+
+def test_a_limit_that_the_placement_alone_breaks_is_mended_on_the_way() -> None:
+    cloud = Path(CLOUD).read_text(encoding="utf-8")
+    wide = "  - {name: wide, metrics: {cpu: 200, block: 0}}\ninstances:"
+    Path("cloud.yaml").write_text(cloud.replace("instances:", wide), encoding="utf-8")
+    Path("busy.yaml").write_text(
+        "{id: n, vcpus: 2, workload: wide, min_throughput_ratio: 0.9, pinning: '0:2|1:3'}", encoding="utf-8"
+    )
+    result = run("where", "cloud.yaml", "--instance", "busy.yaml", "--hosts", "h2", "--json", "--explain")
+    assert result.exit_code == 0
+    (candidate,) = json.loads(result.stdout)["candidates"]
+    assert candidate["newcomer"]["throughput_ratio"]["expected"] >= 0.9
+    assert [(rung["action"], rung["satisfies"]) for rung in candidate["rungs"]] == [("weight", False), ("cap", True)]
+    assert candidate["changes"]["batch-1"]["isolation"]["cap_percent"] == 20.0
+    assert candidate["reasons"][0]["text"] == (
+        "batch-1 keeps 0.20 of its own speed (1.00 without n), held back by the CPU: "
+        "the settings that it gets here allow no more."
+    )
+    last = candidate["rungs"][-1]["effects"]
+    assert [one["instance"] for one in last] == ["n", "batch-1"]
+    assert last[0]["throughput_ratio"] == candidate["newcomer"]["throughput_ratio"]
+    assert last[1]["throughput_ratio"] == candidate["neighbours"][0]["throughput_ratio"]
+
+
 def test_where_prints_ranked_hosts_then_rejected_ones_then_who_answered() -> None:
     result = run("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h3,h4,h6")
     assert result.exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -152,6 +153,7 @@ def test_nothing_worth_measuring_is_a_normal_answer() -> None:
     ("arguments", "sentence"),
     [
         (("--budget", "soon"), "cotenant: budget 'soon' is not a duration of up to 30 days; write 90s, 45m or 2h"),
+        (("--budget", "٣m"), "cotenant: budget '٣m' is not a duration of up to 30 days; write 90s, 45m or 2h"),
         (("--pinning", "same,near"), "cotenant: --pinning 'near' is none of same, different, shared"),
         (("--instance", "x"), "cotenant: --instance x: there is no such file, and no instance of that name"),
         (
@@ -169,8 +171,26 @@ def test_a_campaign_that_cannot_be_written_says_so() -> None:
     result = run("--campaign", "no/next.yaml")
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == (
-        "cotenant: the campaign no/next.yaml cannot be written: No such file or directory"
+        f"cotenant: the campaign cannot be written: folder {Path('no').resolve()} does not exist"
     )
+
+
+def test_a_campaign_takes_the_place_of_no_pipe_or_device() -> None:
+    os.mkfifo("next.yaml")
+    result = run("--campaign", "next.yaml")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == (
+        "cotenant: the campaign cannot be written to next.yaml: it is not a regular file; name another"
+    )
+    assert Path("next.yaml").is_fifo()
+
+
+def test_a_campaign_is_written_where_a_link_leads() -> None:
+    Path("kept.yaml").write_text("", encoding="utf-8")
+    Path("next.yaml").symlink_to("kept.yaml")
+    assert run("--campaign", "next.yaml").exit_code == 0
+    assert Path("next.yaml").is_symlink()
+    assert "workloads" in Path("kept.yaml").read_text(encoding="utf-8")
 
 
 def test_the_service_plans_for_the_cloud_in_its_database(advisor: Advisor) -> None:

@@ -116,6 +116,15 @@ def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.M
     assert quiet == {"version": "m-1", "artifact": "var/models/m-1", "registered": False, "verdict": None}
 
 
+def test_train_does_not_begin_where_its_model_could_not_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr("api.cli.learn.service.train", lambda *_, **__: begun.append(1) or Path("var/models/m-1"))
+    refused = run("train", "--dataset", "a", "--database", "nonsense://x")
+    assert (refused.exit_code, begun) == (2, [])
+    assert refused.stderr == "cotenant: database 'nonsense' is not supported; use sqlite or postgresql\n"
+    assert run("train", "--dataset", "a", "--database", "nonsense://x", "--no-register").exit_code == 0
+
+
 def test_train_takes_all_datasets_that_lie_there(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("b", "a", "not-one"):
         Path("datasets", name).mkdir(parents=True)

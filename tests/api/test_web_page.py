@@ -108,6 +108,30 @@ def test_an_instance_that_is_better_off_elsewhere_is_shown_where_it_is_too(
     assert "Where it is now" in page.text
 
 
+def test_the_ladder_is_a_table_and_says_whose_settings_change(advisor: Advisor, settings: Settings) -> None:
+    _, page = _page(advisor, settings, answer)
+    assert [one.get("class") for one in page.all("table")].count("ladder") == 2  # where it mends, and where it does not
+    assert "cap Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95. yes" in page.text
+    assert "What was tried on h8" in page.text
+    assert "batch-1 gets other settings, too: CPU cap 60 %" in page.text
+
+
+def test_the_latency_limit_and_a_host_for_itself_are_asked_for(advisor: Advisor, settings: Settings) -> None:
+    asked: list[PlacementRequest] = []
+
+    def place(request: PlacementRequest) -> Any:
+        asked.append(request)
+        return answer(request)
+
+    _page(advisor, settings, place, f"{NEW}&max_latency_ratio=2.5&exclusive=yes")
+    _page(advisor, settings, place)
+    assert [(one.instance.max_latency_ratio, one.instance.exclusive) for one in asked] == [(2.5, True), (None, False)]
+    status, page = _page(advisor, settings, place, f"{NEW}&max_latency_ratio=0.5&exclusive=perhaps")
+    assert status == 422
+    assert "is not a number from 1 to 1000000" in page.text
+    assert "is neither yes nor no" in page.text
+
+
 def test_a_question_reserves_nothing(advisor: Advisor, settings: Settings) -> None:
     asked: list[PlacementRequest] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,7 +23,7 @@ from advisor.domain import (
 )
 from advisor.placement import recommend
 from advisor.snapshot import ClusterSnapshot
-from models.prediction import Band, InterferencePrediction, Predictor
+from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
 from models.prior import PriorPredictor
 from models.scene import SceneBatch
 
@@ -111,7 +111,7 @@ class Failing:
 
     version = origin = "failing"
 
-    def predict(self, scenes: SceneBatch) -> InterferencePrediction:
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         raise RuntimeError("no idea")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -14,7 +15,7 @@ from core_clouds import NOW, cloud, host, request, vm
 from advisor.domain import ProbePair, WorkloadProfile
 from advisor.placement import recommend
 from advisor.snapshot import ClusterSnapshot
-from models.prediction import Band, InterferencePrediction, Predictor
+from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
 from models.probe_plan import Z90
 from models.scene import SceneBatch
 
@@ -50,7 +51,7 @@ class Model:
     def knowing(self, pairs: frozenset[frozenset[str]]) -> Model:
         return Model(self.seed, self.spread, self.measured | pairs)
 
-    def predict(self, scenes: SceneBatch) -> InterferencePrediction:
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         hidden = np.random.default_rng(1000 + self.seed).standard_normal((WORKLOADS, WORKLOADS))
         ends = np.full((3, *scenes.present.shape), np.nan)
         names = scenes.table.names

@@ -21,7 +21,7 @@ from core_clouds import (
     vm,
 )
 
-from advisor.domain import Constraints, Recommendation, Scene, WorkloadProfile
+from advisor.domain import Constraints, IsolationSettings, Recommendation, Scene, WorkloadProfile
 from advisor.placement import predict_scene, recommend
 from models.prior import PriorPredictor
 from profiler.observed import NetworkSettings, Pinning
@@ -291,28 +291,96 @@ def test_settings_that_the_newcomer_has_are_kept() -> None:
 
 
 def test_a_host_where_the_newcomer_stays_under_its_limit_is_rejected() -> None:
-    answer = ask(cloud([host("a", **ONE), host("b", **ONE)], [vm("r", on="a")]), request(vm(min_throughput_ratio=0.8)))
+    resident = vm("r", on="a", min_throughput_ratio=0.8)
+    answer = ask(cloud([host("a", **ONE), host("b", **ONE)], [resident]), request(vm(min_throughput_ratio=0.8)))
     assert hosts_of(answer) == ["b"]
     assert codes(answer) == {"a": "limit.newcomer"}
     assert "n would reach 0.50 of its own speed, its limit is 0.8" in answer.rejected[0].reason
 
 
-@pytest.mark.parametrize(("limit", "weight", "cap"), [(0.6, 128, None), (0.7, None, 25.0)])
-def test_the_first_rung_that_keeps_a_neighbours_limit_is_taken(
-    limit: float, weight: int | None, cap: float | None
-) -> None:
+@pytest.mark.parametrize("limit", [0.6, 0.7])
+def test_a_host_that_the_ladder_mends_is_a_candidate_as_its_last_rung_leaves_it(limit: float) -> None:
     resident = vm("r", on="h1", min_throughput_ratio=limit)
-    found = only(ask(cloud([host(**ONE)], [resident])))
-    assert (found.isolation.weight, found.isolation.cap_percent) == (weight, cap)
-    assert found.neighbours[0].throughput_ratio.expected >= limit
-    assert found.newcomer.throughput_ratio.expected < 0.5
+    found = only(ask(cloud([host(**ONE)], [resident]), request(commands=True)))
+    last = found.rungs[-1]
+    assert last.satisfies
+    assert not any(rung.satisfies for rung in found.rungs[:-1])
+    assert found.changes == {who: what for who, what in last.changes.items() if who != "n"}
+    assert found.isolation == last.changes.get("n", IsolationSettings())
+    said = {one.instance: one.throughput_ratio for one in last.effects}
+    assert found.newcomer.throughput_ratio == said["n"]
+    assert found.neighbours[0].throughput_ratio == said["r"]
+    assert said["r"].expected >= limit
+    assert found.neighbours[0].before is not None
+    assert found.neighbours[0].before.expected == pytest.approx(1.0)
+    assert any("r" in " ".join(command.argv) for command in found.commands) == bool(found.changes)
 
 
-def test_a_bulk_sender_is_given_a_class_where_a_neighbours_limit_asks_for_it() -> None:
+def test_a_neighbours_link_is_kept_by_a_class_of_its_own_or_one_for_the_newcomer() -> None:
     resident = vm("r", "bulk", on="h1", min_throughput_ratio=0.7)
     found = only(ask(cloud([host(kind="lxc")], [resident]), request(vm("n", "bulk"))))
-    assert found.isolation.network == NetworkSettings("dedicated", 250.0, 250.0)
+    assert found.rungs[-1].action == "network"
+    given = [one.network for one in (found.isolation, *found.changes.values()) if one.network]
+    assert [one.mode for one in given] == ["dedicated"]
     assert found.neighbours[0].throughput_ratio.expected >= 0.7
+
+
+def test_the_ladder_is_tried_on_the_best_hosts_only_and_while_too_few_break_nothing() -> None:
+    """Five hosts with a limit that one weight keeps, and two without."""
+    hosts = [host(name, **ONE) for name in "abcdefg"]
+    residents = [vm(f"r{name}", on=name, min_throughput_ratio=0.6) for name in "abcde"]
+    few, many = (ask(cloud(hosts, residents), request(limit=limit)) for limit in (2, 100))
+    assert hosts_of(few) == ["f", "g"]
+    assert not any(one.rungs for one in few.rejected)
+    assert sorted(codes(few)) == list("abcde")
+    assert hosts_of(many) == ["f", "g", "a", "b", "c"]
+    assert [bool(one.rungs) for one in many.candidates] == [False, False, True, True, True]
+    assert codes(many) == {"d": "limit.neighbour", "e": "limit.neighbour"}
+    assert "isolation was tried on better hosts only" in many.rejected[0].reason
+
+
+def test_the_best_host_of_all_is_tried_even_where_others_break_nothing() -> None:
+    """On a the newcomer takes 15 % from one who minds; on b it takes as much from each of two who do not."""
+    residents = [vm("r", on="a", min_throughput_ratio=0.9), vm("s", on="b"), vm("t", on="b")]
+    newcomer = vm("n", cap_percent=15.0, min_throughput_ratio=0.14)
+    hosts, question = [host(name, **ONE) for name in "ab"], request(newcomer, limit=1)
+    nobody_minds = [replace(one, min_throughput_ratio=None) for one in residents]
+    assert hosts_of(ask(cloud(hosts, nobody_minds), question)) == ["a"]
+    answer = ask(cloud(hosts, residents), question)
+    assert (hosts_of(answer), codes(answer)) == (["b"], {"a": "limit.neighbour"})
+    assert answer.rejected[0].rungs
+    assert answer.rejected[0].reason.endswith("and no isolation setting mends it")
+
+
+def test_a_limit_of_latency_is_judged_by_the_expected_ratio_of_who_has_it() -> None:
+    hosts = [host("a", **ONE), host("b", **ONE)]
+    calm = vm("r", "calm", on="a", max_latency_ratio=1.5, min_throughput_ratio=0.5)
+    slow = only(ask(cloud([hosts[0]], [replace(calm, max_latency_ratio=None)]), request(vm("n", "calm", load=0.5))))
+    assert slow.neighbours[0].latency_ratio.expected > 1.0
+    limit = slow.neighbours[0].latency_ratio.expected
+    for most, hit in ((limit * 1.001, False), (limit * 0.999, True)):
+        some = replace(calm, max_latency_ratio=max(most, 1.0))
+        answer = ask(cloud(hosts, [some]), request(vm("n", "calm", load=0.5)))
+        rungs = {one.host: one.rungs for one in (*answer.candidates, *answer.rejected)}
+        assert bool(rungs["a"]) == hit
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "code", "says"),
+    [
+        ({"max_latency_ratio": 1.01}, {}, "limit.newcomer_latency", "n would wait"),
+        ({}, {"max_latency_ratio": 1.2}, "limit.neighbour_latency", "r would wait"),
+    ],
+)
+def test_a_latency_limit_that_nothing_mends_has_a_code_of_its_own(
+    mine: dict[str, Any], other: dict[str, Any], code: str, says: str
+) -> None:
+    """Two that want one CPU whole: neither accepts less than nearly half of it, and one not to wait."""
+    keep = {"min_throughput_ratio": 0.45}
+    answer = ask(cloud([host(**ONE)], [vm("r", on="h1", **keep, **other)]), request(vm("n", **keep, **mine)))
+    assert codes(answer) == {"h1": code}
+    assert says in answer.rejected[0].reason
+    assert "times as long as alone, its limit is" in answer.rejected[0].reason
 
 
 def test_a_limit_that_no_setting_can_keep_rejects_the_host() -> None:
@@ -327,7 +395,8 @@ def test_a_neighbour_that_was_under_its_limit_before_is_not_the_newcomers_doing(
     capped = vm("a", on="h1", min_throughput_ratio=0.9, cap_percent=50.0, pins="0:0")
     assert hosts_of(ask(cloud([host()], [capped]), request(vm(pins="0:1")))) == ["h1"]
     healthy = vm("z", on="h1", min_throughput_ratio=0.95, pins="0:1")
-    answer = ask(cloud([host()], [capped, healthy]), request(vm(pins="0:1", cap_percent=90.0, weight=256)))
+    newcomer = vm(pins="0:1", cap_percent=90.0, weight=256, min_throughput_ratio=0.4)
+    answer = ask(cloud([host()], [capped, healthy]), request(newcomer))
     assert codes(answer) == {"h1": "limit.neighbour"}
     assert answer.rejected[0].reason.startswith("z would fall")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from advisor.predictors import Chosen
 from advisor.probe_errors import Errors
 from advisor.probe_questions import decision, lay_out
 from advisor.snapshot import ClusterSnapshot
-from models.prediction import InterferencePrediction, Predictor
+from models.prediction import TARGETS, InterferencePrediction, Predictor
 from models.prior import PriorPredictor
 from models.scene import SceneBatch
 
@@ -169,7 +170,7 @@ def test_everything_is_predicted_in_one_matrix() -> None:
     class Counting(PriorPredictor):
         calls = 0
 
-        def predict(self, scenes: SceneBatch) -> InterferencePrediction:
+        def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
             Counting.calls += 1
             return super().predict(scenes)
 
@@ -179,7 +180,7 @@ def test_everything_is_predicted_in_one_matrix() -> None:
 
 def test_a_failing_predictor_leaves_the_prior_to_plan() -> None:
     class Broken(Model):
-        def predict(self, scenes: SceneBatch) -> InterferencePrediction:
+        def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
             raise RuntimeError("no idea")
 
     found = plan(made_cloud(1), predictor=Broken(1))

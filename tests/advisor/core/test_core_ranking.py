@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Objective
-from advisor.ranking import CAUTION, KEPT, OTHERS_COUNT, PIN_GAIN, Scores, choose_options, order, score, tied
+from advisor.ranking import CAUTION, KEPT, OTHERS_COUNT, PIN_GAIN, Scores, Waiting, choose_options, order, score, tied
 
 NAN = float("nan")
 
@@ -80,7 +80,7 @@ def test_total_is_the_newcomers_ratio_minus_what_everybody_loses() -> None:
 
 def test_pack_takes_the_fullest_host_on_which_every_ratio_is_kept() -> None:
     found = scores([[0.95, 0.95], [0.91, 0.95], [0.5, 1.0]], used=[0.5, 0.75, 3.0], objective="pack")
-    assert order(found.score, ["a", "b", "c"]) == [1, 0, 2]
+    assert order(found.score, np.array(["a", "b", "c"])).tolist() == [1, 0, 2]
     assert found.score[2] < 1 < found.score[0]
 
 
@@ -113,6 +113,18 @@ def test_a_ratio_at_its_limit_keeps_it() -> None:
     found = scores([[0.7, 0.7]], limits=[[0.7, 0.7]])
     assert not found.breaks_neighbour[0]
     assert not found.breaks_newcomer[0]
+
+
+def test_a_latency_limit_is_broken_where_it_was_held_before() -> None:
+    ratio = np.array([[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]])  # latency is the inverse: twice as long as alone
+    most = np.array([[1.9, NAN], [1.9, NAN], [NAN, 1.9]])
+    before = np.array([[1.0, 1.0], [1.95, 1.0], [1.0, 1.0]])
+    everybody, nobody = np.ones(ratio.shape, dtype=bool), np.full(ratio.shape, NAN)
+    found = score(
+        prediction(ratio.tolist()), everybody, np.ones(ratio.shape), nobody, np.zeros(3), "worst", Waiting(most, before)
+    )
+    assert found.breaks_neighbour.tolist() == [True, False, False]
+    assert found.breaks_newcomer.tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("objective", ["worst", "total", "pack"])
@@ -191,25 +203,24 @@ def test_of_equal_pins_the_first_is_taken() -> None:
 
 
 def test_equal_scores_are_ordered_by_host_id() -> None:
-    assert order(np.array([0.5, 0.5, 0.9, 0.5]), ["c", "a", "z", "b"]) == [2, 1, 3, 0]
+    assert order(np.array([0.5, 0.5, 0.9, 0.5]), np.array(["c", "a", "z", "b"])).tolist() == [2, 1, 3, 0]
 
 
 def test_scores_that_differ_by_rounding_only_are_equal() -> None:
-    assert order(np.array([0.3, 0.1 + 0.2]), ["a", "b"]) == [0, 1]
-    assert order(np.array([0.1 + 0.2, 0.3]), ["b", "a"]) == [1, 0]
+    assert order(np.array([0.3, 0.1 + 0.2]), np.array(["a", "b"])).tolist() == [0, 1]
+    assert order(np.array([0.1 + 0.2, 0.3]), np.array(["b", "a"])).tolist() == [1, 0]
 
 
 def test_candidates_are_tied_where_their_difference_lies_inside_both_uncertainties() -> None:
     expected, half = np.array([0.9, 0.85, 0.5]), np.array([0.03, 0.05, 0.0])
-    assert tied(expected, half, 0, 1)
-    assert not tied(expected, half, 0, 2)
-    assert tied(expected, np.zeros(3), 0, 0)
+    assert tied(expected[0] - expected[1], half[0], half[1])
+    assert not tied(expected[0] - expected[2], half[0], half[2])
+    assert tied(0.0, 0.0, 0.0)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(RATIO, st.floats(0, 0.3)), min_size=2, max_size=5))
 def test_ties_are_mutual(values: list[tuple[float, float]]) -> None:
-    expected, half = np.array([one for one, _ in values]), np.array([one for _, one in values])
-    for one in range(len(values)):
-        for other in range(len(values)):
-            assert tied(expected, half, one, other) == tied(expected, half, other, one)
+    for one, width in values:
+        for other, margin in values:
+            assert tied(one - other, width, margin) == tied(other - one, margin, width)

@@ -10,7 +10,7 @@ import pytest
 from core_clouds import FRESH_S, cloud, host, request, vm
 
 from advisor import filters
-from advisor.domain import Host, Instance, IsolationSettings, Pinning, PlacementRequest
+from advisor.domain import Host, Instance, IsolationSettings, Pinning, PlacementRequest, WorkloadProfile
 from advisor.snapshot import ClusterSnapshot
 
 
@@ -30,9 +30,9 @@ def kept(snapshot: ClusterSnapshot, question: PlacementRequest) -> list[str]:
 def test_hosts_and_residents_are_ordered_by_id_and_the_arrays_say_the_same() -> None:
     snapshot = cloud([host("b"), host("a")], [vm("z", on="a"), vm("y", "web", on="a"), vm("x", on="b")])
     assert [one.id for one in snapshot.hosts] == ["a", "b"]
-    assert [[one.id for one in there] for there in snapshot.residents] == [["y", "z"], ["x"]]
+    assert [[one.id for one in there] for there in snapshot.residents] == [["z", "y"], ["x"]]
     names = snapshot.scenes.table.names
-    assert [names[row] for row in snapshot.scenes.profile[0]] == ["web", "spin"]
+    assert [names[row] for row in snapshot.scenes.profile[0]] == ["spin", "web"]
     assert snapshot.scenes.present.tolist() == [[True, True], [True, False]]
 
 
@@ -96,6 +96,25 @@ CASES: dict[str, Case] = {
     ),
     "disk": (host(disk_gb=100.0), {}, vm(disk_gb=91.0), "capacity.disk", "needs 91 GB of disk, 90 GB free"),
     "pins": (host(), {}, vm(pins="0:7"), "capacity.pinning", "pinned to pCPU 7, the host has 0-3"),
+    "exclusive": (
+        host(), {}, vm(exclusive=True), "constraint.exclusive", "n shares its host with nobody, and r is on this one",
+    ),
+    "driver domain": (
+        host(driver_overcommit=0.05), {}, vm(workload="web"), "capacity.driver_domain",
+        "would ask its driver domain for 0.40 CPUs, 0.00 are asked for already where 0.2 may be at overcommit 0.05",
+    ),
+    "more vCPUs promised than there may be": (
+        host(cpu_overcommit=0.1), {}, vm(), "capacity.vcpus",
+        "needs 1 vCPUs, 1 are promised already where 0.4 may be at overcommit 0.1",
+    ),
+    "more memory promised than there may be": (
+        host(memory_mb=1000.0), {}, vm(memory_mb=1.0), "capacity.memory",
+        "needs 1 MB, 1024 MB are promised already where 1000 MB may be",
+    ),
+    "more disk promised than there may be": (
+        host(disk_gb=5.0), {}, vm(disk_gb=1.0), "capacity.disk",
+        "needs 1 GB of disk, 10 GB are promised already where 5 GB may be",
+    ),
 }  # fmt: skip
 RESIDENT = vm("r", "calm", on="h1", disk_gb=10.0)
 
@@ -109,7 +128,7 @@ def test_every_filter_names_its_code_and_its_reason(name: str) -> None:
 
 
 def test_every_code_of_the_filters_has_a_test() -> None:
-    assert {case[3] for case in CASES.values()} == {code for code, _ in filters.CHECKS}
+    assert {*(case[3] for case in CASES.values()), "host.no_data"} == {code for code, _ in filters.CHECKS}
     assert len(set(filters.CODES)) == len(filters.CODES)
 
 
@@ -145,6 +164,42 @@ def test_an_instance_in_question_does_not_stand_in_its_own_way() -> None:
 def test_a_pin_beyond_the_host_is_refused_though_another_vcpu_is_free() -> None:
     half = replace(vm(vcpus=2), settings=IsolationSettings(pinning=Pinning(((), (9,)))))
     assert rejected(cloud([host()]), request(half))["h1"][0] == "capacity.pinning"
+
+
+def test_an_instance_that_shares_its_host_with_nobody_keeps_others_away_and_takes_an_empty_host() -> None:
+    hosts = [host("h1"), host("h2"), host("h3")]
+    lonely = vm("lonely", on="h1", exclusive=True)
+    taken = cloud(hosts, [lonely, vm("r", on="h2")])
+    assert rejected(taken, request()) == {"h1": ("constraint.exclusive", "lonely shares its host with nobody")}
+    assert kept(taken, request(replace(lonely, id="other", host=None))) == ["h3"]
+    assert kept(taken, request(replace(lonely, host=None))) == ["h1", "h3"]
+
+
+def test_driver_domains_are_counted_in_what_all_ask_of_them_and_only_where_that_is_known() -> None:
+    small = {"driver_cpus": (0,), "driver_overcommit": 1.0}
+    there = [vm("r", "web", on="h1"), vm("s", "web", on="h1"), vm("t", "web", on="h2"), vm("u", None, on="h1")]
+    snapshot = cloud([host("h1", **small), host("h2", **small), host("h3", kind="lxc", **small)], there)
+    code, sentence = rejected(snapshot, request(vm(workload="web")))["h1"]
+    assert code == "capacity.driver_domain"
+    assert sentence.startswith("would ask its driver domain for 0.40 CPUs, 0.80 are asked for already where 1 may be")
+    assert kept(snapshot, request(vm(workload="web"))) == ["h2", "h3"]
+    assert kept(snapshot, request(vm("r", "web"))) == ["h1", "h2", "h3"]  # it is no neighbour of its own
+    for silent in ("spin", None, "none such"):
+        assert kept(snapshot, request(vm(workload=silent))) == ["h1", "h2", "h3"]
+    own = WorkloadProfile("", {"driver_domain.cpu": 70.0, "cpu": 10.0})
+    assert kept(snapshot, request(vm(), profile=own)) == ["h3"]
+
+
+def test_a_host_that_holds_an_unknown_instance_is_not_refused() -> None:
+    assert kept(cloud([host()], [vm("r", "none such", on="h1"), vm("s", None, on="h1")]), request()) == ["h1"]
+
+
+def test_a_full_cloud_and_company_that_is_nowhere_are_told_host_by_host() -> None:
+    hosts = [host(name, cpu_overcommit=0.25) for name in ("h1", "h2")]
+    full = cloud(hosts, [vm("r", on="h1"), vm("s", on="h2")])
+    assert {code for code, _ in rejected(full, request()).values()} == {"capacity.vcpus"}
+    away = rejected(full, request(affinity=("nobody",)))
+    assert away == dict.fromkeys(("h1", "h2"), ("constraint.affinity", "nobody is not on this host"))
 
 
 # freshness

@@ -33,7 +33,7 @@ hosts:
     driver_cpus: 0
     labels: {zone: no, rack: 07}
     platform: I
-  - {id: h2, kind: kvm, pcpus: 4, memory_mb: 8192.5, driver_cpus: [0, 2-3], enabled: false}
+  - {id: h2, kind: kvm, pcpus: 4, memory_mb: 8192.5, driver_cpus: [0, 2-3], enabled: false, driver_overcommit: 1.5}
 instances:
   - id: shop-1
     host: h1
@@ -48,7 +48,7 @@ instances:
     disk_limit_mb_s: 50
     service: latency
     min_throughput_ratio: 0.9
-  - {id: idle, host: null}
+  - {id: idle, host: null, max_latency_ratio: 3, exclusive: true}
 workloads:
   - {name: web 1K, platform: I, metrics: {cpu: 50, driver_domain.cpu: 30, instance.block: 1, llc_misses: 1.5e9}}
 """
@@ -77,7 +77,7 @@ def test_an_inventory_says_what_its_file_says(cloud: Path) -> None:
                 labels={"zone": "no", "rack": "07"},
                 platform="I",
             ),
-            Host("h2", "kvm", 4, 8192.5, driver_cpus=(0, 2, 3), enabled=False),
+            Host("h2", "kvm", 4, 8192.5, driver_cpus=(0, 2, 3), enabled=False, driver_overcommit=1.5),
         ),
         instances=(
             Instance(
@@ -93,7 +93,7 @@ def test_an_inventory_says_what_its_file_says(cloud: Path) -> None:
                 service="latency",
                 min_throughput_ratio=0.9,
             ),
-            Instance("idle"),
+            Instance("idle", max_latency_ratio=3.0, exclusive=True),
         ),
         workloads=(
             WorkloadProfile(
@@ -154,8 +154,17 @@ def test_a_json_file_is_read_as_well(tmp_path: Path) -> None:
         ),
         ("cpu: 50", "cpu: -1", 32, "workloads[0].metrics.cpu", "outside"),
         ("cpu: 50", "instance.cpu: 1, cpu: 50", 32, "workloads[0].metrics.cpu", "stands there already"),
+        ("max_latency_ratio: 3", "max_latency_ratio: 0.5", 30, "instances[1].max_latency_ratio", "below 1"),
+        ("exclusive: true", "exclusive: 1", 30, "instances[1].exclusive", "neither true nor false"),
+        ("driver_overcommit: 1.5", "driver_overcommit: 0", 15, "hosts[1].driver_overcommit", "outside 0.01-1000"),
         ("name: web 1K", "name: [a]", 32, "workloads[0].name", "must be a text"),
-        ("- {id: idle, host: null}", "- idle", 30, "instances[1]", "must be a mapping"),
+        (
+            "- {id: idle, host: null, max_latency_ratio: 3, exclusive: true}",
+            "- idle",
+            30,
+            "instances[1]",
+            "must be a mapping",
+        ),
         ("# a small cloud", "cloud: mine", 1, "cloud", "not a known field"),
         ("2026-01-02T03:04:05Z", "yesterday", 2, "observed_at", "not a time"),
         ("id: h1", "id: &anchor h1", 4, "hosts[0].id", "anchors and aliases are not read"),

@@ -1,150 +1,207 @@
-"""Rendered cgset commands on a real control group with a busy process in it: caps and CPUs measured, undo compared."""
+"""Rendered cgset commands on real control groups with busy processes: limits and CPUs measured, undo compared."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from render_machine import do, need, run, undo
+from render_groups import HOST, Group, busy_group, cpu_percents
+from render_machine import do, run, undo
 
 from advisor.domain import Command
-from advisor.render import commands
-from profiler.observed import Host, Instance, IsolationSettings, Pinning, parse_cpus
+from advisor.render import commands, plan
+from profiler.observed import IsolationSettings, Pinning
 
 pytestmark = pytest.mark.lab
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
-HOST = Host("h1", "lxc", pcpus=os.cpu_count() or 1, memory_mb=1024)
-FILES = {
-    1: ("cpu/cpu.cfs_period_us", "cpu/cpu.cfs_quota_us", "cpu/cpu.shares", "cpuset/cpuset.cpus"),
-    2: ("cpu/cpu.max", "cpu/cpu.weight", "cpuset/cpuset.cpus.effective"),
-}
+LAST = Pinning(((CPUS[-1],),))
+WRITER = """
+import mmap, os, sys, time
+path, megabytes = sys.argv[1], int(sys.argv[2])
+sys.stdin.readline()
+file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
+page = mmap.mmap(-1, 1 << 18)
+since = time.monotonic()
+for _ in range(4 * megabytes):
+    os.write(file, page)
+print(time.monotonic() - since)
+"""
 
-
-def _mounts() -> dict[str, Path]:
-    """Controller → where it is mounted, `v2` for the unified hierarchy."""
-    found: dict[str, Path] = {}
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, where, kind, options, *_ = line.split()
-        if kind == "cgroup2":
-            found["v2"] = Path(where)
-        elif kind == "cgroup":
-            found |= {name: Path(where) for name in options.split(",") if name in ("cpu", "cpuset")}
-    return found
-
-
-@dataclass(frozen=True)
-class Group:
-    """A control group with two busy threads, made by the test."""
-
-    version: int
-    name: str
-    folders: dict[str, Path]
-    pids: tuple[int, ...]
-
-    def rendered(self, wanted: IsolationSettings, now: IsolationSettings | None = None) -> tuple[Command, ...]:
-        instance = Instance("busy", vcpus=1, labels={"cgroup": self.name})
-        return commands(HOST, instance, now or IsolationSettings(), wanted, cgroup=self.version)
-
-    def dump(self) -> dict[str, str]:
-        paths = {name: self.folders[name.split("/")[0]] / name.split("/")[1] for name in FILES[self.version]}
-        return {name: path.read_text() for name, path in paths.items()}
-
-    def cpu_percent(self, seconds: float = 2.0) -> float:
-        """CPU time of the busy processes by the scheduler's own account (/proc/<pid>/schedstat, ns), once settled."""
-        time.sleep(0.3)
-        spent, since = self._cpu_ns(), time.monotonic_ns()
-        time.sleep(seconds)
-        return 100 * (self._cpu_ns() - spent) / (time.monotonic_ns() - since)
-
-    def _cpu_ns(self) -> int:
-        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in self.pids)
+STALLED = """
+import sys, time
+sys.stdin.readline()
+gaps, last = [], time.monotonic_ns()
+end = last + 3 * 10**9
+while last < end:
+    now = time.monotonic_ns()
+    if now - last > 10**6:
+        gaps.append((now - last) / 1e6)
+    last = now
+print(sorted(gaps)[len(gaps) // 2])
+"""
 
 
 @pytest.fixture(params=[1, 2], ids=["cgroup-v1", "cgroup-v2"])
 def group(request: pytest.FixtureRequest) -> Iterator[Group]:
-    need("cgset")
-    mounts, name = _mounts(), f"cotenant-test-{os.getpid()}"
-    if request.param == 1:
-        if not {"cpu", "cpuset"} <= mounts.keys():
-            pytest.skip("no version 1 cpu and cpuset controllers on this machine")
-        folders = {controller: mounts[controller] / name for controller in ("cpu", "cpuset")}
-    else:
-        children = mounts["v2"] / "cgroup.subtree_control" if "v2" in mounts else Path("/nonexistent")
-        if not children.exists() or not {"cpu", "cpuset"} <= set(children.read_text().split()):
-            pytest.skip("no version 2 cpu and cpuset controllers on this machine")
-        folders = dict.fromkeys(("cpu", "cpuset"), mounts["v2"] / name)
-    busy: list[subprocess.Popen[bytes]] = []
-    try:
-        for folder in set(folders.values()):
-            folder.mkdir()
-        if request.param == 1:
-            for file in ("cpuset.mems", "cpuset.cpus"):
-                (folders["cpuset"] / file).write_text((mounts["cpuset"] / file).read_text())
-        busy.extend(subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2))
-        for folder in set(folders.values()):
-            for process in busy:
-                (folder / "cgroup.procs").write_text(str(process.pid))
-        yield Group(request.param, name, folders, tuple(process.pid for process in busy))
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
-        for folder in set(folders.values()):
-            _rmdir(folder)
+    with busy_group(request.param) as made:
+        yield made
 
 
-def _rmdir(folder: Path) -> None:
-    for _ in range(50):  # the kernel lets go of a group a moment after its last task
-        try:
-            return folder.rmdir()
-        except FileNotFoundError:
-            return None
-        except OSError:
-            time.sleep(0.02)
-    return folder.rmdir()
+def rendered(
+    group: Group, wanted: IsolationSettings, now: IsolationSettings | None = None, service: str = "throughput"
+) -> tuple[Command, ...]:
+    instance = group.instance(service=service)
+    return commands(HOST, instance, now or IsolationSettings(), wanted, cgroup=group.version)
 
 
+def ahead_of_other_work(*groups: Group) -> None:
+    """So that a limit holds a group back, and not what else runs on the machine."""
+    for group in groups:
+        do(rendered(group, IsolationSettings(weight=25_600)))
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize("service", ["throughput", "latency"])
 @pytest.mark.parametrize("cap_percent", [4, 20, 60])
-def test_a_cap_holds_within_5_percent_and_undo_restores_the_group(group: Group, cap_percent: float) -> None:
-    do(group.rendered(IsolationSettings(weight=25_600)))  # so that the cap holds it back and not other work
-    before, rendered = group.dump(), group.rendered(IsolationSettings(cap_percent=cap_percent))
-    do(rendered)
-    measured = [group.cpu_percent()]
-    while measured[-1] < 0.95 * cap_percent and len(measured) < 4:  # other work on the machine may still take its CPU
-        measured.append(group.cpu_percent())
-    assert measured[-1] == pytest.approx(cap_percent, rel=0.05), measured
-    undo(rendered)
+def test_a_cap_holds_within_5_percent_and_undo_restores_the_group(
+    group: Group, cap_percent: float, service: str
+) -> None:
+    ahead_of_other_work(group)
+    before, made = group.dump(), rendered(group, IsolationSettings(cap_percent=cap_percent), service=service)
+    do(made)
+    assert cpu_percents(group) == [pytest.approx(cap_percent, rel=0.05)]
+    undo(made)
+    assert group.dump() == before
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_capped_latency_instance_is_stalled_for_as_long_as_its_short_period_says(version: int) -> None:
+    """Half of a CPU is P - Q = 5 ms of waiting in periods of 10 ms, and 50 ms in periods of 100 ms."""
+    with busy_group(version, "stalled", processes=0) as empty:
+        ahead_of_other_work(empty)
+        for service, stall_ms in (("latency", 5), ("throughput", 50)):
+            made = rendered(empty, IsolationSettings(cap_percent=50), service=service)
+            do(made)
+            assert float(_told(empty, STALLED)) == pytest.approx(stall_ms, rel=0.3)
+            undo(made)
+
+
+@pytest.mark.parametrize(("now", "then"), [(50, 20), (20, 50)])
+def test_a_cap_that_may_save_quota_is_changed_and_taken_back_without_a_refusal(
+    group: Group, now: float, then: float
+) -> None:
+    former = IsolationSettings(cap_percent=now)
+    do(rendered(group, former, service="latency"))
+    before = group.dump()
+    made = rendered(group, IsolationSettings(cap_percent=then), now=former, service="latency")
+    assert any("burst" in part for part in made[0].argv)
+    do(made)
+    assert group.dump() != before
+    undo(made)
     assert group.dump() == before
 
 
 def test_pinned_tasks_may_run_on_those_cpus_only_until_undo(group: Group) -> None:
-    before, rendered = group.dump(), group.rendered(IsolationSettings(pinning=Pinning(((CPUS[-1],),))))
-    do(rendered)
+    before, made = group.dump(), rendered(group, IsolationSettings(pinning=LAST))
+    do(made)
+    assert group.allowed() == [(CPUS[-1],)] * len(group.pids)
     for pid in group.pids:
-        assert _allowed(pid) == (CPUS[-1],)
         assert f"{CPUS[-1]}\n" in run("taskset", "-c", "-p", str(pid))
-    undo(rendered)
+    undo(made)
     assert group.dump() == before
-    assert all(len(_allowed(pid)) == HOST.pcpus for pid in group.pids)
+    assert all(len(cpus) == HOST.pcpus for cpus in group.allowed())
 
 
-def test_a_weight_is_written_and_undo_restores_the_former_weight(group: Group) -> None:
-    former = IsolationSettings(weight=512)
-    do(group.rendered(former))
-    before, rendered = group.dump(), group.rendered(IsolationSettings(weight=128), now=former)
-    do(rendered)
-    assert group.dump() != before
-    undo(rendered)
+@pytest.mark.measured
+@pytest.mark.parametrize("weight", [512, 1024])
+def test_two_groups_on_one_cpu_share_it_by_their_weights_and_undo_makes_them_equal(group: Group, weight: int) -> None:
+    with busy_group(group.version, "other") as other:
+        for one in (group, other):
+            do(rendered(one, IsolationSettings(pinning=LAST)))
+        before, made = group.dump(), rendered(group, IsolationSettings(weight=weight))
+        do(made)
+        mine, theirs = cpu_percents(group, other, seconds=3)
+        assert mine / theirs == pytest.approx(weight / 256, rel=0.10)
+        undo(made)
+        assert group.dump() == before
+        mine, theirs = cpu_percents(group, other, seconds=3)
+        assert mine / theirs == pytest.approx(1, rel=0.10)
+
+
+@pytest.mark.measured
+def test_a_disk_limit_holds_within_10_percent_for_what_is_written_past_the_page_cache(
+    group: Group, tmp_path: Path
+) -> None:
+    device = tmp_path.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    if not Path(f"/sys/dev/block/{number}").exists():
+        pytest.skip(f"{tmp_path} is on no block device ({number})")
+    limit_mb_s, megabytes = 4.0, 12
+    instance = replace(group.instance(), labels={"cgroup": group.name, "disk": number})
+    before = group.dump()
+    made = commands(
+        HOST, instance, IsolationSettings(), IsolationSettings(disk_limit_mb_s=limit_mb_s), cgroup=group.version
+    )
+    do(made)
+    limited = _written(group, tmp_path / "limited", megabytes)
+    assert limited == pytest.approx(limit_mb_s, rel=0.10)
+    undo(made)
     assert group.dump() == before
+    assert _written(group, tmp_path / "free", megabytes) > 2 * limit_mb_s
 
 
-def _allowed(pid: int) -> tuple[int, ...]:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return parse_cpus(next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:")))
+def _written(group: Group, path: Path, megabytes: int) -> float:
+    """MB/s that a process in the group writes."""
+    seconds = float(_told(group, WRITER, str(path), str(megabytes)))
+    path.unlink()
+    return megabytes * (1 << 20) / 1e6 / seconds
+
+
+def _told(group: Group, program: str, *arguments: str) -> str:
+    """What a program prints that runs in the group from its first line of input on."""
+    argv = [sys.executable, "-I", "-S", "-c", program, *arguments]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            group.enter(process.pid)
+            return process.communicate("\n", timeout=60)[0]
+        finally:
+            process.kill()
+
+
+@pytest.mark.measured
+def test_a_whole_plan_gives_the_newcomer_what_residents_give_up_and_undo_restores_both(group: Group) -> None:
+    """The batch moves to the newcomer's CPU capped, as the plan says: first the cap, then the move."""
+    with busy_group(group.version, "batch") as batch:
+        ahead_of_other_work(group, batch)
+        now = IsolationSettings(pinning=Pinning(((CPUS[0],),)), weight=25_600)
+        do(rendered(batch, now, now=IsolationSettings(weight=25_600)))
+        resident, newcomer = batch.instance(now), group.instance(service="latency")
+        before = (group.dump(), batch.dump())
+        made = plan(
+            HOST,
+            newcomer,
+            IsolationSettings(pinning=LAST, cap_percent=60),
+            (resident,),
+            {resident.id: IsolationSettings(pinning=LAST, cap_percent=30)},
+            cgroup=group.version,
+        )
+        for command in made:
+            do([command])
+            if len(CPUS) > 1 and batch.allowed()[0] == (CPUS[-1],):
+                assert _capped(batch), "it came to the other CPU without its cap"
+        assert group.allowed() == batch.allowed() == [(CPUS[-1],)] * 2
+        assert cpu_percents(group, batch, seconds=3) == pytest.approx([60, 30], rel=0.05)
+        undo(made)
+        assert (group.dump(), batch.dump()) == before
+
+
+def _capped(group: Group) -> bool:
+    text = group.dump()["cpu/cpu.cfs_quota_us" if group.version == 1 else "cpu/cpu.max"]
+    return not text.startswith(("-1", "max"))

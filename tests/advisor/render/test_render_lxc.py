@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from advisor.errors import InvalidInput
@@ -22,19 +24,19 @@ def pins(text: str) -> IsolationSettings:
     [
         (2, IsolationSettings(), pins("0:2|1:3"), ["cpuset.cpus=2-3"], ["cpuset.cpus=0-3"]),
         (1, pins("0:2|1:2"), pins("0:0-1|1:0-1"), ["cpuset.cpus=0-1"], ["cpuset.cpus=2"]),
-        (2, IsolationSettings(), IsolationSettings(cap_percent=50), ["cpu.max=10000 20000"], ["cpu.max=max 100000"]),
+        (2, IsolationSettings(), IsolationSettings(cap_percent=50), ["cpu.max=50000 100000"], ["cpu.max=max 100000"]),
         (
             2,
-            IsolationSettings(cap_percent=2),
+            IsolationSettings(cap_percent=0.5),
             IsolationSettings(cap_percent=250),
-            ["cpu.max=50000 20000"],
-            ["cpu.max=2000 100000"],
+            ["cpu.max=250000 100000"],
+            ["cpu.max=1000 200000"],
         ),
         (
             1,
             IsolationSettings(),
             IsolationSettings(cap_percent=50),
-            ["cpu.cfs_period_us=20000", "cpu.cfs_quota_us=10000"],
+            ["cpu.cfs_period_us=100000", "cpu.cfs_quota_us=50000"],
             ["cpu.cfs_quota_us=-1", "cpu.cfs_period_us=100000"],
         ),
         (2, IsolationSettings(), IsolationSettings(weight=512), ["cpu.weight=200"], ["cpu.weight=100"]),
@@ -69,6 +71,38 @@ def test_a_difference_becomes_a_cgset_command_with_its_undo(
     (command,) = commands(HOST, WEB, now, then, cgroup=cgroup)
     assert command.argv == ("cgset", *(part for value in values for part in ("-r", value)), *END)
     assert command.undo == ("cgset", *(part for value in undo_values for part in ("-r", value)), *END)
+
+
+def test_a_latency_instance_gets_a_short_period_so_that_its_cap_stalls_it_briefly() -> None:
+    for service, stall_us in (("throughput", 50_000), ("latency", 5_000)):
+        instance = replace(WEB, service=service)  # type: ignore[arg-type]
+        (command,) = commands(HOST, instance, IsolationSettings(), IsolationSettings(cap_percent=50))
+        quota, period = command.argv[2].removeprefix("cpu.max=").split()
+        assert (int(period) - int(quota), int(quota) / int(period)) == (stall_us, 0.5)
+
+
+@pytest.mark.parametrize(("kernel", "there"), [("6.1.0-1-amd64", True), ("5.14", True), ("5.9.1", False), ("", False)])
+def test_a_latency_instance_may_save_quota_where_the_kernel_can(kernel: str, there: bool) -> None:
+    host, web = replace(HOST, labels={"kernel": kernel}), replace(WEB, service="latency")
+    (command,) = commands(host, web, IsolationSettings(), IsolationSettings(cap_percent=50))
+    assert any("cpu.max.burst=5000" in part for part in command.argv) == there
+    assert any("cpu.max.burst=0" in part for part in command.undo) == there
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "order"),
+    [
+        (50, 20, ["cpu.cfs_burst_us=2000", "cpu.cfs_period_us=10000", "cpu.cfs_quota_us=2000"]),
+        (20, 50, ["cpu.cfs_quota_us=5000", "cpu.cfs_period_us=10000", "cpu.cfs_burst_us=5000"]),
+    ],
+)
+def test_files_are_written_so_that_no_mixture_is_refused_or_tighter_than_both(
+    now: float, then: float, order: list[str]
+) -> None:
+    host, web = replace(HOST, labels={"kernel": "6.1"}), replace(WEB, service="latency")
+    before, after = IsolationSettings(cap_percent=now), IsolationSettings(cap_percent=then)
+    (command,) = commands(host, web, before, after, cgroup=1)
+    assert list(command.argv[2:-2:2]) == order
 
 
 def test_different_pins_per_vcpu_become_one_set_and_the_note_says_so() -> None:

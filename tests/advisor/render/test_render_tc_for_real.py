@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -13,50 +14,53 @@ import pytest
 from render_machine import do, need, run, undo
 
 from advisor.domain import Command
-from advisor.render import commands
+from advisor.render import commands, plan
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings
 
 pytestmark = pytest.mark.lab
 
-MAC = "52:54:00:ab:cd:01"
+MAC, OTHER_MAC = "52:54:00:ab:cd:01", "52:54:00:ab:cd:02"
 HOST = Host("h1", "xen", pcpus=2, memory_mb=4096, nic_mbit=1000, labels={"uplink": "up0"})
 GUEST = Instance("shop-7", labels={"mac": MAC})
+OTHER = Instance("bulk", labels={"mac": OTHER_MAC})
 OUTSIDE = "10.99.7.2"
 FRAME, PAYLOAD = 1514, 1448  # bytes of a full TCP segment with time stamps
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Three network namespaces: guest - vif - bridge - uplink - outside."""
+    """Four network namespaces: two guests - vifs - bridge - uplink - outside."""
 
     host: str
     guest: str
+    other: str
     outside: str
 
     @classmethod
     def build(cls) -> Bench:
-        bench = cls(*(f"cotenant-{part}-{os.getpid()}" for part in ("host", "guest", "out")))
-        for name in (bench.host, bench.guest, bench.outside):
+        bench = cls(*(f"cotenant-{part}-{os.getpid()}" for part in ("host", "guest", "other", "out")))
+        for name in (bench.host, bench.guest, bench.other, bench.outside):
             run("ip", "netns", "add", name)
         run("ip", "-n", bench.host, "link", "add", "br0", "type", "bridge")
-        for port, peer in (("vif3.0", bench.guest), ("up0", bench.outside)):
+        for port, peer in (("vif3.0", bench.guest), ("vif4.0", bench.other), ("up0", bench.outside)):
             run("ip", "-n", bench.host, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", peer)
             run("ip", "-n", bench.host, "link", "set", port, "master", "br0", "up")
         run("ip", "-n", bench.host, "link", "set", "br0", "up")
-        run("ip", "-n", bench.guest, "link", "set", "eth0", "address", MAC)
-        for name, address in ((bench.guest, "10.99.7.1"), (bench.outside, OUTSIDE)):
+        for name, mac in ((bench.guest, MAC), (bench.other, OTHER_MAC)):
+            run("ip", "-n", name, "link", "set", "eth0", "address", mac)
+        for name, address in ((bench.guest, "10.99.7.1"), (bench.other, "10.99.7.3"), (bench.outside, OUTSIDE)):
             run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
             run("ip", "-n", name, "link", "set", "eth0", "up")
         return bench
 
     def remove(self) -> None:
-        for name in (self.guest, self.outside, self.host):
+        for name in (self.guest, self.other, self.outside, self.host):
             run("ip", "netns", "del", name, check=False)
 
     def dump(self) -> object:
         """Everything that tc has to say about the host's devices, without what the kernel numbers or counts."""
         shown = [json.loads(run("tc", "-j", "qdisc", "show", inside=self.host))]
-        for device in ("up0", "vif3.0"):
+        for device in ("up0", "vif3.0", "vif4.0"):
             # `tc -j class show` of iproute2 6.1 prints HTB classes as text, so the text is what is compared
             shown.append(sorted(run("tc", "class", "show", "dev", device, inside=self.host).splitlines()))
             shown.append(run("tc", "filter", "show", "dev", device, inside=self.host).splitlines())
@@ -68,23 +72,37 @@ class Bench:
 
     def mbit(self, *, towards_guest: bool = False) -> float:
         """Rate of TCP's frames between guest and outside over 2 s, which is what tc limits, by what arrives."""
-        server = subprocess.Popen(
-            ["ip", "netns", "exec", self.outside, "iperf3", "-s", "-1"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
+        return self.mbits(self.guest, towards_guest=towards_guest)[0]
+
+    def mbits(self, *guests: str, towards_guest: bool = False) -> list[float]:
+        """The same for several guests at the same time."""
+        with contextlib.ExitStack() as stack:
+            ports = [str(5201 + at) for at in range(len(guests))]
+            for port in ports:
+                stack.enter_context(_process("iperf3", "-s", "-1", "-p", port, inside=self.outside))
             for _ in range(50):
                 time.sleep(0.05)
-                if ":5201" in run("ss", "-Htln", inside=self.outside):
+                listening = run("ss", "-Htln", inside=self.outside)
+                if all(f":{port}" in listening for port in ports):
                     break
-            reverse = ["-R"] if towards_guest else []
-            text = run("iperf3", "-c", OUTSIDE, "-t", "2", "-O", "1", "-J", *reverse, inside=self.guest)
-            payload = float(json.loads(text)["end"]["sum_received"]["bits_per_second"]) / 1e6
-            return payload * FRAME / PAYLOAD
-        finally:
-            server.kill()
-            server.wait()
+            argv = ["-t", "2", "-O", "1", "-J", *(["-R"] if towards_guest else [])]
+            clients = [
+                stack.enter_context(_process("iperf3", "-c", OUTSIDE, "-p", port, *argv, inside=guest))
+                for guest, port in zip(guests, ports, strict=True)
+            ]
+            answers = [json.loads(client.communicate(timeout=30)[0]) for client in clients]
+            return [answer["end"]["sum_received"]["bits_per_second"] / 1e6 * FRAME / PAYLOAD for answer in answers]
+
+
+@contextlib.contextmanager
+def _process(*argv: str, inside: str) -> Iterator[subprocess.Popen[str]]:
+    whole = ["ip", "netns", "exec", inside, *argv]
+    process = subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture
@@ -109,8 +127,13 @@ def _kernel_can(bench: Bench) -> None:
 def _rendered(
     bench: Bench, now: NetworkSettings | None, then: NetworkSettings, guest: Instance = GUEST
 ) -> tuple[Command, ...]:
-    """The commands as rendered; the leaf is a plain FIFO where the kernel was built without fq_codel."""
-    rendered = commands(HOST, guest, IsolationSettings(network=now), IsolationSettings(network=then), neighbours=())
+    return _plain_where_needed(
+        bench, commands(HOST, guest, IsolationSettings(network=now), IsolationSettings(network=then), neighbours=())
+    )
+
+
+def _plain_where_needed(bench: Bench, rendered: tuple[Command, ...]) -> tuple[Command, ...]:
+    """The leaf is a plain FIFO where the kernel was built without fq_codel."""
     try:
         run("tc", "qdisc", "replace", "dev", "lo", "root", "fq_codel", inside=bench.guest)
     except AssertionError:
@@ -122,6 +145,7 @@ def _plain(argv: tuple[str, ...]) -> tuple[str, ...]:
     return tuple("pfifo" if part == "fq_codel" else part for part in argv)
 
 
+@pytest.mark.measured
 def test_a_dedicated_class_holds_what_the_guest_sends_to_its_rate_and_leaves_what_it_receives_alone(
     bench: Bench,
 ) -> None:
@@ -134,12 +158,14 @@ def test_a_dedicated_class_holds_what_the_guest_sends_to_its_rate_and_leaves_wha
     assert bench.dump() == before
 
 
+@pytest.mark.measured
 def test_a_shared_class_borrows_up_to_its_ceil(bench: Bench) -> None:
     rendered = _rendered(bench, None, NetworkSettings("shared", 50, 300), replace(GUEST, service="latency"))
     do(rendered, bench.host)
     assert bench.mbit() == pytest.approx(300, rel=0.10)
 
 
+@pytest.mark.measured
 def test_changing_a_class_and_undoing_it_restores_the_former_class(bench: Bench) -> None:
     now, then = NetworkSettings("dedicated", 50), NetworkSettings("dedicated", 200)
     do(_rendered(bench, None, now), bench.host)
@@ -161,6 +187,50 @@ def test_the_last_instance_to_leave_takes_the_tree_along_and_undo_brings_everyth
     assert bench.dump() == empty
     undo(leaving, bench.host)
     assert bench.dump() == before
+
+
+@pytest.mark.measured
+def test_a_latency_instance_is_served_what_is_left_over_before_the_others(bench: Bench) -> None:
+    """Of a line of 200 Mbit/s both have 40 for certain; of the 120 that nobody else asks for the bulk sender gets
+    what the latency instance leaves, which asks for everything, too."""
+    host = replace(HOST, nic_mbit=200)
+    shop, bulk = (NetworkSettings("shared", 40, 200), NetworkSettings("shared", 40, 200))
+    before = bench.dump()
+    made = _plain_where_needed(
+        bench,
+        plan(
+            host,
+            replace(GUEST, service="latency"),
+            IsolationSettings(network=shop),
+            (OTHER,),
+            {OTHER.id: IsolationSettings(network=bulk)},
+        ),
+    )
+    do(made, bench.host)
+    first, second = bench.mbits(bench.guest, bench.other)
+    assert first == pytest.approx(160, rel=0.10)
+    assert second == pytest.approx(40, rel=0.15)
+    (alone,) = bench.mbits(bench.other)
+    assert alone == pytest.approx(200, rel=0.10)  # and nothing is wasted
+    undo(made, bench.host)
+    assert bench.dump() == before
+
+
+@pytest.mark.measured
+def test_a_plan_that_gives_one_s_class_to_another_leaves_the_tree_in_place_and_undo_brings_it_back(
+    bench: Bench,
+) -> None:
+    shaped = IsolationSettings(network=NetworkSettings("dedicated", 100))
+    do(_rendered(bench, None, NetworkSettings("dedicated", 100), OTHER), bench.host)
+    before = bench.dump()
+    free = {OTHER.id: IsolationSettings(network=NetworkSettings())}
+    made = _plain_where_needed(bench, plan(HOST, GUEST, shaped, (replace(OTHER, settings=shaped),), free))
+    do(made, bench.host)
+    assert bench.mbit() == pytest.approx(100, rel=0.10)
+    assert bench.mbits(bench.other)[0] > 300  # by the class of the rest, up to the line
+    undo(made, bench.host)
+    assert bench.dump() == before
+    assert bench.mbits(bench.other)[0] == pytest.approx(100, rel=0.10)
 
 
 def test_a_qdisc_that_somebody_else_has_set_on_the_uplink_is_not_overwritten(bench: Bench) -> None:

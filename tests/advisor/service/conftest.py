@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from service_clock import Clock
+from two_models import CLOUD, Sure, use
 
+import models.artifact
 from advisor import service
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -43,3 +45,17 @@ def settings(tmp_path: Path) -> Settings:
 def advisor(settings: Settings, clock: Clock) -> Iterator[Advisor]:
     with Advisor(settings, clock=clock) as advisor:
         yield advisor
+
+
+@pytest.fixture
+def cloud(advisor: Advisor) -> None:
+    """The small cloud of `two_models`."""
+    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+
+
+@pytest.fixture
+def two(advisor: Advisor, cloud: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """m-1 (0.8) answers on it, m-2 (0.6) is its shadow."""
+    loaded = {"m-1": Sure("m-1"), "m-2": Sure("m-2", 0.6)}
+    monkeypatch.setattr(models.artifact, "load", lambda path: loaded[Path(path).name])
+    use(advisor, active="m-1", shadow="m-2")

@@ -15,11 +15,16 @@ from advisor.domain import (
     Reason,
     Recommendation,
     Rejection,
+    Rung,
 )
 from advisor.service import recommendation_as_json
 from profiler.observed import IsolationSettings, NetworkSettings, Pinning
 
 INF = float("inf")
+CAPPED = {
+    "pinning": None,
+    "isolation": {"cap_percent": 40.0, "weight": None, "network": None, "disk_limit_mb_s": None},
+}
 
 
 def answer(*, commands: bool = True, settings: IsolationSettings | None = None) -> Recommendation:
@@ -46,9 +51,14 @@ def answer(*, commands: bool = True, settings: IsolationSettings | None = None) 
                 ("h5",),
                 (Reason("driver_domain", 0.6, "…"),),
                 (Command("xl", ("xl", "vcpu-pin", "shop-7", "0", "2"), ("xl", "vcpu-pin", "shop-7", "0", "all")),),
+                (Rung("cap", "Cap batch-1.", {"batch-1": IsolationSettings(cap_percent=40.0)}, satisfies=True),),
+                {"batch-1": IsolationSettings(cap_percent=40.0)},
             ),
         ),
-        rejected=(Rejection("h9", "capacity.memory", "needs 4096 MB, 1024 MB free"),),
+        rejected=(
+            Rejection("h9", "capacity.memory", "needs 4096 MB, 1024 MB free"),
+            Rejection("h10", "limit.newcomer", "too slow", (Rung("driver_domain", "Move it.", driver_cpus=(1,)),)),
+        ),
         notes=("a note",),
     )
 
@@ -91,7 +101,28 @@ def test_the_shape_is_the_contract_s() -> None:
                         "outside_training": False,
                     }
                 ],
-                "reasons": [{"resource": "driver_domain", "share": 0.6, "text": "…", "neighbour": None}],
+                "changes": {"batch-1": CAPPED},
+                "rungs": [
+                    {
+                        "action": "cap",
+                        "text": "Cap batch-1.",
+                        "changes": {"batch-1": CAPPED},
+                        "effects": [],
+                        "satisfies": True,
+                        "driver_cpus": None,
+                    }
+                ],
+                "reasons": [
+                    {
+                        "resource": "driver_domain",
+                        "share": 0.6,
+                        "text": "…",
+                        "neighbour": None,
+                        "kind": "loss",
+                        "finding": "",
+                        "ratio": None,
+                    }
+                ],
                 "commands": [
                     {
                         "tool": "xl",
@@ -101,7 +132,24 @@ def test_the_shape_is_the_contract_s() -> None:
                 ],
             }
         ],
-        "rejected": [{"host": "h9", "code": "capacity.memory", "reason": "needs 4096 MB, 1024 MB free"}],
+        "rejected": [
+            {"host": "h9", "code": "capacity.memory", "reason": "needs 4096 MB, 1024 MB free", "rungs": []},
+            {
+                "host": "h10",
+                "code": "limit.newcomer",
+                "reason": "too slow",
+                "rungs": [
+                    {
+                        "action": "driver_domain",
+                        "text": "Move it.",
+                        "changes": {},
+                        "effects": [],
+                        "satisfies": False,
+                        "driver_cpus": [1],
+                    }
+                ],
+            },
+        ],
         "notes": ["a note"],
     }
 

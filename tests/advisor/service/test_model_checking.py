@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,25 +11,13 @@ from service_clock import Clock
 from two_models import ASKED, CLOUD, HOSTS, Sure, placed, rows_of, seen, use
 
 import models.artifact
-from advisor.domain import Instance, Scene, WorkloadProfile
+from advisor.domain import Host, Instance, Scene, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from advisor.settings import Settings
-from profiler.observed import Colocation, Outcome
+from profiler.observed import Colocation, IsolationSettings, Outcome, Pinning
 
-
-@pytest.fixture(autouse=True)
-def _cloud(advisor: Advisor) -> None:
-    advisor.put_inventory(CLOUD, mode="replace", generation=None)
-
-
-@pytest.fixture
-def two(advisor: Advisor, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """m-1 (0.8) answers, m-2 (0.6) is its shadow."""
-    loaded = {"m-1": Sure("m-1"), "m-2": Sure("m-2", 0.6)}
-    monkeypatch.setattr(models.artifact, "load", lambda path: loaded[Path(path).name])
-    use(advisor, active="m-1", shadow="m-2")
-    yield
+pytestmark = pytest.mark.usefixtures("cloud")
 
 
 @pytest.mark.usefixtures("two")
@@ -58,6 +45,12 @@ def test_an_observation_that_is_sent_again_leaves_nothing_more(advisor: Advisor)
     assert rows_of(advisor, "m-1") == before
 
 
+def test_repeats_of_a_run_and_runs_of_one_name_on_two_platforms_are_scenes_of_their_own(advisor: Advisor) -> None:
+    for other in (seen(1), replace(seen(1), repeat="2"), seen(1, platform="x1")):
+        advisor.record_colocation(other)
+    assert len({row.source for row in rows_of(advisor, "prior")}) == 3
+
+
 def test_the_prior_that_answers_is_no_baseline_of_itself(advisor: Advisor) -> None:
     advisor.record_colocation(seen(1))
     assert {row.role for row in rows_of(advisor, "prior")} == {"active"}
@@ -70,6 +63,31 @@ def test_a_host_may_be_named_itself_and_an_unknown_platform_has_no_prediction(ad
     assert advisor.record_colocation(replace(seen(3), driver_cpus=(7,)))  # no host of the platform has it
     assert {row.platform for row in rows_of(advisor, "prior")} == {"x1"}
     assert len(rows_of(advisor, "prior")) == 2
+
+
+def test_a_host_that_is_named_itself_comes_before_others_of_that_platform(advisor: Advisor) -> None:
+    named = Host("I", "xen", 16, 8192, platform="large")
+    advisor.put_inventory(replace(CLOUD, hosts=(*HOSTS, named)), mode="replace", generation=None)
+    advisor.record_colocation(seen(1))
+    assert {row.platform for row in rows_of(advisor, "prior")} == {"large"}
+
+
+def test_what_was_predicted_outside_the_training_data_is_marked(advisor: Advisor) -> None:
+    strange = replace(seen(1).outcomes[0], instance=Instance("a", workload="never-measured"))
+    advisor.record_colocation(Colocation("r-1", "I", "1", (strange,)))
+    advisor.record_colocation(Colocation("r-2", "I", "1", seen(1).outcomes[:1]))
+    assert {row.workload: row.outside for row in rows_of(advisor, "prior")} == {"never-measured": True, "web": False}
+
+
+def test_who_was_pinned_to_cpus_that_no_host_has_is_not_predicted_and_no_failure(
+    advisor: Advisor, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = seen(1).outcomes
+    settings = IsolationSettings(pinning=Pinning.parse("0:9"))
+    far = replace(first, instance=replace(first.instance, settings=settings))
+    assert advisor.record_colocation(replace(seen(1), outcomes=(far, second)))
+    assert rows_of(advisor, "prior") == ()
+    assert not caplog.records
 
 
 def test_latency_jitter_and_run_times_are_held_against_their_own_predictions(advisor: Advisor) -> None:

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from service_clock import Clock
-from two_models import ASKED, CLOUD, HOSTS, Sure, placed, rows_of, seen, use
+from two_models import ASKED, CLOUD, HOSTS, placed, rows_of, seen
 
-import models.artifact
 from advisor.domain import Instance, Scene
 from advisor.errors import NotFound
 from advisor.service import Advisor
 from advisor.settings import Settings
 
-
-@pytest.fixture(autouse=True)
-def _cloud(advisor: Advisor) -> None:
-    advisor.put_inventory(CLOUD, mode="replace", generation=None)
-
-
-@pytest.fixture
-def two(advisor: Advisor, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """m-1 (0.8) answers, m-2 (0.6) is its shadow."""
-    loaded = {"m-1": Sure("m-1"), "m-2": Sure("m-2", 0.6)}
-    monkeypatch.setattr(models.artifact, "load", lambda path: loaded[Path(path).name])
-    use(advisor, active="m-1", shadow="m-2")
-    yield
+pytestmark = pytest.mark.usefixtures("cloud")
 
 
 def watch(advisor: Advisor, clock: Clock, ratios: list[float], *, start: int = 0) -> None:

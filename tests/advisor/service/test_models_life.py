@@ -96,7 +96,11 @@ def test_a_candidate_is_judged_again_by_who_answers_when_it_is_activated(
     verdict = advisor.model("m-fair").verdict
     assert verdict is not None
     assert (verdict["passed"], verdict["against"]) == (False, "m-good")
-    assert statuses(advisor)["m-good"] == "active"
+    register("m-best", 0.01)
+    advisor.activate_model("prior")
+    advisor.activate_model("m-best")  # whom it was judged against at its registration does not answer any more
+    assert advisor.model("m-best").verdict["against"] is None  # type: ignore[index]
+    assert statuses(advisor) == {"m-best": "active", "m-fair": "candidate", "m-good": "retired", "prior": "candidate"}
 
 
 def test_judging_changes_nothing_but_the_verdict(advisor: Advisor, register: Callable[..., str]) -> None:
@@ -261,6 +265,22 @@ def test_an_artifact_of_another_schema_is_refused_with_fitting_checksums(
     with pytest.raises(BrokenArtifact, match="schema 999"):
         advisor.register_model(made)
     assert statuses(advisor) == {"prior": "active"}
+
+
+def test_a_registered_model_that_was_altered_with_fitting_checksums_does_not_answer(
+    advisor: Advisor, register: Callable[..., str], settings: Settings
+) -> None:
+    advisor.activate_model(register("m-good", 0.05))
+    register("m-new", 0.02)
+    file = settings.model_dir / "m-new" / "throughput.json"
+    target = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps(target | {"calibration": {}}), encoding="utf-8")
+    seal(settings.model_dir / "m-new")
+    for call in (lambda: advisor.activate_model("m-new", force=True), lambda: advisor.shadow_model("m-new")):
+        with pytest.raises(BrokenArtifact, match="m-new"):
+            call()
+    assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "prior": "candidate"}
+    assert advisor.ready()["model"] == "m-good"
 
 
 def test_held_out_rows_that_make_no_sense_are_refused_with_fitting_checksums(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from advisor.domain import Host, Instance, Inventory, PlacementRequest, Scene, W
 from advisor.errors import AdvisorError, BrokenArtifact, InvalidInput, NotFound, StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
-from models.prediction import InterferencePrediction
+from models.prediction import TARGETS, InterferencePrediction
 from models.prior import PriorPredictor
 from models.scene import SceneBatch
 
@@ -143,7 +145,7 @@ class Faulty:
     version: str = "m-faulty"
     origin: str = "measured"
 
-    def predict(self, scenes: SceneBatch) -> InterferencePrediction:
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         if self.failure == "raises":
             raise RuntimeError("out of order")
         good = PriorPredictor().predict(scenes)
@@ -200,6 +202,10 @@ def test_a_broken_dataset_is_invalid_input_and_leaves_no_artifact(tmp_path: Path
         service.train([], settings=settings)
     with pytest.raises(InvalidInput, match="not a dataset directory"):
         service.evaluate([tmp_path / "none"], protocols=(), settings=settings)
+    (tmp_path / "link").symlink_to(PAPERS)
+    for call in (service.train, partial(service.evaluate, protocols=())):
+        with pytest.raises(InvalidInput, match=f"dataset {PAPERS.resolve()} stands twice"):
+            call([PAPERS, tmp_path / "link"], settings=settings)
     assert not settings.model_dir.exists()
 
 

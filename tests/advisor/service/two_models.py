@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -11,7 +12,7 @@ from advisor.service import Advisor
 from advisor.store import counters, observed
 from advisor.store import models as registry
 from models.monitoring import Checked
-from models.prediction import Band, InterferencePrediction
+from models.prediction import TARGETS, Band, InterferencePrediction
 from models.prior import PriorPredictor
 from models.scene import SceneBatch
 from profiler.observed import Colocation, Outcome
@@ -31,7 +32,7 @@ class Sure:
     half: float = 0.1
     origin: str = "measured"
 
-    def predict(self, scenes: SceneBatch) -> InterferencePrediction:
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         if self.expected <= 0:
             raise RuntimeError("out of order")
         plain = PriorPredictor().predict(scenes)

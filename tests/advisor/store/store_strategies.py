@@ -17,6 +17,7 @@ from advisor.domain import (
     Reason,
     Recommendation,
     Rejection,
+    Rung,
     WorkloadProfile,
 )
 from advisor.store.pending import Pending
@@ -77,6 +78,7 @@ hosts = st.builds(
     enabled=st.booleans(),
     cpu_overcommit=positive,
     memory_overcommit=positive,
+    driver_overcommit=positive,
     platform=ids | st.just(""),
 )
 instances = st.builds(
@@ -91,6 +93,8 @@ instances = st.builds(
     service=st.sampled_from(["latency", "throughput"]),
     min_throughput_ratio=st.none() | st.floats(0.001, 1),
     labels=labels,
+    max_latency_ratio=st.none() | st.floats(1, 1e3),
+    exclusive=st.booleans(),
 )
 profiles = st.builds(
     WorkloadProfile,
@@ -137,6 +141,25 @@ effects = st.builds(
     outside_training=st.booleans(),
     jitter_ratio=st.none() | bands,
 )
+rungs = st.builds(
+    Rung,
+    action=st.sampled_from(["weight", "cap", "host"]),
+    text=texts,
+    changes=st.dictionaries(ids, settings, max_size=2),
+    effects=st.lists(effects, max_size=2).map(tuple),
+    satisfies=st.booleans(),
+    driver_cpus=st.none() | cpu_sets,
+)
+reasons = st.builds(
+    Reason,
+    resource=texts,
+    share=amounts,
+    text=texts,
+    neighbour=st.none() | ids,
+    kind=st.sampled_from(["loss", "counterfactual"]),
+    finding=texts,
+    ratio=st.none() | amounts,
+)
 candidates = st.builds(
     Candidate,
     rank=st.integers(1, 100),
@@ -148,10 +171,12 @@ candidates = st.builds(
     newcomer=effects,
     neighbours=st.lists(effects, max_size=2).map(tuple),
     tied_with=st.lists(ids, max_size=2).map(tuple),
-    reasons=st.lists(st.builds(Reason, texts, amounts, texts, st.none() | ids), max_size=2).map(tuple),
+    reasons=st.lists(reasons, max_size=2).map(tuple),
     commands=st.lists(st.builds(Command, texts, st.tuples(texts, texts), st.tuples(texts), texts), max_size=2).map(
         tuple
     ),
+    rungs=st.lists(rungs, max_size=2).map(tuple),
+    changes=st.dictionaries(ids, settings, max_size=2),
 )
 requests = st.builds(
     PlacementRequest,
@@ -182,7 +207,9 @@ recommendations = st.builds(
     degraded=st.booleans(),
     snapshot_age_s=amounts,
     candidates=st.lists(candidates, max_size=2).map(tuple),
-    rejected=st.lists(st.builds(Rejection, ids, ids, texts), max_size=2).map(tuple),
+    rejected=st.lists(st.builds(Rejection, ids, ids, texts, st.lists(rungs, max_size=1).map(tuple)), max_size=2).map(
+        tuple
+    ),
     notes=st.lists(texts, max_size=2).map(tuple),
 )
 outcomes = st.builds(RecordedOutcome, ids, st.dictionaries(ids, amounts, max_size=3), times)

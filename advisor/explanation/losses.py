@@ -1,0 +1,163 @@
+"""What a placement costs, resource by resource: who loses most by it, how much, and who presses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.domain import Instance, Reason
+from advisor.explanation.mechanisms import NAMES, Press, asked, mechanism
+from advisor.explanation.shown import SETTINGS, Shown
+from models.demands import capacity
+from models.prior import RESOURCES, PriorResult, solve
+from models.scene import SceneBatch, stack
+
+Floats = NDArray[np.float64]
+
+WORTH_NAMING = 0.005  # of log T/B; smaller losses are not worth a sentence
+MOST_NAMED = 2  # resources; the third one's part is small wherever there is one
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What one resource costs on one host: `share` of all that is lost there (0-1), the slot that loses most by it and
+    the one that presses on it hardest beside (None = nobody), with what each asks for. `limit` is how far the resource
+    alone would let the victim go, `binding` whether no other one holds it back more."""
+
+    resource: str
+    share: float
+    victim: int
+    presser: int | None
+    limit: float
+    binding: bool
+    asks: tuple[Press, Press | None]
+
+
+def losses(shown: Shown) -> tuple[tuple[Loss, ...], ...]:
+    """The losses on every host, the largest first.
+
+    The loss by a resource is -log of how far it alone lets an instance go, by the queueing prior, over the same without
+    the newcomer. Who loses nothing by the answer's own figures is not named.
+    """
+    both = solve(stack([shown.scenes, _absent(shown)]))
+    now, before = np.split(np.clip(both.limits, 1e-3, 1.0), 2)
+    before[:, -1] = 1.0
+    cost = np.maximum(np.log(before / now), 0.0)
+    wants = _asks(shown, both)
+    return tuple(_of_host(shown, at, cost[at], now[at], wants[at]) for at in range(len(shown.hosts)))
+
+
+def _absent(shown: Shown) -> SceneBatch:
+    """The hosts without the newcomer, everybody under the settings known of it."""
+    fields = {name: getattr(shown.scenes, name).copy() for name in ("present", *SETTINGS)}
+    for at in range(len(shown.hosts)):
+        for slot in shown.changed(at):
+            for name, value in shown.known(at)[slot].items():
+                fields[name][at, slot] = value
+    fields["present"][:, -1] = False
+    return replace(shown.scenes, **fields)
+
+
+def _asks(shown: Shown, prior: PriorResult) -> Floats:
+    """What everybody asks of each of RESOURCES at most under its settings; (K, N, 5) in the units of Press."""
+    scenes, want, count = shown.scenes, prior.demands, len(shown.hosts)
+    disk = np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], scenes.disk_limit.shape)
+    most = np.divide(scenes.disk_limit, disk, out=np.full(disk.shape, np.inf), where=disk > 0)
+    return np.stack(
+        [
+            np.minimum(want.cpu[:count], scenes.cap),
+            want.driver[:count],
+            np.minimum(want.net[:count], scenes.net_ceil),
+            np.minimum(want.disk[:count], most),
+            want.memory[:count],
+        ],
+        axis=2,
+    )
+
+
+def _of_host(shown: Shown, at: int, cost: Floats, limits: Floats, wants: Floats) -> tuple[Loss, ...]:
+    there = shown.involved(at)
+    suffering = [slot for slot in there if shown.kept(at, slot) < 1 - WORTH_NAMING]
+    if not suffering:
+        return ()
+    found = []
+    for number, resource in enumerate(RESOURCES):
+        victim = min(suffering, key=lambda slot: (-round(cost[slot, number], 9), there[slot].id))
+        if cost[victim, number] <= WORTH_NAMING:
+            continue
+        limit = float(limits[victim, number])
+        presser = _presser(shown, at, number, victim, wants, there)
+        binding = limit <= limits[victim].min() * (1 + 1e-6)
+        pair = (
+            Press(there[victim], float(wants[victim, number]), bool(wants[victim, 1] > 0)),
+            None
+            if presser is None
+            else Press(there[presser], float(wants[presser, number]), bool(wants[presser, 1] > 0)),
+        )
+        found.append((float(cost[victim, number]), Loss(resource, 0.0, victim, presser, limit, binding, pair)))
+    total = sum(size for size, _ in found)
+    return tuple(replace(one, share=size / total) for size, one in sorted(found, key=lambda pair: -pair[0]))
+
+
+def _presser(
+    shown: Shown, at: int, number: int, victim: int, wants: Floats, there: Mapping[int, Instance]
+) -> int | None:
+    """Who else asks for most of the resource, on the victim's CPUs where it is the CPU; of equals the first by id."""
+    affinity = shown.scenes.affinity[at]
+    others = [
+        slot
+        for slot in there
+        if slot != victim
+        and wants[slot, number] > 0
+        and (RESOURCES[number] != "cpu" or (affinity[slot] & affinity[victim]).any())
+    ]
+    return min(others, key=lambda slot: (-round(wants[slot, number], 9), there[slot].id), default=None)
+
+
+def sentences(shown: Shown, at: int, found: Sequence[Loss]) -> tuple[Reason, ...]:
+    """The largest losses of one host as reasons; where there is none, that is one."""
+    if not found:
+        worst = shown.worst_off(at)
+        if shown.kept(at, worst) >= 1 - WORTH_NAMING:
+            return (Reason("none", 0.0, _nothing_lost(shown, at)),)
+        text = f"{_state(shown, at, worst)}; which resource costs that, the queueing prior cannot tell."
+        return (Reason("unknown", 1.0, text, ratio=shown.ratio(at, worst)),)
+    reasons = []
+    told: set[int] = set()
+    for one in found[:MOST_NAMED]:
+        victim, presser = one.asks
+        finding, because = "", "no neighbour presses on it"
+        if one.victim in shown.changed(at):
+            presser, because = None, "the settings that it gets here allow no more"
+        if presser is not None:
+            finding, how = mechanism(one.resource, shown.hosts[at], victim, presser)
+            because = f"{asked(one.resource, presser)}, and {how}{f' ({finding})' if finding else ''}"
+        ratio = one.limit
+        text = f"The {NAMES[one.resource]} alone would let {victim.instance.id} keep {ratio:.2f}: {because}."
+        if one.binding and one.victim not in told:
+            ratio = shown.ratio(at, one.victim)
+            text = f"{_state(shown, at, one.victim)}, held back by the {NAMES[one.resource]}: {because}."
+        told.add(one.victim)
+        by = None if presser is None else presser.instance.id
+        reasons.append(Reason(one.resource, round(one.share, 3), text, by, finding=finding, ratio=ratio))
+    return tuple(reasons)
+
+
+def _nothing_lost(shown: Shown, at: int) -> str:
+    there, last = shown.involved(at), shown.scenes.slots - 1
+    if len(there) == 1:
+        return "No contention is expected: it would be alone on this host."
+    slow = min(there, key=lambda slot: (round(shown.ratio(at, slot), 9), there[slot].id))
+    if slow == last or shown.ratio(at, slow) >= 1 - WORTH_NAMING:
+        return "No contention is expected: nobody wants what another one needs."
+    return f"{there[last].id} costs nobody anything: {_state(shown, at, slow)}."
+
+
+def _state(shown: Shown, at: int, slot: int) -> str:
+    """What somebody keeps, and what it had, in the answer's own figures."""
+    name, had = shown.involved(at)[slot].id, float(shown.before[at, slot])
+    was = f" ({had:.2f} without {shown.newcomer.id})" if slot != shown.scenes.slots - 1 else ""
+    return f"{name} keeps {shown.ratio(at, slot):.2f} of its own speed{was}"

@@ -1,0 +1,58 @@
+"""The five resources in words: what each is called, what is asked of it, and which finding has the mechanism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.domain import Host, Instance
+
+NAMES = {
+    "cpu": "CPU",
+    "driver_domain": "driver domain",
+    "nic": "network link",
+    "disk": "disk",
+    "memory": "memory bandwidth",
+}
+
+BULK = 0.5  # of the link that one asks for alone: two of these are the papers' network-bound pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """What somebody asks of a resource: CPUs, Mbit/s, or a share of the disk or of the memory bandwidth; `pages`:
+    whether it exchanges any through the driver domain."""
+
+    instance: Instance
+    amount: float
+    pages: bool
+
+
+def asked(resource: str, press: Press) -> str:
+    """How much somebody asks, in the resource's unit."""
+    if resource in {"cpu", "driver_domain"}:
+        return f"{press.instance.id} asks for {press.amount:.2f} CPUs of it"
+    if resource == "nic":
+        return f"{press.instance.id} asks for {press.amount:.0f} Mbit/s of it"
+    return f"{press.instance.id} asks for {press.amount:.0%} of it"
+
+
+def mechanism(resource: str, host: Host, victim: Press, presses: Press) -> tuple[str, str]:
+    """The finding in which the papers saw the same, "" = in none of theirs, and what happens there."""
+    if resource == "cpu":
+        if victim.pages and presses.pages:
+            return "N5", "both exchange pages and wait for one CPU"
+        return "L8", "both take turns on the same CPUs"
+    if resource == "driver_domain":
+        if host.kind == "xen":
+            return "N9", "one driver domain moves everybody's pages"
+        return "C4", "vhost and emulator threads move everybody's packets"
+    if resource == "nic":
+        if victim.instance.service == "latency":
+            return "L9", "its packets wait behind what others send"
+        fill = min(victim.amount, presses.amount) >= BULK * (host.nic_mbit or np.inf)
+        return ("N6", "both fill one link") if fill else ("", "both want one link")
+    if resource == "disk":
+        return "L6", "the disk serves everybody in turn"
+    return "", "everybody streams from the same memory"

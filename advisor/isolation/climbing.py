@@ -1,0 +1,200 @@
+"""Climbing: rung after rung in order of cost, each at the strength that is just enough, until no limit is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.domain import Host, Instance, IsolationSettings, Rung, RungAction
+from advisor.isolation import cpu, disk, driver, network, pins, wording
+from advisor.isolation.shared_host import SharedHost, Trial, kept, part
+from advisor.isolation.standing import Standing, stand
+from models.prediction import InterferencePrediction, Predictor
+from models.scene import ProfileTable
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+# What each rung tries, in order of cost, and the one setting that it changes; the driver domain's CPUs are the host's.
+RUNGS: tuple[tuple[RungAction, Callable[[Standing], list[Trial]], str], ...] = (
+    ("weight", cpu.weights, "weight"),
+    ("cap", cpu.caps, "cap_percent"),
+    ("pinning", pins.pins, "pinning"),
+    ("network", network.classes, "network"),
+    ("disk", disk.limits, "disk_limit_mb_s"),
+    ("driver_domain", driver.driver_cpus, ""),
+)
+GAIN = 0.02  # what a rung must give the sufferer to be kept where it does not satisfy, as a pin must (PIN_GAIN)
+FELT = 1.01  # times as much left for the sufferer: less is no help at all
+AT_ONCE = 100  # trials of one call; of more, every so many first and then those around the first that is enough
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The trial that a rung settles on: what it does, and what that is worth."""
+
+    trial: Trial
+    prediction: InterferencePrediction
+    satisfies: bool
+    helps: bool
+    allowed: bool
+
+
+def climb(
+    host: Host,
+    residents: Sequence[Instance],
+    newcomer: Instance,
+    *,
+    table: ProfileTable,
+    row: int | None,
+    predictor: Predictor,
+    others: Sequence[str] = (),
+) -> tuple[Rung, ...]:
+    """The rungs that were tried on a host where placing `newcomer` breaks a limit; () where it breaks none.
+
+    `newcomer.settings` hold the pinning chosen for it; `row` is its row of `table` where it brings a profile of its own
+    (None = look it up by name); `others` are hosts that break no limit, best first. A limit is the newcomer's, or a
+    resident's that holds without the newcomer, and is judged by the expected ratio.
+
+    Rungs come in order of cost and the ladder ends at the first that satisfies. Each is taken at its mildest strength
+    that satisfies. Where none does, a rung that helps the sufferer by more than GAIN, and not at the expense of others
+    below their limits, is kept at the strength that leaves the worst-off best off, and the next ones stand on it; what
+    turns out not to be needed at the end is left out again. Nothing breaks a limit that holds, loosens a setting or
+    moves a pin. At most ten predict calls.
+    """
+    there = sorted((one for one in residents if one.id != newcomer.id), key=lambda one: one.id)
+    shared = SharedHost(host, (*there, newcomer), table, row, predictor)
+    held = shared.held()
+    standing = stand(shared, {}, shared.predict([Trial()]), held)
+    if standing is None:
+        return ()
+    rungs: list[Rung] = []
+    earlier: dict[RungAction, str] = {}  # rungs that are kept, with the setting that each changes
+    for action, trials_of, field in RUNGS:
+        if action == "driver_domain" and (hint := network.vhost_hint(standing)):
+            rungs.append(Rung("hint", hint))
+        trials = trials_of(standing)
+        if not trials:
+            continue
+        found = _settle(standing, trials)
+        if found.satisfies:
+            rungs.append(_last(action, standing, found, earlier, field))
+            return tuple(rungs)
+        rungs.append(_rung(action, standing, found, _shortfall(standing, found)))
+        if found.helps and field:
+            earlier[action] = field
+            after = stand(shared, found.trial.changes, found.prediction, held)
+            standing = after or standing  # a limit is still broken, or the rung would satisfy
+    rungs.append(Rung("host", wording.another_host(host, newcomer, others)))
+    return tuple(rungs)
+
+
+def _settle(standing: Standing, trials: Sequence[Trial]) -> _Found:
+    """Predict trials, mildest first, in one call (two where there are very many), and settle on one."""
+    if len(trials) > AT_ONCE:
+        coarse = sorted({*range(0, len(trials), -(-len(trials) // AT_ONCE)), len(trials) - 1})
+        prediction = standing.shared.predict([trials[at] for at in coarse])
+        still = _any(_under(standing, prediction) & standing.under & standing.held)
+        first = int((~still).argmax())
+        if still[first] or first == 0:
+            return _choose(standing, [trials[at] for at in coarse], prediction)
+        trials = trials[coarse[first - 1] + 1 : coarse[first] + 1]
+    return _choose(standing, trials, standing.shared.predict(trials))
+
+
+def _under(standing: Standing, prediction: InterferencePrediction) -> Bools:
+    """Which limits are not kept in each trial; (trials, N, 2)."""
+    return np.asarray(kept(prediction) < standing.shared.limits())
+
+
+def _missing(standing: Standing, prediction: InterferencePrediction) -> Floats:
+    """What everybody together lacks to the held limits; (trials,)."""
+    short = np.where(standing.held, standing.shared.limits() - kept(prediction), 0.0)
+    return np.asarray(np.round(np.fmax(short, 0.0).sum(axis=(1, 2)), 9))
+
+
+def _any(limits: Bools) -> Bools:
+    """In which trials any of them; (trials,)."""
+    return np.asarray(limits.any(axis=(1, 2)))
+
+
+def _choose(standing: Standing, trials: Sequence[Trial], prediction: InterferencePrediction) -> _Found:
+    """The trial to settle on: the first that satisfies, else the best of those that help, else the least useless."""
+    under = _under(standing, prediction)
+    allowed = ~_any(under & ~standing.under)
+    satisfies = allowed & ~_any(under & standing.held)
+    left = kept(prediction)
+    gain = np.round(left[:, standing.sufferer, int(standing.of_latency)] - standing.value, 9)
+    missing = _missing(standing, prediction)
+    helps = allowed & (gain > GAIN) & (missing < _missing(standing, standing.prediction))
+    if satisfies.any():
+        at = int(satisfies.argmax())
+    elif helps.any():
+        at = int(np.where(helps, np.round(left[:, :, 0].min(axis=1), 9), -np.inf).argmax())
+    else:
+        at = int(np.where(allowed | ~allowed.any(), gain, -np.inf).argmax())
+    return _Found(trials[at], part(prediction, at, at + 1), bool(satisfies[at]), bool(helps[at]), bool(allowed[at]))
+
+
+def _last(action: RungAction, standing: Standing, found: _Found, earlier: Mapping[RungAction, str], field: str) -> Rung:
+    """The rung that satisfies, with as few of the earlier ones as it needs, the cheapest first."""
+    subsets = [some for size in range(len(earlier)) for some in combinations(earlier, size)]
+    if subsets:
+        under = [_only(standing, {earlier[one] for one in some}) for some in subsets]
+        less = [
+            replace(found.trial, changes=_only(standing, {field, *(earlier[one] for one in some)}, found.trial.changes))
+            for some in subsets
+        ]
+        prediction = standing.shared.predict([*less, *(Trial(changes=changes) for changes in under)])
+        enough = _choose(standing, less, part(prediction, 0, len(less)))
+        if enough.satisfies:
+            at = next(at for at, trial in enumerate(less) if trial is enough.trial)
+            scene = len(less) + at
+            before = replace(standing, changes=under[at], prediction=part(prediction, scene, scene + 1))
+            spare = [one for one in earlier if one not in subsets[at]]
+            needless = f"; {' and '.join(spare)} above {'is' if len(spare) == 1 else 'are'} not needed then"
+            return _rung(action, before, enough, needless)
+    return _rung(action, standing, found, "")
+
+
+def _only(
+    standing: Standing, fields: set[str], changes: Mapping[str, IsolationSettings] | None = None
+) -> dict[str, IsolationSettings]:
+    """Changes (those that are kept, unless others are given) as far as they are about these fields of the settings."""
+    changes = standing.changes if changes is None else changes
+    found = {}
+    for one in standing.shared.parties:
+        if one.id in changes:
+            new = changes[one.id]
+            settings = replace(one.settings, **{field: getattr(new, field) for field in sorted(fields) if field})
+            if settings != one.settings:
+                found[one.id] = settings
+    return found
+
+
+def _rung(action: RungAction, standing: Standing, found: _Found, outcome: str) -> Rung:
+    return Rung(
+        action,
+        wording.sentence(standing, found.trial, found.prediction, outcome),
+        changes=found.trial.changes,
+        effects=wording.effects(standing, found.prediction),
+        satisfies=found.satisfies,
+        driver_cpus=found.trial.driver_cpus,
+    )
+
+
+def _shortfall(standing: Standing, found: _Found) -> str:
+    """How the sentence about a rung that does not satisfy ends."""
+    if not found.allowed:
+        new = _under(standing, found.prediction)[0] & ~standing.under
+        return f", and a limit of {standing.party(int(new.any(axis=1).argmax())).id} breaks"
+    if found.helps:
+        return ", which is not enough"
+    value = float(kept(found.prediction)[0, standing.sufferer, int(standing.of_latency)])
+    if value - standing.value > GAIN:
+        return ", and who else is below a limit loses as much"
+    return ", which is too little" if value > standing.value * FELT else ", which does not help"

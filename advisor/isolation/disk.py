@@ -1,0 +1,34 @@
+"""The rung of the ladder that limits the culprit's disk, from the mildest limit to the strictest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from advisor.isolation.cpu import steps_down
+from advisor.isolation.shared_host import Trial
+from advisor.isolation.standing import Standing
+from models.demands import capacity
+
+DISK_STEP = 5  # % of what the disk can do
+
+
+def limits(standing: Standing) -> list[Trial]:
+    """Limits of the culprit's reading and writing, from below what it moves down to what its own limit needs.
+
+    A limit mitigates and does not remove: the disk still serves whose turn it is (finding L6).
+    """
+    if standing.culprit is None:
+        return []
+    culprit, settings = standing.party(standing.culprit), standing.settings(standing.culprit)
+    most = float(capacity(standing.shared.scenes([Trial()]), "disk_mb_s")[0])
+    share = float(standing.want.disk[0, standing.culprit])
+    if most <= 0 or share <= 0:
+        return []
+    top = min(share, (settings.disk_limit_mb_s or math.inf) / most)
+    found = []
+    for percent in steps_down(100 * top, 100 * share * (culprit.min_throughput_ratio or 0.0), DISK_STEP):
+        limit = max(round(most * percent / 100, 1), 0.1)
+        says = f"Limit the disk of {culprit.id} to {limit:g} MB/s (it mitigates, turns still alternate, L6)"
+        found.append(standing.trial(says, {standing.culprit: replace(settings, disk_limit_mb_s=limit)}))
+    return found

@@ -1,0 +1,178 @@
+"""From a request and a snapshot to a ranked recommendation: filters, prediction, order, ladder, answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor import filters, ranking
+from advisor.domain import (
+    Candidate,
+    PlacementRequest,
+    Recommendation,
+    Rejection,
+    Rung,
+    Scene,
+    SceneEffects,
+    WorkloadProfile,
+)
+from advisor.newcomer import profile_row
+from advisor.placement.candidates import RankedHost, candidates, scene_effects
+from advisor.placement.mending import MOST_TRIED, mend, rejections
+from advisor.placement.remembered import Remembered
+from advisor.placement.situations import Kinds, Question, Told, kinds, predict
+from advisor.snapshot import ClusterSnapshot
+from models.prediction import Band, InterferencePrediction, Predictor
+from models.scene import ProfileTable, build_batch
+
+MOST_TIES = 20  # hosts that a tie names beyond the ones that the answer shows
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+def recommend(
+    snapshot: ClusterSnapshot,
+    predictor: Predictor,
+    request: PlacementRequest,
+    *,
+    recommendation_id: str,
+    now: datetime,
+    fresh_s: float,
+    degraded: bool = False,
+    notes: tuple[str, ...] = (),
+    remembered: Remembered | None = None,
+) -> Recommendation:
+    """Rank the hosts of a snapshot for one instance.
+
+    The same question on the same snapshot has the same answer; no feasible host gives an empty list with reasons.
+    `remembered` is what earlier questions were told by this predictor: it makes the answer faster and no other.
+    """
+    kept, rejected = filters.apply(snapshot, request, fresh_s=fresh_s)
+    table, row, unknown = profile_row(snapshot, request)
+    if unknown:
+        what = request.instance.workload or f"what {request.instance.id} runs"
+        notes = (*notes, f"Nothing is known about {what}: it is treated as unknown and the intervals are wide.")
+    found: tuple[Candidate, ...] = ()
+    if kept:
+        question = Question(snapshot, request, predictor, table, row)
+        found, broken = _rank(question, np.array(kept, dtype=np.int64), remembered or Remembered())
+        rejected = tuple(sorted((*rejected, *broken), key=lambda one: one.host))
+    return Recommendation(
+        id=recommendation_id,
+        created_at=now,
+        request=request,
+        model_version=predictor.version,
+        model_origin=predictor.origin,
+        degraded=degraded,
+        snapshot_age_s=max((now - snapshot.taken_at).total_seconds(), 0.0),
+        candidates=found,
+        rejected=rejected,
+        notes=notes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """H hosts from best to worst by what is predicted of their kinds: `hosts` (H,) positions in the snapshot, `kinds`
+    (H,), and by kind (G,) the option that suits it best, what it is worth under that, and whether a limit breaks."""
+
+    hosts: Ints
+    kinds: Ints
+    option: Ints
+    scores: ranking.Scores
+    broken: Bools
+
+    def standing(self, told: Told, rank: int) -> RankedHost:
+        """The host of a rank, from 0."""
+        kind = int(self.kinds[rank])
+        value, expected, half = (
+            float(one[kind]) for one in (self.scores.score, self.scores.expected, self.scores.half_width)
+        )
+        return RankedHost(int(self.hosts[rank]), told.options[self.option[kind]], value, expected, half)
+
+
+def _rank(question: Question, hosts: Ints, remembered: Remembered) -> tuple[tuple[Candidate, ...], list[Rejection]]:
+    request = question.request
+    found = kinds(question, hosts)
+    told = predict(question, found, remembered)
+    ranked = _ordered(hosts, found, told, request)
+    broken = ranked.broken[ranked.kinds]
+    fine = np.flatnonzero(~broken)[: max(request.limit, MOST_TIES)]
+    standings = [ranked.standing(told, rank) for rank in fine.tolist()]
+    rungs, mended = _mended(question, found, told, ranked, standings)
+    standings = _merged([*standings, *mended])
+    gone = {one.host for one in mended}
+    left = [
+        (position, kind, int(ranked.option[kind]))
+        for position, kind in zip(ranked.hosts[broken].tolist(), ranked.kinds[broken].tolist(), strict=True)
+        if position not in gone
+    ]
+    answer = candidates(question, standings, remembered) if standings else ()
+    return answer, rejections(question, found, told, left, rungs)
+
+
+def _ordered(hosts: Ints, found: Kinds, told: Told, request: PlacementRequest) -> _Ranked:
+    """Choose the option of every kind, and order the hosts."""
+    times = len(told.options)
+
+    def flat(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values.reshape(-1, values.shape[-1])
+
+    def everywhere(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.tile(values, (times, 1))
+
+    throughput, latency = Band(*(flat(one) for one in (told.expected, told.lower, told.expected))), flat(told.latency)
+    scores = ranking.score(
+        InterferencePrediction(throughput, Band(latency, latency, latency), throughput, latency > 0),
+        np.tile(found.present, (times, 1)),
+        everywhere(told.before),
+        everywhere(found.limits),
+        np.tile(found.used, times),
+        request.objective,
+        None
+        if np.isnan(found.waits).all()
+        else ranking.Waiting(everywhere(found.waits), everywhere(told.latency_before)),
+    )
+    option = ranking.choose_options(scores, times, told.pins, told.usable.reshape(-1))
+    best = scores.take(option * len(found) + np.arange(len(found)))
+    by_rank = ranking.order(best.score[found.of], hosts)
+    return _Ranked(hosts[by_rank], found.of[by_rank], option, best, best.breaks_newcomer | best.breaks_neighbour)
+
+
+def _mended(
+    question: Question, found: Kinds, told: Told, ranked: _Ranked, standings: Sequence[RankedHost]
+) -> tuple[dict[int, tuple[Rung, ...]], list[RankedHost]]:
+    """Try the ladder where it may matter: on the best host of all, and while too few hosts break nothing.
+
+    Returns what was tried, by the position of the host, and how the hosts stand that were mended.
+    """
+    rungs: dict[int, tuple[Rung, ...]] = {}
+    mended: list[RankedHost] = []
+    others = [question.snapshot.hosts[one.host].id for one in standings[: question.request.limit]]
+    for rank in np.flatnonzero(ranked.broken[ranked.kinds])[:MOST_TRIED].tolist():
+        if rank == 0 or len(standings) + len(mended) < question.request.limit:
+            one = ranked.standing(told, rank)
+            rungs[one.host], better = mend(question, found, told, one, int(ranked.kinds[rank]), others)
+            mended += [better] if better else []
+    return rungs, mended
+
+
+def _merged(standings: Sequence[RankedHost]) -> list[RankedHost]:
+    by_rank = ranking.order(np.array([one.score for one in standings]), np.array([one.host for one in standings]))
+    return [standings[at] for at in by_rank.tolist()]
+
+
+def predict_scene(scene: Scene, predictor: Predictor, *, workloads: Sequence[WorkloadProfile]) -> SceneEffects:
+    """What the instances of one scene do to each other; workloads of the scene itself win over `workloads`.
+
+    ValueError when an instance is pinned beyond the host's pCPUs.
+    """
+    batch = build_batch([(scene.host, scene.instances)], ProfileTable.build((*workloads, *scene.workloads)))
+    effects = scene_effects(predictor.predict(batch), [one.id for one in scene.instances])
+    combined = sum(effect.throughput_ratio.expected for effect in effects)
+    return SceneEffects(predictor.version, predictor.origin, False, effects, combined)

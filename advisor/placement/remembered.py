@@ -1,0 +1,93 @@
+"""Remembered: what was predicted, by what it is about, so that nothing is predicted twice; bounded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+MOST_BYTES = 64 * 2**20  # of numbers, for each kind: 10,000 hosts with eight residents, no two alike, take 17 MB
+MOST_OPTIONS = 8  # pinning options with a place of their own; more of them make room by starting anew
+
+
+class Remembered:
+    """What a predictor said about host situations, before a newcomer came and after, and in full of those that an
+    answer has shown; one per predictor in use.
+
+    Nothing in it goes stale: all that a prediction depends on is part of its key, so that what changed is not found
+    any more, and dropped when there is no room, the longest unused first. Safe to share between threads.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._lock = threading.Lock()
+        self._pins: dict[str, bool] = {}
+        self.before = _Blocks(self._lock, most_bytes)
+        self.after = _Blocks(self._lock, most_bytes)
+        self.shown = _Blocks(self._lock, most_bytes)
+
+    def options(self, pins: dict[str, bool]) -> dict[str, bool]:
+        """Pinning options, whether each pins: all that were ever named here and these, each in its place for good."""
+        with self._lock:
+            self._pins |= {name: value for name, value in pins.items() if name not in self._pins}
+            return dict(self._pins)
+
+
+class _Blocks:
+    """Blocks of numbers by key, all of one shape; another shape starts anew."""
+
+    def __init__(self, lock: threading.Lock, most_bytes: int) -> None:
+        self._lock = lock
+        self._most_bytes = most_bytes
+        self._empty(())
+
+    def _empty(self, shape: tuple[int, ...]) -> None:
+        self._row: dict[bytes, int] = {}
+        self._values = np.zeros((0, *shape))
+        self._used = np.zeros(0, dtype=np.int64)  # the turn in which each row was last asked for
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def find(self, keys: Sequence[bytes], shape: tuple[int, ...]) -> tuple[Bools, Floats]:
+        """Which of K keys are known, (K,), and their blocks (K, *shape), nan where nothing is known."""
+        with self._lock:
+            found = np.full((len(keys), *shape), np.nan)
+            if shape != self._values.shape[1:]:
+                return np.zeros(len(keys), dtype=bool), found
+            rows = np.array([self._row.get(key, -1) for key in keys], dtype=np.int64)
+            known = rows >= 0
+            found[known] = self._values[rows[known]]
+            self._turn += 1
+            self._used[rows[known]] = self._turn
+            return known, found
+
+    def keep(self, keys: Sequence[bytes], blocks: Floats) -> None:
+        """Keep blocks (K, ...) under K different keys, as many as there is room for."""
+        with self._lock:
+            if blocks.shape[1:] != self._values.shape[1:]:
+                self._empty(blocks.shape[1:])
+            most = self._most_bytes // max(blocks[:1].nbytes, 1)
+            new = [number for number, key in enumerate(keys) if key not in self._row][:most]
+            rows = self._rows_for(len(new), most)
+            self._values[rows] = blocks[new]
+            self._turn += 1
+            self._used[rows] = self._turn
+            self._row.update(zip((keys[number] for number in new), rows.tolist(), strict=True))
+
+    def _rows_for(self, count: int, most: int) -> NDArray[np.int64]:
+        """Rows to write to: new ones while there is room, then those that were not asked for longest."""
+        there = len(self._values)
+        grown = min(max(there + count, 2 * there), most) if len(self._row) + count > there else there
+        if grown > there:
+            self._values = np.concatenate([self._values, np.empty((grown - there, *self._values.shape[1:]))])
+            self._used = np.concatenate([self._used, np.zeros(grown - there, dtype=np.int64)])
+        rows = np.argsort(self._used, kind="stable")[:count]
+        lost = set(rows.tolist())
+        self._row = {key: row for key, row in self._row.items() if row not in lost}
+        return rows

@@ -1,0 +1,66 @@
+"""Settings → the fields of a CloudStack service offering, said and not run.
+
+An offering's CPU and rates cannot be changed once it is made, and a new one is known by an id that only its making
+tells; so there is no command whose undo could be written down before. Fields by CreateServiceOfferingCmd.java
+(`cmk create serviceoffering name=value ...`); checked against that text only, not run against a cloud.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+from advisor.render.change import Change, Step, bytes_per_second, only_said
+from advisor.render.policing import policed
+from profiler.observed import IsolationSettings
+
+TOOL = "cmk"
+
+
+def steps(change: Change) -> Iterator[Step]:
+    """One sentence with the whole offering, and one for each thing that an offering cannot say."""
+    whole = _complete(change)
+    offered = " ".join(f"{name}={value}" for name, value in _fields(change, whole).items())
+    if _fields(change, whole) != _fields(change, change.current):
+        yield only_said(
+            TOOL,
+            f"give {change.instance.id} a service offering with {offered} "
+            "(cmk create serviceoffering, then cmk scale virtualmachine); its undo is to scale back to the one it has",
+        )
+    for what, wanted, now in (
+        ("a pinning", change.wanted.pinning, change.current.pinning),
+        ("a weight of its own (it follows from cpunumber and cpuspeed)", change.wanted.weight, change.current.weight),
+    ):
+        if wanted not in (None, now):
+            yield only_said(TOOL, f"a service offering cannot give {change.instance.id} {what}")
+    if whole.cap_percent is not None and change.host.cpu_mhz is None:
+        yield only_said(
+            TOOL, f"a cap is a part of the clock rate, and that of host {change.host.id} (cpu_mhz) is not known"
+        )
+    network = change.wanted.network
+    if network is not None and network.mode == "shared" and network != change.current.network:
+        yield only_said(TOOL, f"networkrate is a limit: it keeps no rate free for {change.instance.id}")
+
+
+def _complete(change: Change) -> IsolationSettings:
+    """What holds afterwards: an offering is whole or not at all."""
+    given = {f.name: value for f in fields(change.wanted) if (value := getattr(change.wanted, f.name)) is not None}
+    return replace(change.current, **given)
+
+
+def _fields(change: Change, settings: IsolationSettings) -> dict[str, str]:
+    instance, mhz = change.instance, change.host.cpu_mhz
+    found = {"cpunumber": str(instance.vcpus)}
+    if mhz is not None:
+        part = min(1.0, (settings.cap_percent or 100.0 * instance.vcpus) / 100 / instance.vcpus)
+        found |= {"cpuspeed": str(max(1, round(mhz * part)))}
+        if settings.cap_percent is not None:
+            found["limitcpuuse"] = "true"
+    if instance.memory_mb:
+        found["memory"] = str(round(instance.memory_mb))
+    limit, disk = policed(settings.network), bytes_per_second(settings.disk_limit_mb_s)
+    if limit is not None:
+        found["networkrate"] = str(max(1, round(limit.kbit_s / 1000)))  # whole Mbit/s
+    if disk is not None:
+        found |= {"bytesreadrate": str(disk), "byteswriterate": str(disk)}
+    return found

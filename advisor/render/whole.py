@@ -1,0 +1,154 @@
+"""A whole candidate as commands: what residents give up, then the newcomer, in an order that is safe on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from enum import IntEnum
+
+from advisor.domain import Command
+from advisor.errors import InvalidInput
+from advisor.render import driver
+from advisor.render.change import Change, Phase, Step
+from advisor.render.tc import is_shaped
+from advisor.render.tools import Tools
+from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings
+
+
+class Moment(IntEnum):
+    """When a step of the plan runs; within a moment, in the order of the residents.
+
+    Who only gives up CPUs disturbs nobody by it. Who moves onto new ones is held back before, so that nobody there
+    meets it without its limits. The newcomer comes when all residents are where it was predicted to find them.
+    """
+
+    GIVES_UP_CPUS = 0
+    TIGHTENS_BEFORE_IT_MOVES = 1
+    MOVES = 2
+    LOOSENS = 3
+    TIGHTENS = 4
+    NEWCOMER = 5
+    NOTE = 6
+
+
+def plan(
+    host: Host,
+    newcomer: Instance,
+    wanted: IsolationSettings,
+    residents: Sequence[Instance],
+    changes: Mapping[str, IsolationSettings],
+    *,
+    scheduler: str = "credit2",
+    cgroup: int = 2,
+    uplink: str | None = None,
+    target: str | None = None,
+    driver_cpus: tuple[int, ...] | None = None,
+) -> tuple[Command, ...]:
+    """What to run so that `newcomer` comes to `host` with the settings `wanted`, and residents get their `changes` (by
+    id, what their settings leave out stays), in this order; undo goes backwards.
+
+    `residents` are all who are on the host, with the settings that hold now; nothing holds yet for the newcomer. The
+    driver domain first moves to `driver_cpus`, None = it stays. Only
+    what differs is rendered. Beside the commands stand, without argv, the texts that make the settings last: those of
+    the newcomer before its own commands, which need it to run. Options and errors are those of `commands`; InvalidInput
+    also for changes to somebody who is not on the host, and for a newcomer that is.
+    """
+    known = {resident.id for resident in residents}
+    strangers = sorted(set(changes) - known)
+    if strangers:
+        raise InvalidInput(f"instance {strangers[0]} is to be changed and is not on host {host.id}", field="changes")
+    if newcomer.id in known:
+        raise InvalidInput(f"instance {newcomer.id} is on host {host.id} already", field="instance.name")
+    tools = Tools.of(host, target, scheduler, cgroup, uplink)
+    entering = Change(host, newcomer, IsolationSettings(), wanted)
+    staying = [
+        Change(host, resident, resident.settings, changes[resident.id])
+        for resident in residents
+        if resident.id in changes and _differs(resident.settings, changes[resident.id])
+    ]
+    found: list[tuple[Moment, Step]] = []
+    for change in _one_after_another(staying):
+        found += [(_moment(change, step.phase), step) for step in tools.cpu_and_disk(change)]
+        found += [(Moment.NOTE, step) for step in tools.definition(change)]
+    found += [(Moment.NEWCOMER, step) for step in tools.definition(entering)]
+    for change, others in _networks(staying, entering, residents):
+        steps = tools.network(change, others)
+        found += [(Moment.NEWCOMER if change is entering else _by_phase(step.phase), step) for step in steps]
+    own = sorted(tools.cpu_and_disk(entering), key=lambda step: step.phase)
+    found += [(Moment.NEWCOMER, step) for step in own]
+    moved = driver.commands(host, driver_cpus, residents, tools.target) if driver_cpus else ()
+    return (*moved, *(step.command for _, step in sorted(found, key=lambda one: one[0])))
+
+
+def _differs(now: IsolationSettings, wanted: IsolationSettings) -> bool:
+    return any(getattr(wanted, f.name) not in (None, getattr(now, f.name)) for f in fields(wanted))
+
+
+def _moment(change: Change, phase: Phase) -> Moment:
+    if _reached(change):
+        if phase is Phase.PIN:
+            return Moment.MOVES
+        if phase is Phase.TIGHTEN:
+            return Moment.TIGHTENS_BEFORE_IT_MOVES
+    return _by_phase(phase)
+
+
+def _by_phase(phase: Phase) -> Moment:
+    return {
+        Phase.PIN: Moment.GIVES_UP_CPUS,
+        Phase.LOOSEN: Moment.LOOSENS,
+        Phase.TIGHTEN: Moment.TIGHTENS,
+        Phase.NOTE: Moment.NOTE,
+    }[phase]
+
+
+def _reached(change: Change) -> frozenset[int]:
+    """pCPUs that the instance may use afterwards and not now."""
+    return frozenset().union(*(then - now for _, now, then in change.moved_vcpus()))
+
+
+def _left(change: Change) -> frozenset[int]:
+    """pCPUs that it uses now and not afterwards."""
+    return frozenset().union(*(now - then for _, now, then in change.moved_vcpus()))
+
+
+def _one_after_another(changes: Sequence[Change]) -> Iterator[Change]:
+    """Who moves onto CPUs that another is about to leave comes after it; where they change places, as they stand."""
+    waiting = list(changes)
+    while waiting:
+        chosen = next((one for one in waiting if not _meets(one, waiting)), waiting[0])
+        waiting = [one for one in waiting if one is not chosen]
+        yield chosen
+
+
+def _meets(change: Change, waiting: Sequence[Change]) -> bool:
+    return any(_reached(change) & _left(other) for other in waiting if other is not change)
+
+
+def _networks(
+    staying: Sequence[Change], entering: Change, residents: Sequence[Instance]
+) -> Iterator[tuple[Change, tuple[Instance, ...]]]:
+    """Changes with whom they find shaped on the uplink: first who leaves it, the newcomer last.
+
+    The tree must stay while anybody has a class in it, now or at the end, so who leaves also sees those yet to come.
+    """
+    then = {change.instance.id: change.wanted.network or change.current.network for change in (*staying, entering)}
+    done: set[str] = set()
+    leaving = [c for c in staying if is_shaped(c.current.network) and not is_shaped(then[c.instance.id])]
+    order = [*leaving, *(c for c in staying if c not in leaving and is_shaped(c.current.network))]
+    order += [c for c in staying if c not in order]
+    for change in (*order, entering):
+        everybody = (*residents, entering.instance)
+        others = []
+        for other in everybody:
+            now = other.settings.network if other is not entering.instance else None
+            later = then.get(other.id, now)
+            if other.id != change.instance.id:
+                soon = later if change in leaving or other.id in done else None
+                others.append(_with_network(other, now if is_shaped(now) else soon))
+        done.add(change.instance.id)
+        yield change, tuple(others)
+
+
+def _with_network(instance: Instance, network: NetworkSettings | None) -> Instance:
+    return replace(instance, settings=IsolationSettings(network=network))

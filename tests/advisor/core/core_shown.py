@@ -1,0 +1,76 @@
+"""What an answer shows as arrays, built the plain way: scene by scene from the answer's own words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from core_clouds import ask
+
+from advisor import ranking
+from advisor.domain import Instance, PlacementRequest
+from advisor.explanation import Shown
+from advisor.snapshot import ClusterSnapshot
+from models.prediction import Predictor
+from models.prior import PriorPredictor
+from models.scene import ProfileTable, build_batch
+
+
+def shown_of(snapshot: ClusterSnapshot, question: PlacementRequest, predictor: Predictor | None = None) -> Shown:
+    """Everything that the answer to a question shows; the newcomer brings no profile of its own."""
+    predictor = predictor or PriorPredictor()
+    answer = ask(snapshot, replace(question, explain=False), predictor)
+    newcomer = question.instance
+    hosts = tuple(snapshot.hosts[snapshot.index(one.host) or 0] for one in answer.candidates)
+    residents = tuple(
+        tuple(one for one in snapshot.residents[snapshot.index(host.id) or 0] if one.id != newcomer.id)
+        for host in hosts
+    )
+    most = max((len(there) for there in residents), default=0)
+    nobody = Instance("nobody-there")
+    scenes = build_batch(
+        [
+            (
+                host,
+                (
+                    *there,
+                    *([nobody] * (most - len(there))),
+                    replace(newcomer, settings=replace(one.isolation, pinning=one.pinning)),
+                ),
+            )
+            for host, there, one in zip(hosts, residents, answer.candidates, strict=True)
+        ],
+        ProfileTable.build(snapshot.workloads),
+    )
+    present = scenes.present.copy()
+    for at, there in enumerate(residents):
+        present[at, len(there) : most] = False
+    # a class on a contended link is advice that comes after the prediction
+    scenes = replace(scenes, present=present).with_last(net_mode=0, net_rate=np.inf, net_ceil=np.inf)
+    absent = present.copy()
+    absent[:, -1] = False
+    prediction = predictor.predict(scenes)
+    before = np.where(absent, predictor.predict(replace(scenes, present=absent)).throughput.expected, 1.0)
+    limits = np.full(present.shape, np.nan)
+    for at, there in enumerate(residents):
+        for slot, one in [*enumerate(there), (most, newcomer)]:
+            limits[at, slot] = np.nan if one.min_throughput_ratio is None else one.min_throughput_ratio
+    used = np.array(
+        [
+            (sum(one.vcpus for one in there) + newcomer.vcpus) / host.pcpus
+            for host, there in zip(hosts, residents, strict=True)
+        ]
+    )
+    return Shown(
+        hosts=hosts,
+        residents=residents,
+        slots=tuple(tuple(range(len(there))) for there in residents),
+        newcomer=newcomer,
+        scenes=scenes,
+        prediction=prediction,
+        before=before,
+        scores=ranking.score(prediction, present, before, limits, used, question.objective),
+        objective=question.objective,
+        predictor=predictor,
+        beside=question.constraints.affinity,
+    )

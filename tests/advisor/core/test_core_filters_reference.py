@@ -1,0 +1,130 @@
+"""The filters over arrays refuse what one plain loop over hosts and instances refuses, with the same first reason."""
+
+from __future__ import annotations
+
+from core_clouds import FRESH_S, WORKLOADS, cloud, host, request, vm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor import filters
+from advisor.domain import Host, Instance, PlacementRequest, WorkloadProfile
+from advisor.snapshot import ClusterSnapshot
+
+NAMES = ("h1", "h2", "h3", "h4")
+DRIVER_CPUS = {one.name: one.metrics.get("driver_domain.cpu", 0.0) / 100 for one in WORKLOADS}
+
+
+def slowly(snapshot: ClusterSnapshot, asked: PlacementRequest) -> tuple[list[str], dict[str, str]]:
+    """Hosts that can take the instance, and the code of the first reason against each other one in question."""
+    kept, refused = [], {}
+    names = asked.hosts if asked.hosts is not None else [one.id for one in snapshot.hosts]
+    for name in sorted(set(names)):
+        found = [at for at, one in enumerate(snapshot.hosts) if one.id == name]
+        code = reason(snapshot, found[0], asked) if found else "host.unknown"
+        if code is None:
+            kept.append(name)
+        else:
+            refused[name] = code
+    return kept, refused
+
+
+def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str | None:
+    there, one, wanted = snapshot.hosts[at], asked.instance, asked.constraints
+    others = [resident for resident in snapshot.residents[at] if resident.id != one.id]
+    ids = {resident.id for resident in others}
+    pins = [cpu for cpus in one.settings.pinning.cpus for cpu in cpus] if one.settings.pinning else []
+    mine = driver(there, one, asked.profile)
+    checks = {
+        "host.disabled": not there.enabled,
+        "constraint.kind": wanted.kind is not None and wanted.kind != there.kind,
+        "constraint.label": any(there.labels.get(name) != value for name, value in wanted.labels.items()),
+        "constraint.exclude": there.id in wanted.exclude,
+        "constraint.affinity": not set(wanted.affinity) <= ids,
+        "constraint.anti_affinity": bool(set(wanted.anti_affinity) & ids),
+        "constraint.exclusive": any(resident.exclusive for resident in others) or (one.exclusive and bool(others)),
+        "capacity.vcpus": one.vcpus > there.pcpus
+        or one.vcpus > there.pcpus * there.cpu_overcommit - sum(resident.vcpus for resident in others),
+        "capacity.memory": one.memory_mb
+        > there.memory_mb * there.memory_overcommit - sum(resident.memory_mb for resident in others),
+        "capacity.disk": there.disk_gb is not None
+        and one.disk_gb > there.disk_gb - sum(resident.disk_gb for resident in others),
+        "capacity.pinning": max(pins, default=0) >= there.pcpus,
+        "capacity.driver_domain": mine > 0
+        and mine + sum(driver(there, resident, None) for resident in others)
+        > (len(there.driver_cpus) or there.pcpus) * there.driver_overcommit,
+        "host.no_data": bool(snapshot.age_s[at] > FRESH_S) and not wanted.allow_stale,
+    }
+    assert list(checks) == [code for code, _ in filters.CHECKS]
+    return next((code for code, refused in checks.items() if refused), None)
+
+
+def driver(there: Host, one: Instance, profile: WorkloadProfile | None) -> float:
+    """CPUs of the driver domain at the load of the profiles here, which never ask for more than a host has."""
+    if there.kind == "lxc":
+        return 0.0
+    asks = profile.metrics.get("driver_domain.cpu", 0.0) / 100 if profile else DRIVER_CPUS.get(one.workload or "", 0.0)
+    return asks * min(one.load, 1.0)
+
+
+@st.composite
+def instances(draw: st.DrawFn, name: str, at: str | None) -> Instance:
+    return vm(
+        name,
+        draw(st.sampled_from(["spin", "web", "web", None, "none such"])),
+        on=at,
+        vcpus=draw(st.integers(1, 4)),
+        load=draw(st.sampled_from([0.5, 1.0, 2.0])),
+        memory_mb=draw(st.sampled_from([0.0, 512.0, 4096.0])),
+        disk_gb=draw(st.sampled_from([0.0, 8.0])),
+        exclusive=draw(st.sampled_from([False, False, False, True])),
+        pins=draw(st.sampled_from(["", "", "0:1"])),
+    )
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[ClusterSnapshot, PlacementRequest]:
+    hosts = [
+        host(
+            name,
+            kind=draw(st.sampled_from(["xen", "kvm", "lxc"])),
+            pcpus=draw(st.sampled_from([2, 4])),
+            memory_mb=draw(st.sampled_from([1024.0, 16_384.0])),
+            cpu_overcommit=draw(st.sampled_from([1.0, 4.0])),
+            driver_overcommit=draw(st.sampled_from([0.53, 1.07])),
+            driver_cpus=(0,),
+            disk_gb=draw(st.sampled_from([None, 10.0])),
+            labels=draw(st.sampled_from([{}, {"zone": "a", "rack": "1"}, {"zone": "b"}])),
+            enabled=draw(st.sampled_from([True, True, True, False])),
+        )
+        for name in draw(st.sets(st.sampled_from(NAMES)))
+    ]
+    ids = st.sampled_from(["i0", "i1", "i2", "n"])
+    there = [draw(instances(f"i{at}", draw(st.sampled_from(NAMES)))) for at in range(draw(st.integers(0, 5)))]
+    waiting = [draw(instances("n", draw(st.sampled_from(NAMES)))) for _ in range(draw(st.integers(0, 1)))]
+    ages = {one.id: draw(st.sampled_from([0.0, FRESH_S, 601.0, None])) for one in hosts}
+    asked = request(
+        draw(instances("n", None)),
+        profile=draw(st.sampled_from([None, None, WorkloadProfile("", {"driver_domain.cpu": 45.0})])),
+        hosts=draw(st.none() | st.lists(st.sampled_from([*NAMES, "h9"])).map(tuple)),
+        labels=draw(st.sampled_from([{}, {}, {"zone": "a"}, {"zone": "a", "rack": "2"}])),
+        exclude=draw(st.lists(st.sampled_from([*NAMES, "h9"]), max_size=1).map(tuple)),
+        affinity=draw(st.lists(ids, max_size=1).map(tuple)),
+        anti_affinity=draw(st.lists(ids, max_size=1).map(tuple)),
+        kind=draw(st.sampled_from([None, None, "xen"])),
+        allow_stale=draw(st.booleans()),
+    )
+    return cloud(hosts, there, pending=waiting, age_s=ages), asked
+
+
+@settings(max_examples=300, deadline=None)
+@given(question=questions())
+def test_the_first_reason_for_every_host_is_that_of_a_plain_loop(
+    question: tuple[ClusterSnapshot, PlacementRequest],
+) -> None:
+    snapshot, asked = question
+    kept, refused = filters.apply(snapshot, asked, fresh_s=FRESH_S)
+    names, codes = slowly(snapshot, asked)
+    assert [snapshot.hosts[at].id for at in kept] == names
+    assert {one.host: one.code for one in refused} == codes
+    assert [one.host for one in refused] == sorted(codes)
+    assert all(one.reason and "  " not in one.reason for one in refused)

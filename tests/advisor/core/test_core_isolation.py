@@ -1,0 +1,338 @@
+"""The isolation ladder: what is tried where a placement breaks a limit, how strongly, and where it ends."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from core_clouds import host, vm
+from hypothesis import given, settings
+from isolation_hosts import TABLE, Counting, Shared, broken, crowded_hosts, looser, shared
+
+from advisor import isolation
+from advisor.domain import Pinning, Rung, WorkloadProfile
+from models.prior import PriorPredictor
+from profiler.observed import NetworkSettings
+
+COST = ["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
+
+
+def actions(rungs: tuple[Rung, ...]) -> list[str]:
+    return [rung.action for rung in rungs]
+
+
+def test_a_placement_that_breaks_no_limit_needs_no_ladder() -> None:
+    assert shared(host(pcpus=4), [vm("r", min_throughput_ratio=0.9)], vm(min_throughput_ratio=0.9)).climb() == ()
+    assert shared(host(pcpus=1), [vm("r")], vm()).climb() == ()  # nobody has a limit
+
+
+def test_a_limit_that_was_broken_before_is_not_the_newcomers_fault() -> None:
+    crowded = [vm("r", min_throughput_ratio=0.9), vm("s")]
+    assert shared(host(pcpus=1), crowded, vm("n", "calm")).climb() == ()
+
+
+def test_a_weight_mends_it_where_weights_are_shares() -> None:
+    (rung,) = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.6)).climb()
+    assert rung.action == "weight"
+    assert rung.satisfies
+    assert rung.changes["shop"].weight == 512
+    assert rung.text == "Give shop 2 times the default weight: shop 0.50 -> 0.67, batch 0.50 -> 0.33."
+    assert [one.instance for one in rung.effects] == ["shop", "batch"]
+    assert [round(one.throughput_ratio.expected, 3) for one in rung.effects] == [0.667, 0.333]
+    assert [one.before.expected for one in rung.effects if one.before] == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize(("limit", "weight"), [(0.55, 512), (0.75, 1024), (0.85, 2048)])
+def test_the_mildest_weight_that_satisfies_is_taken(limit: float, weight: int) -> None:
+    (rung,) = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=limit)).climb()
+    assert rung.changes["shop"].weight == weight
+
+
+def test_who_has_a_weight_of_its_own_keeps_it_and_the_other_gets_less() -> None:
+    (rung,) = shared(host(pcpus=1), [vm("r", weight=128, min_throughput_ratio=0.6)], vm("n")).climb()
+    assert rung.action == "weight"
+    assert dict(rung.changes) == {"n": replace(vm("n").settings, weight=64)}
+
+
+def test_a_cap_mends_it_where_a_weight_is_no_share() -> None:
+    crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.6))
+    weight, cap = crowded.climb()
+    assert (weight.action, weight.satisfies) == ("weight", False)
+    assert "a weight is not a share, L4" in weight.text
+    assert weight.text.endswith("which is not enough.")
+    assert (cap.action, cap.satisfies) == ("cap", True)
+    assert cap.changes["batch"].cap_percent == 40.0
+    assert "batch 0.50 -> 0.40" in cap.text
+    assert "weight above is not needed then" in cap.text
+    assert set(cap.changes) == {"batch"}  # so that nothing is advised that is not needed
+
+
+@pytest.mark.parametrize("limit", [0.63, 0.78, 0.9])
+def test_the_cap_is_the_mildest_step_that_satisfies(limit: float) -> None:
+    crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=limit))
+    cap = crowded.climb()[-1]
+    assert cap.action == "cap"
+    assert not broken(crowded, crowded.kept(cap))
+    milder = replace(cap.changes["batch"], cap_percent=(cap.changes["batch"].cap_percent or 0) + 5)
+    assert broken(crowded, crowded.kept(replace(cap, changes={"batch": milder})))
+
+
+def test_a_cap_is_found_to_a_step_on_a_very_large_culprit_in_two_calls() -> None:
+    counting = Counting()
+    crowded = shared(host(pcpus=32), [vm("b", None, vcpus=32)], vm("n", None, vcpus=32, min_throughput_ratio=0.901))
+    cap = crowded.climb(counting)[-1]
+    assert (cap.action, cap.satisfies) == ("cap", True)
+    assert cap.changes["b"].cap_percent == 315.0  # of 3200, so that more than 600 steps lie above it
+    milder = replace(cap.changes["b"], cap_percent=(cap.changes["b"].cap_percent or 0) + 5)
+    assert broken(crowded, crowded.kept(replace(cap, changes={"b": milder})))
+    assert counting.calls <= 6
+
+
+def test_a_cap_stays_above_what_the_culprits_own_limit_needs() -> None:
+    tight = vm("batch", min_throughput_ratio=0.4)
+    crowded = shared(host(kind="xen", pcpus=1), [tight], vm("shop", min_throughput_ratio=0.9))
+    rungs = crowded.climb()
+    assert not any(rung.satisfies for rung in rungs)
+    caps = [rung.changes["batch"].cap_percent for rung in rungs if rung.action == "cap"]
+    assert caps and all(cap is not None and cap >= 40.0 for cap in caps)
+
+
+def test_a_cap_on_who_minds_latency_says_how_long_it_stands_still() -> None:
+    culprit = vm("batch", service="latency")
+    rung = shared(host(kind="xen", pcpus=1), [culprit], vm("shop", min_throughput_ratio=0.7)).climb()[-1]
+    assert rung.changes["batch"].cap_percent == 30.0
+    assert "stands still for up to 7 of 10 ms" in rung.text  # P - Q of a period of 10 ms
+
+
+def test_a_cap_brings_latency_back_as_the_stall_model_says() -> None:
+    crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("q", "steady", max_latency_ratio=1.5))
+    assert crowded.kept()["q"][1] > 3
+    rung = crowded.climb()[-1]
+    assert (rung.action, rung.satisfies) == ("cap", True)
+    assert rung.effects[0].latency_ratio.expected <= 1.5
+    assert "latency of q" in rung.text
+
+
+def test_a_culprits_own_latency_limit_is_not_broken_by_its_cap() -> None:
+    newcomer = vm("n", "spin", min_throughput_ratio=0.8)
+    free = shared(host(kind="xen", pcpus=1), [vm("r", "steady")], newcomer)
+    mended = free.climb()[-1]
+    assert (mended.action, mended.satisfies) == ("cap", True)
+    latency = free.kept(mended)["r"][1]
+    careful = shared(free.host, [vm("r", "steady", max_latency_ratio=latency * 0.9)], newcomer)
+    assert not broken(careful, careful.kept()) - {("n", "throughput")}
+    assert not any(rung.satisfies for rung in careful.climb())
+
+
+def test_neighbours_keep_off_the_cpu_of_who_is_pinned_there_where_no_weight_or_cap_mends_it() -> None:
+    neighbours = [*(vm(f"s{at}", min_throughput_ratio=0.7) for at in range(3)), vm("p", pins="0:0")]
+    question = vm("q", "steady", pins="0:1", weight=256, max_latency_ratio=1.1)
+    crowded = shared(host(pcpus=4), neighbours, question)
+    assert crowded.kept()["q"][1] > 10
+    rungs = crowded.climb()
+    assert actions(rungs) == ["weight", "cap", "pinning"]
+    assert rungs[-1].satisfies
+    away = Pinning(((0, 2, 3),))
+    assert {name: settings.pinning for name, settings in rungs[-1].changes.items()} == dict.fromkeys(
+        ("s0", "s1", "s2"), away
+    )
+    assert "Keep the 3 others on CPUs 0,2-3" in rungs[-1].text
+    assert not broken(crowded, crowded.kept(rungs[-1]))
+
+
+def test_a_class_of_its_own_mends_what_an_unshaped_uplink_does_to_a_query() -> None:
+    senders = [vm("b1", "flow"), vm("b2", "flow")]
+    question = vm("q", "query", service="latency", max_latency_ratio=1.5)
+    crowded = shared(host(kind="lxc", pcpus=4), senders, question)
+    rung = crowded.climb()[-1]
+    assert (rung.action, rung.satisfies) == ("network", True)
+    network = rung.changes["q"].network
+    assert network is not None
+    assert (network.mode, network.ceil_mbit) == ("shared", 1000.0)
+    assert "L9" in rung.text
+    mean = shared(crowded.host, senders, replace(question, service="throughput")).climb()[-1].changes["q"].network
+    assert mean is not None
+    assert mean.mode == "dedicated"  # it minds the mean, not jitter and time-outs
+
+
+def test_a_culprit_is_held_to_the_largest_rate_that_satisfies() -> None:
+    own = NetworkSettings("shared", 100.0, 1000.0)
+    crowded = shared(
+        host(kind="lxc", pcpus=4), [vm("b", "bulk")], vm("n", "flow", network=own, min_throughput_ratio=0.9)
+    )
+    rung = crowded.climb()[-1]
+    assert (rung.action, rung.satisfies) == ("network", True)
+    held = rung.changes["b"].network
+    assert held is not None
+    assert set(rung.changes) == {"b"}
+    more = NetworkSettings("dedicated", (held.rate_mbit or 0) + 50, (held.rate_mbit or 0) + 50)
+    milder = {"b": replace(rung.changes["b"], network=more)}
+    assert broken(crowded, crowded.kept(replace(rung, changes=milder)))
+
+
+def test_a_disk_limit_mends_a_pair_that_keeps_the_disk_busy() -> None:
+    crowded = shared(host(), [vm("d", "disk")], vm("n", "disk", min_throughput_ratio=0.7))
+    rung = crowded.climb()[-1]
+    assert (rung.action, rung.satisfies) == ("disk", True)
+    assert rung.changes["d"].disk_limit_mb_s == 60.0  # of 200 MB/s
+    assert "L6" in rung.text
+    assert "n 0.50 -> 0.70, d 0.50 -> 0.30" in rung.text
+
+
+def test_one_cpu_more_for_the_driver_domain_is_a_change_of_the_host() -> None:
+    pair = [vm("c", "chatty", pins="0:1", min_throughput_ratio=0.9)]
+    crowded = shared(host(pcpus=4, driver_cpus=(0,)), pair, vm("n", "chatty", pins="0:2", min_throughput_ratio=0.9))
+    rungs = crowded.climb()
+    assert actions(rungs)[-2:] == ["hint", "driver_domain"]
+    assert rungs[-1].satisfies
+    assert dict(rungs[-1].changes) == {}
+    assert "CPUs 0,3" in rungs[-1].text
+    assert "N11" in rungs[-1].text
+    assert not broken(crowded, crowded.kept(host=replace(crowded.host, driver_cpus=(0, 3))))
+
+
+def test_a_driver_domain_under_a_cpu_bound_guest_gets_a_quiet_cpu() -> None:
+    hog = vm("s", "spin", pins="0:0", min_throughput_ratio=0.5)
+    crowded = shared(
+        host(kind="xen", pcpus=4, driver_cpus=(0,)), [hog], vm("n", "chatty", pins="0:2", min_throughput_ratio=0.9)
+    )
+    rung = crowded.climb()[-1]
+    assert (rung.action, rung.satisfies) == ("driver_domain", True)
+    assert "CPU 1 alone" in rung.text
+    assert not broken(crowded, crowded.kept(host=replace(crowded.host, driver_cpus=(1,))))
+
+
+def test_vhost_threads_are_hinted_at_and_never_said_to_satisfy() -> None:
+    sender = vm("b", "bulk", min_throughput_ratio=0.6)
+    crowded = shared(host(pcpus=4), [sender], vm("n", "bulk", vcpus=2, min_throughput_ratio=0.99))
+    hints = [rung for rung in crowded.climb() if rung.action == "hint"]
+    assert len(hints) == 1
+    assert "C4" in hints[0].text
+    assert "2 queues" in hints[0].text
+    assert (dict(hints[0].changes), hints[0].effects, hints[0].satisfies) == ({}, (), False)
+    on_xen = shared(host(kind="xen", pcpus=4), crowded.residents, crowded.newcomer)
+    assert "hint" not in actions(on_xen.climb())
+
+
+def test_where_nothing_mends_it_the_last_rung_says_so_and_names_another_host() -> None:
+    crowded = shared(host(kind="xen", pcpus=1), [vm("r", min_throughput_ratio=0.5)], vm("n", min_throughput_ratio=0.6))
+    rungs = crowded.climb(others=("h2", "h3"))
+    assert not any(rung.satisfies for rung in rungs)
+    assert rungs[-1] == Rung(
+        "host", "Nothing that was tried on h1 keeps every limit: place n on h2, which breaks none."
+    )
+    assert crowded.climb()[-1].text.endswith("and no other host is known that does.")
+    refused = next(rung for rung in rungs if rung.action == "weight")
+    assert "a limit of r breaks" in refused.text
+
+
+def test_a_rung_that_helps_is_kept_and_the_next_ones_stand_on_it() -> None:
+    crowded = shared(
+        host(kind="xen", pcpus=4),
+        [vm(f"s{at}", min_throughput_ratio=0.7) for at in range(4)],
+        vm("q", "steady", weight=256, max_latency_ratio=1.1),
+    )
+    weight, *rest = crowded.climb()
+    assert weight.text.endswith("which is not enough.")
+    reached = {one.instance: one.throughput_ratio for one in weight.effects}
+    tried = [rung for rung in rest if rung.effects]
+    assert tried
+    for rung in tried:
+        assert {one.instance: one.before for one in rung.effects} == reached
+        assert rung.changes["s0"].weight == weight.changes["s0"].weight == 64
+
+
+def test_help_at_the_expense_of_who_is_below_a_limit_too_is_not_kept() -> None:
+    pair = [vm("a", pins="0:0", min_throughput_ratio=0.9)]
+    crowded = shared(host(pcpus=2), pair, vm("n", pins="0:0", min_throughput_ratio=0.9))
+    weight, *rest = crowded.climb()
+    assert weight.text.endswith("and who else is below a limit loses as much.")
+    assert not any(rung.satisfies for rung in rest)
+    assert all(one.settings.weight is None for one in crowded.everybody)
+    assert all(settings.weight is None for rung in rest for settings in rung.changes.values())
+
+
+def test_what_turns_out_not_to_be_needed_is_left_out_and_the_gain_is_told_without_it() -> None:
+    weight, cap = shared(host(kind="xen", pcpus=1), [vm("r")], vm("n", min_throughput_ratio=0.7)).climb()
+    assert set(weight.changes) == {"n"}
+    assert set(cap.changes) == {"r"}
+    assert [one.before.expected for one in cap.effects if one.before] == pytest.approx([0.5, 0.5])
+
+
+def test_the_newcomers_own_profile_is_used_where_it_brings_one() -> None:
+    table = TABLE.with_profile(WorkloadProfile("shop", {"cpu": 5.0, "block": 90.0}))
+
+    def rungs(row: int | None) -> tuple[Rung, ...]:
+        newcomer = vm("shop", "spin", min_throughput_ratio=0.9)
+        return isolation.climb(host(pcpus=1), [vm("r")], newcomer, table=table, row=row, predictor=PriorPredictor())
+
+    assert rungs(None)  # the workload that it names wants a whole CPU
+    assert rungs(len(table.values) - 1) == ()
+
+
+def test_who_sits_on_the_host_already_is_not_its_own_neighbour() -> None:
+    assert shared(host(pcpus=1), [vm("n")], vm("n", min_throughput_ratio=0.9)).climb() == ()
+
+
+def test_a_whole_ladder_asks_the_predictor_at_most_ten_times() -> None:
+    counting = Counting()
+    crowded = shared(
+        host(pcpus=4, driver_cpus=(0,), nic_mbit=100.0),
+        [vm("a", "web"), vm("b", "bulk"), vm("c", "disk", min_throughput_ratio=0.9), vm("d", None, vcpus=4)],
+        vm("n", "disk", vcpus=4, min_throughput_ratio=1.0),
+    )
+    assert actions(crowded.climb(counting))[-3:] == ["disk", "driver_domain", "host"]
+    assert 2 < counting.calls <= 10
+
+
+@given(crowded_hosts())
+@settings(max_examples=40, deadline=None)
+def test_a_rung_that_satisfies_does_so_when_it_is_asked_again(crowded: Shared) -> None:
+    before = broken(crowded, crowded.kept(newcomer=False))
+    placed = broken(crowded, crowded.kept()) - before
+    rungs = crowded.climb()
+    assert bool(rungs) == bool(placed)
+    for rung in rungs:
+        assert rung.satisfies == (rung is rungs[-1] and rung.action != "host")
+        if rung.action in {"hint", "host"}:
+            continue
+        where = crowded.host
+        if rung.action == "driver_domain":
+            (cpus,) = re.findall(r"CPUs? ([\d,-]+)", rung.text.split(" (")[0])
+            where = replace(where, driver_cpus=tuple(sorted(Pinning.parse(f"0:{cpus}").union)))  # type: ignore[union-attr]
+        again = crowded.kept(rung, host=where)
+        told = {one.instance: one.throughput_ratio.expected for one in rung.effects}
+        assert told == pytest.approx({name: ratio for name, (ratio, _) in again.items()}, abs=1e-9)
+        if rung.satisfies:
+            assert not broken(crowded, again) - before
+
+
+@given(crowded_hosts())
+@settings(max_examples=40, deadline=None)
+def test_nothing_that_is_kept_or_advised_is_looser_than_before(crowded: Shared) -> None:
+    for rung in crowded.climb():
+        for one in crowded.everybody:
+            assert looser(one.settings, rung.changes.get(one.id, one.settings)) == []
+
+
+@given(crowded_hosts())
+@settings(max_examples=40, deadline=None)
+def test_rungs_come_in_order_of_cost_whatever_the_order_of_residents(crowded: Shared) -> None:
+    counting = Counting()
+    rungs = crowded.climb(counting)
+    costs = [COST.index(rung.action) for rung in rungs]
+    assert costs == sorted(set(costs))
+    assert counting.calls <= 10
+    assert replace(crowded, residents=crowded.residents[::-1]).climb() == rungs
+
+
+def test_an_uplink_class_is_sure_of_its_share_and_may_use_the_whole_link() -> None:
+    assert isolation.uplink_class(host(), vm(), 0.25) == NetworkSettings("shared", 250.0, 1000.0)
+    assert isolation.uplink_class(host(), vm(), 0.0) == NetworkSettings("shared", 1.0, 1000.0)
+
+
+def test_there_is_no_uplink_class_without_a_known_link_or_beside_another_class() -> None:
+    assert isolation.uplink_class(host(nic_mbit=None), vm(), 0.5) is None
+    shaped = vm(network=NetworkSettings("dedicated", 10.0, 10.0))
+    assert isolation.uplink_class(host(), shaped, 0.5) is None

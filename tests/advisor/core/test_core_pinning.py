@@ -1,0 +1,250 @@
+"""The pinnings that are asked about: few, each a choice of its own, and none that takes what is not to be had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from core_clouds import cloud, host, vm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor import pinning
+from advisor.domain import Host, Instance, IsolationSettings, Pinning
+from advisor.snapshot import ClusterSnapshot
+
+
+def options(snapshot: ClusterSnapshot, newcomer: Instance) -> dict[str, pinning.PinningOption]:
+    return {one.name: one for one in pinning.options(snapshot.scenes, newcomer)}
+
+
+def cpus(snapshot: ClusterSnapshot, newcomer: Instance, at: int = 0) -> dict[str, list[int]]:
+    """The pCPUs of every option that is a choice on one host."""
+    return {
+        name: np.flatnonzero(one.affinity[at]).tolist()
+        for name, one in options(snapshot, newcomer).items()
+        if one.usable[at]
+    }
+
+
+def test_an_unpinned_newcomer_may_stay_free_or_take_the_quietest_cpus() -> None:
+    snapshot = cloud([host(pcpus=4)], [vm("r", on="h1", pins="0:0"), vm("s", "calm", on="h1", pins="0:1")])
+    assert cpus(snapshot, vm(vcpus=2)) == {"unpinned": [0, 1, 2, 3], "quiet CPUs": [2, 3]}
+    assert not options(snapshot, vm(vcpus=2))["unpinned"].pins
+
+
+def test_the_driver_domains_own_cpus_are_left_alone() -> None:
+    snapshot = cloud([host(pcpus=4, driver_cpus=(0,))], [vm("r", on="h1", pins="0:1")])
+    assert cpus(snapshot, vm()) == {"unpinned": [0, 1, 2, 3], "quiet CPUs": [2], "guest CPUs": [1, 2, 3]}
+
+
+def test_a_driver_domain_that_may_run_anywhere_has_no_cpus_of_its_own() -> None:
+    assert cpus(cloud([host(pcpus=2, driver_cpus=(0, 1))]), vm()) == {"unpinned": [0, 1], "quiet CPUs": [0]}
+
+
+def test_a_pinning_that_is_no_choice_of_its_own_is_not_asked_about() -> None:
+    assert cpus(cloud([host(pcpus=2)]), vm(vcpus=2)) == {"unpinned": [0, 1]}
+    assert cpus(cloud([host(pcpus=2, driver_cpus=(0,))]), vm(vcpus=2)) == {"unpinned": [0, 1]}
+    assert cpus(cloud([host(pcpus=3, driver_cpus=(0,))]), vm(vcpus=2)) == {"unpinned": [0, 1, 2], "quiet CPUs": [1, 2]}
+
+
+def test_hosts_of_unequal_size_have_options_of_their_own() -> None:
+    snapshot = cloud([host("a", pcpus=1), host("b", pcpus=3), host("c", pcpus=2, driver_cpus=(1,))])
+    found = [cpus(snapshot, vm(), at) for at in range(3)]
+    assert found[0] == {"unpinned": [0]}
+    assert found[1] == {"unpinned": [0, 1, 2], "quiet CPUs": [0]}
+    assert found[2] == {"unpinned": [0, 1], "quiet CPUs": [0]}
+
+
+def test_cpus_that_a_resident_has_to_itself_are_left_to_it() -> None:
+    there = [vm("r", "calm", on="h1", pins="0:0"), vm("s", on="h1", pins="0:1-2"), vm("t", on="h1", pins="0:1-2")]
+    snapshot = cloud([host(pcpus=3)], there)
+    assert cpus(snapshot, vm())["quiet CPUs"] == [1]  # pCPU 0 is the quietest, 1 and 2 are shared already
+    assert cpus(snapshot, vm(vcpus=3)) == {"unpinned": [0, 1, 2]}
+
+
+def test_an_existing_pin_is_the_only_option_and_stays_as_it_was() -> None:
+    snapshot = cloud([host(pcpus=4, driver_cpus=(0,), threads_per_core=2, numa=((0, 1), (2, 3)))])
+    for text in ("0:3|1:1", "0:2-3|1:2-3", "0:1|1:1", "0:0-3|1:2"):
+        (found,) = pinning.options(snapshot.scenes, vm(vcpus=2, pins=text))
+        assert str(pinning.as_pinning(found, 0, 2)) == text
+        assert np.flatnonzero(found.affinity[0]).tolist() == sorted(Pinning.parse(text).union)  # type: ignore[union-attr]
+        assert found.usable.all()
+        assert found.pins
+
+
+def test_a_pin_of_some_vcpus_is_kept_and_lets_the_others_run_anywhere() -> None:
+    half = replace(vm(vcpus=2), settings=IsolationSettings(pinning=Pinning(((1,), ()))))
+    snapshot = cloud([host(pcpus=3)])
+    (found,) = pinning.options(snapshot.scenes, half)
+    assert np.flatnonzero(found.affinity[0]).tolist() == [0, 1, 2]
+    assert pinning.as_pinning(found, 0, 2) == Pinning(((1,), ()))
+
+
+def test_an_option_is_written_one_cpu_for_each_vcpu_where_the_counts_match() -> None:
+    found = options(cloud([host(pcpus=4, driver_cpus=(0,))]), vm(vcpus=2))
+    assert str(pinning.as_pinning(found["quiet CPUs"], 0, 2)) == "0:1|1:2"
+    assert str(pinning.as_pinning(found["guest CPUs"], 0, 2)) == "0:1-3|1:1-3"
+    assert pinning.as_pinning(found["unpinned"], 0, 2) is None
+
+
+def test_equally_quiet_cpus_are_taken_from_the_lowest_on() -> None:
+    assert cpus(cloud([host(pcpus=4)], [vm("r", on="h1")]), vm())["quiet CPUs"] == [0]
+
+
+# nodes and threads
+
+
+def test_the_quietest_node_that_fits_is_one_choice_and_own_cpus_keep_to_it() -> None:
+    two = host(pcpus=8, numa=((0, 2, 4, 6), (1, 3, 5, 7)), driver_cpus=(1,))
+    busy = [vm(f"r{at}", on="h1", pins=f"0:{at}") for at in (0, 2)]
+    assert cpus(cloud([two], busy), vm(vcpus=2)) == {
+        "unpinned": [0, 1, 2, 3, 4, 5, 6, 7],
+        "quiet CPUs": [3, 5],
+        "one node": [3, 5, 7],
+        "guest CPUs": [0, 2, 3, 4, 5, 6, 7],
+    }
+    assert "one node" not in cpus(cloud([two], busy), vm(vcpus=4))  # three and two are left to guests
+
+
+def test_without_nodes_there_is_no_choice_of_one() -> None:
+    assert "one node" not in cpus(cloud([host(pcpus=8, numa=(tuple(range(8)),))]), vm(vcpus=2))
+
+
+def test_who_minds_latency_may_have_whole_cores_where_cores_have_threads() -> None:
+    threads = host(pcpus=8, threads_per_core=2)
+    snapshot = cloud([threads], [vm("r", on="h1", pins="0:4")])
+    for minding in ({"service": "latency"}, {"max_latency_ratio": 2.0}):
+        assert cpus(snapshot, vm(vcpus=2, **minding))["whole cores"] == [1, 5]  # the sibling of pCPU 4 is 0
+        assert cpus(snapshot, vm(vcpus=3, **minding))["whole cores"] == [1, 2, 5, 6]
+    assert "whole cores" not in cpus(snapshot, vm(vcpus=2))
+    plain = cloud([host(pcpus=8)], [vm("r", on="h1", pins="0:4")])
+    assert "whole cores" not in cpus(plain, vm(vcpus=2, service="latency"))
+
+
+def test_own_cpus_are_away_from_busy_siblings() -> None:
+    snapshot = cloud([host(pcpus=6, threads_per_core=2)], [vm("r", on="h1", pins="0:0")])
+    assert cpus(snapshot, vm(vcpus=2))["quiet CPUs"] == [1, 2]  # 3 is as quiet as they are, beside 0
+
+
+def test_siblings_are_neighbours_where_nodes_say_so() -> None:
+    by_core = host(pcpus=8, threads_per_core=2, numa=((0, 1, 2, 3), (4, 5, 6, 7)))
+    found = cpus(cloud([by_core], [vm("r", on="h1", pins="0:5")]), vm(vcpus=2, service="latency"))
+    assert found["whole cores"] == [0, 1]
+    assert found["quiet CPUs"] == [0, 2]  # a core for each, on one node
+
+
+def test_no_more_than_four_are_asked_on_a_host() -> None:
+    everything = host(pcpus=8, threads_per_core=2, numa=((0, 1, 4, 5), (2, 3, 6, 7)), driver_cpus=(0,))
+    found = cpus(cloud([everything]), vm(vcpus=1, service="latency"))
+    assert list(found) == ["unpinned", "quiet CPUs", "whole cores", "one node"]
+
+
+# on any host
+
+
+@dataclass(frozen=True)
+class Case:
+    there: Host
+    residents: tuple[Instance, ...]
+    newcomer: Instance
+
+    def snapshot(self) -> ClusterSnapshot:
+        return cloud([self.there, host("wide", pcpus=9)], self.residents)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    pcpus = draw(st.sampled_from([1, 2, 4, 8]))
+    any_cpu = st.integers(0, pcpus - 1)
+    nodes: dict[str, Any] = {}
+    if pcpus > 2 and draw(st.booleans()):
+        nodes["numa"] = (tuple(range(pcpus // 2)), tuple(range(pcpus // 2, pcpus)))
+    there = host(
+        pcpus=pcpus,
+        threads_per_core=draw(st.sampled_from([1, 2])),
+        driver_cpus=tuple(sorted(draw(st.sets(any_cpu, max_size=2)))),
+        kind=draw(st.sampled_from(["xen", "kvm"])),
+        **nodes,
+    )
+    residents = []
+    for at in range(draw(st.integers(0, 4))):
+        pins = draw(st.none() | st.lists(any_cpu, min_size=1, max_size=2, unique=True))
+        text = "" if pins is None else f"0:{','.join(map(str, pins))}"
+        residents.append(vm(f"r{at}", draw(st.sampled_from(["spin", "web", "calm"])), on="h1", pins=text))
+    service = draw(st.sampled_from(["latency", "throughput"]))
+    return Case(there, tuple(residents), vm(vcpus=draw(st.integers(1, pcpus)), service=service))
+
+
+@settings(max_examples=200, deadline=None)
+@given(case=cases())
+def test_options_keep_to_the_host_and_leave_alone_what_is_not_theirs(case: Case) -> None:
+    snapshot, there = case.snapshot(), case.there
+    found = cpus(snapshot, case.newcomer)
+    assert len(found) <= pinning.MOST_PER_HOST
+    assert found["unpinned"] == list(range(there.pcpus))
+    own = set(there.driver_cpus) if len(there.driver_cpus) < there.pcpus else set()
+    held = {
+        cpu
+        for one in case.residents
+        if one.settings.pinning and len(one.settings.pinning.union) < min(2, there.pcpus)
+        for cpu in one.settings.pinning.union
+    }
+    for name, taken in found.items():
+        assert len(taken) >= case.newcomer.vcpus or name == "unpinned"
+        assert set(taken) <= set(range(there.pcpus))
+        assert name == "unpinned" or not own & set(taken)
+        assert name in {"unpinned", "guest CPUs"} or not held & set(taken)
+    assert len(found.get("quiet CPUs", [0] * case.newcomer.vcpus)) == case.newcomer.vcpus
+    if "one node" in found:
+        assert any(set(found["one node"]) <= set(node) for node in there.numa)
+    assert len({tuple(taken) for taken in found.values()}) == len(found)
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=cases(), data=st.data())
+def test_renaming_cpus_renames_them_in_the_options_and_changes_nothing_else(case: Case, data: st.DataObject) -> None:
+    """Options of a host whose pCPUs bear other numbers hold as many pCPUs with the same users as before."""
+    there = replace(case.there, threads_per_core=1)
+    new = data.draw(st.permutations(range(there.pcpus)))
+    renamed = Case(
+        replace(
+            there,
+            driver_cpus=tuple(sorted(new[cpu] for cpu in there.driver_cpus)),
+            numa=tuple(tuple(sorted(new[cpu] for cpu in node)) for node in there.numa),
+        ),
+        tuple(
+            replace(one, settings=replace(one.settings, pinning=_renamed(one.settings.pinning, new)))
+            for one in case.residents
+        ),
+        case.newcomer,
+    )
+    assert sorts(Case(there, case.residents, case.newcomer)) == sorts(renamed)
+
+
+def _renamed(pinning: Pinning | None, new: list[int]) -> Pinning | None:
+    return pinning and Pinning(tuple(tuple(sorted(new[cpu] for cpu in cpus)) for cpus in pinning.cpus))
+
+
+def sorts(case: Case) -> dict[str, list[tuple[Any, ...]]]:
+    """What each pCPU of every option is, by who may use it."""
+
+    def of(cpu: int) -> tuple[Any, ...]:
+        users = [one.id for one in case.residents if not one.settings.pinning or cpu in one.settings.pinning.union]
+        return (users, cpu in case.there.driver_cpus)
+
+    return {name: sorted(of(cpu) for cpu in taken) for name, taken in cpus(case.snapshot(), case.newcomer).items()}
+
+
+@pytest.mark.parametrize("vcpus", [1, 2])
+def test_options_of_a_host_do_not_depend_on_which_hosts_are_asked_about(vcpus: int) -> None:
+    hosts = [host("a", pcpus=8, threads_per_core=2), host("b", pcpus=4, driver_cpus=(0,)), host("c", pcpus=2)]
+    snapshot = cloud(hosts, [vm("r", on="a"), vm("s", "web", on="b", pins="0:1")])
+    newcomer = vm(vcpus=vcpus, service="latency")
+    together = [cpus(snapshot, newcomer, at) for at in range(3)]
+    for at in range(3):
+        one = pinning.options(snapshot.scenes.take(np.array([at])), newcomer)
+        alone = {option.name: np.flatnonzero(option.affinity[0]).tolist() for option in one if option.usable[0]}
+        assert alone == together[at]

@@ -1,0 +1,116 @@
+"""What is remembered is found again, bounded, and the longest unused is dropped first."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.placement.remembered import Remembered
+
+BLOCK = 2 * 3 * 8  # bytes of the blocks here
+
+
+def blocks(*values: float) -> np.ndarray:
+    return np.array([np.full((2, 3), value) for value in values])
+
+
+def keys(text: str) -> list[bytes]:
+    return [letter.encode() for letter in text]
+
+
+def test_nothing_is_known_at_first_and_afterwards_what_was_kept() -> None:
+    after = Remembered().after
+    known, found = after.find(keys("ab"), (2, 3))
+    assert not known.any()
+    assert np.isnan(found).all()
+    after.keep(keys("ab"), blocks(1.0, 2.0))
+    known, found = after.find(keys("bca"), (2, 3))
+    assert known.tolist() == [True, False, True]
+    np.testing.assert_array_equal(found[known], blocks(2.0, 1.0))
+    assert np.isnan(found[1]).all()
+
+
+def test_what_is_found_is_a_copy() -> None:
+    after = Remembered().after
+    after.keep(keys("a"), blocks(1.0))
+    after.find(keys("a"), (2, 3))[1][:] = 7.0
+    np.testing.assert_array_equal(after.find(keys("a"), (2, 3))[1], blocks(1.0))
+
+
+def test_before_and_after_are_apart() -> None:
+    memory = Remembered()
+    memory.before.keep(keys("a"), blocks(1.0))
+    assert not memory.after.find(keys("a"), (2, 3))[0].any()
+
+
+def test_the_longest_unused_is_dropped_first() -> None:
+    after = Remembered(3 * BLOCK).after
+    after.keep(keys("abc"), blocks(1.0, 2.0, 3.0))
+    after.find(keys("ac"), (2, 3))
+    after.keep(keys("d"), blocks(4.0))
+    known, found = after.find(keys("abcd"), (2, 3))
+    assert known.tolist() == [True, False, True, True]
+    np.testing.assert_array_equal(found[known], blocks(1.0, 3.0, 4.0))
+
+
+def test_more_than_there_is_room_for_is_kept_as_far_as_it_goes() -> None:
+    after = Remembered(2 * BLOCK).after
+    after.keep(keys("abc"), blocks(1.0, 2.0, 3.0))
+    assert after.find(keys("abc"), (2, 3))[0].tolist() == [True, True, False]
+    assert len(after) == 2
+
+
+def test_blocks_of_another_shape_start_anew() -> None:
+    after = Remembered().after
+    after.keep(keys("a"), blocks(1.0))
+    after.keep(keys("b"), np.ones((1, 4, 3)))
+    assert not after.find(keys("a"), (2, 3))[0].any()
+    assert after.find(keys("ab"), (4, 3))[0].tolist() == [False, True]
+
+
+def test_options_keep_their_places() -> None:
+    memory = Remembered()
+    assert memory.options({"unpinned": False}) == {"unpinned": False}
+    assert list(memory.options({"as asked": True, "unpinned": False})) == ["unpinned", "as asked"]
+    assert list(memory.options({})) == ["unpinned", "as asked"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=6, unique=True), min_size=1, max_size=12),
+    st.integers(1, 8),
+)
+def test_what_is_known_is_always_what_was_kept_under_that_key(turns: list[list[int]], room: int) -> None:
+    after = Remembered(room * BLOCK).after
+    for turn in turns:
+        names = [str(one).encode() for one in turn]
+        known, found = after.find(names, (2, 3))
+        np.testing.assert_array_equal(found[known], blocks(*turn)[known])
+        new = [at for at in range(len(turn)) if not known[at]]
+        after.keep([names[at] for at in new], blocks(*turn)[new])
+        assert len(after) <= room
+
+
+def test_threads_share_it() -> None:
+    after = Remembered(5 * BLOCK).after
+    wrong = []
+
+    def work(seed: int) -> None:
+        random = np.random.default_rng(seed)
+        for _ in range(200):
+            turn = random.permutation(9)[:4]
+            names = [str(one).encode() for one in turn]
+            known, found = after.find(names, (2, 3))
+            if (found[known] != blocks(*turn.astype(float))[known]).any():
+                wrong.append(turn)
+            after.keep(names, blocks(*turn.astype(float)))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong

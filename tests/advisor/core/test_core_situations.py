@@ -1,0 +1,393 @@
+"""Hosts that are alike are predicted once and remembered, and the answer is that of asking about every host anew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from core_clouds import FRESH_S, NOW, WORKLOADS, cloud, host, request, vm
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from advisor import filters, isolation, pinning, ranking
+from advisor.domain import Host, Instance, PlacementRequest, Recommendation, WorkloadProfile
+from advisor.newcomer import latency_limits_of, limits_of, newcomer_slot, profile_row, used_share, without_it
+from advisor.placement import recommend
+from advisor.placement.remembered import Remembered
+from advisor.snapshot import ClusterSnapshot
+from models.dataset import load_dataset
+from models.prediction import TARGETS, InterferencePrediction, Predictor
+from models.prior import PriorPredictor
+from models.scene import SceneBatch, stack
+from models.training import fit_predictor
+
+LAB = Path(__file__).parents[3] / "datasets" / "lab-neighbours"
+
+
+class Counting:
+    """The prior, with what it was asked; as another model where it has another version."""
+
+    origin = "prior"
+
+    def __init__(self, version: str = "prior") -> None:
+        self.version = version
+        self.asked: list[tuple[int, frozenset[str]]] = []
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        self.asked.append((len(scenes), frozenset(targets)))
+        return PriorPredictor().predict(scenes, targets)
+
+    def screened(self) -> int:
+        """Scenes that were asked about since the last time, but for those of the answer itself."""
+        found = sum(count for count, targets in self.asked if targets != set(TARGETS))
+        self.asked.clear()
+        return found
+
+
+def put(
+    snapshot: ClusterSnapshot, question: PlacementRequest, predictor: Predictor, remembered: Remembered | None = None
+) -> Recommendation:
+    return recommend(
+        snapshot,
+        predictor,
+        replace(question, explain=False),
+        recommendation_id="r-1",
+        now=NOW,
+        fresh_s=FRESH_S,
+        remembered=remembered,
+    )
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A host in the plain answer."""
+
+    host: str
+    score: float
+    combined: float
+    affinity: tuple[int, ...]
+    ratios: dict[str, tuple[float, ...]]
+    breaks: bool
+
+
+def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predictor) -> list[Plain]:
+    """Every host, every option, everything in one predict; best first."""
+    kept, _ = filters.apply(snapshot, asked, fresh_s=FRESH_S)
+    if not kept:
+        return []
+    hosts = np.array(kept)
+    table, row, _ = profile_row(snapshot, asked)
+    base = without_it(snapshot, asked, hosts, table)
+    options = pinning.options(base, asked.instance)
+    values = newcomer_slot(base, snapshot, hosts, asked.instance, row)
+    absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
+    scenes = stack([absent, *(base.with_slot(**{**values, "affinity": one.affinity}) for one in options)])
+    said, count = predictor.predict(scenes), len(hosts)
+    after = _rows(said, slice(count, None))
+    before = [
+        np.tile(np.where(absent.present, getattr(said, name).expected[:count], 1.0), (len(options), 1))
+        for name in ("throughput", "latency")
+    ]
+    limits, waits = (
+        np.tile(of(snapshot, hosts, asked.instance, scenes.slots), (len(options), 1))
+        for of in (limits_of, latency_limits_of)
+    )
+    used = np.tile(used_share(snapshot, asked, hosts), len(options))
+    scores = ranking.score(
+        after, scenes.present[count:], before[0], limits, used, asked.objective, ranking.Waiting(waits, before[1])
+    )
+    usable = np.concatenate([one.usable for one in options])
+    chosen = ranking.choose_options(scores, len(options), np.array([one.pins for one in options]), usable)
+    at = chosen * count + np.arange(count)
+    found = []
+    for number in ranking.order(scores.score[at], hosts):
+        scene = int(at[number])
+        names = {slot: one.id for slot, one in enumerate(snapshot.residents[hosts[number]])} | {
+            scenes.slots - 1: asked.instance.id
+        }
+        bands = [getattr(after, name) for name in TARGETS]
+        found.append(
+            Plain(
+                snapshot.hosts[hosts[number]].id,
+                float(scores.score[scene]),
+                float(scores.combined[scene]),
+                tuple(np.flatnonzero(options[chosen[number]].affinity[number]).tolist()),
+                {
+                    names[slot]: tuple(float(getattr(b, e)[scene, slot]) for b in bands for e in EDGES)
+                    for slot in np.flatnonzero(scenes.present[count + scene]).tolist()
+                },
+                bool(scores.breaks_newcomer[scene] | scores.breaks_neighbour[scene]),
+            )
+        )
+    return found
+
+
+EDGES = ("expected", "lower", "upper")
+
+
+def _rows(said: InterferencePrediction, rows: slice) -> InterferencePrediction:
+    bands = (
+        replace(band, **{edge: getattr(band, edge)[rows] for edge in EDGES})
+        for band in (said.throughput, said.latency, said.jitter)
+    )
+    return InterferencePrediction(*bands, said.outside[rows])
+
+
+def check_same(answer: Recommendation, reference: Sequence[Plain], snapshot: ClusterSnapshot) -> None:
+    """Bit by bit: who is fine, in which order, with which numbers under which pins; mended hosts are not compared."""
+    fine = [one for one in reference if not one.breaks]
+    ours = [one for one in answer.candidates if not one.rungs]
+    assert [one.host for one in ours] == [one.host for one in fine]
+    asked = answer.request.instance
+    for one, other in zip(ours, fine, strict=True):
+        assert (one.score, one.combined_score) == (other.score, other.combined)
+        pinned = one.pinning.union if one.pinning else set()
+        there = snapshot.hosts[snapshot.index(one.host) or 0]
+        assert tuple(sorted(pinned or range(there.pcpus))) == other.affinity
+        for effect in (one.newcomer, *one.neighbours):
+            bands = (effect.throughput_ratio, effect.latency_ratio, effect.jitter_ratio)
+            assert tuple(getattr(band, edge) for band in bands for edge in EDGES) == other.ratios[effect.instance]
+        assert {asked.id, *(effect.instance for effect in one.neighbours)} == other.ratios.keys()
+    broken = {one.host for one in reference if one.breaks}
+    mended = {one.host for one in answer.candidates if one.rungs}
+    assert {one.host for one in answer.rejected if one.code.startswith("limit.")} == broken - mended
+
+
+NAMES = [*(workload.name for workload in WORKLOADS), None]
+
+
+@st.composite
+def hosts(draw: st.DrawFn) -> tuple[Host, ...]:
+    """A few hosts of fewer kinds."""
+    flavours = [
+        {"kind": draw(st.sampled_from(["xen", "kvm", "lxc"])), "pcpus": draw(st.integers(1, 4)), "cpu_overcommit": 16.0}
+        for _ in range(2)
+    ]
+    return tuple(host(f"h{at}", **draw(st.sampled_from(flavours))) for at in range(draw(st.integers(1, 5))))
+
+
+@st.composite
+def residents(draw: st.DrawFn, there: Sequence[Host], prefix: str = "i") -> tuple[Instance, ...]:
+    found = []
+    for at in range(draw(st.integers(0, 9))):
+        limit = draw(st.sampled_from([None, None, None, 0.3, 0.7]))
+        latency = draw(st.sampled_from([None, None, None, 1.2, 3.0]))
+        found.append(
+            vm(
+                f"{prefix}{at}",
+                draw(st.sampled_from(NAMES)),
+                on=draw(st.sampled_from(there)).id,
+                vcpus=draw(st.integers(1, 2)),
+                min_throughput_ratio=limit,
+                max_latency_ratio=latency,
+            )
+        )
+    return tuple(found)
+
+
+@st.composite
+def questions(draw: st.DrawFn, there: Sequence[Instance]) -> PlacementRequest:
+    name = draw(st.sampled_from(["n", *(one.id for one in there)]))
+    newcomer = vm(
+        name,
+        draw(st.sampled_from(NAMES)),
+        vcpus=draw(st.integers(1, 2)),
+        min_throughput_ratio=draw(st.sampled_from([None, None, 0.5])),
+        max_latency_ratio=draw(st.sampled_from([None, None, 2.0])),
+        pins=draw(st.sampled_from(["", "", "0:0"])),
+    )
+    profile = draw(st.sampled_from([None, None, WorkloadProfile("own", {"cpu": 30.0, "disk_mb_s": 900.0})]))
+    return request(newcomer, profile=profile, objective=draw(st.sampled_from(["worst", "total", "pack"])))
+
+
+@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@given(st.data())
+def test_the_answer_is_that_of_asking_about_every_host_and_option_at_once(data: st.DataObject) -> None:
+    """Over several questions to a cloud that changes, with one memory."""
+    there = data.draw(hosts())
+    everybody = data.draw(residents(there))
+    snapshot, memory, prior = cloud(there, everybody), Remembered(), PriorPredictor()
+    for turn in range(3):
+        asked = data.draw(questions(everybody))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(isolation, "climb", lambda *_, **__: ())
+            answer = put(snapshot, asked, prior, memory)
+            assert answer == put(snapshot, asked, prior)
+        check_same(answer, plain(snapshot, asked, prior), snapshot)
+        gone = data.draw(st.sets(st.sampled_from([one.id for one in everybody]))) if everybody else set()
+        new = data.draw(residents(there, f"t{turn}-"))
+        changes: dict[str, Instance | None] = dict.fromkeys(gone) | {one.id: one for one in new}
+        everybody = (*(one for one in everybody if one.id not in gone), *new)
+        snapshot = snapshot.changed(seen={}, pending=(), taken_at=NOW, instances=changes)
+
+
+@pytest.fixture(scope="module")
+def trained() -> Predictor:
+    """A small model of real measurements, all of whose members have a say."""
+    whole = load_dataset(LAB)
+    kept = tuple(one for number, one in enumerate(whole.colocations) if number % 6 == 0)
+    with pytest.MonkeyPatch.context() as patch:
+        import lightgbm
+
+        real = lightgbm.train
+        patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=10))
+        model = fit_predictor([replace(whole, colocations=kept)])
+    blend = replace(model.throughput.model.known_blend, members=(0.25, 0.25, 0.25))
+    residual = replace(model.throughput.model, known_blend=blend, unknown_blend=blend)
+    return replace(model, throughput=replace(model.throughput, model=residual))
+
+
+@pytest.mark.skipif(not LAB.is_dir(), reason="the lab's measurements are not here")
+@pytest.mark.parametrize("seed", range(4))
+def test_so_it_is_with_a_trained_model(trained: Predictor, seed: int) -> None:
+    profiles = tuple(load_dataset(LAB).profiles)
+    names = sorted({one.name for one in profiles})
+    random = np.random.default_rng(seed)
+    there = [host(f"h{at:02}", kind="lxc", pcpus=4, cpu_overcommit=16.0) for at in range(12)]
+
+    def some(prefix: str, count: int) -> list[Instance]:
+        return [
+            vm(f"{prefix}{at}", str(random.choice(names)), on=str(random.choice([one.id for one in there])))
+            for at in range(count)
+        ]
+
+    snapshot, memory = cloud(there, some("i", 30), workloads=profiles), Remembered()
+    for turn in range(3):
+        asked = request(vm("n", str(random.choice(names)), vcpus=2))
+        answer = put(snapshot, asked, trained, memory)
+        assert answer == put(snapshot, asked, trained)
+        check_same(answer, plain(snapshot, asked, trained), snapshot)
+        new = {one.id: one for one in some(f"t{turn}-", 2)}
+        snapshot = snapshot.changed(seen={}, pending=(), taken_at=NOW, instances=new)
+
+
+# what is asked, and what drops it
+
+
+def three_kinds() -> ClusterSnapshot:
+    """Six hosts: three alone, two with one spinner, one with two; nobody minds anything."""
+    busy = [vm("r1", on="d"), vm("r2", on="e"), vm("r3", on="f"), vm("r4", on="f")]
+    return cloud([host(name, pcpus=1) for name in "abcdef"], busy)
+
+
+def changed(snapshot: ClusterSnapshot, **more: Any) -> ClusterSnapshot:
+    return snapshot.changed(seen={}, pending=(), taken_at=NOW + timedelta(seconds=1), **more)
+
+
+def test_hosts_that_are_alike_are_asked_about_once() -> None:
+    counting = Counting()
+    put(three_kinds(), request(), counting)
+    assert counting.screened() == 3 * 2  # without the newcomer and with it; one pCPU leaves nothing to pin
+
+
+def test_latency_is_asked_only_where_somebody_minds_it_and_for_what_is_shown() -> None:
+    counting = Counting()
+    snapshot = changed(three_kinds(), instances={"r1": vm("r1", on="d", max_latency_ratio=9.0)})
+    put(snapshot, request(limit=1), counting)
+    assert sorted((count, sorted(targets)) for count, targets in counting.asked) == [
+        (2, sorted(TARGETS)),  # the best host is alike the one it is compared with: without the newcomer and with it
+        (2, ["latency"]),
+        (6, []),
+    ]
+
+
+def test_the_same_question_asks_nothing_again_and_another_only_what_is_new() -> None:
+    counting, memory, snapshot = Counting(), Remembered(), three_kinds()
+    assert put(snapshot, request(), counting, memory) == put(snapshot, request(), PriorPredictor())
+    assert counting.screened() == 6
+    put(snapshot, request(), counting, memory)
+    assert counting.screened() == 0
+    put(snapshot, request(vm("n", "calm")), counting, memory)
+    assert counting.screened() == 3  # without the newcomer all is as it was
+
+
+@pytest.mark.parametrize(
+    ("newcomer", "asked"),
+    [
+        ({"workload": "calm"}, 3),
+        ({"vcpus": 2}, None),  # does not fit on a host with one pCPU
+        ({"load": 0.5}, 3),
+        ({"cap_percent": 50.0}, 3),
+        ({"weight": 512}, 3),
+        ({"pins": "0:0"}, 3),
+        ({"name": "another"}, 0),
+        ({"memory_mb": 512.0}, 0),
+        ({"min_throughput_ratio": 0.01}, 0),
+        ({"labels": {"team": "a"}}, 0),
+    ],
+)
+def test_what_a_newcomer_is_drops_what_was_said_of_it_and_nothing_else_does(
+    newcomer: dict[str, Any], asked: int | None
+) -> None:
+    counting, memory, snapshot = Counting(), Remembered(), three_kinds()
+    put(snapshot, request(), counting, memory)
+    counting.screened()
+    put(
+        snapshot, request(vm(newcomer.pop("name", "n"), newcomer.pop("workload", "spin"), **newcomer)), counting, memory
+    )
+    assert counting.screened() == (asked or 0)
+
+
+def test_a_changed_profile_of_the_newcomer_drops_what_was_said_of_it() -> None:
+    counting, memory, snapshot = Counting(), Remembered(), three_kinds()
+    for cpu, asked in ((50.0, 6), (50.0, 0), (60.0, 3)):
+        put(snapshot, request(profile=WorkloadProfile("own", {"cpu": cpu})), counting, memory)
+        assert counting.screened() == asked
+    known = [*WORKLOADS[:1], WorkloadProfile("calm", {"cpu": 6.0, "block": 50.0}), *WORKLOADS[2:]]
+    put(snapshot, request(vm("n", "calm")), counting, memory)
+    counting.screened()
+    put(changed(snapshot, workloads=known), request(vm("n", "calm")), counting, memory)
+    assert counting.screened() == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "asked"),
+    [
+        ({"instances": {"r1": None}}, 0),  # as the three that are empty
+        ({"instances": {"r1": vm("r1", "calm", on="d")}}, 2),
+        ({"instances": {"r1": vm("r1", on="d", weight=512)}}, 2),
+        ({"instances": {"r9": vm("r9", on="a")}}, 0),  # as d and e
+        ({"instances": {"r2": vm("renamed", on="e", memory_mb=512.0, labels={"a": "b"})}}, 0),
+        ({"instances": {"r1": vm("r1", on="d", min_throughput_ratio=0.01)}}, 0),
+        ({"hosts": {"a": host("a", pcpus=1, labels={"zone": "a"}, cpu_overcommit=9.0)}}, 0),
+        ({"hosts": {"a": host("a", pcpus=1, nic_mbit=9000.0)}}, 2),
+        ({"hosts": {"g": host("g", pcpus=1)}}, 0),
+        ({"hosts": {"a": None}}, 0),
+        ({"hosts": {"f": None}}, 4),  # the others' sums are over one slot less
+        ({"workloads": [*WORKLOADS, WorkloadProfile("new", {"cpu": 1.0})]}, 0),
+        ({"workloads": [WorkloadProfile("spin", {"cpu": 90.0, "block": 0.0}), *WORKLOADS[1:]]}, 4),
+    ],
+)
+def test_a_changed_host_drops_what_was_said_of_it_and_nothing_else_does(change: dict[str, Any], asked: int) -> None:
+    counting, memory, snapshot = Counting(), Remembered(), three_kinds()
+    question = request(vm("n", "web"))
+    put(snapshot, question, counting, memory)
+    counting.screened()
+    now = changed(snapshot, **change)
+    assert put(now, question, counting, memory) == put(now, question, PriorPredictor())
+    assert counting.screened() == asked
+
+
+def test_another_model_drops_everything_and_the_former_one_finds_it_again() -> None:
+    memory, snapshot = Remembered(), three_kinds()
+    for version, asked in (("m-1", 6), ("m-2", 6), ("m-1", 0), ("m-2", 0)):
+        counting = Counting(version)
+        put(snapshot, request(), counting, memory)
+        assert counting.screened() == asked
+
+
+def test_another_option_is_asked_by_itself() -> None:
+    """The driver domain's own pCPU makes leaving it alone a choice; what an option says is under its own name."""
+    counting, memory = Counting(), Remembered()
+    snapshot = cloud([host("a", pcpus=4, driver_cpus=(0,))], [vm("r", "web", on="a")])
+    free = put(snapshot, request(vm("n", "web")), counting, memory)
+    assert counting.screened() > 2
+    pinned = put(snapshot, request(vm("n", "web", pins="0:2")), counting, memory)
+    assert counting.screened() == 1
+    assert free == put(snapshot, request(vm("n", "web")), counting, memory)
+    assert pinned == put(snapshot, request(vm("n", "web", pins="0:2")), PriorPredictor())

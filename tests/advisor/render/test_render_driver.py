@@ -1,0 +1,60 @@
+"""Moving the driver domain: exact words, and an undo that leads back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.domain import Command
+from advisor.render import driver, plan
+from profiler.observed import Host, Instance, IsolationSettings
+
+XEN = Host("x1", "xen", 4, 8192)
+KVM = Host("k1", "kvm", 4, 8192, driver_cpus=(0, 1))
+WEB, SHOP = Instance("web", host="k1"), Instance("shop", host="k1")
+
+
+def words(host: Host, cpus: tuple[int, ...], target: str = "native") -> list[tuple[str, str]]:
+    return [(" ".join(one.argv), " ".join(one.undo)) for one in driver.commands(host, cpus, [WEB, SHOP], target)]
+
+
+def test_on_xen_dom0_loses_its_spare_vcpus_before_it_is_pinned() -> None:
+    assert words(XEN, (2,)) == [
+        ("xl vcpu-set Domain-0 1", "xl vcpu-set Domain-0 4"),
+        ("xl vcpu-pin Domain-0 all 2", "xl vcpu-pin Domain-0 all all"),
+    ]
+
+
+def test_on_xen_dom0_may_run_on_a_further_cpu_before_it_gets_a_vcpu_for_it() -> None:
+    pin, count = driver.commands(replace(XEN, driver_cpus=(0,)), (0, 3), [], "native")
+    assert (pin.argv, pin.undo) == (
+        ("xl", "vcpu-pin", "Domain-0", "all", "0,3"),
+        ("xl", "vcpu-pin", "Domain-0", "all", "0"),
+    )
+    assert (count.argv, count.undo) == (("xl", "vcpu-set", "Domain-0", "2"), ("xl", "vcpu-set", "Domain-0", "1"))
+    assert "dom0_max_vcpus" in count.note
+
+
+def test_on_kvm_the_emulator_threads_of_every_guest_move() -> None:
+    starts = [f"virsh emulatorpin --domain {name} --live --cpulist" for name in ("web", "shop")]
+    assert words(KVM, (3,)) == [(f"{start} 3", f"{start} 0-1") for start in starts]
+
+
+@pytest.mark.parametrize("host", [XEN, KVM])
+def test_a_driver_domain_that_is_there_already_stays(host: Host) -> None:
+    assert words(host, host.driver_cpus or (0, 1, 2, 3)) == []
+
+
+def test_a_cloud_is_told_in_words_and_a_container_host_has_none() -> None:
+    (said,) = driver.commands(XEN, (1,), [], "openstack")
+    assert said == Command("openstack", (), (), "keep the driver domain of x1 to CPUs 1 with the host's own tools")
+    assert words(replace(XEN, kind="lxc"), (1,)) == []
+
+
+def test_in_a_plan_the_driver_domain_moves_before_anybody_comes() -> None:
+    newcomer = Instance("new")
+    found = plan(XEN, newcomer, IsolationSettings(weight=512), [], {}, driver_cpus=(1,))
+    argv = [one.argv for one in found if one.argv]
+    assert argv[:2] == [("xl", "vcpu-set", "Domain-0", "1"), ("xl", "vcpu-pin", "Domain-0", "all", "1")]
+    assert any("new" in one for one in argv[2:])

@@ -1,0 +1,178 @@
+"""Settings as `openstack` commands: exact argv and undo after the reference texts; no cloud runs here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.errors import InvalidInput
+from advisor.render import commands
+from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
+
+HOST = Host("h1", "kvm", pcpus=4, memory_mb=8192, threads_per_core=2, labels={"render": "openstack"})
+SHOP = Instance("shop-7", vcpus=2, labels={"flavor": "shop.large", "port": "2f1c"})
+POLICY = "cotenant-{}-shop-7".format
+
+
+def rendered(
+    now: IsolationSettings, then: IsolationSettings, instance: Instance = SHOP, host: Host = HOST, cgroup: int = 2
+) -> list[tuple[str, str]]:
+    made = commands(host, instance, now, then, cgroup=cgroup)
+    return [(" ".join(command.argv), " ".join(command.undo)) for command in made]
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "argv", "undo"),
+    [
+        (
+            IsolationSettings(),
+            IsolationSettings(cap_percent=50),  # of one CPU, so a quarter for each of two vCPUs
+            "flavor set --property quota:cpu_period=100000 --property quota:cpu_quota=25000 shop.large",
+            "flavor unset --property quota:cpu_period --property quota:cpu_quota shop.large",
+        ),
+        (
+            IsolationSettings(cap_percent=50),
+            IsolationSettings(cap_percent=100),
+            "flavor set --property quota:cpu_period=100000 --property quota:cpu_quota=50000 shop.large",
+            "flavor set --property quota:cpu_period=100000 --property quota:cpu_quota=25000 shop.large",
+        ),
+        (
+            IsolationSettings(weight=512),
+            IsolationSettings(weight=128),
+            "flavor set --property quota:cpu_shares=50 shop.large",
+            "flavor set --property quota:cpu_shares=200 shop.large",
+        ),
+        (
+            IsolationSettings(),
+            IsolationSettings(disk_limit_mb_s=50),
+            "flavor set --property quota:disk_total_bytes_sec=50000000 shop.large",
+            "flavor unset --property quota:disk_total_bytes_sec shop.large",
+        ),
+        (
+            IsolationSettings(),
+            IsolationSettings(pinning=Pinning(((1,), (3,)))),
+            "flavor set --property hw:cpu_policy=dedicated shop.large",
+            "flavor unset --property hw:cpu_policy shop.large",
+        ),
+    ],
+)
+def test_a_difference_becomes_extra_specs_of_the_flavor_with_their_undo(
+    now: IsolationSettings, then: IsolationSettings, argv: str, undo: str
+) -> None:
+    assert rendered(now, then) == [(f"openstack {argv}", f"openstack {undo}")]
+
+
+def test_a_dedicated_host_without_smt_and_with_driver_cpus_is_asked_for_again() -> None:
+    host = replace(HOST, threads_per_core=1, driver_cpus=(0,))
+    ((argv, _),) = rendered(IsolationSettings(), IsolationSettings(pinning=Pinning(((1,), (3,)))), host=host)
+    assert "hw:emulator_threads_policy=share" in argv
+    assert "hw:cpu_thread_policy=isolate" in argv
+
+
+@pytest.mark.parametrize("pinning", ["0:1|1:1", "0:0-1|1:2-3", "0:1"])
+def test_pins_that_nova_cannot_express_are_said(pinning: str) -> None:
+    (command,) = commands(HOST, SHOP, IsolationSettings(), IsolationSettings(pinning=Pinning.parse(pinning)))
+    assert command.argv == ()
+    assert "cannot keep to" in command.note
+
+
+def test_a_changed_flavor_says_that_running_servers_keep_what_they_have() -> None:
+    (command,) = commands(HOST, SHOP, IsolationSettings(), IsolationSettings(cap_percent=50))
+    assert "next start" in command.note
+
+
+def test_a_dedicated_rate_is_a_policy_of_its_own_on_the_port_with_a_burst_of_80_percent() -> None:
+    name = POLICY("100000-80000")
+    rule = "--type bandwidth-limit --max-kbps 100000 --max-burst-kbits 80000 --egress"
+    wanted = IsolationSettings(network=NetworkSettings("dedicated", 100))
+    assert rendered(IsolationSettings(), wanted) == [
+        (f"openstack network qos policy create {name}", f"openstack network qos policy delete {name}"),
+        (f"openstack network qos rule create {rule} {name}", ""),
+        (f"openstack port set --qos-policy {name} 2f1c", "openstack port unset --qos-policy 2f1c"),
+    ]
+
+
+def test_a_tiny_rate_keeps_a_burst_of_one_frame() -> None:
+    made = rendered(IsolationSettings(), IsolationSettings(network=NetworkSettings("dedicated", 0.01)))
+    assert "--max-kbps 10 --max-burst-kbits 12 " in made[1][0]
+
+
+def test_a_shared_rate_is_kept_free_and_limited_by_its_ceil() -> None:
+    made = rendered(IsolationSettings(), IsolationSettings(network=NetworkSettings("shared", 100, 400)))
+    assert "--type minimum-bandwidth --min-kbps 100000 --egress" in made[1][0]
+    assert "--type bandwidth-limit --max-kbps 400000 --max-burst-kbits 320000 --egress" in made[2][0]
+
+
+def test_another_rate_is_another_policy_and_the_old_one_goes_when_the_port_has_left_it() -> None:
+    now, then = (IsolationSettings(network=NetworkSettings("dedicated", rate)) for rate in (100, 50))
+    made = rendered(now, then)
+    old, new = POLICY("100000-80000"), POLICY("50000-40000")
+    limit = "openstack network qos rule create --type bandwidth-limit"
+    assert [argv for argv, _ in made] == [
+        f"openstack network qos policy create {new}",
+        f"{limit} --max-kbps 50000 --max-burst-kbits 40000 --egress {new}",
+        f"openstack port set --qos-policy {new} 2f1c",
+        "",
+        f"openstack network qos policy delete {old}",
+    ]
+    assert [undo for _, undo in made][2:] == [
+        f"openstack port set --qos-policy {old} 2f1c",
+        f"{limit} --max-kbps 100000 --max-burst-kbits 80000 --egress {old}",
+        f"openstack network qos policy create {old}",
+    ]
+
+
+def test_a_policy_that_the_port_had_before_comes_back_with_undo_and_is_never_deleted() -> None:
+    labels = {**SHOP.labels, "qos_policy": "gold"}
+    made = rendered(
+        IsolationSettings(network=NetworkSettings("dedicated", 100)),
+        IsolationSettings(network=NetworkSettings("dedicated", 50)),
+        replace(SHOP, labels=labels),
+    )
+    assert made[-1][1] == "openstack port set --qos-policy gold 2f1c"
+    assert not any("delete" in argv for argv, _ in made)
+
+
+def test_without_a_port_the_flavor_limits_what_is_sent_in_kilobytes() -> None:
+    server = replace(SHOP, labels={"flavor": "shop.large"})
+    ((argv, undo),) = rendered(IsolationSettings(), IsolationSettings(network=NetworkSettings("dedicated", 80)), server)
+    for part in ("average=10000", "peak=10000", "burst=8000"):
+        assert f"--property quota:vif_outbound_{part}" in argv
+    assert undo.startswith("openstack flavor unset --property quota:vif_outbound_average")
+
+
+def test_without_a_flavor_and_a_port_it_is_said_which_labels_are_missing() -> None:
+    wanted = IsolationSettings(cap_percent=50, network=NetworkSettings("dedicated", 80))
+    made = commands(HOST, Instance("shop-7"), IsolationSettings(), wanted)
+    assert all(command.argv == () for command in made)
+    assert [word for command in made for word in ("label flavor", "label port") if word in command.note] == [
+        "label flavor",
+        "label port",
+    ]
+
+
+def test_hosts_where_nova_s_quotas_do_not_hold_are_said() -> None:
+    (command,) = commands(replace(HOST, kind="xen"), SHOP, IsolationSettings(), IsolationSettings(cap_percent=50))
+    assert command.argv == ()
+    assert "not on host h1" in command.note
+
+
+@pytest.mark.parametrize("label", ["flavor", "port", "qos_policy"])
+@pytest.mark.parametrize("value", ["-x", "--help", "", " ", "a\nb", "a b ", "x=y", "$(id)", "a;b", "a/b", "a" * 256])
+def test_a_name_that_could_be_anything_else_is_refused_with_its_label(label: str, value: str) -> None:
+    server = replace(SHOP, labels={**SHOP.labels, label: value})
+    wanted = IsolationSettings(cap_percent=50, network=NetworkSettings("dedicated", 80))
+    with pytest.raises(InvalidInput) as refused:
+        commands(HOST, server, IsolationSettings(), wanted)
+    assert refused.value.field == f"instance.labels.{label}"
+
+
+def test_an_unknown_target_is_refused_and_one_that_is_asked_for_goes_before_the_label() -> None:
+    wanted = IsolationSettings(weight=512)
+    with pytest.raises(InvalidInput, match="native, openstack, cloudstack"):
+        commands(HOST, SHOP, IsolationSettings(), wanted, target="vmware")
+    with pytest.raises(InvalidInput, match="not for 'esx'"):
+        commands(replace(HOST, labels={"render": "esx"}), SHOP, IsolationSettings(), wanted)
+    (command,) = commands(HOST, SHOP, IsolationSettings(), wanted, target="native")
+    assert command.argv[0] == "virsh"

@@ -1,0 +1,170 @@
+"""The log of what was changed: who follows it sees what one sees who loads everything."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from advisor import inventory
+from advisor.domain import Host, Instance, Inventory, WorkloadProfile
+from advisor.errors import Conflict, InvalidInput, NotFound
+from advisor.store import changes, counters, hosts, instances, migrate, workloads
+from advisor.store.changes import Changes
+from advisor.store.engine import Database
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+NAMES = st.sampled_from(["a", "b", "c"])
+STEPS = st.one_of(
+    st.tuples(st.just("host"), NAMES, st.integers(1, 3)),
+    st.tuples(st.just("no host"), NAMES),
+    st.tuples(st.just("instance"), NAMES, st.none() | NAMES),
+    st.tuples(st.just("no instance"), NAMES),
+    st.tuples(st.just("workload"), NAMES, st.sampled_from(["", "p"]), st.integers(1, 3)),
+    st.tuples(st.just("no workload"), NAMES),
+    st.tuples(st.sampled_from(["merge", "replace"]), st.sets(NAMES), st.sets(NAMES), st.sets(NAMES)),
+)
+
+
+def _host(name: str, pcpus: int = 4) -> Host:
+    return Host(name, "kvm", pcpus, 1024)
+
+
+def _do(connection: sa.Connection, step: tuple[Any, ...]) -> None:
+    what, *given_ = step
+    if what == "host":
+        inventory.put_host(connection, _host(*given_), NOW)
+    elif what == "no host":
+        inventory.delete_host(connection, *given_)
+    elif what == "instance":
+        inventory.put_instance(connection, Instance(given_[0], host=given_[1]))
+    elif what == "no instance":
+        inventory.delete_instance(connection, *given_)
+    elif what == "workload":
+        name, platform, cpu = given_
+        inventory.put_workload(connection, WorkloadProfile(name, {"cpu": float(cpu)}, platform))
+    elif what == "no workload":
+        inventory.delete_workload(connection, *given_)
+    else:
+        there, running, known = given_
+        cloud = Inventory(
+            tuple(_host(name) for name in sorted(there)),
+            tuple(Instance(name, host=min(there, default=None)) for name in sorted(running)),
+            tuple(WorkloadProfile(name, {"cpu": 9.0}) for name in sorted(known)),
+        )
+        inventory.put_all(connection, cloud, mode=what, generation=None, now=NOW)
+
+
+class Reader:
+    """Keeps an inventory and reads only what the log names, all where it does not reach back."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.hosts: dict[str, Host] = {}
+        self.instances: dict[str, Instance] = {}
+        self.workloads: dict[tuple[str, str], WorkloadProfile] = {}
+
+    def follow(self, connection: sa.Connection) -> None:
+        touched = changes.since(connection, self.generation)
+        self.generation = counters.read(connection).inventory
+        if touched is None:
+            self.hosts = {one.id: one for one in hosts.load_all(connection)}
+            self.instances = {one.id: one for one in instances.load_all(connection)}
+            self.workloads = {(one.name, one.platform): one for one in workloads.load_all(connection)}
+            return
+        for name in touched.hosts:
+            self.hosts.pop(name, None)
+        self.hosts |= {one.id: one for one in hosts.get_many(connection, touched.hosts)}
+        for name in touched.instances:
+            self.instances.pop(name, None)
+        self.instances |= {one.id: one for one in instances.get_many(connection, touched.instances)}
+        self.workloads = {key: one for key, one in self.workloads.items() if key[0] not in touched.workloads}
+        self.workloads |= {(one.name, one.platform): one for one in workloads.get_many(connection, touched.workloads)}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(STEPS, max_size=4), max_size=6))
+def test_who_follows_the_log_sees_what_one_sees_who_loads_everything(
+    database: Database, turns: list[list[tuple[Any, ...]]]
+) -> None:
+    reader = Reader()
+    with database.write() as connection:
+        for turn in turns:
+            for step in turn:
+                try:
+                    with connection.begin_nested():
+                        _do(connection, step)
+                except (Conflict, InvalidInput, NotFound):
+                    pass  # what is refused changes nothing
+            reader.follow(connection)
+            assert tuple(sorted(reader.hosts.values(), key=lambda one: one.id)) == hosts.load_all(connection)
+            assert tuple(sorted(reader.instances.values(), key=lambda one: one.id)) == instances.load_all(connection)
+            assert [reader.workloads[key] for key in sorted(reader.workloads)] == list(workloads.load_all(connection))
+        connection.rollback()
+
+
+def test_only_what_was_touched_since_is_named(database: Database) -> None:
+    with database.write() as connection:
+        for name in ("h1", "h2"):
+            inventory.put_host(connection, _host(name), NOW)
+        inventory.put_instance(connection, Instance("i1", host="h1"))
+        before = counters.read(connection).inventory
+        inventory.put_instance(connection, Instance("i1", host="h2"))
+        inventory.put_workload(connection, WorkloadProfile("w", {"cpu": 1.0}))
+        found = changes.since(connection, before)
+        assert changes.since(connection, counters.read(connection).inventory) == Changes()
+    assert found == Changes(instances=frozenset(["i1"]), workloads=frozenset(["w"]))
+
+
+def test_a_whole_cloud_put_anew_is_read_whole(database: Database) -> None:
+    cloud = Inventory((_host("h1"),), (Instance("i1", host="h1"),))
+    with database.write() as connection:
+        inventory.put_all(connection, cloud, mode="replace", generation=None, now=NOW)
+        assert changes.since(connection, 0) is None
+        assert changes.since(connection, 1) == Changes()
+        many = tuple(Instance(f"i{number}", host="h1") for number in range(changes.MOST_AT_ONCE + 1))
+        inventory.put_all(connection, Inventory((), many), mode="merge", generation=1, now=NOW)
+        assert changes.since(connection, 1) is None
+
+
+def test_a_log_that_gets_long_begins_anew(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "MOST_LOGGED", 100)
+    with database.write() as connection:
+        for number in range(600):
+            inventory.put_host(connection, _host(f"h{number}"), NOW)
+        rows = connection.scalar(sa.select(sa.func.count()).select_from(changes.changes))
+        assert rows <= 100 + 256
+        assert changes.since(connection, 0) is None
+        assert changes.since(connection, 599) == Changes(hosts=frozenset(["h599"]))
+
+
+def test_tables_of_an_older_version_have_a_log_that_reaches_back_to_their_upgrade(url: str, tmp_path: Path) -> None:
+    database = Database(url)
+    with database.write() as connection:
+        config = migrate._config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0003")
+        connection.execute(sa.text("INSERT INTO counters VALUES ('inventory', 7)"))
+        row = ["'h1'", "'kvm'", *"41", "1", *["NULL"] * 5, "''", "'[]'", "'[]'", "'{}'", *"1", "4.0", "1.0", "''",
+               "'2026-01-01 00:00:00.000000'"]  # fmt: skip
+        connection.execute(sa.text(f"INSERT INTO hosts VALUES ({', '.join(row)})"))
+    migrate.upgrade(database)
+    with database.read() as connection:
+        assert changes.since(connection, 6) is None
+        assert changes.since(connection, 7) == Changes()
+        assert hosts.load_all(connection) == (Host("h1", "kvm", 4, 1.0),)
+    database.close()
+
+
+def test_many_are_got_by_name_and_missing_ones_are_left_out(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [_host(f"h{number:04}") for number in range(1200)], NOW)
+        names = [f"h{number:04}" for number in chain(range(1100), [5000])]
+        assert [one.id for one in hosts.get_many(connection, reversed(names))] == names[:-1]
