@@ -1,143 +1,123 @@
-"""What a dataset measured about pairs, and a predictor that never answers about a pair it was trained on."""
+"""A predictor that never answers about workloads of which it saw any two together in training."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from itertools import combinations
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
-from models.dataset import Dataset, load_dataset
-from models.examples import measured
-from models.prediction import Band, InterferencePrediction, Predictor
+from models.dataset import RATIO_OUTCOMES, Dataset, load_dataset
+from models.learned import LearnedPredictor
+from models.prediction import TARGETS, Band, InterferencePrediction
 from models.scene import SceneBatch
 from models.training import fit_predictor
-from profiler.observed import Colocation, Instance, IsolationSettings
+from profiler.observed import Colocation
 
 FOLDS = 10
 
-
-@dataclass(frozen=True)
-class Seat:
-    """A workload on a pinning."""
-
-    workload: str
-    pinning: str
-
-    def __lt__(self, other: Seat) -> bool:
-        return (self.workload, self.pinning) < (other.workload, other.pinning)
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Measured pairs at full load without caps, weights or disk limits, from one dataset."""
-
-    dataset: Dataset
-
-    @cached_property
-    def scores(self) -> Mapping[tuple[Seat, Seat], tuple[float, float]]:
-        """Combined score of each pair of seats (sorted): mean over repeats, and its standard error."""
-        found: dict[tuple[Seat, Seat], list[float]] = defaultdict(list)
-        for colocation in self.dataset.colocations:
-            seats = seats_of(colocation)
-            ratios = measured(colocation, "throughput")
-            if seats and len(ratios) == 2:
-                found[seats].append(sum(ratios.values()))
-        return {
-            seats: (float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))))
-            for seats, values in found.items()
-            if len(values) > 1
-        }
-
-    @property
-    def workloads(self) -> list[str]:
-        """Every workload that was measured in pairs."""
-        return sorted({seat.workload for pair in self.scores for seat in pair})
-
-    def modes(self) -> dict[str, tuple[str, str]]:
-        """Pinnings of the two instances by name: `same` CPU, `different` CPUs, `shared` CPUs."""
-        found: dict[str, tuple[str, str]] = {}
-        for one, other in self.scores:
-            pins = tuple(sorted((one.pinning, other.pinning)))
-            name = "different" if pins[0] != pins[1] else "shared" if "-" in pins[0] or "," in pins[0] else "same"
-            found[name] = (pins[0], pins[1])
-        return found
-
-    def score(self, one: str, other: str, pins: tuple[str, str]) -> tuple[float, float] | None:
-        """Combined score of two workloads, the mean over who sits where when both ways were measured."""
-        ways = [
-            self.scores[key]
-            for a, b in ((one, other), (other, one))
-            if (key := tuple(sorted((Seat(a, pins[0]), Seat(b, pins[1]))))) in self.scores
-        ]
-        if not ways:
-            return None
-        return float(np.mean([way[0] for way in ways])), float(np.mean([way[1] for way in ways]))
-
-
-def seats_of(colocation: Colocation) -> tuple[Seat, Seat] | None:
-    """The two seats of a plain pair, sorted; None for anything else."""
-    instances = {outcome.instance.id: outcome.instance for outcome in colocation.outcomes}
-    if len(instances) != 2 or not all(_plain(instance) for instance in instances.values()):
-        return None
-    one, other = sorted(Seat(each.workload or "", str(each.settings.pinning or "")) for each in instances.values())
-    return one, other
-
-
-def _plain(instance: Instance) -> bool:
-    network = instance.settings.network
-    own_link = network is None or network.mode != "shared"
-    return (
-        own_link
-        and instance.load >= 1
-        and replace(instance.settings, pinning=None, network=None) == IsolationSettings()
-    )
+Pair = tuple[str, str]
+Set = tuple[str, ...]
 
 
 class CrossFitted:
-    """A Predictor made of FOLDS models; a scene is answered by the model whose training lacked its workloads' pair."""
+    """A Predictor made of one model per fold; a scene is answered by the one whose training lacked every run in which
+    any two of its workloads met, in whatever company, on whatever CPUs."""
 
     version = "cross-fitted"
 
-    def __init__(self, dataset: Dataset) -> None:
-        pairs = sorted({pair_of(c) for c in dataset.colocations})
-        order = np.random.default_rng(0).permutation(len(pairs))
-        self._fold = {pairs[pair]: number % FOLDS for number, pair in enumerate(order)}
-        self.origin = dataset.origin
-        # One calibration for all, so that widths do not differ between the models; it is out-of-fold by its making.
-        whole = fit_predictor([dataset])
-        self._models: list[Predictor] = []
-        for fold in range(FOLDS):
-            kept = tuple(c for c in dataset.colocations if self._fold[pair_of(c)] != fold)
-            model = fit_predictor([replace(dataset, colocations=kept)])
-            throughput = replace(model.throughput, calibration=whole.throughput.calibration)
-            self._models.append(replace(model, throughput=throughput))
+    def __init__(self, models: Sequence[LearnedPredictor], fold: dict[Set, int], origin: str) -> None:
+        self._models = models
+        self._fold = fold
+        self.origin = origin
 
-    def predict(self, scenes: SceneBatch) -> InterferencePrediction:
-        """Each scene by the model that did not see its pair; single instances by the first model."""
-        answers = [model.predict(scenes) for model in self._models]
-        names = scenes.table.names
-        fold = np.array(
-            [
-                self._fold.get(_pair([names[row] for row in scenes.profile[at][scenes.present[at]]]), 0)
-                for at in range(len(scenes))
-            ],
-            dtype=np.int64,
-        )
-        rows = np.arange(len(scenes))
-
-        def pick(kind: str, field: str) -> np.ndarray:
-            return np.stack([getattr(getattr(answer, kind), field) for answer in answers])[fold, rows]
-
-        bands = [
-            Band(*(pick(kind, field) for field in ("expected", "lower", "upper")))
-            for kind in ("throughput", "latency", "jitter")
-        ]
-        outside = np.stack([answer.outside for answer in answers])[fold, rows]
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        """Each scene by the model that did not see its pairs; ValueError for a set that no model may answer about."""
+        fold = np.array([self._fold_of(scenes, at) for at in range(len(scenes))], dtype=np.int64)
+        shape = scenes.present.shape
+        bands = [Band(np.ones(shape), np.ones(shape), np.ones(shape)) for _ in range(3)]
+        outside = np.zeros(shape, dtype=bool)
+        for number in np.unique(fold).tolist():
+            rows = np.flatnonzero(fold == number)
+            said = self._models[number].predict(scenes.take(rows), targets)
+            for band, told in zip(bands, (said.throughput, said.latency, said.jitter), strict=True):
+                band.expected[rows], band.lower[rows], band.upper[rows] = told.expected, told.lower, told.upper
+            outside[rows] = said.outside
         return InterferencePrediction(bands[0], bands[1], bands[2], outside)
+
+    def _fold_of(self, scenes: SceneBatch, at: int) -> int:
+        there = scenes.profile[at][scenes.present[at]]
+        together = tuple(sorted(scenes.table.names[row] for row in there))
+        if len(together) < 2:
+            return 0
+        if together not in self._fold:
+            raise ValueError(f"no model may answer about {'+'.join(together)}: it was never measured")
+        return self._fold[together]
+
+
+def cross_fitted(path: Path, *, folds: int = FOLDS, say: Callable[[str], None] = lambda _: None) -> CrossFitted:
+    """Train on a dataset as often as there are folds, and once more for the calibration.
+
+    The calibration is one for all, so that widths do not differ between the models; it is out-of-fold by its making.
+    """
+    dataset = throughput_only(load_dataset(path))
+    groups = folds_of({set_of(one) for one in dataset.colocations}, folds)
+    jobs = [frozenset[Pair](), *(pairs for pairs, _ in groups)]
+    # spawn: a forked child waits for ever for the OpenMP threads that LightGBM had in its parent
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        fitted = []
+        for number, model in enumerate(pool.map(without, [path] * len(jobs), jobs)):
+            say(f"{dataset.name}: model {number + 1} of {len(jobs)}")
+            fitted.append(model)
+    whole, *models = fitted
+    fold = {together: number for number, (_, sets) in enumerate(groups) for together in sets}
+    return CrossFitted(
+        [
+            replace(model, throughput=replace(model.throughput, calibration=whole.throughput.calibration))
+            for model in models
+        ],
+        fold,
+        dataset.origin,
+    )
+
+
+def without(path: Path, pairs: frozenset[Pair]) -> LearnedPredictor:
+    """A predictor trained on a dataset without any run in which two of these workloads met."""
+    dataset = throughput_only(load_dataset(path))
+    kept = tuple(one for one in dataset.colocations if not pairs & pairs_of(set_of(one)))
+    return fit_predictor([replace(dataset, colocations=kept)])
+
+
+def folds_of(sets: Collection[Set], folds: int) -> list[tuple[frozenset[Pair], frozenset[Set]]]:
+    """Divide sets into folds, each with the pairs that its training must lack: those of all its sets.
+
+    The largest sets first, each to the fold that lacks fewest pairs with it; a pair to one that lacks it anyway.
+    """
+    ordered = sorted(sets)
+    order = np.random.default_rng(0).permutation(len(ordered))
+    lacking: list[set[Pair]] = [set() for _ in range(folds)]
+    members: list[set[Set]] = [set() for _ in range(folds)]
+    for together in sorted((ordered[at] for at in order), key=len, reverse=True):
+        own = pairs_of(together)
+        at = min(range(folds), key=lambda at: (len(together) == 2 and not own <= lacking[at], len(lacking[at] | own)))
+        lacking[at] |= own
+        members[at].add(together)
+    return [(frozenset(one), frozenset(other)) for one, other in zip(lacking, members, strict=True)]
+
+
+def pairs_of(together: Set) -> set[Pair]:
+    """Every two of a set."""
+    return {(one, other) for one, other in combinations(sorted(together), 2)}
+
+
+def set_of(colocation: Colocation) -> Set:
+    """The workloads of a run, sorted; each instance once though it may have several outcomes."""
+    there = {outcome.instance.id: outcome.instance.workload or "" for outcome in colocation.outcomes}
+    return tuple(sorted(there.values()))
 
 
 def throughput_only(dataset: Dataset) -> Dataset:
@@ -145,29 +125,7 @@ def throughput_only(dataset: Dataset) -> Dataset:
     return replace(
         dataset,
         colocations=tuple(
-            replace(one, outcomes=tuple(outcome for outcome in one.outcomes if outcome.outcome == "throughput"))
+            replace(one, outcomes=tuple(outcome for outcome in one.outcomes if outcome.outcome in RATIO_OUTCOMES))
             for one in dataset.colocations
         ),
     )
-
-
-def without_pairs(path: Path, pairs: frozenset[str]) -> Predictor:
-    """A predictor trained on a dataset without any run of these pairs of workloads (`a+b`, sorted)."""
-    dataset = throughput_only(load_dataset(path))
-    return fit_predictor(
-        [replace(dataset, colocations=tuple(one for one in dataset.colocations if pair_of(one) not in pairs))]
-    )
-
-
-def pair_of(colocation: Colocation) -> str:
-    """The workloads of a run, sorted and joined."""
-    return _pair(_workloads(colocation))
-
-
-def _pair(workloads: Sequence[str]) -> str:
-    return "+".join(sorted(workloads))
-
-
-def _workloads(colocation: Colocation) -> list[str]:
-    """The workload of every instance, each once though it may have several outcomes."""
-    return list({outcome.instance.id: outcome.instance.workload or "" for outcome in colocation.outcomes}.values())

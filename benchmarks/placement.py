@@ -1,227 +1,215 @@
-"""Quality of placement on measured pairs: the advisor beside rules of thumb and the oracle; prints tables.
+"""Quality of placement: clouds of measured hosts filled by rules of thumb, by the advisor and by an oracle; tables.
 
-    python -m benchmarks.placement [DATASET]
+    python -m benchmarks.placement [DATASET ...] [--public DIR] [--quick] [--json] [--report out.png]
 
-Every prediction about a pair comes from a model that was trained without that pair.
+Every prediction about a set of workloads comes from a model that saw no two of them together in training. Nothing in
+the product is tuned on these tables.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import partial
-from itertools import combinations
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from advisor.domain import Instance, Inventory, IsolationSettings, Pinning, PlacementRequest
-from advisor.placement import recommend
-from advisor.snapshot import ClusterSnapshot
-from benchmarks.measured import CrossFitted, Pairs, throughput_only, without_pairs
+from benchmarks.clouds import picture, runs
+from benchmarks.clouds.worlds import NoWorldError, worlds
+from benchmarks.measured import CrossFitted, cross_fitted
 from models.dataset import load_dataset
-from models.prediction import Predictor
-from models.prior import PriorPredictor
+from models.tables import DatasetError
+from profiler import pictures
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-STREAMS, HOSTS = 60, 6
-NOISE = 2.0  # a difference counts where it exceeds this many standard errors
+LAB = (Path("datasets/lab-neighbours"), Path("datasets/lab-colocations"))
+MOST_REGRET, LEAST_REMOVED = 3.0, 50.0  # percent: the targets
 
-Policy = Callable[[Sequence[str | None], str, np.random.Generator], int]
+# Two lines of title, the figure, its width and digits.
+COLUMNS = (
+    ("to opti-", "mum, %", "regret_to_optimum_percent", 9, 2),
+    ("worst", "tenth", "worst_tenth", 7, 3),
+    ("below", str(runs.SLO), "below_slo_percent", 6, 1),
+    ("below", str(runs.MILD_SLO), "below_mild_slo_percent", 6, 1),
+    ("hosts", "opened", "hosts_opened", 8, 1),
+    ("regret a", "decision", "decision_regret_percent", 9, 1),
+    ("right", "%", "right_percent", 7, 1),
+    ("right", "+ ties", "right_with_ties_percent", 7, 1),
+    ("ties", "%", "tied_percent", 6, 1),
+)
+HEADER = tuple(
+    f"  {'':24}{first:>6}{regret:>25}" + "".join(f"{column[line]:>{column[3]}}" for column in COLUMNS)
+    for line, (first, regret) in enumerate((("mean", "regret to oracle"), ("T/B", "%, 95 % interval")))
+)
 
-
-@dataclass(frozen=True)
-class Cloud:
-    """Hosts for two instances each, as in the measurement: who comes first gets the first pinning, then the second."""
-
-    pairs: Pairs
-    pins: tuple[str, str]
-
-    def snapshot(self, residents: Sequence[str | None]) -> ClusterSnapshot:
-        """Hosts h0, h1, ... with at most one resident each."""
-        platform = next(iter(self.pairs.dataset.platforms.values()))
-        hosts = tuple(replace(platform, id=f"h{number}") for number in range(len(residents)))
-        instances = tuple(
-            self.instance(f"r{number}", resident, self.pins[0], f"h{number}")
-            for number, resident in enumerate(residents)
-            if resident is not None
-        )
-        inventory = Inventory(hosts, instances, self.pairs.dataset.profiles)
-        seen = {host.id: NOW for host in hosts}
-        return ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
-
-    def instance(self, name: str, workload: str, pinning: str, host: str | None = None) -> Instance:
-        """One instance of the measurement."""
-        pins = Pinning.parse(pinning)
-        return Instance(
-            id=name, vcpus=len(pins.cpus) if pins else 1, host=host, workload=workload,
-            settings=IsolationSettings(pinning=pins),
-        )  # fmt: skip
-
-    def ask(self, predictor: Predictor, residents: Sequence[str | None], newcomer: str, hosts: Sequence[int]) -> int:
-        """The host that the advisor ranks first among `hosts`."""
-        request = PlacementRequest(
-            self.instance("new", newcomer, self.pins[1]),
-            hosts=tuple(f"h{host}" for host in hosts),
-            objective="total",
-            explain=False,
-        )
-        answer = recommend(self.snapshot(residents), predictor, request, recommendation_id="b", now=NOW, fresh_s=1.0)
-        return int(answer.candidates[0].host[1:])
+Result = dict[str, Any]
 
 
-def questions(pairs: Pairs) -> list[tuple[str, str, str]]:
-    """Every question `newcomer: beside one or beside other`."""
-    return [(new, one, other) for new in pairs.workloads for one, other in combinations(pairs.workloads, 2)]
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print tables, or the numbers with `--json`; 0 done, 1 with one sentence where a dataset cannot be read."""
+    options = _options(arguments)
+    datasets = [*(options.datasets or LAB), *_public(options.public)]
+    results: list[Result] = []
+    try:
+        if options.report:
+            pictures.check_target(options.report)
+        for path in datasets:
+            found = of_dataset(path, runs.QUICK if options.quick else runs.SIZES)
+            results += found
+            for result in () if options.json else found:
+                print("\n".join(lines(result)), end="\n\n", flush=True)
+    except (DatasetError, pictures.PictureError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    if options.json:
+        print(json.dumps(results, indent=1))
+    else:
+        print("\n".join(targets(results)))
+    if options.report:
+        picture.draw(results, options.report)
+        _say(f"drew {options.report}")
+    return 0
 
 
-def left_out(question: tuple[str, str, str]) -> frozenset[str]:
-    """The two pairs that a question is about."""
-    new, one, other = question
-    return frozenset({"+".join(sorted((new, one))), "+".join(sorted((new, other)))})
-
-
-def which_of_two(cloud: Cloud, ask: Callable[[frozenset[str]], Predictor]) -> tuple[int, int, int]:
-    """(right, decided by more than noise, asked) over all questions `newcomer: host with A or host with B`.
-
-    `ask` gives the predictor for a question, trained without both pairs that the question is about.
-    """
-    right = decided = asked = 0
-    for question in questions(cloud.pairs):
-        newcomer, one, other = question
-        scores = [cloud.pairs.score(resident, newcomer, cloud.pins) for resident in (one, other)]
-        if scores[0] is None or scores[1] is None:
-            continue
-        asked += 1
-        gap = scores[0][0] - scores[1][0]
-        if abs(gap) <= NOISE * float(np.hypot(scores[0][1], scores[1][1])):
-            continue
-        decided += 1
-        right += (cloud.ask(ask(left_out(question)), (one, other), newcomer, (0, 1)) == 0) == (gap > 0)
-    return right, decided, asked
-
-
-def stream(cloud: Cloud, choose: Policy, workloads: Sequence[str], random: np.random.Generator) -> float:
-    """Place a stream of instances on HOSTS empty hosts of two seats each; mean measured T/B of all at the end."""
-    first: list[str | None] = [None] * HOSTS
-    second: list[str | None] = [None] * HOSTS
-    for workload in workloads:
-        residents = ["full" if two is not None else one for one, two in zip(first, second, strict=True)]
-        host = choose(residents, workload, random)
-        if first[host] is None:
-            first[host] = workload
-        else:
-            second[host] = workload
-    return total(cloud, list(zip(first, second, strict=True))) / len(workloads)
-
-
-def total(cloud: Cloud, hosts: Sequence[tuple[str | None, str | None]]) -> float:
-    """Sum of measured T/B; who is alone counts 1."""
-    value = 0.0
-    for one, other in hosts:
-        together = [workload for workload in (one, other) if workload is not None]
-        score = cloud.pairs.score(together[0], together[1], cloud.pins) if len(together) == 2 else None
-        value += score[0] if score else float(len(together))
-    return value
-
-
-def oracle(cloud: Cloud, workloads: Sequence[str]) -> float:
-    """The best mean T/B that any way of pairing them reaches (dynamic programme over who is placed)."""
-    count = len(workloads)
-    best = {0: 0.0}
-    for done in range(1 << count):
-        if done not in best:
-            continue
-        left = [at for at in range(count) if not done >> at & 1]
-        for other in left[1:]:
-            after = done | 1 << left[0] | 1 << other
-            gain = total(cloud, [(workloads[left[0]], workloads[other])])
-            best[after] = max(best.get(after, -1.0), best[done] + gain)
-    return best[(1 << count) - 1] / count
-
-
-def policies(cloud: Cloud, learned: Predictor) -> dict[str, Policy]:
-    """Who decides; `full` hosts are closed to all."""
-
-    def open_hosts(residents: Sequence[str | None]) -> list[int]:
-        return [at for at, resident in enumerate(residents) if resident != "full"]
-
-    def fewest(residents: Sequence[str | None], _workload: str, _random: np.random.Generator) -> int:
-        return min(open_hosts(residents), key=lambda at: (residents[at] is not None, at))
-
-    def advised(predictor: Predictor) -> Policy:
-        def choose(residents: Sequence[str | None], workload: str, _random: np.random.Generator) -> int:
-            names = [None if resident == "full" else resident for resident in residents]
-            return cloud.ask(predictor, names, workload, open_hosts(residents))
-
-        return choose
-
-    return {
-        "random": lambda residents, _workload, random: int(random.choice(open_hosts(residents))),
-        "first fit": lambda residents, _workload, _random: open_hosts(residents)[0],
-        "fewest instances": fewest,
-        "cotenant, prior only": advised(PriorPredictor()),
-        "cotenant": advised(learned),
-    }
-
-
-def run(dataset: Path) -> dict[str, object]:
-    """All figures of one dataset."""
-    pairs = Pairs(throughput_only(load_dataset(dataset)))
-    learned = CrossFitted(pairs.dataset)
-    keys = sorted({left_out(question) for question in questions(pairs)}, key=sorted)
-    # spawn: a forked child waits for ever for the OpenMP threads that LightGBM had in its parent
+def of_dataset(path: Path, sizes: Sequence[runs.Size]) -> list[Result]:
+    """All results of one dataset, its worlds side by side; none, with a sentence, where no cloud can be made of it."""
+    dataset = load_dataset(path)
+    try:
+        found = list(worlds(dataset))
+    except NoWorldError as error:
+        _say(str(error))
+        return []
+    learned = cross_fitted(path, say=_say)
+    results: dict[int, list[Result]] = {}
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        fitted = dict(zip(keys, pool.map(partial(without_pairs, dataset), keys), strict=True))
-    prior = PriorPredictor()
-    result: dict[str, object] = {"dataset": pairs.dataset.name, "which_of_two": {}, "streams": {}}
-    for mode, pins in sorted(pairs.modes().items()):
-        cloud = Cloud(pairs, pins)
-        two = {"cotenant": which_of_two(cloud, fitted.__getitem__), "prior": which_of_two(cloud, lambda _pairs: prior)}
-        result["which_of_two"][mode] = {  # type: ignore[index]
-            name: {"right": right, "decided": decided, "asked": asked} for name, (right, decided, asked) in two.items()
-        }
-        means: dict[str, list[float]] = {}
-        for seed in range(STREAMS):
-            random = np.random.default_rng(seed)
-            workloads = [str(name) for name in random.choice(pairs.workloads, 2 * HOSTS)]
-            for name, choose in policies(cloud, learned).items():
-                means.setdefault(name, []).append(stream(cloud, choose, workloads, np.random.default_rng(seed)))
-            means.setdefault("oracle", []).append(oracle(cloud, workloads))
-        best = np.mean(means["oracle"])
-        result["streams"][mode] = {  # type: ignore[index]
-            name: {"mean_ratio": float(np.mean(values)), "regret_percent": float(100 * (1 - np.mean(values) / best))}
-            for name, values in means.items()
-        }
-    return result
+        jobs = {pool.submit(of_world, path, number, learned, sizes): number for number in range(len(found))}
+        for job in as_completed(jobs):
+            results[jobs[job]] = [{"dataset": dataset.name, **one} for one in job.result()]
+    return [one for number in sorted(results) for one in results[number]]
 
 
-def main() -> None:
-    """Print tables; `--json` for the numbers."""
-    names = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
-    default = sorted(path.parent for path in Path("datasets").glob("lab-*/dataset.yaml"))
-    for dataset in [Path(name) for name in names] or default:
-        result = run(dataset)
-        if "--json" in sys.argv:
-            print(json.dumps(result, indent=1))
+def of_world(path: Path, number: int, learned: CrossFitted, sizes: Sequence[runs.Size]) -> list[Result]:
+    """All results of one world of a dataset."""
+    world = next(islice(worlds(load_dataset(path)), number, None))
+    return list(runs.run(world, learned, sizes, _say))
+
+
+def lines(result: Result) -> list[str]:
+    """One result as a table."""
+    if "used" in result:
+        title = f"{result['dataset']}, {result['world']}: hosts for {result['instances']} instances, at most "
+        title += f"{100 * runs.ALLOWED:.0f} % of them below {runs.SLO} of alone"
+        return [title, *(_used(name, row) for name, row in result["used"].items())]
+    if "noise" in result:
+        return _noise(result)
+    title = f"{result['dataset']}, {result['world']}: {result['hosts']} hosts, {result['load']}"
+    found = [f"{title}, {result['streams']} streams", *HEADER]
+    found += [_line(name, row) for name, row in result["policies"].items()]
+    if "violations" in result:
+        found.append(f"  instances below {runs.SLO} of alone on {result['violations_on']}:")
+        found += [_violations(name, row) for name, row in result["violations"].items()]
+    return found
+
+
+def _noise(result: Result) -> list[str]:
+    found = [f"{result['dataset']}, {result['world']}: {result['hosts']} hosts, regret to an oracle, % as judged by"]
+    for case, rows in result["noise"].items():
+        told = (f"{name} {row['regret_percent']:.2f}" for name, row in rows.items() if name != runs.ORACLE)
+        found.append(f"  {case}: " + ", ".join(told))
+    return found
+
+
+def _line(name: str, row: Mapping[str, Any]) -> str:
+    ends = row.get("regret_interval")
+    regret = f"{row['regret_percent']:.2f}" + (f" [{ends[0]:6.2f},{ends[1]:6.2f}]" if ends else " " * 16)
+    text = f"  {name:24}{row['mean_ratio']:6.3f}{regret:>25}"
+    for _, _, figure, width, digits in COLUMNS:
+        value = row.get(figure)
+        text += " " * width if value is None else f"{value:{width}.{digits}f}"
+    return text.rstrip()
+
+
+def _violations(name: str, row: Mapping[str, Any]) -> str:
+    text = f"    {name:22}{row['violations']:8.1f}"
+    if row.get("removed_percent") is not None:
+        ends = row["removed_interval"]
+        text += f"  {row['removed_percent']:5.1f} % removed" + (f" [{ends[0]:.1f}, {ends[1]:.1f}]" if ends else "")
+    return text + (f", {row['more_hosts']:.1f} more hosts" if row.get("more_hosts") else "")
+
+
+def _used(name: str, row: Mapping[str, Any]) -> str:
+    if row["hosts"] is None:
+        return f"  {name:24}  never ({row['below_slo_percent']:.1f} % below with a host for everybody)"
+    share = f"  ({row['below_slo_percent']:.1f} % below)" if "below_slo_percent" in row else ""
+    return f"  {name:24}{row['hosts']:8.1f}{share}"
+
+
+def targets(results: Sequence[Result]) -> list[str]:
+    """Which of the two targets are met, world by world; what no placement at all can reach is said."""
+    found = []
+    for result in results:
+        if "policies" not in result:
             continue
-        print(f"Placement on {result['dataset']}, measured pairs, each left out of the training of who predicts it\n")
-        for mode, found in result["which_of_two"].items():  # type: ignore[attr-defined]
-            for name, one in found.items():
-                share = 100 * one["right"] / one["decided"] if one["decided"] else float("nan")
-                print(f"which of two hosts, {mode:9} {name:9} {one['right']}/{one['decided']} right ({share:.1f} %), "
-                      f"{one['asked'] - one['decided']} of {one['asked']} inside the noise")  # fmt: skip
-        print()
-        for mode, found in result["streams"].items():  # type: ignore[attr-defined]
-            print(f"{STREAMS} streams of {2 * HOSTS} on {HOSTS} hosts, {mode}: mean T/B and regret")
-            for name, one in found.items():
-                print(f"  {name:22} {one['mean_ratio']:.3f}  {one['regret_percent']:5.1f} %")
+        where = f"{result['dataset']}, {result['world']}, {result['hosts']} hosts, {result['load']}"
+        regret = result["policies"][runs.THROUGHPUT]["regret_percent"]
+        found.append(f"{_met(regret <= MOST_REGRET)} regret {regret:.2f} % (at most {MOST_REGRET:.0f} %): {where}")
+        if "violations" in result:
+            found.append(f"{_removed(result)}: {where}")
+    return found
+
+
+def _removed(result: Result) -> str:
+    violations = result["violations"]
+    removed = violations[runs.KEEPING]["removed_percent"]
+    if removed is None:
+        return "none first fit has no violation to remove"
+    text = f"{_met(removed >= LEAST_REMOVED)} {removed:.1f} % of first fit's violations removed "
+    text += f"on {result['violations_on']} (at least {LEAST_REMOVED:.0f} %"
+    best = violations.get(runs.BEST)
+    if best is None:
+        return text + ")"
+    beyond = "that no placement reaches; " if best["removed_percent"] < LEAST_REMOVED else ""
+    return text + f", {beyond}the best of all placements removes {best['removed_percent']:.1f} %)"
+
+
+def _met(met: bool) -> str:
+    return "met " if met else "MISS"
+
+
+def _public(folder: Path | None) -> list[Path]:
+    """The converted public datasets of a folder; a sentence where there are none."""
+    if folder is None:
+        _say("no --public folder: public tables (python -m benchmarks.public_data all SOURCE DIR) are left out")
+        return []
+    found = sorted(path.parent for path in folder.glob("*/dataset.yaml"))
+    if not found:
+        _say(f"{folder} holds no converted dataset: public tables are left out")
+    return found
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.placement",
+        description="Fill clouds of measured hosts by several policies and compare what came of it.",
+    )
+    parser.add_argument(
+        "datasets", nargs="*", type=Path, metavar="DATASET", help="default: the lab's two tables of pairs"
+    )
+    parser.add_argument(
+        "--public", type=Path, metavar="DIR", help="a folder of converted public datasets, one below it each"
+    )
+    parser.add_argument("--quick", action="store_true", help="10 and 100 hosts, few streams")
+    parser.add_argument("--json", action="store_true", help="print the numbers")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="draw regret and violations (.png or .svg)")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Clouds whose hosts' outcomes were measured: worlds, streams, who decides, and what came of it."""
