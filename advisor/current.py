@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from advisor import news, predictors
-from advisor.domain import Candidate, Instance, Inventory, IsolationSettings, Recommendation, WorkloadProfile
+from advisor.domain import Candidate, Host, Instance, Inventory, IsolationSettings, Recommendation, WorkloadProfile
 from advisor.news import News
 from advisor.predictors import Chosen
 from advisor.settings import Settings
@@ -22,6 +23,8 @@ from advisor.store.engine import Database
 from advisor.store.pending import Pending
 from advisor.validation import misfit
 from models.prior import PriorPredictor
+
+T = TypeVar("T", Host, Instance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,29 @@ class View:
         placed = {instance.id for instance in self.inventory.instances if instance.host}
         coming = {held.placed.id: held.placed for held in self.pending if held.placed.id not in placed}
         staying = tuple(one for one in self.inventory.instances if one.id not in coming)
-        return replace(
+        expected = replace(
             self.inventory,
             instances=(*staying, *coming.values()),
             workloads=_with_profiles(self.inventory.workloads, self.pending),
+        )
+        return _as_advised(self.inventory, self.pending).applied(expected)
+
+
+@dataclass(frozen=True, slots=True)
+class _Advised:
+    """Hosts and instances that pending answers change, by id, as they will be."""
+
+    hosts: dict[str, Host]
+    instances: dict[str, Instance]
+
+    def applied(self, inventory: Inventory) -> Inventory:
+        """The inventory with those of them that it has."""
+        if not self.hosts and not self.instances:
+            return inventory
+        return replace(
+            inventory,
+            hosts=tuple(self.hosts.get(one.id, one) for one in inventory.hosts),
+            instances=tuple(self.instances.get(one.id, one) for one in inventory.instances),
         )
 
 
@@ -104,14 +126,17 @@ class Current:
     def _take(self, counts: Counts, former: View | None, moved: _Moved, now: datetime) -> View:
         told, inventory = moved.told, moved.inventory
         held = _possible(moved.held, inventory)
-        known, coming = _with_profiles(inventory.workloads, held), [one.placed for one in held]
+        known = _with_profiles(inventory.workloads, held)
+        advised = _as_advised(inventory, held)
+        coming = [advised.instances.get(one.placed.id, one.placed) for one in held]
+        expected = replace(advised.applied(inventory), workloads=known)
         if former is None or told is None:
-            everything = replace(inventory, workloads=known)
-            snapshot = ClusterSnapshot.build(everything, seen=moved.seen or {}, pending=coming, taken_at=now)
+            snapshot = ClusterSnapshot.build(expected, seen=moved.seen or {}, pending=coming, taken_at=now)
         else:
+            were = _as_advised(former.inventory, former.pending)
             snapshot = former.snapshot.changed(
-                hosts=told.hosts,
-                instances=told.instances,
+                hosts={**told.hosts, **_named(expected.hosts, advised.hosts.keys() | were.hosts)},
+                instances={**told.instances, **_named(expected.instances, advised.instances.keys() | were.instances)},
                 workloads=known,
                 seen=moved.seen or {},
                 pending=coming,
@@ -144,7 +169,8 @@ def as_pending(recommendation: Recommendation, expires_at: datetime) -> Pending 
     else:
         profile = None
     placed = replace(asked, host=first.host, settings=settings_there(asked, first))
-    return Pending(recommendation.id, placed, profile, expires_at)
+    driver_cpus = first.rungs[-1].driver_cpus if first.rungs else None
+    return Pending(recommendation.id, placed, profile, expires_at, first.changes, driver_cpus)
 
 
 def settings_there(asked: Instance, first: Candidate) -> IsolationSettings:
@@ -163,6 +189,38 @@ def _possible(held: Sequence[Pending], inventory: Inventory) -> tuple[Pending, .
     """Without answers whose host has meanwhile lost the pCPUs that they were pinned to."""
     by_id = {host.id: host for host in inventory.hosts}
     return tuple(one for one in held if one.host in by_id and misfit(by_id[one.host], [one.placed]) is None)
+
+
+def _as_advised(inventory: Inventory, held: Sequence[Pending]) -> _Advised:
+    """What pending answers change of a host and of who is there already; of two about one the later wins.
+
+    Without it a limit that the ladder keeps would look broken already, and the next answer would not mind it.
+    """
+    found = _Advised({}, {})
+    if not any(one.changes or one.driver_cpus is not None for one in held):
+        return found
+    by_host = {host.id: host for host in inventory.hosts}
+    placed = {one.id: one for one in inventory.instances if one.host}
+    there = {**{one.placed.id: one.placed for one in held}, **placed}
+    for one in sorted(held, key=attrgetter("expires_at", "recommendation")):
+        if one.placed.id in placed:  # it does not count any more
+            continue
+        host = by_host[one.host]
+        if one.driver_cpus is not None and max(one.driver_cpus, default=0) < host.pcpus:
+            found.hosts[host.id] = replace(host, driver_cpus=one.driver_cpus)
+        for name, settings in one.changes.items():
+            if name in there and there[name].host == host.id:
+                changed = replace(there[name], settings=settings)
+                if misfit(host, [changed]) is None:
+                    found.instances[name] = changed
+    return found
+
+
+def _named(items: Sequence[T], names: Collection[str]) -> dict[str, T | None]:
+    """Those of these names, None = there is none."""
+    if not names:
+        return {}
+    return {**dict.fromkeys(names), **{one.id: one for one in items if one.id in names}}
 
 
 def _with_profiles(known: Sequence[WorkloadProfile], held: Sequence[Pending]) -> tuple[WorkloadProfile, ...]:

@@ -151,8 +151,9 @@ class Rung:
     `changes` are the settings that instances (the newcomer or residents, by id) would run under, together with those of
     the rungs it stands on; empty where no setting says it (a hint, or another host). `effects` is what is predicted
     for everybody with it, the newcomer first, with `before` = without it on the same host; empty where nothing can be
-    predicted. `satisfies` = no limit is broken any more: the ladder ends there. `driver_cpus` are the pCPUs that the
-    driver domain would run on, None = as it does.
+    predicted. `satisfies` = no limit is broken any more: the ladder ends there. Such a step may be the last resort,
+    which takes more than half from whom no limit protects; the same step then also stands before, at a milder strength.
+    `driver_cpus` are the pCPUs that the driver domain would run on, None = as it does.
     """
 
     action: RungAction

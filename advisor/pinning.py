@@ -19,6 +19,8 @@ Bools = NDArray[np.bool_]
 Hashes = NDArray[np.uint64]
 
 MOST_PER_HOST = 4  # choices on one host, `unpinned` among them
+# Of options that are worth the same the first is taken.
+NAMES = ("as asked", "unpinned", "quiet CPUs", "whole cores", "one node", "guest CPUs")
 
 
 @dataclass(frozen=True, slots=True)

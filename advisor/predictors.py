@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.errors import BrokenArtifact
 from advisor.placement.remembered import Remembered
-from models.prediction import TARGETS, InterferencePrediction, Predictor
+from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
 from models.prior import PriorPredictor
 from models.scene import SceneBatch
 
@@ -55,9 +55,13 @@ class _Guarded:
             prediction = self.predictor.predict(scenes, targets)
         except Exception as error:
             raise PredictorFailedError(f"{type(error).__name__}: {error}") from error
-        expected = prediction.throughput.expected
-        if expected.shape != scenes.present.shape or not np.isfinite(expected[scenes.present]).all():
-            raise PredictorFailedError("it gave no finite number for some instance")
+        here = scenes.present
+        for target in TARGETS:
+            band: Band = getattr(prediction, target)
+            if target == "throughput" or target in targets:
+                for edge in (band.expected, band.lower, band.upper):
+                    if edge.shape != here.shape or not np.isfinite(edge[here]).all():
+                        raise PredictorFailedError(f"it gave no finite {target} for some instance")
         return prediction
 
 

@@ -48,7 +48,7 @@ DATASETS = ("datasets/lab-neighbours",)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TARGETS_MS = {1000: (100.0, 20.0), 10_000: (1000.0, 50.0)}  # cold, warm; of "Advice an operator would follow"
 SHARES = {"filters": "filters.py:apply", "alike": "situations.py:kinds", "asking": "situations.py:predict",
-          "order": "placement.py:_ordered", "answer": "candidates.py:candidates"}  # fmt: skip
+          "order": "decision.py:_ordered", "answer": "candidates.py:candidates"}  # fmt: skip
 
 
 @dataclass

@@ -17,6 +17,8 @@ def compare(shown: Shown) -> Reason:
         text += "uncertainty."
     elif shown.objective == "pack" and scores.score[1] > 1:
         text = f"{best} is fuller than {other} by {gap:.3f} vCPUs per pCPU, and every ratio is kept on both."
+    elif shown.objective == "pack" and scores.score[0] > 1:
+        text = f"Every ratio is kept on {best} and not on {other}, where the worst-off is {_worst(shown, 1)}."
     elif shown.objective == "total":
         text = f"{best} is ahead of {other} by {gap:.3f} in the sum of what everybody there gains and loses."
     else:

@@ -18,6 +18,8 @@ from models.scene import SceneBatch, stack
 Floats = NDArray[np.float64]
 
 WORTH_NAMING = 0.005  # of log T/B; smaller losses are not worth a sentence
+EXCHANGES = 0.005  # CPUs asked of the driver domain, over which somebody exchanges pages: every guest sends something
+LATE = 1.1  # times as long to answer as alone, from which on a latency instance is named
 MOST_NAMED = 2  # resources; the third one's part is small wherever there is one
 
 
@@ -92,10 +94,10 @@ def _of_host(shown: Shown, at: int, cost: Floats, limits: Floats, wants: Floats)
         presser = _presser(shown, at, number, victim, wants, there)
         binding = limit <= limits[victim].min() * (1 + 1e-6)
         pair = (
-            Press(there[victim], float(wants[victim, number]), bool(wants[victim, 1] > 0)),
+            Press(there[victim], float(wants[victim, number]), bool(wants[victim, 1] > EXCHANGES)),
             None
             if presser is None
-            else Press(there[presser], float(wants[presser, number]), bool(wants[presser, 1] > 0)),
+            else Press(there[presser], float(wants[presser, number]), bool(wants[presser, 1] > EXCHANGES)),
         )
         found.append((float(cost[victim, number]), Loss(resource, 0.0, victim, presser, limit, binding, pair)))
     total = sum(size for size, _ in found)
@@ -105,8 +107,9 @@ def _of_host(shown: Shown, at: int, cost: Floats, limits: Floats, wants: Floats)
 def _presser(
     shown: Shown, at: int, number: int, victim: int, wants: Floats, there: Mapping[int, Instance]
 ) -> int | None:
-    """Who else asks for most of the resource, on the victim's CPUs where it is the CPU; of equals the first by id."""
-    affinity = shown.scenes.affinity[at]
+    """Who else asks for most of the resource, on the victim's CPUs where it is the CPU; of equals the newcomer, for
+    it is what changes, then the first by id."""
+    affinity, last = shown.scenes.affinity[at], shown.scenes.slots - 1
     others = [
         slot
         for slot in there
@@ -114,11 +117,17 @@ def _presser(
         and wants[slot, number] > 0
         and (RESOURCES[number] != "cpu" or (affinity[slot] & affinity[victim]).any())
     ]
-    return min(others, key=lambda slot: (-round(wants[slot, number], 9), there[slot].id), default=None)
+    return min(others, key=lambda slot: (-round(wants[slot, number], 9), slot != last, there[slot].id), default=None)
 
 
 def sentences(shown: Shown, at: int, found: Sequence[Loss]) -> tuple[Reason, ...]:
-    """The largest losses of one host as reasons; where there is none, that is one."""
+    """The largest losses of one host as reasons; where there is none, that is one. The first also tells which latency
+    instance waits for long there, for nobody's throughput shows that."""
+    first, *others = _of_throughput(shown, at, found)
+    return (replace(first, text=first.text + _late(shown, at)), *others)
+
+
+def _of_throughput(shown: Shown, at: int, found: Sequence[Loss]) -> tuple[Reason, ...]:
     if not found:
         worst = shown.worst_off(at)
         if shown.kept(at, worst) >= 1 - WORTH_NAMING:
@@ -134,7 +143,8 @@ def sentences(shown: Shown, at: int, found: Sequence[Loss]) -> tuple[Reason, ...
             presser, because = None, "the settings that it gets here allow no more"
         if presser is not None:
             finding, how = mechanism(one.resource, shown.hosts[at], victim, presser)
-            because = f"{asked(one.resource, presser)}, and {how}{f' ({finding})' if finding else ''}"
+            got = " under the settings that it gets here" if one.presser in shown.changed(at) else ""
+            because = f"{asked(one.resource, presser)}{got}, and {how}{f' ({finding})' if finding else ''}"
         ratio = one.limit
         text = f"The {NAMES[one.resource]} alone would let {victim.instance.id} keep {ratio:.2f}: {because}."
         if one.binding and one.victim not in told:
@@ -150,10 +160,26 @@ def _nothing_lost(shown: Shown, at: int) -> str:
     there, last = shown.involved(at), shown.scenes.slots - 1
     if len(there) == 1:
         return "No contention is expected: it would be alone on this host."
+    unknown = sorted(one.id for slot, one in there.items() if shown.scenes.profile[at, slot] == 0)
     slow = min(there, key=lambda slot: (round(shown.ratio(at, slot), 9), there[slot].id))
     if slow == last or shown.ratio(at, slow) >= 1 - WORTH_NAMING:
+        if _late(shown, at):
+            return "Nobody loses throughput."
+        if unknown:
+            return f"No contention is expected, but nothing is known of what runs in {', '.join(unknown)}."
         return "No contention is expected: nobody wants what another one needs."
-    return f"{there[last].id} costs nobody anything: {_state(shown, at, slow)}."
+    return f"{there[last].id} costs nobody throughput: {_state(shown, at, slow)}."
+
+
+def _late(shown: Shown, at: int) -> str:
+    """The latency instance that waits longest there as a sentence of its own; "" where none waits for long."""
+    there, band = shown.involved(at), shown.prediction.latency
+    waiting = [slot for slot, one in there.items() if one.service == "latency" and band.expected[at, slot] >= LATE]
+    if not waiting:
+        return ""
+    slot = min(waiting, key=lambda slot: (-round(float(band.expected[at, slot]), 9), there[slot].id))
+    told, low, high = (float(edge[at, slot]) for edge in (band.expected, band.lower, band.upper))
+    return f" {there[slot].id} takes {told:.2f} times as long to answer as alone ({low:.2f}-{high:.2f})."
 
 
 def _state(shown: Shown, at: int, slot: int) -> str:

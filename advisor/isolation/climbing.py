@@ -30,18 +30,30 @@ RUNGS: tuple[tuple[RungAction, Callable[[Standing], list[Trial]], str], ...] = (
 )
 GAIN = 0.02  # what a rung must give the sufferer to be kept where it does not satisfy, as a pin must (PIN_GAIN)
 FELT = 1.01  # times as much left for the sufferer: less is no help at all
+HALF = 0.5  # of its T/B without the ladder, left at least to whom no limit protects, short of the last resort
 AT_ONCE = 100  # trials of one call; of more, every so many first and then those around the first that is enough
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The trial that a rung settles on: what it does, and what that is worth."""
+    """The trial that a rung settles on: what it does, and what that is worth; `spares` as in `_spares`."""
 
     trial: Trial
     prediction: InterferencePrediction
     satisfies: bool
     helps: bool
-    allowed: bool
+    spares: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Resort:
+    """A rung that satisfies at the expense of whom no limit protects, where it stands and what it stands on."""
+
+    action: RungAction
+    standing: Standing
+    found: _Found
+    earlier: Mapping[RungAction, str]
+    field: str
 
 
 def climb(
@@ -65,14 +77,23 @@ def climb(
     below their limits, is kept at the strength that leaves the worst-off best off, and the next ones stand on it; what
     turns out not to be needed at the end is left out again. Nothing breaks a limit that holds, loosens a setting or
     moves a pin. At most ten predict calls.
+
+    Who has no throughput limit, or one that is broken without the newcomer already, keeps at least HALF of the T/B that
+    it has beside the newcomer without the ladder. Only a weight that satisfies may take more, for it gives back what
+    others leave idle. Where every rung fails by that, the one that leaves the hardest hit most comes last, out of
+    order, and says so. A limit of its own, however low, takes the place of that half.
     """
     there = sorted((one for one in residents if one.id != newcomer.id), key=lambda one: one.id)
     shared = SharedHost(host, (*there, newcomer), table, row, predictor)
     held = shared.held()
-    standing = stand(shared, {}, shared.predict([Trial()]), held)
+    placed = shared.predict([Trial()])
+    protected = held[:, 0] & ~np.isnan(shared.limits()[:, 0])
+    least = np.where(protected, np.nan, HALF * kept(placed)[0, :, 0])
+    standing = stand(shared, {}, placed, held, least)
     if standing is None:
         return ()
     rungs: list[Rung] = []
+    resorts: list[_Resort] = []
     earlier: dict[RungAction, str] = {}  # rungs that are kept, with the setting that each changes
     for action, trials_of, field in RUNGS:
         if action == "driver_domain" and (hint := network.vhost_hint(standing)):
@@ -80,29 +101,40 @@ def climb(
         trials = trials_of(standing)
         if not trials:
             continue
-        found = _settle(standing, trials)
+        found, harsh = _settle(standing, trials)
+        if action == "weight" and harsh is not None and not found.satisfies:
+            found = harsh
         if found.satisfies:
             rungs.append(_last(action, standing, found, earlier, field))
             return tuple(rungs)
+        if harsh is not None:
+            resorts.append(_Resort(action, standing, harsh, dict(earlier), field))
         rungs.append(_rung(action, standing, found, _shortfall(standing, found)))
         if found.helps and field:
             earlier[action] = field
-            after = stand(shared, found.trial.changes, found.prediction, held)
+            after = stand(shared, found.trial.changes, found.prediction, held, least)
             standing = after or standing  # a limit is still broken, or the rung would satisfy
+    if resorts:
+        last = max(resorts, key=lambda one: round(one.found.spares, 9))  # of equal ones the cheapest
+        rungs.append(_last(last.action, last.standing, last.found, last.earlier, last.field))
+        return tuple(rungs)
     rungs.append(Rung("host", wording.another_host(host, newcomer, others)))
     return tuple(rungs)
 
 
-def _settle(standing: Standing, trials: Sequence[Trial]) -> _Found:
-    """Predict trials, mildest first, in one call (two where there are very many), and settle on one."""
+def _settle(standing: Standing, trials: Sequence[Trial]) -> tuple[_Found, _Found | None]:
+    """Predict trials, mildest first, in one call (two where there are very many), and settle as `_choose` does."""
     if len(trials) > AT_ONCE:
         coarse = sorted({*range(0, len(trials), -(-len(trials) // AT_ONCE)), len(trials) - 1})
         prediction = standing.shared.predict([trials[at] for at in coarse])
         still = _any(_under(standing, prediction) & standing.under & standing.held)
         first = int((~still).argmax())
+        among = _choose(standing, [trials[at] for at in coarse], prediction)
         if still[first] or first == 0:
-            return _choose(standing, [trials[at] for at in coarse], prediction)
+            return among
         trials = trials[coarse[first - 1] + 1 : coarse[first] + 1]
+        found, harsh = _choose(standing, trials, standing.shared.predict(trials))
+        return (found, None) if found.satisfies else (among[0], harsh or among[1])
     return _choose(standing, trials, standing.shared.predict(trials))
 
 
@@ -122,22 +154,40 @@ def _any(limits: Bools) -> Bools:
     return np.asarray(limits.any(axis=(1, 2)))
 
 
-def _choose(standing: Standing, trials: Sequence[Trial], prediction: InterferencePrediction) -> _Found:
-    """The trial to settle on: the first that satisfies, else the best of those that help, else the least useless."""
+def _spares(standing: Standing, prediction: InterferencePrediction) -> Floats:
+    """What the hardest hit of those whom no limit protects keeps, as part of the least it should; (trials,)."""
+    left = kept(prediction)[:, :, 0] / standing.least
+    return np.asarray(np.round(np.where(np.isnan(standing.least), np.inf, left).min(axis=1), 9))
+
+
+def _choose(
+    standing: Standing, trials: Sequence[Trial], prediction: InterferencePrediction
+) -> tuple[_Found, _Found | None]:
+    """The trial to settle on: the first that satisfies, else the best of those that help, else the least useless.
+
+    And where none satisfies without taking too much from whom no limit protects, the first that does by that.
+    """
     under = _under(standing, prediction)
     allowed = ~_any(under & ~standing.under)
     satisfies = allowed & ~_any(under & standing.held)
+    spares = _spares(standing, prediction)
+    gentle = allowed & (spares >= 1)
     left = kept(prediction)
     gain = np.round(left[:, standing.sufferer, int(standing.of_latency)] - standing.value, 9)
     missing = _missing(standing, prediction)
-    helps = allowed & (gain > GAIN) & (missing < _missing(standing, standing.prediction))
-    if satisfies.any():
-        at = int(satisfies.argmax())
-    elif helps.any():
-        at = int(np.where(helps, np.round(left[:, :, 0].min(axis=1), 9), -np.inf).argmax())
-    else:
-        at = int(np.where(allowed | ~allowed.any(), gain, -np.inf).argmax())
-    return _Found(trials[at], part(prediction, at, at + 1), bool(satisfies[at]), bool(helps[at]), bool(allowed[at]))
+    helps = gentle & (gain > GAIN) & (missing < _missing(standing, standing.prediction))
+
+    def found(at: int) -> _Found:
+        return _Found(trials[at], part(prediction, at, at + 1), bool(satisfies[at]), bool(helps[at]), float(spares[at]))
+
+    if (satisfies & gentle).any():
+        return found(int((satisfies & gentle).argmax())), None
+    harsh = found(int(satisfies.argmax())) if satisfies.any() else None
+    if helps.any():
+        return found(int(np.where(helps, np.round(left[:, :, 0].min(axis=1), 9), -np.inf).argmax())), harsh
+    rest = gentle if gentle.any() else allowed | ~allowed.any()
+    at = int(np.where(rest, gain, -np.inf).argmax())
+    return replace(found(at), satisfies=False), harsh
 
 
 def _last(action: RungAction, standing: Standing, found: _Found, earlier: Mapping[RungAction, str], field: str) -> Rung:
@@ -150,15 +200,29 @@ def _last(action: RungAction, standing: Standing, found: _Found, earlier: Mappin
             for some in subsets
         ]
         prediction = standing.shared.predict([*less, *(Trial(changes=changes) for changes in under)])
-        enough = _choose(standing, less, part(prediction, 0, len(less)))
-        if enough.satisfies:
+        gentle, harsh = _choose(standing, less, part(prediction, 0, len(less)))
+        enough = gentle if gentle.satisfies else harsh
+        if enough is not None and enough.spares >= min(found.spares, 1.0):
             at = next(at for at, trial in enumerate(less) if trial is enough.trial)
             scene = len(less) + at
             before = replace(standing, changes=under[at], prediction=part(prediction, scene, scene + 1))
             spare = [one for one in earlier if one not in subsets[at]]
             needless = f"; {' and '.join(spare)} above {'is' if len(spare) == 1 else 'are'} not needed then"
-            return _rung(action, before, enough, needless)
-    return _rung(action, standing, found, "")
+            return _rung(action, before, enough, needless + _cost(action, before, enough))
+    return _rung(action, standing, found, _cost(action, standing, found))
+
+
+def _cost(action: RungAction, standing: Standing, found: _Found) -> str:
+    """What a rung that satisfies says of taking more than half from whom no limit protects."""
+    if found.spares >= 1 or action == "weight":
+        return ""
+    return f"; a last resort, for {_hardest(standing, found)}"
+
+
+def _hardest(standing: Standing, found: _Found) -> str:
+    """Who loses most of those whom no limit protects, in words."""
+    left = kept(found.prediction)[0, :, 0] / standing.least
+    return f"{standing.party(int(np.nanargmin(left))).id}, which no limit protects, would lose more than half"
 
 
 def _only(
@@ -189,9 +253,11 @@ def _rung(action: RungAction, standing: Standing, found: _Found, outcome: str) -
 
 def _shortfall(standing: Standing, found: _Found) -> str:
     """How the sentence about a rung that does not satisfy ends."""
-    if not found.allowed:
-        new = _under(standing, found.prediction)[0] & ~standing.under
+    new = _under(standing, found.prediction)[0] & ~standing.under
+    if new.any():
         return f", and a limit of {standing.party(int(new.any(axis=1).argmax())).id} breaks"
+    if found.spares < 1:
+        return f", and {_hardest(standing, found)}"
     if found.helps:
         return ", which is not enough"
     value = float(kept(found.prediction)[0, standing.sufferer, int(standing.of_latency)])

@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.isolation.shared_host import Trial
 from advisor.isolation.standing import Standing
+from advisor.render.groups import period_and_quota
 from models.latency import CAP_PERIOD_MS
 from models.waiting import worst_cap_stall
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
@@ -78,6 +79,9 @@ def _stall(standing: Standing, cap: int) -> str:
     """For a culprit that minds latency: how long a period of the cap lets it stand still, at worst."""
     if standing.culprit is None or standing.party(standing.culprit).service != "latency":
         return ""
-    period = CAP_PERIOD_MS[standing.shared.host.kind]
-    share = np.array(cap / 100 / standing.party(standing.culprit).vcpus)
+    kind, share = standing.shared.host.kind, np.array(cap / 100 / standing.party(standing.culprit).vcpus)
+    if kind == "xen":
+        period = CAP_PERIOD_MS[kind]
+    else:  # libvirt divides a cap among the vCPUs, a container has it as a whole
+        period = period_and_quota(float(share) if kind == "kvm" else cap / 100, "latency")[0] / 1000
     return f"; it stands still for up to {float(worst_cap_stall(share, np.array(period))):.0f} of {period:.0f} ms"

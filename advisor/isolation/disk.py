@@ -16,9 +16,10 @@ DISK_STEP = 5  # % of what the disk can do
 def limits(standing: Standing) -> list[Trial]:
     """Limits of the culprit's reading and writing, from below what it moves down to what its own limit needs.
 
-    A limit mitigates and does not remove: the disk still serves whose turn it is (finding L6).
+    A limit mitigates and does not remove: the disk still serves whose turn it is (finding L6). Xen's block backend has
+    no such setting.
     """
-    if standing.culprit is None:
+    if standing.culprit is None or standing.shared.host.kind == "xen":
         return []
     culprit, settings = standing.party(standing.culprit), standing.settings(standing.culprit)
     most = float(capacity(standing.shared.scenes([Trial()]), "disk_mb_s")[0])

@@ -51,11 +51,11 @@ def _ways(standing: Standing, at: int) -> list[Pinning]:
 
 
 def _rest(standing: Standing, taken: Pinning) -> tuple[int, ...]:
-    """CPUs beside those that are taken and, where others are left, beside the driver domain's own; () = none."""
+    """CPUs beside those that are taken and the driver domain's own; () = none."""
     if not taken.union:
         return ()
     left = set(range(standing.shared.host.pcpus)) - taken.union
-    return tuple(sorted(left - set(standing.shared.host.driver_cpus) or left))
+    return tuple(sorted(left - set(standing.shared.host.driver_cpus)))
 
 
 def _pinned(standing: Standing, pinned: dict[int, Pinning], off: list[int]) -> Trial:

@@ -27,6 +27,7 @@ _DIGITS = 9  # ratios that are equal so far count as equal, so that the last bit
 class Standing:
     """The host under the settings `changes`, with what is predicted for it (one scene); `held` as in SharedHost.
 
+    `least` is the T/B that those whom no throughput limit protects should keep all the same, (N,), nan = one does;
     `sufferer` is the position of whom the worst broken limit belongs to and `of_latency` whether it is one of latency;
     `culprit` the position of who presses most on the `resource` that costs the sufferer most, None = nobody does;
     `want` is what everybody asks for, (1, N) each.
@@ -36,6 +37,7 @@ class Standing:
     changes: Mapping[str, IsolationSettings]
     prediction: InterferencePrediction
     held: Bools
+    least: Floats
     sufferer: int
     of_latency: bool
     culprit: int | None
@@ -66,7 +68,11 @@ class Standing:
 
 
 def stand(
-    shared: SharedHost, changes: Mapping[str, IsolationSettings], prediction: InterferencePrediction, held: Bools
+    shared: SharedHost,
+    changes: Mapping[str, IsolationSettings],
+    prediction: InterferencePrediction,
+    held: Bools,
+    least: Floats,
 ) -> Standing | None:
     """How things stand under `changes`, for which `prediction` was made; None where no held limit is broken."""
     short = np.where(held, shared.limits() - kept(prediction)[0], np.nan)
@@ -81,7 +87,7 @@ def stand(
     broken_already = frozenset(at for at, _ in broken)
     resource, culprit = _pressed(shared.parties, scene, prior, sufferer, broken_already, of_latency=bool(kind))
     return Standing(
-        shared, changes, prediction, held, sufferer, bool(kind), culprit, RESOURCES[resource], prior.demands
+        shared, changes, prediction, held, least, sufferer, bool(kind), culprit, RESOURCES[resource], prior.demands
     )
 
 

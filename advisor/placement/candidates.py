@@ -30,6 +30,7 @@ from models.prior import RESOURCES, solve
 from models.scene import SceneBatch, slot_values, stack
 
 EDGES = ("expected", "lower", "upper")
+UNNOTICED = 0.995  # of what it wants of the link: who gets so much needs no class of its own
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -220,7 +221,7 @@ def _settings(shown: Sequence[RankedHost], placed: Placed) -> list[IsolationSett
     share = solve(placed.scenes.take(np.array(rows, dtype=np.int64))).limits[:, -1, RESOURCES.index("nic")]
     for row, mine in zip(rows, share.tolist(), strict=True):
         host = placed.hosts[row]
-        if mine < 1 and host.nic_mbit:
+        if mine < UNNOTICED and host.nic_mbit:
             rate = mine * float(wanted[row, -1]) / host.nic_mbit
             found[row] = replace(found[row], network=isolation.uplink_class(host, placed.newcomers[row], rate))
     return found

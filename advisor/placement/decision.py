@@ -154,11 +154,16 @@ def _mended(
     rungs: dict[int, tuple[Rung, ...]] = {}
     mended: list[RankedHost] = []
     others = [question.snapshot.hosts[one.host].id for one in standings[: question.request.limit]]
-    for rank in np.flatnonzero(ranked.broken[ranked.kinds])[:MOST_TRIED].tolist():
-        if rank == 0 or len(standings) + len(mended) < question.request.limit:
+    in_vain: set[int] = set()  # kinds of hosts: what does not mend one of a kind mends none
+    for rank in np.flatnonzero(ranked.broken[ranked.kinds]).tolist():
+        kind = int(ranked.kinds[rank])
+        if len(rungs) == MOST_TRIED or (rank > 0 and len(standings) + len(mended) >= question.request.limit):
+            break
+        if kind not in in_vain:
             one = ranked.standing(told, rank)
-            rungs[one.host], better = mend(question, found, told, one, int(ranked.kinds[rank]), others)
+            rungs[one.host], better = mend(question, found, told, one, kind, others)
             mended += [better] if better else []
+            in_vain |= set() if better else {kind}
     return rungs, mended
 
 

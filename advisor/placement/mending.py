@@ -105,5 +105,5 @@ def _said(
         what = f"{one.id} would wait {latency:.2f} times as long as alone, its limit is {one.max_latency_ratio:g}"
     else:
         what = f"{one.id} would {verb} {ratio:.2f} of its own speed, its limit is {one.min_throughput_ratio}"
-    tried = "; isolation was tried on better hosts only" if rungs is None else ", and no isolation setting mends it"
+    tried = "; isolation was tried on better hosts only" if rungs is None else ", and nothing that was tried mends it"
     return Rejection(host, code, what + tried, rungs or ())

@@ -125,11 +125,14 @@ def predict(question: Question, found: Kinds, remembered: Remembered) -> Told:
             wide[:, : after.shape[1]] = after
             wide[rows] = later
             after = wide
-    after = after[:, : len(options)].transpose(1, 0, 2, 3)
+    # In an order of their own: the places that they are remembered at say in which order they were first asked for.
+    names = sorted(options, key=pinning.NAMES.index)
+    places = {name: place for place, name in enumerate(options)}
+    after = after[:, [places[name] for name in names]].transpose(1, 0, 2, 3)
     alone = ~(found.present & (np.arange(question.slots) < question.slots - 1))
     return Told(
-        options=tuple(options),
-        pins=np.array(list(options.values()), dtype=bool),
+        options=tuple(names),
+        pins=np.array([options[name] for name in names], dtype=bool),
         usable=~np.isnan(after[..., -1, 0]),
         expected=after[..., 0],
         lower=after[..., 1],

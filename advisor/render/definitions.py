@@ -47,10 +47,12 @@ def _xen(change: Change, scheduler: str) -> Iterator[Step]:
     limit, mac = policed(wanted.network), mac_address(instance)
     if limit is not None:
         address = f"mac={mac}," if mac else ""
-        lines.append(f'vif = ["{address}rate={limit.kbit_s}Kb/s@{VIF_INTERVAL}"]')
+        lines.append(f'vif = ["{address}rate={limit.kbit_s}Kb/s@{VIF_INTERVAL}"] (beside what the line has)')
     if lines:
         note = "; a vif's rate cannot be changed while it runs, tc on the uplink can" if limit else ""
-        yield only_said("xl", f"to start with it, write into the configuration: {'; '.join(lines)}{note}")
+        yield only_said(
+            "xl", f"to start with it, write into the configuration of {instance.id}: {'; '.join(lines)}{note}"
+        )
     if instance.service == "latency" and scheduler in HINTS and (wanted.weight or wanted.cap_percent or wanted.pinning):
         yield only_said("xl", f"shorter slices answer sooner, for every domain of the pool: {HINTS[scheduler]}")
 
@@ -59,7 +61,7 @@ def _libvirt(change: Change, cgroup: int, uplink: str | None) -> Iterator[Step]:
     parts = (_cputune(change, cgroup), _iotune(change), _bandwidth(change, uplink))
     text = "".join(ElementTree.tostring(part, encoding="unicode") for part in parts if part is not None)
     if text:
-        yield only_said("virsh", f"to start with it, write into the domain (virsh edit): {text}")
+        yield only_said("virsh", f"to start with it, write into the domain {change.instance.id} (virsh edit): {text}")
 
 
 def _cputune(change: Change, cgroup: int) -> ElementTree.Element | None:

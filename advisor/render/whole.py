@@ -60,9 +60,10 @@ def plan(
     if newcomer.id in known:
         raise InvalidInput(f"instance {newcomer.id} is on host {host.id} already", field="instance.name")
     tools = Tools.of(host, target, scheduler, cgroup, uplink)
-    entering = Change(host, newcomer, IsolationSettings(), wanted)
+    settled = replace(host, driver_cpus=driver_cpus) if driver_cpus else host  # where emulator threads go with a pin
+    entering = Change(settled, newcomer, IsolationSettings(), wanted)
     staying = [
-        Change(host, resident, resident.settings, changes[resident.id])
+        Change(settled, resident, resident.settings, changes[resident.id])
         for resident in residents
         if resident.id in changes and _differs(resident.settings, changes[resident.id])
     ]

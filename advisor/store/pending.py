@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import sqlalchemy as sa
 
-from advisor.domain import Instance, WorkloadProfile
+from advisor.domain import Instance, IsolationSettings, WorkloadProfile
 from advisor.store import codec
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
@@ -23,17 +23,25 @@ pending = sa.Table(
     sa.Column("placed", VALUE, nullable=False),  # the instance as advised: on its host, with its settings
     sa.Column("profile", VALUE),  # what the question said of its workload, where it was no named one
     sa.Column("expires_at", UtcTime, nullable=False),
+    sa.Column("changes", VALUE, nullable=False, server_default="{}"),
+    sa.Column("driver_cpus", VALUE),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """One answer that the inventory does not show yet; `placed.host` is the advised host."""
+    """One answer that the inventory does not show yet; `placed.host` is the advised host.
+
+    `changes` are the settings that the answer gives to residents of that host, `driver_cpus` the pCPUs that it gives to
+    the driver domain, None = as they are.
+    """
 
     recommendation: str
     placed: Instance
     profile: WorkloadProfile | None
     expires_at: datetime
+    changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
+    driver_cpus: tuple[int, ...] | None = None
 
     @property
     def host(self) -> str:

@@ -25,7 +25,7 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
         headers = ("rank", "host", "score", "newcomer (90 % interval)", "worst neighbour", "settings", "tied with")
         print_table(headers, rows, right=(0, 2))
     else:
-        say(f"No host can take {name}.")
+        say(f"No host can take {name}{'' if answer.rejected else ': the inventory has none'}.")
     for candidate in answer.candidates:
         if explain:
             _show_reasons(candidate)
@@ -63,7 +63,7 @@ def _row(candidate: Candidate) -> tuple[object, ...]:
         f"{candidate.score:.3f}",
         ratio(candidate.newcomer),
         worst_neighbour(candidate),
-        settings_text(candidate.isolation),
+        "; ".join([settings_text(candidate.isolation), *_changes(candidate)]),
         ", ".join(candidate.tied_with),
     )
 
@@ -85,8 +85,13 @@ def _show_ladder(host: str, rungs: Sequence[Rung]) -> None:
 
 
 def _show_changes(candidate: Candidate) -> None:
-    for name, settings in candidate.changes.items():
-        say(f"  {name} gets: {settings_text(settings)}")
+    for change in _changes(candidate):
+        say(f"  {change}")
+
+
+def _changes(candidate: Candidate) -> list[str]:
+    """What neighbours get."""
+    return [f"{name} gets: {settings_text(settings)}" for name, settings in candidate.changes.items()]
 
 
 def _show_commands(candidate: Candidate) -> None:

@@ -50,6 +50,7 @@ def test_the_ladder_is_told_with_what_mends_it_and_whose_settings_change(monkeyp
     assert [line.split()[:2] for line in told[1:4]] == [["step", "mends"], ["weight", "no"], ["cap", "yes"]]
     assert "Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95." in told[3]
     assert told[4] == "  batch-1 gets: cap 60 %"
+    assert "; batch-1 gets: cap 60 %" in shown.splitlines()[3]  # the table does not hide it
     assert "On h8 the placement alone breaks a limit; tried in order of cost, and none mends it:" in shown
     assert shown.count("breaks a limit") == 2
 
@@ -59,17 +60,17 @@ def test_a_limit_that_the_placement_alone_breaks_is_mended_on_the_way() -> None:
     wide = "  - {name: wide, metrics: {cpu: 200, block: 0}}\ninstances:"
     Path("cloud.yaml").write_text(cloud.replace("instances:", wide), encoding="utf-8")
     Path("busy.yaml").write_text(
-        "{id: n, vcpus: 2, workload: wide, min_throughput_ratio: 0.9, pinning: '0:2|1:3'}", encoding="utf-8"
+        "{id: n, vcpus: 2, workload: wide, min_throughput_ratio: 0.65, pinning: '0:2|1:3'}", encoding="utf-8"
     )
     result = run("where", "cloud.yaml", "--instance", "busy.yaml", "--hosts", "h2", "--json", "--explain")
     assert result.exit_code == 0
     (candidate,) = json.loads(result.stdout)["candidates"]
-    assert candidate["newcomer"]["throughput_ratio"]["expected"] >= 0.9
+    assert candidate["newcomer"]["throughput_ratio"]["expected"] >= 0.65
     assert [(rung["action"], rung["satisfies"]) for rung in candidate["rungs"]] == [("weight", False), ("cap", True)]
-    assert candidate["changes"]["batch-1"]["isolation"]["cap_percent"] == 20.0
+    assert candidate["changes"]["batch-1"]["isolation"]["cap_percent"] == 70.0
     assert candidate["reasons"][0]["text"] == (
-        "batch-1 keeps 0.20 of its own speed (1.00 without n), held back by the CPU: "
-        "the settings that it gets here allow no more."
+        "n keeps 0.65 of its own speed, held back by the CPU: batch-1 asks for 0.70 CPUs of it "
+        "under the settings that it gets here, and both take turns on the same CPUs (L8)."
     )
     last = candidate["rungs"][-1]["effects"]
     assert [one["instance"] for one in last] == ["n", "batch-1"]
@@ -141,6 +142,13 @@ def test_no_host_is_an_answer_not_a_failure() -> None:
     result = run("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h5")
     assert result.exit_code == 0
     assert result.stdout.startswith("No host can take shop-7.")
+
+
+def test_a_cloud_without_hosts_says_that_it_has_none() -> None:
+    Path("none.yaml").write_text("hosts: []", encoding="utf-8")
+    result = run("where", "none.yaml", "--instance", "shop.yaml")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("No host can take shop-7: the inventory has none.")
 
 
 def test_hundreds_of_rejected_hosts_are_counted_unless_all_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

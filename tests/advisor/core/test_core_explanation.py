@@ -7,13 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from core_clouds import WORKLOADS, ask, cloud, host, only, request, vm
 from core_shown import shown_of
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Host, Instance, PlacementRequest, Reason
+from advisor.domain import Host, Instance, PlacementRequest, Reason, WorkloadProfile
 from advisor.explanation import Shown, explain
 from models.prediction import TARGETS, Band, InterferencePrediction
 from models.prior import RESOURCES, PriorPredictor
@@ -50,7 +51,35 @@ def test_without_contention_nobody_is_named() -> None:
 def test_who_was_slow_before_is_no_loss_and_no_lie() -> None:
     found = losses(vm("b1", "bulk", on="h1"), vm("b2", "bulk", on="h1"), newcomer=vm())
     assert [one.resource for one in found] == ["none"]
-    assert found[0].text == "n costs nobody anything: b1 keeps 0.52 of its own speed (0.52 without n)."
+    assert found[0].text == "n costs nobody throughput: b1 keeps 0.52 of its own speed (0.52 without n)."
+
+
+def test_of_two_that_want_as_much_the_newcomer_is_named_for_it_is_what_changes() -> None:
+    found = losses(vm("a", on="h1"), vm("b", on="h1"), newcomer=vm("n", weight=1024), pcpus=1)
+    assert found[0].text.startswith("a keeps ")
+    assert found[0].neighbour == "n"
+
+
+def test_that_nobody_loses_is_not_known_where_a_workload_is_unknown() -> None:
+    (found,) = losses(vm("r", None, on="h1"), newcomer=vm())
+    assert found.text == "No contention is expected, but nothing is known of what runs in r."
+
+
+def test_a_latency_instance_that_waits_is_named_where_no_throughput_is_lost() -> None:
+    answering = vm("r", "web", on="h1", service="latency", load=0.1)
+    shown = shown_of(cloud([host()], [answering]), request())
+    assert "nobody wants" in explain(shown)[0][0].text
+    for factor, words in ((3.0, "r takes 3.00 times as long to answer as alone (1.50-6.00)."), (1.05, "nobody wants")):
+        band = Band(*(np.full_like(shown.before, factor * edge) for edge in (1.0, 0.5, 2.0)))
+        late = replace(shown, prediction=replace(shown.prediction, latency=band))
+        assert words in explain(late)[0][0].text
+        assert ("No contention" in explain(late)[0][0].text) == (factor < 1.1)
+
+
+def test_a_wait_is_told_beside_a_loss() -> None:
+    found = losses(vm("r", "web", on="h1", service="latency", pins="0:0"), newcomer=vm(pins="0:0"), pcpus=2)
+    assert "of its own speed" in found[0].text
+    assert re.search(r"\. r takes \d+\.\d\d times as long to answer as alone \(\d", found[0].text)
 
 
 def test_the_neighbour_that_wants_the_same_cpus_most_is_named() -> None:
@@ -104,6 +133,14 @@ def test_two_that_exchange_pages_on_one_cpu_are_the_papers_cpu_bound_pair() -> N
     assert (found[0].resource, found[0].finding) == ("cpu", "N5")
 
 
+def test_a_packet_now_and_then_is_not_the_papers_cpu_bound_pair() -> None:
+    quiet = WorkloadProfile("quiet", {"cpu": 100.0, "block": 0.0, "pages_exchanged": 0.03, "driver_domain.cpu": 0.001})
+    there = [vm("r", "quiet", on="h1", pins="0:0")]
+    snapshot = cloud([host(pcpus=2, driver_cpus=(1,))], there, workloads=(*WORKLOADS, quiet))
+    (why,) = explain(shown_of(snapshot, request(vm("n", "web", pins="0:0"))))
+    assert (why[0].resource, why[0].finding) == ("cpu", "L8")
+
+
 def test_a_resident_that_loses_most_is_the_one_spoken_of() -> None:
     found = losses(vm("r", "calm", on="h1", weight=1), vm("s", on="h1"), newcomer=vm("n", weight=1024), pcpus=1)
     assert found[0].neighbour == "n"
@@ -143,6 +180,15 @@ def test_the_best_is_compared_with_the_next_one() -> None:
 def test_the_fuller_host_is_said_to_be_fuller_where_hosts_are_to_be_saved() -> None:
     found = told([host("a"), host("b")], [vm("r", "calm", on="b")], request(objective="pack"))
     assert found["b"][1].text == "b is fuller than a by 0.250 vCPUs per pCPU, and every ratio is kept on both."
+
+
+def test_a_host_where_every_ratio_is_kept_comes_before_a_fuller_one_for_that() -> None:
+    residents = [vm("r", on="b"), vm("s", "calm", on="a")]
+    found = told([host("a"), host("b", pcpus=1)], residents, request(objective="pack"))
+    assert re.fullmatch(
+        r"Every ratio is kept on a and not on b, where the worst-off is \w with 0\.50.*\.",
+        next(one.text for one in found["a"] if one.kind == "comparison"),
+    )
 
 
 def test_a_link_without_limit_that_would_change_the_order_is_told_with_the_first_and_with_its_host() -> None:
@@ -312,6 +358,20 @@ def test_a_disk_without_limit_is_as_if_nobody_used_it() -> None:
 
 def kinds(shown: Shown) -> list[list[str]]:
     return [[one.kind for one in why] for why in explain(shown)]
+
+
+def test_a_loss_under_settings_that_the_ladder_gives_says_so() -> None:
+    shown = shown_of(cloud([host(pcpus=1)], [vm("r", on="h1")]), request())
+    weight = shown.scenes.weight.copy()
+    weight[0, -1] *= 4
+    heavier = replace(shown, scenes=replace(shown.scenes, weight=weight))
+    heavier = replace(heavier, prediction=shown.predictor.predict(heavier.scenes))
+    assert "under the settings" not in explain(shown)[0][0].text
+    text = explain(heavier)[0][0].text
+    assert text.startswith(
+        "r keeps 0.20 of its own speed (1.00 without n), held back by the CPU: n asks for 1.00 CPUs of it "
+    )
+    assert "of it under the settings that it gets here, and both take turns" in text
 
 
 def test_settings_of_the_ladder_are_not_thought_away() -> None:

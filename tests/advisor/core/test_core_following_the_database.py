@@ -16,12 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.current import Current, View
-from advisor.domain import Inventory, PlacementRequest, WorkloadProfile
+from advisor.domain import Inventory, IsolationSettings, PlacementRequest, WorkloadProfile
 from advisor.errors import AdvisorError
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
-from advisor.store import instances
+from advisor.store import counters, instances, pending
+from advisor.store.pending import Pending
 from profiler.observed import MetricSample
 
 HOSTS, VMS = ("a", "b", "B"), ("x", "y", "Y", "z")
@@ -130,3 +131,49 @@ def test_a_changed_instance_is_read_alone_and_sightings_are_not_read_for_it(
         view, _ = advisor._current.at(NOW)
     assert [one.id for one in view.inventory.instances] == ["y"]
     assert [[one.id for one in there] for there in view.snapshot.residents] == [["y"]]
+
+
+def test_what_an_answer_changes_for_residents_counts_until_it_expires(tmp_path: Path) -> None:
+    wanted = Settings(state_dir=tmp_path, database=f"sqlite:///{tmp_path}/c.db", fresh_s=600.0, reserve_s=60.0)
+    clock = Clock()
+    there = (*(vm(f"a{number}", on="h1") for number in range(3)), vm("b", on="h1", min_throughput_ratio=0.95))
+    with Advisor(wanted, clock=clock) as advisor:
+
+        def weight_of_b() -> int | None:
+            view, _ = advisor._current.at(clock.now)
+            same(view, Current(advisor._database, wanted).at(clock.now)[0], ages=False)
+            (found,) = (one for one in view.snapshot.residents[0] if one.id == "b")
+            assert found in view.expected.instances
+            return found.settings.weight
+
+        advisor.put_inventory(Inventory((host("h1"),), there, WORKLOADS), mode="replace", generation=None)
+        assert weight_of_b() is None
+        (first,) = advisor.place(PlacementRequest(vm("n"))).candidates
+        assert weight_of_b() == first.changes["b"].weight is not None
+        for one in advisor.place(PlacementRequest(vm("m"))).candidates:  # b keeps its limit, or there is no candidate
+            (effect,) = (it for it in one.neighbours if it.instance == "b")
+            assert effect.before is not None and effect.before.expected >= 0.95
+            assert effect.throughput_ratio.expected >= 0.95
+        clock.now += timedelta(seconds=61)
+        assert weight_of_b() is None
+
+
+def test_where_an_answer_lets_the_driver_domain_run_counts_and_so_do_changes_of_who_is_pending(tmp_path: Path) -> None:
+    wanted = Settings(state_dir=tmp_path, database=f"sqlite:///{tmp_path}/c.db")
+    later = NOW + timedelta(seconds=60)
+    light = IsolationSettings(weight=64)
+    with Advisor(wanted, clock=lambda: NOW) as advisor:
+        advisor.put_inventory(Inventory((host("h1"),), (vm("x", on="h1"),), WORKLOADS), mode="replace", generation=None)
+        advisor.ready()
+        with advisor._database.write() as connection:
+            counters.bump(connection, "pending")
+            pending.hold(connection, Pending("1", vm("n", on="h1"), None, NOW + timedelta(seconds=30)))
+            pending.hold(connection, Pending("2", vm("m", on="h1"), None, later, {"n": light, "gone": light}, (0, 1)))
+        for current in (advisor._current, Current(advisor._database, wanted)):
+            view, _ = current.at(NOW)
+            assert view.snapshot.hosts[0].driver_cpus == view.expected.hosts[0].driver_cpus == (0, 1)
+            assert view.inventory.hosts[0].driver_cpus == ()
+            for there in (view.snapshot.residents[0], view.expected.instances):
+                assert {one.id: one.settings.weight for one in there} == {"x": None, "n": 64, "m": None}
+        advisor.put_host(host("h1", pcpus=1))  # no room for what was advised
+        assert advisor._current.at(NOW)[0].snapshot.hosts[0].driver_cpus == ()

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from isolation_hosts import TABLE, Counting, Shared, broken, crowded_hosts, looser, shared
 
 from advisor import isolation
-from advisor.domain import Pinning, Rung, WorkloadProfile
+from advisor.domain import IsolationSettings, Pinning, Rung, WorkloadProfile
+from advisor.render import commands
 from models.prior import PriorPredictor
 from profiler.observed import NetworkSettings
 
@@ -68,6 +69,56 @@ def test_a_cap_mends_it_where_a_weight_is_no_share() -> None:
     assert set(cap.changes) == {"batch"}  # so that nothing is advised that is not needed
 
 
+def test_who_has_no_limit_is_not_cut_by_more_than_half_where_a_dearer_rung_is_enough() -> None:
+    busy = [vm("batch", vcpus=2), vm("crunch", vcpus=2)]
+    crowded = shared(host(kind="xen", pcpus=2), busy, vm("shop", min_throughput_ratio=0.9))
+    hard = {"batch": replace(busy[0].settings, cap_percent=20.0)}
+    assert not broken(crowded, crowded.kept(Rung("cap", "", hard)))  # a hard cap would do
+    _, cap, pinning = crowded.climb()
+    assert (cap.action, cap.satisfies) == ("cap", False)
+    assert (pinning.action, pinning.satisfies) == ("pinning", True)
+    placed, after = crowded.kept(), crowded.kept(pinning)
+    assert all(after[name][0] >= placed[name][0] / 2 for name in ("batch", "crunch"))
+    assert "last resort" not in pinning.text
+
+
+def test_a_cut_by_more_than_half_is_the_last_resort_and_says_whom_it_hits() -> None:
+    crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.9))
+    rungs = crowded.climb(others=("h2",))
+    assert actions(rungs) == ["weight", "cap", "cap"]
+    assert [rung.satisfies for rung in rungs] == [False, False, True]
+    assert rungs[1].effects[1].throughput_ratio.expected >= 0.25
+    assert rungs[2].changes["batch"].cap_percent == 10.0
+    assert rungs[2].text.endswith("a last resort, for batch, which no limit protects, would lose more than half.")
+
+
+def test_a_last_resort_is_the_one_that_leaves_the_hardest_hit_most() -> None:
+    crowded = shared(host(kind="lxc", nic_mbit=80.0), [vm("b", "web")], vm("n", "web", min_throughput_ratio=0.85))
+    cheaper = Rung("cap", "", {"b": replace(vm("b").settings, cap_percent=5.0)})
+    assert not broken(crowded, crowded.kept(cheaper))
+    rung = crowded.climb()[-1]
+    assert (rung.action, rung.satisfies) == ("network", True)
+    assert "a last resort" in rung.text
+    assert crowded.kept()["b"][0] / 2 > crowded.kept(rung)["b"][0] > crowded.kept(cheaper)["b"][0]
+
+
+def test_a_limit_of_its_own_however_low_takes_the_place_of_the_half() -> None:
+    batch = vm("batch", min_throughput_ratio=0.05)
+    rungs = shared(host(kind="xen", pcpus=1), [batch], vm("shop", min_throughput_ratio=0.9)).climb()
+    assert actions(rungs) == ["weight", "cap"]
+    assert rungs[1].changes["batch"].cap_percent == 10.0
+    assert "last resort" not in rungs[1].text
+
+
+def test_a_limit_that_was_broken_before_protects_nobody_so_the_half_does() -> None:
+    worn = vm("worn", min_throughput_ratio=0.9, pins="0:0")
+    crowded = shared(
+        host(kind="xen", pcpus=1), [worn, vm("batch", min_throughput_ratio=0.3)], vm("n", min_throughput_ratio=0.6)
+    )
+    for rung in crowded.climb():
+        assert not rung.satisfies or crowded.kept(rung)["worn"][0] >= crowded.kept()["worn"][0] / 2
+
+
 @pytest.mark.parametrize("limit", [0.63, 0.78, 0.9])
 def test_the_cap_is_the_mildest_step_that_satisfies(limit: float) -> None:
     crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=limit))
@@ -103,6 +154,21 @@ def test_a_cap_on_who_minds_latency_says_how_long_it_stands_still() -> None:
     rung = shared(host(kind="xen", pcpus=1), [culprit], vm("shop", min_throughput_ratio=0.7)).climb()[-1]
     assert rung.changes["batch"].cap_percent == 30.0
     assert "stands still for up to 7 of 10 ms" in rung.text  # P - Q of a period of 10 ms
+
+
+@pytest.mark.parametrize(("kind", "stall"), [("kvm", "39 of 40 ms"), ("lxc", "20 of 20 ms")])
+def test_the_stall_that_is_told_is_that_of_the_period_that_is_rendered(kind: str, stall: str) -> None:
+    crowded = shared(
+        host(kind=kind, pcpus=1), [vm("batch", service="latency", vcpus=2)], vm("shop", min_throughput_ratio=0.9)
+    )
+    rung = crowded.climb()[-1]
+    assert rung.changes["batch"].cap_percent == 5.0
+    texts = [
+        " ".join(one.argv)
+        for one in commands(crowded.host, crowded.residents[0], IsolationSettings(), rung.changes["batch"])
+    ]
+    assert any("vcpu_period=40000 --set vcpu_quota=1000" in one or "cpu.max=1000 20000" in one for one in texts)
+    assert f"stands still for up to {stall}" in rung.text
 
 
 def test_a_cap_brings_latency_back_as_the_stall_model_says() -> None:
@@ -178,6 +244,13 @@ def test_a_disk_limit_mends_a_pair_that_keeps_the_disk_busy() -> None:
     assert rung.changes["d"].disk_limit_mb_s == 60.0  # of 200 MB/s
     assert "L6" in rung.text
     assert "n 0.50 -> 0.70, d 0.50 -> 0.30" in rung.text
+
+
+def test_no_disk_limit_is_tried_where_the_host_can_set_none() -> None:
+    crowded = shared(host(kind="xen"), [vm("d", "disk")], vm("n", "disk", min_throughput_ratio=0.7))
+    rungs = crowded.climb()
+    assert "disk" not in actions(rungs)
+    assert not any(rung.satisfies for rung in rungs)
 
 
 def test_one_cpu_more_for_the_driver_domain_is_a_change_of_the_host() -> None:
@@ -306,6 +379,10 @@ def test_a_rung_that_satisfies_does_so_when_it_is_asked_again(crowded: Shared) -
         assert told == pytest.approx({name: ratio for name, (ratio, _) in again.items()}, abs=1e-9)
         if rung.satisfies:
             assert not broken(crowded, again) - before
+            alone = {name for name, kind in before if kind == "throughput"}
+            free = [one.id for one in crowded.everybody if one.min_throughput_ratio is None or one.id in alone]
+            cut = any(again[name][0] < crowded.kept()[name][0] / 2 - 1e-9 for name in free)
+            assert rung.action == "weight" or cut == ("a last resort" in rung.text)
 
 
 @given(crowded_hosts())
@@ -321,7 +398,7 @@ def test_nothing_that_is_kept_or_advised_is_looser_than_before(crowded: Shared) 
 def test_rungs_come_in_order_of_cost_whatever_the_order_of_residents(crowded: Shared) -> None:
     counting = Counting()
     rungs = crowded.climb(counting)
-    costs = [COST.index(rung.action) for rung in rungs]
+    costs = [COST.index(rung.action) for rung in rungs if "a last resort" not in rung.text]
     assert costs == sorted(set(costs))
     assert counting.calls <= 10
     assert replace(crowded, residents=crowded.residents[::-1]).climb() == rungs

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import FRESH_S, NOW, WORKLOADS, cloud, host, request, vm
+from core_clouds import FRESH_S, NOW, WORKLOADS, cloud, host, prediction, request, vm
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from advisor import filters, isolation, pinning, ranking
-from advisor.domain import Host, Instance, PlacementRequest, Recommendation, WorkloadProfile
+from advisor.domain import Host, Instance, Pinning, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.newcomer import latency_limits_of, limits_of, newcomer_slot, profile_row, used_share, without_it
 from advisor.placement import recommend
 from advisor.placement.remembered import Remembered
@@ -391,3 +391,24 @@ def test_another_option_is_asked_by_itself() -> None:
     assert counting.screened() == 1
     assert free == put(snapshot, request(vm("n", "web")), counting, memory)
     assert pinned == put(snapshot, request(vm("n", "web", pins="0:2")), PriorPredictor())
+
+
+class Stepwise:
+    """Half the speed for who may run on pCPU 0, all of it for everybody else, as trees see it: many pins are equal."""
+
+    version = origin = "stepwise"
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        del targets
+        return prediction(np.where(scenes.affinity[:, :, 0], 0.5, 1.0).tolist())
+
+
+def test_which_of_equal_pins_is_taken_does_not_depend_on_which_was_asked_about_first() -> None:
+    memory = Remembered()
+    one = host("a", pcpus=4, driver_cpus=(0,))
+    full = cloud([one], [vm("r", on="a", vcpus=3, pins="0:1|1:2|2:3")])
+    (first,) = put(full, request(), Stepwise(), memory).candidates
+    assert first.pinning == Pinning(((1, 2, 3),))  # no pCPU is free: all for guests are the only pin
+    alone = put(cloud([one]), request(), Stepwise())
+    assert alone.candidates[0].pinning == Pinning(((1,),))
+    assert put(cloud([one]), request(), Stepwise(), memory) == alone

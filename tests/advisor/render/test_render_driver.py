@@ -8,7 +8,7 @@ import pytest
 
 from advisor.domain import Command
 from advisor.render import driver, plan
-from profiler.observed import Host, Instance, IsolationSettings
+from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 XEN = Host("x1", "xen", 4, 8192)
 KVM = Host("k1", "kvm", 4, 8192, driver_cpus=(0, 1))
@@ -50,6 +50,16 @@ def test_a_cloud_is_told_in_words_and_a_container_host_has_none() -> None:
     (said,) = driver.commands(XEN, (1,), [], "openstack")
     assert said == Command("openstack", (), (), "keep the driver domain of x1 to CPUs 1 with the host's own tools")
     assert words(replace(XEN, kind="lxc"), (1,)) == []
+
+
+def test_in_a_plan_who_is_pinned_has_its_threads_where_the_driver_domain_moves_to() -> None:
+    pinned = IsolationSettings(pinning=Pinning(((2,),)))
+    found = plan(KVM, Instance("new"), pinned, [WEB], {"web": pinned}, driver_cpus=(3,))
+    for name in ("web", "new"):
+        threads = [one.argv[-1] for one in found if one.argv[:4] == ("virsh", "emulatorpin", "--domain", name)]
+        assert threads and set(threads) == {"3"}
+    (text,) = [one.note for one in found if "<domain" in one.note or "<cputune" in one.note][:1]
+    assert 'emulatorpin cpuset="3"' in text
 
 
 def test_in_a_plan_the_driver_domain_moves_before_anybody_comes() -> None:

@@ -151,10 +151,14 @@ class Faulty:
         good = PriorPredictor().predict(scenes)
         if self.failure == "shape":
             return PriorPredictor().predict(scenes.take(np.array([], dtype=np.int64)))
+        if self.failure == "no bound":
+            return replace(good, throughput=replace(good.throughput, lower=good.throughput.lower * np.nan))
+        if self.failure == "no latency":
+            return replace(good, latency=replace(good.latency, expected=good.latency.expected * np.nan))
         return replace(good, throughput=replace(good.throughput, expected=good.throughput.expected * np.nan))
 
 
-@pytest.mark.parametrize("failure", ["raises", "shape", "nan"])
+@pytest.mark.parametrize("failure", ["raises", "shape", "nan", "no bound", "no latency"])
 def test_a_predictor_that_fails_falls_back_to_the_prior(
     advisor: Advisor, trained: Path, failure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,7 +213,15 @@ recommendations = st.builds(
     notes=st.lists(texts, max_size=2).map(tuple),
 )
 outcomes = st.builds(RecordedOutcome, ids, st.dictionaries(ids, amounts, max_size=3), times)
-held = st.builds(Pending, ids, instances, st.none() | profiles, times)
+held = st.builds(
+    Pending,
+    ids,
+    instances,
+    st.none() | profiles,
+    times,
+    st.dictionaries(ids, settings, max_size=2),
+    st.none() | st.lists(st.integers(0, 9), max_size=3).map(tuple),
+)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | amounts | texts,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
