@@ -21,7 +21,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-libvirt test-guests test-xen lint setup lab-tools bench agent clean
+.PHONY: run test test-libvirt test-guests test-xen test-scenarios lint setup lab-tools bench agent clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -61,6 +61,9 @@ test-guests: setup  ## the lab's own guests in QEMU, KVM or not (Debian, root); 
 
 test-xen: setup  ## real Xen with Dom0 and two guests inside QEMU (Debian, root); builds its root file system once
 	COTENANT_TEST_XEN=1 $(BIN)/python -m pytest tests/xen
+
+test-scenarios: setup lab-tools  ## advice followed on real containers (root, a quiet machine): better for who suffered?
+	COTENANT_TEST_SCENARIOS=1 $(BIN)/python -m pytest tests/scenarios
 
 lint: setup
 	$(BIN)/ruff check .
