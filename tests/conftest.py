@@ -15,8 +15,8 @@ TRIES = 3
 AGAIN = "measured again"
 TIMEOUT = "Timeout (>"  # pytest-timeout's words: what hangs was not disturbed, and its clock runs once for all tries
 
-# Hypothesis would fail an example that takes over 0.2 s: real time, asserted of tests that only compute. The same code is
-# tested with the same examples, so that a change is judged by what it changes; COTENANT_TEST_SEARCH=1 looks for new ones.
+# Hypothesis would fail an example that takes over 0.2 s: real time, asserted of tests that only compute. The same code
+# meets the same examples, so that a change is judged by what it changes; COTENANT_TEST_SEARCH=1 looks for new ones.
 SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=not SEARCH)
 hypothesis.settings.load_profile("steady")
