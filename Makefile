@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 PROMTOOL := var/tools/usr/bin/promtool
+CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
 LAB_TOOLS := nginx-light wrk fio sysbench iperf3 redis-server redis-tools openarena-server qstat iproute2 procps cgroup-tools libvirt-clients openssl
 GUEST_TOOLS := qemu-system-x86 seabios busybox-static e2fsprogs nginx-light wrk fio sysbench iperf3 iproute2 procps
 LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
@@ -21,7 +22,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-libvirt test-guests test-xen test-scenarios lint setup lab-tools bench agent clean
+.PHONY: run test test-libvirt test-guests test-xen test-openstack test-scenarios lint setup lab-tools server-tools bench agent clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -44,7 +45,7 @@ run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, prin
 
 # Tests that measure nothing share the CPUs; all others have them to themselves, one after the other.
 test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
-test: setup lab-tools lint  ## every test and check
+test: setup lab-tools server-tools lint  ## every test and check
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not lab and not measured"
 	$(BIN)/python -m pytest -m "lab or measured"
 
@@ -62,6 +63,9 @@ test-guests: setup  ## the lab's own guests in QEMU, KVM or not (Debian, root); 
 test-xen: setup  ## real Xen with Dom0 and two guests inside QEMU (Debian, root); builds its root file system once
 	COTENANT_TEST_XEN=1 $(BIN)/python -m pytest tests/xen
 
+test-openstack: setup  ## a real OpenStack with 100 simulated computes asks and is read (Debian, root once); installs it once
+	COTENANT_TEST_OPENSTACK=1 $(BIN)/python -m pytest tests/openstack
+
 test-scenarios: setup lab-tools  ## advice followed on real containers (root, a quiet machine): better for who suffered?
 	COTENANT_TEST_SCENARIOS=1 $(BIN)/python -m pytest tests/scenarios
 
@@ -76,6 +80,13 @@ lab-tools:  ## install what the lab runs; promtool is only unpacked, for its pac
 	@test -x $(PROMTOOL) || ! command -v apt-get >/dev/null || { \
 	  mkdir -p var/tools && cd var/tools && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; \
 	} 2>/dev/null || echo "could not get promtool: the test that needs it will skip"
+
+server-tools:  ## install the programs of PostgreSQL and nginx, with which tests start servers of their own
+	$(call apt_install,postgresql-common)
+	@# its main package would make and start a server of the system's own
+	@dpkg -s postgresql >/dev/null 2>&1 || ! test -w $(CREATE_CLUSTER) || \
+	  sed -i -E 's/^#? *create_main_cluster *=.*/create_main_cluster = false/' $(CREATE_CLUSTER)
+	$(call apt_install,postgresql nginx-light)
 
 bench: setup  ## measure speed and quality of placement; prints tables
 	$(BIN)/python -m benchmarks.decision

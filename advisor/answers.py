@@ -52,6 +52,7 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
         "neighbours": _effects(candidate.neighbours),
         "changes": _changes(candidate.changes),
         "rungs": _rungs(candidate.rungs),
+        "notes": list(candidate.notes),
         "reasons": [_reason(one) for one in candidate.reasons],
     }
     if commands:
@@ -69,6 +70,7 @@ def _rungs(rungs: Sequence[Rung]) -> list[Json]:
             "effects": _effects(one.effects),
             "satisfies": one.satisfies,
             "driver_cpus": None if one.driver_cpus is None else list(one.driver_cpus),
+            "notes": list(one.notes),
         }
         for one in rungs
     ]

@@ -109,6 +109,10 @@ class Current:
                 view, chosen = self._refresh(now)
         return view, chosen[1]
 
+    def remembered(self) -> tuple[int, int]:
+        """Predictions that were found and missed among those remembered, since the predictor was chosen."""
+        return self._chosen[1].remembered.counts() if self._chosen else (0, 0)
+
     def _refresh(self, now: datetime) -> tuple[View, tuple[int, Chosen]]:
         """Read what has moved in one transaction, then lay it out without holding that open."""
         view, chosen = self._view, self._chosen

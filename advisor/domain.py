@@ -15,8 +15,11 @@ from models.quality import Quality as ModelQuality
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 __all__ = [
+    "TOKEN_SCOPES",
     "Activation",
+    "AuditEntry",
     "Band",
+    "Caller",
     "Candidate",
     "Command",
     "Constraints",
@@ -30,6 +33,7 @@ __all__ = [
     "ModelCard",
     "ModelGroup",
     "ModelQuality",
+    "Move",
     "Objective",
     "Page",
     "PhaseProfile",
@@ -50,6 +54,8 @@ __all__ = [
     "RungAction",
     "Scene",
     "SceneEffects",
+    "Token",
+    "TokenScope",
     "WorkloadProfile",
 ]
 
@@ -153,7 +159,8 @@ class Rung:
     for everybody with it, the newcomer first, with `before` = without it on the same host; empty where nothing can be
     predicted. `satisfies` = no limit is broken any more: the ladder ends there. Such a step may be the last resort,
     which takes more than half from whom no limit protects; the same step then also stands before, at a milder strength.
-    `driver_cpus` are the pCPUs that the driver domain would run on, None = as it does.
+    `driver_cpus` are the pCPUs that the driver domain would run on, None = as it does. `notes` are what must be known
+    before it is followed: what keeps its commands from being rendered, and whom it takes more than half from.
     """
 
     action: RungAction
@@ -162,6 +169,7 @@ class Rung:
     effects: tuple[Effect, ...] = ()
     satisfies: bool = False
     driver_cpus: tuple[int, ...] | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +187,7 @@ class Candidate:
     """One host that can take the instance, with the pinning and settings that suit it best there.
 
     `rungs` are the steps of the isolation ladder that were tried because the placement alone broke a limit, the last
-    one mended it; `changes` are the settings that residents get by it.
+    one mended it; `changes` are the settings that residents get by it, `notes` what must be known before that.
     """
 
     rank: int
@@ -195,6 +203,10 @@ class Candidate:
     commands: tuple[Command, ...] = ()
     rungs: tuple[Rung, ...] = ()
     changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.rungs[-1].notes if self.rungs else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +278,21 @@ class Plan:
     steps: tuple[PlanStep, ...]
     before: Mapping[str, tuple[Effect, ...]]
     after: Mapping[str, tuple[Effect, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A resident that should go from one host to another; `target` None = it should, and no host can take it.
+
+    `score` is what the target is ranked by, `gain` how much that is more than staying; None where it has no say.
+    """
+
+    instance: str
+    source: str
+    target: str | None
+    why: str
+    score: float | None = None
+    gain: float | None = None
 
 
 ProbePinning = Literal["same", "different", "shared"]
@@ -384,6 +411,46 @@ class Activation:
     before: str
     after: str
     cause: str
+
+
+TokenScope = Literal["read", "write", "admin"]
+TOKEN_SCOPES: tuple[TokenScope, ...] = ("read", "write", "admin")  # each includes those before it
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as it is listed: its secret is known only to who got it. `expires_at` None = never."""
+
+    id: str
+    name: str
+    scope: TokenScope
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and what they may: `actor` is `local`, `token:ID` or `keystone:USER`."""
+
+    actor: str
+    scope: TokenScope
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Who changed or was told what: `objects` are the ids it is about, `detail` what else there is to say.
+
+    `request_id` is empty where it was a command. Bulk calls name no objects, their counts stand in `detail`.
+    """
+
+    id: str
+    at: datetime
+    actor: str
+    request_id: str
+    operation: str
+    objects: tuple[str, ...]
+    detail: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,12 @@ class StaleGeneration(Conflict):
     code = "conflict.generation"
 
 
+class PreconditionFailed(Conflict):
+    """What was to be changed is not what the caller said it was; nothing was written."""
+
+    code = "precondition.failed"
+
+
 class BrokenArtifact(AdvisorError):  # noqa: N818
     """A model artifact is missing, truncated, foreign or fails its checksum; the active model stays."""
 
@@ -56,6 +62,12 @@ class ClusterFailed(AdvisorError):  # noqa: N818
     code = "cluster.failed"
 
 
+class SeriesUnavailable(AdvisorError):  # noqa: N818
+    """The store that measured series are read from does not answer, or not as one."""
+
+    code = "series.unavailable"
+
+
 class StorageUnavailable(AdvisorError):  # noqa: N818
     """The database does not answer or cannot write."""
 
@@ -72,3 +84,15 @@ class SchemaMismatch(StorageUnavailable):
     """The database was written by another version of Cotenant, or by another program."""
 
     code = "storage.schema"
+
+
+class IdentityUnavailable(AdvisorError):  # noqa: N818
+    """Keystone cannot say whose token it is; nobody gets in by it meanwhile."""
+
+    code = "auth.unavailable"
+
+
+class DeadlinePassed(AdvisorError):  # noqa: N818
+    """The time that was given for an answer is over; what was asked is not worked on any further."""
+
+    code = "deadline.passed"

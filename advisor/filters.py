@@ -188,14 +188,16 @@ def _driver_asked(question: Question) -> Floats:
     """What the instance asks of the driver domain of each host when it has that to itself, 0 = nothing or unknown; (H,)
     CPUs. In a container it asks nothing: the kernel works for it in its own time (`models.demands`)."""
     snapshot, instance = question.snapshot, question.instance
+    asked = np.zeros(len(snapshot.hosts))
+    hosts = np.flatnonzero(snapshot.scenes.kind != HOST_KINDS.index("lxc"))
     table, row, _ = profile_row(snapshot, question.request)
-    rows = rows_by_host(snapshot, np.arange(len(snapshot.hosts)), instance, table, row)
-    if not any(np.isfinite(table.column(key)[rows]).any() for key in ("driver_domain.cpu", "pages_exchanged")):
-        return np.zeros(len(rows))
-    hosts = np.arange(len(rows))
-    slot = newcomer_slot(replace(snapshot.scenes, table=table), snapshot, hosts, instance, row)
-    alone = replace(snapshot.scenes, table=table, **{name: values[:, None] for name, values in slot.items()})
-    return demands(alone).driver[:, 0]
+    rows = rows_by_host(snapshot, hosts, instance, table, row)
+    if any(np.isfinite(table.column(key)[rows]).any() for key in ("driver_domain.cpu", "pages_exchanged")):
+        there = replace(snapshot.scenes.take(hosts), table=table)
+        slot = newcomer_slot(there, snapshot, hosts, instance, row)
+        alone = replace(there, **{name: values[:, None] for name, values in slot.items()})
+        asked[hosts] = demands(alone).driver[:, 0]
+    return asked
 
 
 def _fresh(question: Question) -> tuple[Bools, Says]:

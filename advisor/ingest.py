@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from advisor.errors import Conflict, InvalidInput
 from advisor.inventory import CLOCK_SKEW
-from advisor.store import colocations, counters, hosts, instances, samples
+from advisor.store import colocations, counters, hosts, instances, rollups, samples
 from advisor.validation import check_value
 from profiler.metrics import SCOPES
 from profiler.observed import Colocation, MetricSample, check_id
@@ -30,10 +30,17 @@ def ingest(connection: Connection, batch: Sequence[MetricSample], *, now: dateti
     """Store a batch of samples; sent again it is all duplicates. Their hosts count as seen at the samples' times."""
     known_hosts = hosts.known(connection, (sample.host for sample in batch))
     known_instances = instances.known(connection, (sample.instance for sample in batch if sample.instance))
+    begin_s, end_s = rollups.rolled_until(connection), now.timestamp() + CLOCK_SKEW.total_seconds()
+    of_series: dict[tuple[str, str | None, str, str], str | None] = {}  # a batch has many samples of each
     taken: list[MetricSample] = []
     dropped: list[tuple[int, str]] = []
     for position, sample in enumerate(batch):
-        reason = _fault(sample, now.timestamp()) or _stranger(sample, known_hosts, known_instances)
+        key = sample.host, sample.instance, sample.scope, sample.metric
+        if key not in of_series:
+            of_series[key] = _misnamed(sample) or _stranger(sample, known_hosts, known_instances)
+        reason = of_series[key]
+        if reason is None and not (0 <= sample.value < math.inf and begin_s <= sample.time_s <= end_s):
+            reason = _fault(sample, begin_s, now.timestamp())
         if reason is None:
             taken.append(sample)
         else:
@@ -54,21 +61,27 @@ def record(connection: Connection, colocation: Colocation, *, now: datetime) -> 
     return False
 
 
-def _fault(sample: MetricSample, now_s: float) -> str | None:
-    """What is wrong with a sample by itself."""
+def _misnamed(sample: MetricSample) -> str | None:
+    """What is wrong with the name of a series."""
     try:
         check_id(sample.metric, "metric")
     except ValueError as error:
         return str(error)
     if sample.scope not in SCOPES:
         return f"scope {sample.scope!r} is none of {', '.join(SCOPES)}"
-    if not math.isfinite(sample.value) or sample.value < 0:
-        return f"value {sample.value} is not a finite number of at least 0"
-    if not math.isfinite(sample.time_s) or sample.time_s < 0:
-        return f"time {sample.time_s} is not a time"
-    if sample.time_s > now_s + CLOCK_SKEW.total_seconds():
-        return f"time is {sample.time_s - now_s:.0f} s in the future; check the clock of the host"
     return None
+
+
+def _fault(sample: MetricSample, begin_s: float, now_s: float) -> str:
+    """What is wrong with a sample's value or time."""
+    if not 0 <= sample.value < math.inf:
+        return f"value {sample.value} is not a finite number of at least 0"
+    if not 0 <= sample.time_s < math.inf:
+        return f"time {sample.time_s} is not a time"
+    if sample.time_s < begin_s:
+        begin = datetime.fromtimestamp(begin_s, UTC).isoformat(timespec="seconds")
+        return f"time is before {begin}, up to which samples are rolled up and no longer taken"
+    return f"time is {sample.time_s - now_s:.0f} s in the future; check the clock of the host"
 
 
 def _stranger(sample: MetricSample, known_hosts: set[str], known_instances: set[str]) -> str | None:

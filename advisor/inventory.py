@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -15,12 +16,19 @@ from advisor.validation import check_unique, check_value, misfit
 MODES = ("replace", "merge")
 CLOCK_SKEW = timedelta(minutes=5)  # how far ahead of ours a reporter's clock may run
 MAX_NAME = 255
+T = TypeVar("T")
+Only = Callable[[T | None], None]  # told what is there (None = nothing) under the lock; raises where it may not change
 
 
-def put_host(connection: Connection, host: Host, now: datetime) -> bool:
+def anyway(_there: object) -> None:
+    """Whatever is there may be changed."""
+
+
+def put_host(connection: Connection, host: Host, now: datetime, only_if: Only[Host] = anyway) -> bool:
     """Insert or replace a host; Conflict when an instance on it is pinned to a pCPU that it would no longer have."""
     check_value(host)
     changes.note(connection, counters.bump(connection, "inventory"), "host", [host.id])
+    only_if(hosts.get(connection, host.id))
     problem = misfit(host, instances.on_hosts(connection, [host.id]))
     if problem:
         raise Conflict(problem, field="pcpus")
@@ -29,9 +37,10 @@ def put_host(connection: Connection, host: Host, now: datetime) -> bool:
     return is_new
 
 
-def delete_host(connection: Connection, host_id: str) -> None:
+def delete_host(connection: Connection, host_id: str, only_if: Only[Host] = anyway) -> None:
     """Conflict while instances are on it."""
     changes.note(connection, counters.bump(connection, "inventory"), "host", [host_id])
+    only_if(hosts.get(connection, host_id))
     there = instances.on_hosts(connection, [host_id])
     if there:
         raise Conflict(f"host {host_id} still holds {len(there)} instances, {there[0].id} among them; move them first")
@@ -39,10 +48,11 @@ def delete_host(connection: Connection, host_id: str) -> None:
         raise NotFound(f"there is no host {host_id}")
 
 
-def put_instance(connection: Connection, instance: Instance) -> bool:
+def put_instance(connection: Connection, instance: Instance, only_if: Only[Instance] = anyway) -> bool:
     """Insert or replace an instance; InvalidInput when its host does not exist or lacks a pCPU that it is pinned to."""
     check_value(instance)
     changes.note(connection, counters.bump(connection, "inventory"), "instance", [instance.id])
+    only_if(instances.get(connection, instance.id))
     if instance.host is not None:
         host = hosts.get(connection, instance.host)
         if host is None:
@@ -55,8 +65,9 @@ def put_instance(connection: Connection, instance: Instance) -> bool:
     return is_new
 
 
-def delete_instance(connection: Connection, instance_id: str) -> None:
+def delete_instance(connection: Connection, instance_id: str, only_if: Only[Instance] = anyway) -> None:
     changes.note(connection, counters.bump(connection, "inventory"), "instance", [instance_id])
+    only_if(instances.get(connection, instance_id))
     if not instances.delete(connection, instance_id):
         raise NotFound(f"there is no instance {instance_id}")
 
@@ -107,6 +118,11 @@ def put_all(connection: Connection, inventory: Inventory, *, mode: str, generati
     _check_fits(connection, inventory)
     pending.drop(connection, (one.id for one in inventory.instances if one.host))
     return current
+
+
+def sizes(inventory: Inventory) -> dict[str, int]:
+    """How many of each there are in it."""
+    return {noun: len(getattr(inventory, noun)) for noun in ("hosts", "instances", "workloads")}
 
 
 def check_name(workload: WorkloadProfile) -> None:

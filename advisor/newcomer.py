@@ -33,8 +33,12 @@ def rows_by_host(
     """The newcomer's row of the table on each host: `row`, or its workload as it is known on the host's platform."""
     if row is not None:
         return np.full(len(hosts), row)
-    known = {name: table.row(instance.workload, name) for name in {host.platform for host in snapshot.hosts}}
-    return np.array([known[snapshot.hosts[host].platform] for host in hosts.tolist()], dtype=np.int64)
+    platforms = snapshot.scenes.platform[hosts]
+    found = np.full(len(hosts), table.row(instance.workload))
+    for platform, workload in table.rows:
+        if platform and workload == instance.workload:
+            found[platforms == platform] = table.row(workload, platform)
+    return found
 
 
 def without_it(snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints, table: ProfileTable) -> SceneBatch:

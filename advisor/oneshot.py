@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from advisor import predictors, probing, profiling, questions, sample_files, training
+from advisor import predictors, probing, profiling, promql, questions, sample_files, training
 from advisor.domain import (
     Instance,
     InstanceProfile,
@@ -96,6 +96,12 @@ def write_plan_report(inventory: Inventory, plan: Plan, path: Path) -> None:
 def profile_samples(files: Sequence[Path], instance_id: str) -> InstanceProfile:
     """What an instance does, phase by phase, by files of samples; InvalidInput or NotFound in one sentence."""
     return profiling.profile_samples(sample_files.read_samples(files), instance_id)
+
+
+def profile_series(settings: Settings, instance_id: str, *, since: str) -> InstanceProfile:
+    """What an instance does by the store of series that the settings name; SeriesUnavailable where that is silent."""
+    readings = promql.read(settings, instance_id, since=since, now=datetime.now(UTC))
+    return profiling.profile_readings(readings, instance_id)
 
 
 def write_profile_picture(profile: InstanceProfile, path: Path) -> None:

@@ -21,6 +21,7 @@ Hashes = NDArray[np.uint64]
 MOST_PER_HOST = 4  # choices on one host, `unpinned` among them
 # Of options that are worth the same the first is taken.
 NAMES = ("as asked", "unpinned", "quiet CPUs", "whole cores", "one node", "guest CPUs")
+FREE = "unpinned"  # the one that pins nothing
 
 
 @dataclass(frozen=True, slots=True)

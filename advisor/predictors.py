@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
+from advisor import deadline
 from advisor.errors import BrokenArtifact
 from advisor.placement.remembered import Remembered
 from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
@@ -38,7 +39,10 @@ class PredictorFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Guarded:
-    """A predictor whose every failure is a PredictorFailedError, so that it is told from a failing filter (rule 1)."""
+    """A predictor whose every failure is a PredictorFailedError, so that it is told from a failing filter (rule 1).
+
+    Nothing is predicted for a question whose time is up: predicting is the long step of all of them.
+    """
 
     predictor: Predictor
 
@@ -50,7 +54,12 @@ class _Guarded:
     def origin(self) -> str:
         return self.predictor.origin
 
+    @property
+    def metrics(self) -> Sequence[str]:
+        return self.predictor.metrics
+
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        deadline.check()
         try:
             prediction = self.predictor.predict(scenes, targets)
         except Exception as error:
@@ -71,14 +80,14 @@ def ask(chosen: Chosen, question: Callable[[Predictor, bool, Notes], T]) -> T:
     `question` gets a predictor, whether the answer is degraded, and notes for it.
     """
     if isinstance(chosen.predictor, PriorPredictor):
-        return question(chosen.predictor, chosen.degraded, chosen.notes)
+        return question(_Guarded(chosen.predictor), chosen.degraded, chosen.notes)
     try:
         return question(_Guarded(chosen.predictor), chosen.degraded, chosen.notes)
     except PredictorFailedError as error:
         version = chosen.predictor.version
         log.exception("model %s failed", version)
         note = f"Model {version} failed ({error}); the queueing prior answered instead."
-        return question(PriorPredictor(), True, (*chosen.notes, note))
+        return question(_Guarded(PriorPredictor()), True, (*chosen.notes, note))
 
 
 def load(path: Path) -> Predictor:

@@ -11,13 +11,15 @@ from sqlalchemy import Connection
 
 from advisor.domain import Host, Instance, InstanceProfile, PhaseProfile, WorkloadProfile
 from advisor.errors import InvalidInput, NotFound
-from advisor.store import hosts, instances, samples
+from advisor.store import hosts, instances, rollups, samples
 from models.demands import GOODPUT
 from models.loads import Limits
 from models.profiling import profile_windows
 from models.windows import Readings, Windows, align, by_series, hosts_of
 from profiler.observed import MetricSample
 
+# Of more than a day, or where some of it is rolled up, all is read as five-minute means: windows are of one length.
+ONE_BY_ONE_S = 86_400.0
 MAX_WINDOWS = 10_000  # a day of the agent's ten seconds has 8,640; the search for phases takes seconds at this length
 _SINCE = re.compile(r"([0-9]{1,6})([smhd])\Z")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -40,9 +42,18 @@ class Stored:
     host: Host | None
 
 
-def read_stored(connection: Connection, instance_id: str, *, since: str, now: datetime) -> Stored:
-    """Read what was measured in the last `since`; NotFound where nothing was, InvalidInput where it is too much."""
-    readings = samples.around_instance(connection, instance_id, now.timestamp() - parse_since(since))
+def read_stored(
+    connection: Connection, instance_id: str, *, since: str, now: datetime, readings: Readings | None = None
+) -> Stored:
+    """Read what was measured in the last `since`; NotFound where nothing was, InvalidInput where it is too much.
+
+    `readings` are what was measured, where that is not in the database.
+    """
+    if readings is None:
+        seconds = parse_since(since)
+        since_s = now.timestamp() - seconds
+        short = seconds <= ONE_BY_ONE_S or rollups.reach_s(connection, instance_id, since_s) <= ONE_BY_ONE_S
+        readings = (samples if short else rollups).around_instance(connection, instance_id, since_s)
     instance = instances.get(connection, instance_id)
     if not hosts_of(readings, instance_id):
         if instance is None:
@@ -65,6 +76,11 @@ def profile_samples(found: Sequence[MetricSample], instance_id: str) -> Instance
         there = f"; there are {', '.join(named[:5])}" if named else ""
         raise NotFound(f"there are no samples of instance {instance_id}{there}")
     return profile_windows(_windows(by_series(found), instance_id))
+
+
+def profile_readings(readings: Readings, instance_id: str) -> InstanceProfile:
+    """Profile an instance from readings that have some of it; nothing is known of its limits."""
+    return profile_windows(_windows(readings, instance_id))
 
 
 def workload_of(

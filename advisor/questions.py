@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from advisor import placement, predictors
+from advisor import metric_names, placement, predictors
 from advisor.domain import (
     OBJECTIVES,
     Instance,
@@ -34,6 +34,8 @@ def recommend(
 ) -> Recommendation:
     """Rank the hosts of a snapshot; `fresh_s` is how old the news of a host may be. The request is a checked one."""
     recommendation_id = new_id(now)
+    metric_names.check(request, chosen.predictor)
+    unknown = metric_names.notes(snapshot, request, chosen.predictor)
     return predictors.ask(
         chosen,
         lambda predictor, degraded, notes: placement.recommend(
@@ -44,7 +46,7 @@ def recommend(
             now=now,
             fresh_s=fresh_s,
             degraded=degraded,
-            notes=notes,
+            notes=(*notes, *unknown),
             remembered=chosen.remembered,
         ),
     )

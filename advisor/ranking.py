@@ -72,7 +72,6 @@ def score(
     throughput = prediction.throughput
     kept = np.where(present, throughput.expected / before, np.inf)
     half = np.where(present, throughput.expected - throughput.lower, 0.0)  # of T/B
-    low = np.where(present, kept - CAUTION * half / before, np.inf)
     worst_at = kept.argmin(axis=1)
     rows = np.arange(len(kept))
     if objective == "total":
@@ -83,8 +82,9 @@ def score(
     else:
         expected = kept[rows, worst_at]
         half_width = half[rows, worst_at] / before[rows, worst_at]
-        loss = np.where(present, 1 - low, 0.0)
-        value = 1 - loss.max(axis=1) - OTHERS_COUNT * (loss.sum(axis=1) - loss.max(axis=1))
+        loss = np.where(present, 1 - (kept - CAUTION * half / before), 0.0)
+        most = loss.max(axis=1)
+        value = 1 - most - OTHERS_COUNT * (loss.sum(axis=1) - most)
     if objective == "pack":
         needed = np.where(np.isnan(limits), KEPT, limits)
         all_kept = np.where(present, throughput.expected >= np.minimum(needed, before), True).all(axis=1)
@@ -106,6 +106,8 @@ def broken(
     prediction: InterferencePrediction, present: Bools, before: Floats, limits: Floats, waiting: Waiting | None
 ) -> Bools:
     """Whose limit is broken that was held before, as in `score`; (S, N). Expected ratios are judged."""
+    if waiting is None and np.isnan(limits).all():
+        return np.zeros(present.shape, dtype=bool)
     found = present & (prediction.throughput.expected < limits) & (before >= limits)
     if waiting is not None:
         found |= present & (prediction.latency.expected > waiting.limits) & (waiting.before <= waiting.limits)

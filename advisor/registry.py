@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from advisor import predictors, training
+from advisor.audit import Audit
 from advisor.domain import Activation, ModelCard
 from advisor.errors import BrokenArtifact, Conflict, NotFound, RefusedByGate
 from advisor.store import counters, models
@@ -38,6 +39,7 @@ class Registry:
     read: Transaction
     write: Transaction
     clock: Callable[[], datetime]
+    audit: Audit
 
     def listing(self) -> tuple[ModelCard, ...]:
         """Every registered model, newest first, and last the queueing prior."""
@@ -68,6 +70,7 @@ class Registry:
         verdict = self._judge(card.version, active)
         with self.write() as connection:
             models.add(connection, replace(card, verdict=verdict.to_json()))
+            self.audit.record(connection, "model.register", [card.version], passed=verdict.passed)
         return self.get(card.version)
 
     def judge(self, version: str) -> ModelCard:
@@ -80,6 +83,7 @@ class Registry:
         verdict = self._judge(version, active)
         with self.write() as connection:
             models.set_verdict(connection, version, verdict.to_json())
+            self.audit.record(connection, "model.judge", [version], passed=verdict.passed)
         return self.get(version)
 
     def activate(self, version: str, *, force: bool = False) -> ModelCard:
@@ -100,6 +104,7 @@ class Registry:
         if not verdict.passed and not force:
             with self.write() as connection:
                 models.set_verdict(connection, version, verdict.to_json())
+                self.audit.record(connection, "model.refuse", [version])
             why = " ".join(verdict.refusals).rstrip(".")
             raise RefusedByGate(f"model {version} is refused by the gate ({why}); train on more, or activate by force")
         self._switch(active, version, "activate" if verdict.passed else "force", verdict.to_json())
@@ -133,6 +138,7 @@ class Registry:
             if version == _version(models.active(connection)):
                 raise Conflict(f"model {version} answers already: choose another one to be scored beside it")
             models.shadow(connection, None if version == PRIOR else version)
+            self.audit.record(connection, "model.shadow", [version])
         return self.get(version)
 
     def _switch(
@@ -148,6 +154,7 @@ class Registry:
             if version is not None and verdict is not None:
                 models.set_verdict(connection, version, verdict)
             models.record(connection, Activation(self.clock(), active or PRIOR, version or PRIOR, cause))
+            self.audit.record(connection, "model.activate", [version or PRIOR], before=active or PRIOR, cause=cause)
 
     def _judge(self, version: str, active: str | None) -> Verdict:
         from models.gate import gate

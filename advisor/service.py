@@ -12,19 +12,23 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from advisor import ingest, probing, profiling, questions, widening
+from advisor import deadline, following, ingest, moving, probing, profiling, promql, questions, turns, vitals, widening
 from advisor import inventory as cloud
 from advisor.answers import recommendation_as_json
+from advisor.audit import Audit, Operation, acting
+from advisor.backup import backup_database, restore_database
 from advisor.checking import Judge, source_of
 from advisor.current import Current, View, as_pending
 from advisor.domain import (
     Activation,
+    AuditEntry,
     Host,
     Instance,
     InstanceProfile,
     Inventory,
     ModelCard,
     ModelQuality,
+    Move,
     Page,
     PlacementRequest,
     Plan,
@@ -35,8 +39,13 @@ from advisor.domain import (
     SceneEffects,
     WorkloadProfile,
 )
-from advisor.errors import InvalidInput, NotFound, SchemaMismatch
+from advisor.errors import InvalidInput, NotFound, SchemaMismatch, StaleGeneration
+from advisor.following import Followed
+from advisor.inventories.reading import Reading, Source
+from advisor.inventories.sources import SOURCES, open_source
 from advisor.inventories.static import load_instances, load_inventory, load_scene
+from advisor.inventory import Only, anyway
+from advisor.keystone import Keystone
 from advisor.monitoring import Monitor, shadows
 from advisor.oneshot import (
     evaluate,
@@ -46,6 +55,7 @@ from advisor.oneshot import (
     predict,
     probe_plan,
     profile_samples,
+    profile_series,
     train,
     where,
     write_campaign,
@@ -57,16 +67,25 @@ from advisor.probing import duration_s, probe_plan_as_json
 from advisor.probing import sentence as probe_sentence
 from advisor.questions import Progress
 from advisor.registry import Registry
+from advisor.retention import Retention
 from advisor.settings import Settings
-from advisor.store import counters, hosts, instances, migrate, pending, recommendations, workloads
+from advisor.store import counters, hosts, instances, migrate, pending, plans, recommendations, workloads
 from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
+from advisor.tokens import Tokens
 from advisor.validation import check_value, picture_kind
+from advisor.vitals import Vitals
 from profiler.observed import Colocation, MetricSample
 
 __all__ = [
+    "SOURCES",
     "Advisor",
+    "Followed",
     "Progress",
+    "Reading",
+    "Source",
+    "acting",
+    "backup_database",
     "duration_s",
     "evaluate",
     "findings",
@@ -74,6 +93,7 @@ __all__ = [
     "load_instances",
     "load_inventory",
     "load_scene",
+    "open_source",
     "picture_kind",
     "plan",
     "predict",
@@ -81,7 +101,9 @@ __all__ = [
     "probe_plan_as_json",
     "probe_sentence",
     "profile_samples",
+    "profile_series",
     "recommendation_as_json",
+    "restore_database",
     "train",
     "where",
     "write_campaign",
@@ -106,7 +128,11 @@ class Advisor:
         self._database = Database(settings.database)
         self._current = Current(self._database, settings)
         self._monitor = Monitor(settings)
-        self._registry = Registry(settings.model_dir, self._read, self._write, clock)
+        self._audit = Audit(clock, timedelta(days=settings.keep_audit_days))
+        self.keystone = Keystone(settings.keystone_url, settings.keystone_roles) if settings.keystone_url else None
+        self.tokens = Tokens(self._read, self._write, clock, self._audit)
+        self._registry = Registry(settings.model_dir, self._read, self._write, clock, self._audit)
+        self._retention = Retention(self._database, settings, clock)
         self._placing = threading.Lock()
         self._outdated: SchemaMismatch | None = None
         try:
@@ -116,6 +142,7 @@ class Advisor:
             raise
 
     def close(self) -> None:
+        self._retention.close()
         self._database.close()
 
     def __enter__(self) -> Advisor:
@@ -126,45 +153,62 @@ class Advisor:
 
     # inventory
 
-    def put_host(self, host: Host) -> bool:
-        """True when it is new; Conflict when an instance on it is pinned to a pCPU that it no longer has."""
-        with self._write() as connection:
-            return cloud.put_host(connection, host, self._clock())
+    def put_host(self, host: Host, *, only_if: Only[Host] = anyway) -> bool:
+        """True when it is new; Conflict when an instance on it is pinned to a pCPU that it no longer has.
+
+        `only_if` is told what is there, None = nothing, in the transaction of the change, and raises where that may
+        not be changed.
+        """
+        with self._change("host.put", host.id) as connection:
+            return cloud.put_host(connection, host, self._clock(), only_if)
 
     def host(self, host_id: str) -> Host:
         with self._read() as connection:
             return _found(hosts.get(connection, host_id), "host", host_id)
 
-    def delete_host(self, host_id: str) -> None:
+    def delete_host(self, host_id: str, *, only_if: Only[Host] = anyway) -> None:
         """Conflict while instances are on it."""
-        with self._write() as connection:
-            cloud.delete_host(connection, host_id)
+        with self._change("host.delete", host_id) as connection:
+            cloud.delete_host(connection, host_id, only_if)
 
-    def hosts(self, *, cursor: str | None = None, limit: int = 100) -> Page[Host]:
+    def hosts(
+        self,
+        *,
+        labels: Mapping[str, str] | None = None,
+        kind: str | None = None,
+        enabled: bool | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Host]:
+        """All hosts, or those that have every one of these labels, are of this kind, are enabled or not."""
         with self._read() as connection:
-            return hosts.list_page(connection, cursor=cursor, limit=limit)
+            return hosts.list_page(
+                connection, labels=labels or {}, kind=kind, enabled=enabled, cursor=cursor, limit=limit
+            )
 
-    def put_instance(self, instance: Instance) -> bool:
+    def put_instance(self, instance: Instance, *, only_if: Only[Instance] = anyway) -> bool:
         """True when it is new; InvalidInput when its host does not exist or lacks a pCPU that it is pinned to."""
-        with self._write() as connection:
-            return cloud.put_instance(connection, instance)
+        with self._change("instance.put", instance.id, *filter(None, [instance.host])) as connection:
+            return cloud.put_instance(connection, instance, only_if)
 
     def instance(self, instance_id: str) -> Instance:
         with self._read() as connection:
             return _found(instances.get(connection, instance_id), "instance", instance_id)
 
-    def delete_instance(self, instance_id: str) -> None:
-        with self._write() as connection:
-            cloud.delete_instance(connection, instance_id)
+    def delete_instance(self, instance_id: str, *, only_if: Only[Instance] = anyway) -> None:
+        with self._change("instance.delete", instance_id) as connection:
+            cloud.delete_instance(connection, instance_id, only_if)
 
-    def instances(self, *, host: str | None = None, cursor: str | None = None, limit: int = 100) -> Page[Instance]:
-        """All instances, or those on one host."""
+    def instances(
+        self, *, host: str | None = None, workload: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[Instance]:
+        """All instances, or those on one host, or of one workload."""
         with self._read() as connection:
-            return instances.list_page(connection, host=host, cursor=cursor, limit=limit)
+            return instances.list_page(connection, host=host, workload=workload, cursor=cursor, limit=limit)
 
     def put_workload(self, workload: WorkloadProfile) -> bool:
         """True when there was no profile of this name on its platform."""
-        with self._write() as connection:
+        with self._change("workload.put", workload.name) as connection:
             return cloud.put_workload(connection, workload)
 
     def workload(self, name: str, *, platform: str | None = None) -> WorkloadProfile:
@@ -176,20 +220,39 @@ class Advisor:
 
     def delete_workload(self, name: str) -> None:
         """Forget it on every platform; instances that run it count as unknown from then on."""
-        with self._write() as connection:
+        with self._change("workload.delete", name) as connection:
             cloud.delete_workload(connection, name)
 
-    def workloads(self, *, cursor: str | None = None, limit: int = 100) -> Page[WorkloadProfile]:
+    def workloads(
+        self, *, platform: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[WorkloadProfile]:
+        """All profiles, or those of one platform ("" = those that hold everywhere)."""
         with self._read() as connection:
-            return workloads.list_page(connection, cursor=cursor, limit=limit)
+            return workloads.list_page(connection, platform=platform, cursor=cursor, limit=limit)
 
     def put_inventory(self, inventory: Inventory, *, mode: str, generation: int | None) -> int:
         """Replace or merge the whole cloud in one transaction; returns the new generation.
 
         StaleGeneration unless `generation` is None or the current one; InvalidInput writes nothing.
         """
-        with self._write() as connection:
+        with self._change("inventory.put", mode=mode, **cloud.sizes(inventory)) as connection:
             return cloud.put_all(connection, inventory, mode=mode, generation=generation, now=self._clock())
+
+    def follow(self, reading: Reading, *, dry_run: bool = False) -> Followed:
+        """Bring the inventory to what another system told, and say what that changed; a dry run only says it."""
+        fresh = timedelta(seconds=self._settings.fresh_s)
+        while True:
+            with self._read() as connection:
+                stored, generation = following.stored(connection)
+            news = following.compare(reading, stored)
+            if dry_run:
+                return news
+            try:
+                with self._change("inventory.follow", source=reading.source, **news.sizes()) as connection:
+                    following.write(connection, news, generation, now=self._clock(), fresh=fresh)
+            except StaleGeneration:  # somebody wrote meanwhile
+                continue
+            return news
 
     def generation(self) -> int:
         """How often the inventory was written so far."""
@@ -204,7 +267,10 @@ class Advisor:
             message = f"{len(samples)} samples in one batch, at most {self._settings.max_batch} are taken; send fewer"
             raise InvalidInput(message, field="samples")
         with self._write() as connection:
-            return asdict(ingest.ingest(connection, samples, now=self._clock(), fresh_s=self._settings.fresh_s))
+            counts = asdict(ingest.ingest(connection, samples, now=self._clock(), fresh_s=self._settings.fresh_s))
+            self._audit.record(connection, "samples.add", **(counts | {"dropped": len(counts["dropped"])}))
+        self._retention.nudge()
+        return counts
 
     def record_colocation(self, colocation: Colocation) -> bool:
         """True when it is new, False when it was sent before; Conflict when it was sent with other values.
@@ -219,16 +285,21 @@ class Advisor:
             new = ingest.record(connection, colocation, now=now)
             if new:
                 self._monitor.keep(connection, checked)
+                self._audit.record(connection, "colocation.add", [colocation.run])
             return new
 
     def profile(self, instance_id: str, *, since: str = "24h") -> InstanceProfile:
         """What an instance does, phase by phase, by its samples of the last `since` (such as 90m, 24h, 7d).
 
-        NotFound where there are no samples, InvalidInput where there are more windows than are looked at.
+        They are in the database, or in the store that `prometheus_url` names. NotFound where there are none,
+        InvalidInput where there are more windows than are looked at.
         """
+        now, elsewhere = self._clock(), None
+        if self._settings.prometheus_url is not None:
+            elsewhere = promql.read(self._settings, instance_id, since=since, now=now)
         with self._read() as connection:
-            readings = profiling.read_stored(connection, instance_id, since=since, now=self._clock())
-        return profiling.profile_stored(readings)
+            found = profiling.read_stored(connection, instance_id, since=since, now=now, readings=elsewhere)
+        return profiling.profile_stored(found)
 
     def save_profile(
         self, profile: InstanceProfile, name: str, *, phase: int | None, anyway: bool = False, extrapolate: bool = False
@@ -237,7 +308,7 @@ class Advisor:
 
         Nothing else changes: instances are told by whoever knows them that this is what they run.
         """
-        with self._write() as connection:
+        with self._change("workload.put", name, profile.instance) as connection:
             host = hosts.get(connection, profile.host)
             platform = host.platform if host else ""
             found = profiling.workload_of(
@@ -260,14 +331,44 @@ class Advisor:
         if request.dry_run or self._settings.reserve_s == 0:
             recommendation, _ = self._answer(request)
             with self._write() as connection:
-                recommendations.add(connection, recommendation)
+                self._keep(connection, recommendation, held=False)
             return recommendation
         with self._placing:  # one at a time in this process, so that each answer counts in the former ones
             for attempt in range(1, _ATTEMPTS + 1):
                 recommendation, view = self._answer(request)
-                if self._hold(recommendation, view, force=attempt == _ATTEMPTS):
+                if self._hold([recommendation], view, force=attempt == _ATTEMPTS):
                     break
             return recommendation
+
+    def place_in_turn(self, requests: Sequence[PlacementRequest], *, hold: bool) -> tuple[Recommendation, ...]:
+        """Answer for a scheduler that puts instances on hosts and changes no settings, each counting in for the next.
+
+        With `hold` the answers are stored and count as placed for `reserve_s` seconds, without it nothing is kept.
+        """
+        for request in requests:
+            questions.check_request(request)
+        if not hold:
+            return self._in_turn(requests)[0]
+        with self._placing:
+            for attempt in range(1, _ATTEMPTS + 1):
+                answers, view = self._in_turn(requests)
+                if self._hold(answers, view, force=attempt == _ATTEMPTS):
+                    break
+            return answers
+
+    def evacuation(self, host: str, targets: Sequence[str] | None = None) -> tuple[Move, ...]:
+        """Where the residents of a host go when it is emptied, `targets` None = to any other host; keeps nothing."""
+        view, asking = self._asking()
+        return moving.evacuation(view.snapshot, asking, host, targets)
+
+    def improvements(self, targets: Mapping[str, Sequence[str]], *, most: int, within_s: float) -> tuple[Move, ...]:
+        """Moves that pay beyond uncertainty, of the instances in `targets` to their hosts; keeps nothing."""
+        view, asking = self._asking()
+        return moving.improvements(view.snapshot, asking, targets, most=most, within_s=within_s)
+
+    def cloud(self) -> Inventory:
+        """The whole inventory as it stands now, as questions see it; without the answers that are pending."""
+        return self._now(self._clock())[0].inventory
 
     def recommendation(self, recommendation_id: str) -> Recommendation:
         with self._read() as connection:
@@ -295,6 +396,7 @@ class Advisor:
         with self._write() as connection:
             if not recommendations.set_outcome(connection, recommendation_id, outcome):
                 raise NotFound(f"there is no recommendation {recommendation_id}")
+            self._audit.record(connection, "outcome.put", [recommendation_id, host])
             self._monitor.keep(connection, checked, instead_of=source_of(recommendation_id))
 
     def outcome(self, recommendation_id: str) -> RecordedOutcome | None:
@@ -303,11 +405,20 @@ class Advisor:
             return recommendations.outcome(connection, recommendation_id)
 
     def plan(self, instances: Sequence[Instance], *, objective: str = "worst") -> Plan:
-        """Place instances one after another on the cloud as it will be with the pending answers; holds nothing."""
+        """Place instances one after another on the cloud with its pending answers; kept, and holds nothing."""
         now = self._clock()
         view, chosen = self._now(now)
         answer = questions.place_all(chosen, view.expected, instances, objective=objective, now=now)
-        return widening.plan(answer, self._factors(answer.model_version, view.inventory.hosts))
+        answer = widening.plan(answer, self._factors(answer.model_version, view.inventory.hosts))
+        with self._write() as connection:
+            plans.add(connection, answer)
+            self._audit.record(connection, "plan.answer", [answer.id], instances=len(instances))
+        return answer
+
+    def stored_plan(self, plan_id: str) -> Plan:
+        """A plan that was made; NotFound when there is none such."""
+        with self._read() as connection:
+            return _found(plans.get(connection, plan_id), "plan", plan_id)
 
     def probe_plan(self, request: ProbeRequest) -> ProbePlan:
         """Which pairs to measure next, because knowing them would change a decision on the cloud as it is now."""
@@ -379,11 +490,41 @@ class Advisor:
             "hosts": len(view.inventory.hosts),
         }
 
+    def vitals(self) -> Vitals:
+        """What whoever watches the service wants to know of its state; StorageUnavailable as with `ready`."""
+        now = self._clock()
+        view, chosen = self._now(now)
+        return vitals.take(view, chosen, now=now, fresh_s=self._settings.fresh_s)
+
+    def remembered(self) -> tuple[int, int]:
+        """Predictions found and missed among those remembered, of the model that answers; asks no database."""
+        return self._current.remembered()
+
+    @property
+    def guarded(self) -> bool:
+        """Whether who has no valid token is refused; `tokens.refresh` comes first."""
+        return self.keystone is not None or self.tokens.required
+
+    def audit(
+        self, *, actor: str | None = None, named: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[AuditEntry]:
+        """Who changed or was told what, newest first; of one actor, about one object."""
+        with self._read() as connection:
+            return self._audit.page(connection, actor=actor, named=named, cursor=cursor, limit=limit)
+
     def upgrade_database(self) -> str:
         """Bring the database to the newest tables; returns the revision."""
         revision = migrate.upgrade(self._database)
         self._outdated = None
         return revision
+
+    def prune(self) -> Mapping[str, int]:
+        """Roll up samples that are old enough and forget what expired: how many `samples`, `rollups` and `series`.
+
+        Conflict while another process is at it.
+        """
+        self._refuse_outdated()
+        return asdict(self._retention.run())
 
     def _check_tables(self) -> None:
         with self._database.read() as connection:
@@ -405,12 +546,21 @@ class Advisor:
             yield connection
 
     @contextmanager
+    def _change(self, operation: Operation, *objects: str, **detail: Any) -> Iterator[Connection]:
+        """A change of the inventory and its entry in the audit log: both or neither."""
+        with self._write() as connection:
+            yield connection
+            generation = counters.read(connection).inventory
+            self._audit.record(connection, operation, objects, generation=generation, **detail)
+
+    @contextmanager
     def _write(self) -> Iterator[Connection]:
         self._refuse_outdated()
         with self._database.write() as connection:
             yield connection
 
     def _refuse_outdated(self) -> None:
+        deadline.check()  # no further step for somebody who does not wait any more
         if self._outdated is not None:
             raise SchemaMismatch(self._outdated.message)
 
@@ -437,21 +587,46 @@ class Advisor:
         with self._read() as connection:
             return self._monitor.factors(connection, version, there)
 
-    def _hold(self, recommendation: Recommendation, view: View, *, force: bool) -> bool:
-        """Store an answer and hold its host; False, and nothing written, when another answer was held meanwhile."""
+    def _asking(self) -> tuple[View, moving.Asking]:
         now = self._clock()
-        held = as_pending(recommendation, now + timedelta(seconds=self._settings.reserve_s))
+        view, chosen = self._now(now)
+        return view, moving.Asking(chosen, now, self._settings.fresh_s)
+
+    def _in_turn(self, requests: Sequence[PlacementRequest]) -> tuple[tuple[Recommendation, ...], View]:
+        now = self._clock()
+        view, chosen = self._now(now)
+        answers = turns.in_turn(view.snapshot, chosen, requests, now=now, fresh_s=self._settings.fresh_s)
+        versions = {answer.model_version for answer in answers}
+        factors = {version: self._factors(version, view.inventory.hosts) for version in versions}
+        return tuple(widening.recommendation(answer, factors[answer.model_version]) for answer in answers), view
+
+    def _hold(self, answers: Sequence[Recommendation], view: View, *, force: bool) -> bool:
+        """Store answers and hold their hosts; False, and nothing written, when another answer was held meanwhile."""
+        now = self._clock()
+        until = now + timedelta(seconds=self._settings.reserve_s)
+        held = {one.id: as_pending(one, until) for one in answers if self._settings.reserve_s}
+        coming = [one for one in held.values() if one is not None]
         with self._write() as connection:
-            if held is not None:
+            if coming:
                 if force:
                     counters.bump(connection, "pending")
                 elif not counters.bump_from(connection, "pending", view.counts.pending):
                     return False
                 pending.purge(connection, now)
-                if hosts.known(connection, [held.host]):  # it may have been deleted since the snapshot
-                    pending.hold(connection, held)
-            recommendations.add(connection, recommendation)
+                known = hosts.staying(connection, [one.host for one in coming])  # some may be gone since the snapshot
+                for one in coming:
+                    if one.host in known:
+                        pending.hold(connection, one)
+            for answer in answers:
+                self._keep(connection, answer, held=held.get(answer.id) is not None)
         return True
+
+    def _keep(self, connection: Connection, answer: Recommendation, *, held: bool) -> None:
+        recommendations.add(connection, answer)
+        first = answer.candidates[0].host if answer.candidates else None
+        about = [answer.id, answer.request.instance.id, *filter(None, [first])]
+        told = {"host": first, "dry_run": answer.request.dry_run, "held": held, "model": answer.model_version}
+        self._audit.record(connection, "placement.answer", about, **told)
 
 
 def _found(thing: T | None, what: str, name: str) -> T:

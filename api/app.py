@@ -5,20 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
 
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api import openapi, problems
-from api.auth import LoopbackNames
-from api.envelope import BodyLimit, Envelope
-from api.routes import hosts, instances, inventory, observations, operations, quality, questions, registry, workloads
+from api import conditional, openapi, problems
+from api.auth import Gate, Guarded, Needs
+from api.bodies import BodyLimit
+from api.deadlines import Deadlines
+from api.envelope import Envelope
+from api.lanes import LaneName, Lanes
+from api.limits import RateLimit
+from api.routes import (
+    audit,
+    hosts,
+    instances,
+    inventory,
+    observations,
+    operations,
+    quality,
+    questions,
+    registry,
+    workloads,
+)
 from api.routes.common import require_json
+from api.schedulers import cloudstack, cortex, kubernetes, opennebula, wlb
+from api.schemas.placements import PlacementAnswer
 from api.telemetry import Telemetry
 from api.web import pages
 from api.web.render import STATIC
@@ -35,18 +54,26 @@ class Route:
     status: int = 200
     created: bool = False  # answers 201 too, when the thing is new
     fails: tuple[int, ...] = ()
-    answers: type[PlainTextResponse | HTMLResponse] | None = None  # where the answer is not JSON
+    answers: type[Response] | None = None  # where the answer is not JSON
+    model: type[BaseModel] | None = None  # of an answer that the endpoint has written itself
+    lane: LaneName = "storage"  # in which threads it runs
+    scope: Needs | None = None  # that a token must have, where it does not follow from the method
+
+    @property
+    def needs(self) -> Needs:
+        """The scope that it asks for: who reads needs read, everybody else write, unless it says otherwise."""
+        return self.scope or ("read" if self.method == "GET" else "write")
 
 
 ROUTES: tuple[Route, ...] = (
-    Route("PUT", "/v1/hosts/{host}", hosts.put, "inventory", created=True, fails=(409,)),
+    Route("PUT", "/v1/hosts/{host}", hosts.put, "inventory", created=True, fails=(409, 412)),
     Route("GET", "/v1/hosts/{host}", hosts.get, "inventory", fails=(404,)),
-    Route("DELETE", "/v1/hosts/{host}", hosts.delete, "inventory", status=204, fails=(404, 409)),
+    Route("DELETE", "/v1/hosts/{host}", hosts.delete, "inventory", status=204, fails=(404, 409, 412)),
     Route("GET", "/v1/hosts", hosts.listing, "inventory"),
-    Route("PUT", "/v1/instances/{instance}", instances.put, "inventory", created=True, fails=(409,)),
+    Route("PUT", "/v1/instances/{instance}", instances.put, "inventory", created=True, fails=(409, 412)),
     Route("GET", "/v1/instances/{instance}", instances.get, "inventory", fails=(404,)),
-    Route("DELETE", "/v1/instances/{instance}", instances.delete, "inventory", status=204, fails=(404,)),
-    Route("GET", "/v1/instances/{instance}/profile", instances.profile, "observations", fails=(404,)),
+    Route("DELETE", "/v1/instances/{instance}", instances.delete, "inventory", status=204, fails=(404, 412)),
+    Route("GET", "/v1/instances/{instance}/profile", instances.profile, "observations", fails=(404,), lane="long"),
     Route("GET", "/v1/instances", instances.listing, "inventory"),
     Route("PUT", "/v1/workloads/{workload}", workloads.put, "inventory", created=True, fails=(409,)),
     Route("GET", "/v1/workloads/{workload}", workloads.get, "inventory", fails=(404,)),
@@ -56,23 +83,59 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/inventory", inventory.get, "inventory"),
     Route("POST", "/v1/samples", observations.samples, "observations"),
     Route("POST", "/v1/colocations", observations.colocations, "observations", created=True, fails=(409,)),
-    Route("POST", "/v1/predictions", questions.predict, "questions"),
-    Route("POST", "/v1/placements", questions.place, "questions", fails=(409,)),
-    Route("GET", "/v1/placements/{placement}", questions.placement, "questions", fails=(404,)),
+    Route("POST", "/v1/predictions", questions.predict, "questions", lane="question", scope="read"),
+    Route(
+        "POST",
+        "/v1/placements",
+        questions.place,
+        "questions",
+        fails=(409,),
+        model=PlacementAnswer,
+        lane="question",
+        scope="read",
+    ),
+    Route("GET", "/v1/placements/{placement}", questions.placement, "questions", fails=(404,), model=PlacementAnswer),
     Route("POST", "/v1/placements/{placement}/outcome", questions.outcome, "questions", status=204, fails=(404, 409)),
-    Route("POST", "/v1/plans", questions.plan, "questions", fails=(409,)),
+    Route("POST", "/v1/plans", questions.plan, "questions", fails=(409,), lane="long", scope="read"),
+    Route("GET", "/v1/plans/{plan}", questions.stored_plan, "questions", fails=(404,), scope="read"),
     Route("GET", "/v1/models", registry.listing, "models"),
-    Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409)),
+    Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409), lane="long", scope="admin"),
     Route("GET", "/v1/models/{version}", registry.get, "models", fails=(404,)),
-    Route("GET", "/v1/models/{version}/quality", quality.get, "models", fails=(404,)),
-    Route("POST", "/v1/models/rollback", registry.roll_back, "models", fails=(409,)),
-    Route("POST", "/v1/models/{version}/activate", registry.activate, "models", fails=(404, 409)),
-    Route("POST", "/v1/models/{version}/shadow", registry.shadow, "models", fails=(404, 409)),
-    Route("GET", "/healthz", operations.healthz, "operations"),
-    Route("GET", "/readyz", operations.readyz, "operations"),
-    Route("GET", "/metrics", operations.metrics, "operations", answers=PlainTextResponse),
-    Route("GET", "/", pages.where, "pages", answers=HTMLResponse),
-    Route("GET", "/docs", pages.docs, "pages", answers=HTMLResponse),
+    Route("GET", "/v1/models/{version}/quality", quality.get, "models", fails=(404,), lane="long"),
+    Route("POST", "/v1/models/rollback", registry.roll_back, "models", fails=(409,), lane="long", scope="admin"),
+    Route(
+        "POST",
+        "/v1/models/{version}/activate",
+        registry.activate,
+        "models",
+        fails=(404, 409),
+        lane="long",
+        scope="admin",
+    ),
+    Route(
+        "POST", "/v1/models/{version}/shadow", registry.shadow, "models", fails=(404, 409), lane="long", scope="admin"
+    ),
+    Route("POST", "/kubernetes/filter", kubernetes.filter, "schedulers", lane="question", scope="read"),
+    Route("POST", "/kubernetes/prioritize", kubernetes.prioritize, "schedulers", lane="question"),
+    Route("POST", "/opennebula/place", opennebula.place, "schedulers", lane="question"),
+    Route("POST", "/opennebula/optimize", opennebula.optimize, "schedulers", lane="long", scope="read"),
+    Route("POST", "/scheduler/nova/external", cortex.external, "schedulers", lane="question"),
+    Route("GET", "/cloudstack/drs-plan/{cluster}", cloudstack.drs_plan, "schedulers", fails=(404,), lane="long"),
+    Route(
+        "POST",
+        "/Citrix.Dwm.WorkloadBalance/Service",
+        wlb.service,
+        "schedulers",
+        fails=(413, 415, 507),
+        answers=wlb.Xml,
+        lane="long",
+    ),
+    Route("GET", "/v1/audit", audit.listing, "operations", scope="admin"),
+    Route("GET", "/healthz", operations.healthz, "operations", lane="none", scope="open"),
+    Route("GET", "/readyz", operations.readyz, "operations", lane="none", scope="open"),
+    Route("GET", "/metrics", operations.metrics, "operations", answers=PlainTextResponse, lane="none"),
+    Route("GET", "/", pages.where, "pages", answers=HTMLResponse, lane="question"),
+    Route("GET", "/docs", pages.docs, "pages", answers=HTMLResponse, lane="none"),
 )
 
 
@@ -89,28 +152,39 @@ def create_app(advisor: Advisor, settings: Settings) -> FastAPI:
         redirect_slashes=False,
         middleware=[
             Middleware(Envelope, telemetry=telemetry),
-            Middleware(LoopbackNames),
+            Middleware(
+                Gate,
+                advisor=advisor,
+                limit=RateLimit(settings.rate_limit, settings.rate_burst),
+                open_paths=frozenset(route.path for route in ROUTES if route.needs == "open"),
+            ),
             Middleware(BodyLimit, most_bytes=int(settings.max_body_mb * 2**20)),
+            Middleware(Deadlines, most_s=settings.max_request_s),
         ],
     )
     app.state.advisor, app.state.settings, app.state.telemetry = advisor, settings, telemetry
+    app.state.lanes = lanes = Lanes()
+    telemetry.watch(lanes.by_name.values())
     problems.install(app)
+    conditional.install(app)
     for route in ROUTES:
-        _add(app, route)
+        _add(app, route, lanes)
     app.mount("/static", StaticFiles(directory=STATIC))
     openapi.install(app)
     return app
 
 
-def _add(app: FastAPI, route: Route) -> None:
+def _add(app: FastAPI, route: Route, lanes: Lanes) -> None:
     title, _, text = (route.endpoint.__doc__ or "").partition("\n")
     takes_body = route.method in {"PUT", "POST"} and "body" in route.endpoint.__annotations__
     options: dict[str, Any] = {"response_class": route.answers, "response_model": None} if route.answers else {}
     if route.status == 204:
         options["response_model"] = None
+    if route.model is not None:
+        options["response_model"] = route.model
     app.add_api_route(
         route.path,
-        route.endpoint,
+        route.endpoint if route.lane == "none" else lanes.wrap(route.endpoint, route.lane),
         methods=[route.method],
         status_code=route.status,
         tags=[route.tag],
@@ -120,6 +194,10 @@ def _add(app: FastAPI, route: Route) -> None:
         dependencies=[Depends(require_json)] if takes_body else [],
         response_model_exclude_unset=True,  # what was not asked for is absent, not empty
         include_in_schema=route.tag != "pages",
+        openapi_extra=openapi.security(route.needs),
         responses=openapi.responses(route.endpoint, route.fails, takes_body=takes_body, created=route.created),
         **options,
     )
+    added = cast(APIRoute, app.router.routes[-1])
+    if route.needs != "open":
+        added.app = Guarded(added.app, route.needs)

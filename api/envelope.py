@@ -1,4 +1,4 @@
-"""What is around every request: its id, its size limit, safe headers, the log line, and an answer when code breaks."""
+"""What is around every request: its id, safe headers, the log line, and an answer when code breaks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import time
 import uuid
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.problems import OF_STATUS, respond, unexpected
+from api.problems import unexpected
 from api.telemetry import Telemetry
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
@@ -52,6 +51,7 @@ class Envelope:
             "state": {**scope.get("state", {}), "request_id": request_id},
         }
         started, status, size = time.perf_counter(), 0, 0
+        self.telemetry.request_began()
 
         async def enveloped(message: Message) -> None:
             nonlocal status, size
@@ -81,44 +81,3 @@ def _add_headers(headers: MutableHeaders, request_id: str) -> None:
     page = headers.get("content-type", "").startswith("text/html")
     headers["Content-Security-Policy"] = PAGE_POLICY if page else API_POLICY
     headers.setdefault("Cache-Control", "no-cache" if "etag" in headers else "no-store")
-
-
-class BodyLimit:
-    """Refuse a body over the limit: by its announced length before a byte is read, else as soon as it grows over it.
-
-    Refuse a compressed one too: nobody can say how large it is before it is unpacked.
-    Starlette has such a middleware; its answer is plain text and cannot be changed.
-    """
-
-    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
-        self.app = app
-        self.most_bytes = most_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI entry."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        if headers.get("content-encoding", "identity").strip().lower() != "identity":
-            await respond(Request(scope), OF_STATUS[415], "compressed bodies are not read")(scope, receive, send)
-            return
-        announced = headers.get("content-length", "")
-        if announced.isdecimal() and int(announced[:20]) > self.most_bytes:
-            await respond(Request(scope), OF_STATUS[413], self._detail)(scope, receive, send)
-            return
-        size = 0
-
-        async def counted() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > self.most_bytes:
-                raise HTTPException(413, self._detail)
-            return message
-
-        await self.app(scope, counted, send)
-
-    @property
-    def _detail(self) -> str:
-        return f"the body is larger than {self.most_bytes / 2**20:g} MiB"

@@ -8,12 +8,30 @@ from typing import Any, get_type_hints
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from api.deadlines import HEADER
 from api.problems import INTERNAL, KINDS, MEDIA_TYPE
 from api.schemas.pages import FieldError, Problem
 
 _REF = "#/components/schemas/{model}"
-_EVERY = (400, 421, 422, 500, 503)  # what any operation can answer
-_WITH_BODY = (413, 415, 507)
+_EVERY = (400, 401, 403, 421, 422, 429, 500, 503, 504)  # what any operation can answer
+_SCHEMES: dict[str, dict[str, str]] = {
+    "token": {"type": "http", "scheme": "bearer", "description": "a token of `cotenant token create`"},
+    "password": {"type": "http", "scheme": "basic", "description": "any name, and a token as the password"},
+    "keystone": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Auth-Token",
+        "description": "a token of OpenStack's Keystone, where the service is told of one",
+    },
+}
+_WITH_BODY = (408, 413, 415, 507)
+_TIME = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "seconds after which the answer is of no use; the service may allow fewer",
+    "schema": {"type": "number", "minimum": 0.001, "maximum": 999999},
+}
 
 
 def responses(
@@ -22,9 +40,17 @@ def responses(
     """The documented answers of a route beside its success."""
     statuses = sorted({*_EVERY, *fails, *(_WITH_BODY if takes_body else ())})
     documented: dict[int | str, dict[str, Any]] = {status: _problem(status) for status in statuses}
+    if {"if_match", "if_none_match"} & set(endpoint.__annotations__) == {"if_none_match"}:
+        documented[304] = {"description": "The caller has it already"}
     if created:
         documented[201] = {"model": get_type_hints(endpoint)["return"], "description": "Created"}
     return documented
+
+
+def security(needs: str) -> dict[str, Any]:
+    """What a route asks of a token, as OpenAPI 3.1 says it; `{}` as long as the service has never had one."""
+    schemes = [] if needs == "open" else [{name: [needs]} for name in _SCHEMES]
+    return {"security": [{}, *schemes]}
 
 
 def _problem(status: int) -> dict[str, Any]:
@@ -56,9 +82,14 @@ def _complete(app: FastAPI) -> dict[str, Any]:
             {"name": "inventory", "description": "hosts, instances and workloads as the service knows them"},
             {"name": "observations", "description": "what was measured"},
             {"name": "models", "description": "learned models"},
+            {"name": "schedulers", "description": "other schedulers' own protocols; see docs/schedulers.md"},
             {"name": "operations", "description": "for those who run the service"},
         ],
     )
+    document["components"]["securitySchemes"] = _SCHEMES
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            operation.setdefault("parameters", []).append(_TIME)
     schemas = document["components"]["schemas"]
     for model in (Problem, FieldError):
         schema = model.model_json_schema(ref_template=_REF, mode="serialization")

@@ -18,11 +18,15 @@ from advisor.errors import (
     BrokenArtifact,
     ClusterFailed,
     Conflict,
+    DeadlinePassed,
+    IdentityUnavailable,
     InvalidInput,
     NotFound,
     OutOfSpace,
+    PreconditionFailed,
     RefusedByGate,
     SchemaMismatch,
+    SeriesUnavailable,
     StaleGeneration,
     StorageUnavailable,
 )
@@ -32,6 +36,18 @@ from api.web.render import error_page, wants_page
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 20  # a batch of ten thousand wrong samples is told about once, not ten thousand times
 log = logging.getLogger("cotenant.errors")
+
+
+class Busy(AdvisorError):  # noqa: N818 - reads as what it says at the raise
+    """More is asked than there are threads and places to wait."""
+
+    code = "service.busy"
+
+
+class Stopping(AdvisorError):  # noqa: N818
+    """The service was told to stop."""
+
+    code = "service.stopping"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,9 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
     StaleGeneration: Kind(
         "conflict.generation", 409, "Stale generation", "Read the current generation, merge, and send it again."
     ),
+    PreconditionFailed: Kind(
+        "precondition.failed", 412, "Precondition failed", "Read it again; somebody else has changed it."
+    ),
     BrokenArtifact: Kind(
         "model.broken", 409, "Broken model artifact", "Train or copy the model again; the active one stays."
     ),
@@ -64,11 +83,26 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
     ClusterFailed: Kind(
         "cluster.failed", 503, "Cluster failed", "Start the Dask scheduler and its workers, and train again."
     ),
+    SeriesUnavailable: Kind(
+        "series.unavailable",
+        503,
+        "Store of series unavailable",
+        "Look at COTENANT_PROMETHEUS_URL and try again.",
+        _RETRY,
+    ),
     StorageUnavailable: Kind(
         "storage.unavailable", 503, "Storage unavailable", "Wait and try again; look at /readyz.", _RETRY
     ),
     SchemaMismatch: Kind(
         "storage.schema", 503, "Database of another version", "Run `cotenant db upgrade`, or name another database."
+    ),
+    IdentityUnavailable: Kind(
+        "auth.unavailable", 503, "Keystone unavailable", "Wait and try again, or use a token of Cotenant.", _RETRY
+    ),
+    Busy: Kind("service.busy", 503, "Service busy", "Wait and try again, or run more workers.", {"Retry-After": "1"}),
+    Stopping: Kind("service.stopping", 503, "Service stopping", "Ask another worker, or this one once it is back."),
+    DeadlinePassed: Kind(
+        "deadline.passed", 504, "Out of time", "Allow it more time; look before repeating a change, it may be done."
     ),
     OutOfSpace: Kind("storage.full", 507, "Storage full", "Free disk space; reading still works."),
 }
@@ -77,10 +111,21 @@ OF_STATUS: Mapping[int, Kind] = {
     kind.status: kind
     for kind in (
         Kind("input.malformed", 400, "Malformed request", "Send well-formed JSON in UTF-8."),
+        Kind(
+            "auth.required",
+            401,
+            "Token required",
+            "Send `Authorization: Bearer TOKEN`; a browser asks for a name (any) and a password (the token). Whoever "
+            "runs the service makes one with `cotenant token create`.",
+        ),
+        Kind("auth.forbidden", 403, "Not allowed", "Ask with a token of the scope that is named."),
         Kind("route.unknown", 404, "Unknown path", "See /docs for what there is."),
         Kind("method.not_allowed", 405, "Method not allowed", "See the Allow header."),
+        Kind("request.slow", 408, "Slow request", "Send the whole body without long pauses."),
         Kind("input.too_large", 413, "Request too large", "Send it in smaller parts."),
         Kind("input.media_type", 415, "Unsupported media type", "Send application/json, not compressed."),
+        Kind("request.head_too_large", 431, "Request head too large", "Send fewer and shorter headers."),
+        Kind("limit.rate", 429, "Too many requests", "Wait for as many seconds as Retry-After says."),
         Kind("request.misdirected", 421, "Misdirected request", "Without a token, ask by a loopback name or address."),
     )
 }
@@ -113,6 +158,7 @@ def respond(
         field=field,
         errors=list(errors),
     )
+    request.state.problem = kind.code  # for the log and the count of problems
     every = {**(kind.headers or {}), **(headers or {})}
     if wants_page(request):
         return error_page(problem, kind.help, every)

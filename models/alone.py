@@ -15,7 +15,9 @@ from models.scene import SceneBatch
 Floats = NDArray[np.float64]
 
 OWN_SETTINGS = "own settings"  # of `solo` in dataset.yaml: solo values were measured under the instance's own limits
-_OF_SCENE = frozenset({"table", "host_numbers", "kind", "disk_kind", "platform", "driver_cpus", "node"})
+_OF_SCENE = frozenset(
+    ("table", "host_numbers", "kind", "disk_kind", "disk_mb_s", "mem_bw_mb_s", "platform", "driver_cpus", "node")
+)
 
 
 def alone_for(scenes: SceneBatch, target: str, meta: Mapping[str, Any]) -> Floats:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from models.scene import SceneBatch
+from models.scene import ProfileTable, SceneBatch
 from profiler.observed import HOST_KINDS
 
 Floats = NDArray[np.float64]
@@ -48,6 +48,7 @@ class Demands:
 def demands(scenes: SceneBatch) -> Demands:
     """Read each slot's demands from its solo profile; what is unknown is assumed as each line says."""
     load, here = np.minimum(scenes.load, 1.0), scenes.present
+    nothing = np.zeros_like(load)
 
     def column(key: str) -> Floats:
         return profile_column(scenes, key)
@@ -55,24 +56,24 @@ def demands(scenes: SceneBatch) -> Demands:
     pages = column("pages_exchanged")
     kind_cost = np.array([ASSUMED_CPU_S_PER_PAGE[kind] for kind in HOST_KINDS])[scenes.kind][:, None]
     cpu = first_known(column("cpu") / 100, scenes.vcpus)  # an unknown instance may keep all its vCPUs busy
-    driver = first_known(column("driver_domain.cpu") / 100, pages * kind_cost, np.zeros_like(load))
+    driver = first_known(column("driver_domain.cpu") / 100, pages * kind_cost, nothing)
     # A container has none: the kernel works for it mostly in the time of its own tasks, which `cpu` counts already.
     driver = np.where((scenes.kind == HOST_KINDS.index("lxc"))[:, None], 0.0, driver)
-    net = first_known(column("net_mbit"), column("throughput_kb_s") * 8 / 1000, np.zeros_like(load))
+    net = first_known(column("net_mbit"), column("throughput_kb_s") * 8 / 1000, nothing)
     disk, memory = (
-        np.divide(np.nan_to_num(column(key)), most, out=np.zeros_like(load), where=most > 0)
+        np.divide(first_known(column(key), nothing), most, out=np.zeros_like(load), where=most > 0)
         for key in ("disk_mb_s", "mem_bw_mb_s")
         for most in (np.broadcast_to(capacity(scenes, key)[:, None], load.shape),)
     )
     # Who is never blocked when alone does not step back for the driver domain: two 1 KB servers and Dom0 hold a third
     # of the CPU each (NEIGHBOR section 4.1.2, finding N5).
-    cpu_percent, waiting, block = column("cpu"), np.nan_to_num(column("waiting")), column("block")
+    cpu_percent, waiting, block = column("cpu"), first_known(column("waiting"), nothing), column("block")
     keen = 1 - block / np.maximum(cpu_percent + waiting + block, 1e-9)
     cpu, driver = np.where(here, np.minimum(cpu * load, scenes.vcpus), 0.0), np.where(here, driver * load, 0.0)
     net, disk, memory = (np.where(here, value * load, 0.0) for value in (net, disk, memory))
     speed = _speed_here(scenes, cpu, driver, net, np.maximum(disk, memory))
     return Demands(
-        keen=np.where(here, np.nan_to_num(keen), 0.0),
+        keen=np.where(here, first_known(keen, nothing), 0.0),
         cpu=cpu * speed,
         driver=driver * speed,
         net=net * speed,
@@ -111,17 +112,21 @@ def link(scenes: SceneBatch) -> Floats:
 def capacity(scenes: SceneBatch, key: str) -> Floats:
     """What the disk or the memory of each host can do in MB/s, 0 = nobody knows; (S,).
 
-    What the platform says, else by the workload that reached most alone: its reader leaves the disk idle while it
-    computes, so that the disk can do as much more as it was not blocked on it.
+    What was measured on the host, else what its platform says, else what the profiles let guess.
     """
-    rates = np.nan_to_num(scenes.table.column(key))
+    own, told = getattr(scenes, key), scenes.platform_number(key)
+    return np.asarray(np.where(own > 0, own, np.where(told > 0, told, guessed_capacity(scenes.table, key))))
+
+
+def guessed_capacity(table: ProfileTable, key: str) -> float:
+    """What a disk or a memory can do at least, MB/s, by the workload that reached most alone, 0 = none is known: its
+    reader leaves the disk idle while it computes, so that the disk can do as much more as it was not blocked on it."""
+    rates = np.nan_to_num(table.column(key))
     row = int(rates.argmax())
-    most = 0.0
-    if rates[row] > 1e-6:
-        busy = scenes.table.column("block")[row] / 100 if key == "disk_mb_s" else 1.0
-        most = float(rates[row] / (np.clip(busy, LEAST_BUSY, 1.0) if np.isfinite(busy) else 1.0))
-    told = scenes.platform_number(key)
-    return np.where(told > 0, told, most)
+    if rates[row] <= 1e-6:
+        return 0.0
+    busy = table.column("block")[row] / 100 if key == "disk_mb_s" else 1.0
+    return float(rates[row] / (np.clip(busy, LEAST_BUSY, 1.0) if np.isfinite(busy) else 1.0))
 
 
 def _speed_here(scenes: SceneBatch, cpu: Floats, driver: Floats, net: Floats, share: Floats) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
 import lightgbm
@@ -15,6 +16,7 @@ from models.boosting import booster_options, fit_booster, fit_boosters, fit_fore
 from models.effects import Effects
 from models.examples import Examples, Neighbour
 from models.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_folds
+from models.leaves import Leaves
 from models.repeats import Grouped, target_of
 from models.smooth import Smooth, fit_smooth
 
@@ -35,7 +37,7 @@ HIGHEST = {"throughput": 1.1, "latency": 1000.0, "jitter": 1000.0}
 LOWEST = {"throughput": 1e-3, "latency": 0.5, "jitter": 1e-3}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: the leaves are read when the members first answer, not while they are judged
 class Members:
     """What predicts the residual of log ratio from features: boosted trees, a forest, and a smooth function."""
 
@@ -46,6 +48,15 @@ class Members:
     def predict(self, x: Floats) -> Floats:
         """Each member's prediction in the order of MEMBERS; (R, 3)."""
         return np.stack([predict(self.boosters, x), predict([self.forest], x), self.smooth.predict(x)], axis=1)
+
+    def answer(self, x: Floats) -> Floats:
+        """The same, bit by bit, for who asks more than once: the boosters are prepared for it, where they are small."""
+        boosted = predict(self.boosters, x) if self._leaves is None else np.mean(self._leaves(x), axis=0)
+        return np.stack([boosted, predict([self.forest], x), self.smooth.predict(x)], axis=1)
+
+    @cached_property
+    def _leaves(self) -> Leaves | None:
+        return Leaves.of(self.boosters)
 
 
 def fit_members(
@@ -100,7 +111,7 @@ class ResidualModel:
         """The members' predictions; (R, 3)."""
         if self.members is None or not len(x):
             return np.zeros((len(x), len(MEMBERS)))
-        return self.members.predict(x)
+        return self.members.answer(x)
 
     def correction(self, parts: Floats, effects: Floats, known: Bools) -> Floats:
         """Blend members' predictions (R, 3) and effects (R,); (R,)."""

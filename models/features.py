@@ -83,10 +83,10 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
     metrics = [key for key in metrics if not key.startswith(PLATFORM)]
     levels = {column for family in families(metrics).values() for _, column in family}
     sums = [at for at, key in enumerate(metrics) if key not in levels]
-    values = np.stack([scenes.table.column(key) for key in metrics], axis=1) if metrics else np.zeros((1, 0))
-    rows = values[scenes.profile] if metrics else np.zeros((*here.shape, 0))
+    known = len(scenes.table.values)
+    values = np.stack([scenes.table.column(key) for key in metrics], axis=1) if metrics else np.zeros((known, 0))
     active = np.where(here, np.minimum(scenes.load, 1.0), 0.0)
-    pressure = np.where(here[:, :, None], np.nan_to_num(rows[:, :, sums]) * active[:, :, None], 0.0)
+    pressure = np.nan_to_num(values[:, sums])[scenes.profile] * active[:, :, None]
     overlap = cpu_overlap(scenes)
     beside = np.where(np.eye(scenes.slots, dtype=bool)[None], 0.0, here[:, None, :] * 1.0)
     weights = {"near": overlap * beside, "host": beside}
@@ -99,9 +99,7 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
     log_prior = np.log(prior.throughput)
     of_host = [*scenes.host_numbers.T, scenes.kind, scenes.disk_kind]
     of_host += [scenes.platform_number(key.removeprefix(PLATFORM)) for key in numbers]
-    platform = np.broadcast_to(np.stack(of_host, axis=1)[:, None, :], (*here.shape, len(of_host)))
     curve_names, curves = curve_columns(scenes)
-    blocks = (rows, *pressed.values(), own, around, curves, log_limits, log_prior[:, :, None], platform)
     names = (
         *(f"own {key}" for key in metrics),
         *(f"{where} {metrics[at]}" for where in pressed for at in sums),
@@ -116,8 +114,10 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
         *numbers,
     )
     scene, slot = np.nonzero(here)
+    by_slot = (*pressed.values(), own, around, curves, log_limits, log_prior[:, :, None])
+    blocks = (values[scenes.profile[scene, slot]], *(one[scene, slot] for one in by_slot))
     return FeatureMatrix(
-        x=np.concatenate(blocks, axis=2)[scene, slot],
+        x=np.concatenate([*blocks, np.stack(of_host, axis=1)[scene]], axis=1),
         names=names,
         monotone=np.array([_direction(name) for name in names], dtype=np.int8),
         scene=scene,
@@ -139,7 +139,8 @@ def _direction(name: str) -> int:
 
 def cpu_overlap(scenes: SceneBatch) -> Floats:
     """How much of slot j's pCPUs slot i may use too, 0-1; (S, N, N)."""
-    common = np.einsum("snp,smp->snm", scenes.affinity * 1.0, scenes.affinity * 1.0)
+    may = scenes.affinity * 1.0
+    common = may @ may.transpose(0, 2, 1)  # whole numbers: sums are exact
     return np.asarray(common / np.maximum(scenes.affinity.sum(axis=2), 1)[:, None, :])
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from models import uplink
 from models.demands import Demands, burst_ms, capacity, first_known, link, profile_column, weights
+from models.periods import cap_period_ms
 from models.scene import SceneBatch
 from models.waiting import (
     Time,
@@ -19,13 +21,11 @@ from models.waiting import (
     first_come_first_served,
     processor_sharing,
 )
-from profiler.observed import HOST_KINDS, NET_MODES
+from profiler.observed import HOST_KINDS
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-# Period of a cap, ms: credit2_cap_period_ms of Xen; the default of cpu.max of Linux (cgroup-v2.rst).
-CAP_PERIOD_MS = {"xen": 10.0, "kvm": 100.0, "lxc": 100.0}
 # How long one that never blocks keeps a CPU, ms: sched_credit_tslice_ms of Xen (xen-command-line); the base slice of
 # Linux, 0.75 ms times 1 + log2 of up to 8 CPUs (kernel/sched/fair.c).
 TURN_MS = {"xen": 30.0, "kvm": 3.0, "lxc": 3.0}
@@ -141,7 +141,12 @@ def _at_cpu(scenes: SceneBatch, place: _Place, *, alone: bool) -> Time:
 
 
 def _throttled(scenes: SceneBatch, place: _Place) -> Floats:
-    return budget_runs_out(place.cap, place.own, _by_kind(scenes, CAP_PERIOD_MS), burst_ms(scenes))
+    return budget_runs_out(place.cap, place.own, _period(scenes), burst_ms(scenes))
+
+
+def _period(scenes: SceneBatch) -> Floats:
+    """Of every cap, in ms; (S, N)."""
+    return cap_period_ms(scenes.kind[:, None], scenes.cap, scenes.vcpus, scenes.prompt)
 
 
 def _stalls(scenes: SceneBatch, place: _Place) -> Time:
@@ -151,7 +156,7 @@ def _stalls(scenes: SceneBatch, place: _Place) -> Time:
     lag of Linux's EEVDF) and waits for nobody's turn.
     """
     never = Time(np.zeros_like(place.own), np.zeros_like(place.own))
-    stall = never.mixed(cap_stall(place.cap, _by_kind(scenes, CAP_PERIOD_MS)), _throttled(scenes, place))
+    stall = never.mixed(cap_stall(place.cap, _period(scenes)), _throttled(scenes, place))
     unboosted = place.own > place.fair * (1 + 1e-9)
     return stall.plus(behind_turns(np.where(unboosted, place.turns, 0.0)))
 
@@ -175,7 +180,7 @@ def _at_nic(scenes: SceneBatch, want: Demands, *, alone: bool) -> Time:
     nothing, most = np.zeros_like(want.net), link(scenes)[:, None]
     if alone:
         return among_packets(want.net / most, nothing)
-    shaped = scenes.net_mode != NET_MODES.index("none")
+    shaped = uplink.shaped(scenes)
     unshaped = np.where(shaped, 0.0, want.net).sum(axis=1, keepdims=True)
     rate = np.where(shaped, np.maximum(_class_rate(scenes, want), 1e-3 * np.minimum(most, 1e6)), _left(scenes, want))
     longer = np.divide(most, rate, out=np.ones_like(rate), where=np.isfinite(most))  # a packet's time in that queue
@@ -191,24 +196,40 @@ def _at_nic(scenes: SceneBatch, want: Demands, *, alone: bool) -> Time:
 def _class_rate(scenes: SceneBatch, want: Demands) -> Floats:
     """Mbit/s that a class of its own can send: its rate, or what the others leave, up to its ceiling (tc-htb(8)).
 
-    The others take what they ask for, and no more than their own classes let through.
+    The others take what they ask for, and no more than their own classes let through; of who is served first they
+    leave all but what they are sure of. Of its rate a class is sure as far as the line carries what everybody is.
     """
-    most, sent = link(scenes)[:, None], np.minimum(want.net, scenes.net_ceil)
-    left = most - (sent.sum(axis=1, keepdims=True) - sent)
-    sure = np.where(np.isfinite(scenes.net_rate), scenes.net_rate, 0.0)
-    return np.asarray(np.minimum(np.maximum(left, sure), np.minimum(scenes.net_ceil, most)))
+    most, sent = np.broadcast_to(link(scenes)[:, None], want.net.shape), np.minimum(want.net, scenes.net_ceil)
+    shaped, first = uplink.shaped(scenes), uplink.first(scenes)
+    rate = np.where(shaped & np.isfinite(scenes.net_rate), scenes.net_rate, 0.0)
+    taken = np.minimum(sent, rate)
+    kept = np.minimum(uplink.kept_for_unshaped(shaped, most[:, 0]), np.where(shaped, 0.0, want.net).sum(axis=1))
+    ahead = _of_others(np.where(first, taken, 0.0))
+    behind = _of_others(np.where(first, 0.0, taken)) + kept[:, None]
+    left = most - np.where(first, ahead + behind, _of_others(sent))
+    own = rate * uplink.within(rate + ahead, most)
+    second = rate * uplink.within(rate + behind, np.maximum(most - ahead, 0.0))
+    return np.asarray(np.minimum(np.maximum(left, np.where(first, own, second)), np.minimum(scenes.net_ceil, most)))
+
+
+def _of_others(amounts: Floats) -> Floats:
+    """What all but each one has together; (S, N)."""
+    return np.asarray(amounts.sum(axis=1, keepdims=True) - amounts)
 
 
 def _left(scenes: SceneBatch, want: Demands) -> Floats:
-    """Mbit/s of the line beside what classes are sure of, for everybody without one; never nothing; (S, 1)."""
-    shaped, most = scenes.net_mode != NET_MODES.index("none"), link(scenes)[:, None]
+    """Mbit/s of the line for everybody without a class: what classes are not sure of, or what is kept; (S, 1)."""
+    shaped, most = uplink.shaped(scenes), link(scenes)
     taken = np.where(shaped, np.minimum(want.net, scenes.net_rate), 0.0)
-    return np.asarray(np.maximum(most - taken.sum(axis=1, keepdims=True), 1e-3 * np.minimum(most, 1e6)))
+    ahead = np.where(uplink.first(scenes), taken, 0.0).sum(axis=1)
+    behind, kept = taken.sum(axis=1) - ahead, uplink.kept_for_unshaped(shaped, most)
+    left = np.maximum(most - ahead - behind, kept * uplink.within(behind + kept, np.maximum(most - ahead, 0.0)))
+    return np.asarray(np.maximum(left, 1e-3 * np.minimum(most, 1e6))[:, None])
 
 
 def _full_queues(scenes: SceneBatch, want: Demands) -> Time:
     """Milliseconds behind a queue that stands full because more is sent into it than it can carry."""
-    shaped = scenes.net_mode != NET_MODES.index("none")
+    shaped = uplink.shaped(scenes)
     sent = np.where(scenes.present & ~shaped, want.net, 0.0).sum(axis=1, keepdims=True)
     rate = np.where(shaped, _class_rate(scenes, want), _left(scenes, want))
     most = link(scenes)[:, None]

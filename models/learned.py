@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+_DIGITS = 9  # of effects, up to which two sums over the same neighbours in another order are equal
 SAME_PROFILE = 0.25  # median |log(value / value in training)| up to which a name means the same workload
 THIN = 0.2  # a profile is thin that lacks more than this share of the metrics that most workloads of training had
 AS_THIN = 0.9  # unless so many of the profiles of training lacked as much
@@ -55,12 +56,17 @@ class LearnedPredictor:
         scenes = self._with_what_training_knew(scenes)
         whole = build_matrix(scenes, self.metrics)
         asked = {name: target for name, target in self.targets.items() if name == "throughput" or name in targets}
-        matrix, row = _without_twins(whole, scenes, [whole.prior_of(name) for name in asked])
-        same = self._same_as_seen(scenes.table)
+        same = self._same_as_seen(scenes)
+        effects = {name: _effects(target, scenes, same) for name, target in asked.items()}
+        of_names = [np.round(grid[whole.scene, whole.slot], _DIGITS) for grid in effects.values()]
+        matrix, row = _without_twins(whole, scenes, [*(whole.prior_of(name) for name in asked), *of_names])
         size = scenes.present.sum(axis=1)[matrix.scene]
         blank = (scenes.profile == 0)[matrix.scene, matrix.slot] | self._nothing_in_common(matrix)
         thin = _anybody(scenes, self._thin(scenes.table))[matrix.scene]
-        estimates = {name: self._estimate(target, matrix, scenes, same, size, thin) for name, target in asked.items()}
+        estimates = {
+            name: self._estimate(target, matrix, scenes, same, effects[name], size, thin)
+            for name, target in asked.items()
+        }
         bands = {name: _band(estimate, blank, row, whole, scenes) for name, estimate in estimates.items()}
         if "latency" in targets and "latency" not in bands:
             bands["latency"] = latency_band(whole.prior.latency, scenes)
@@ -83,15 +89,14 @@ class LearnedPredictor:
             table = replace(table, platforms=self.platforms)
         return scenes if table is scenes.table else replace(scenes, table=table)
 
-    def _same_as_seen(self, table: ProfileTable) -> Bools:
-        """Which rows of a profile table look like the workload of that name in the training data; (rows,)."""
-        return np.array(
-            [
-                any(_same(table.columns, values, seen) for seen in self.reference.get(name, ()))
-                for name, values in zip(table.names, table.values, strict=True)
-            ],
-            dtype=bool,
-        )
+    def _same_as_seen(self, scenes: SceneBatch) -> Bools:
+        """Which rows of the profile table look like the workload of that name in training; (rows,), False where nobody
+        has one."""
+        table, found = scenes.table, np.zeros(len(scenes.table.values), dtype=bool)
+        for row in np.unique(scenes.profile[scenes.present]).tolist():
+            several = self.reference.get(table.names[row], ())
+            found[row] = any(_same(table.columns, table.values[row], seen) for seen in several)
+        return found
 
     def _thin(self, table: ProfileTable) -> Bools:
         """Which rows of a profile table say too little to apply what was learned from full ones; (rows,).
@@ -118,24 +123,36 @@ class LearnedPredictor:
         matrix: FeatureMatrix,
         scenes: SceneBatch,
         same: Bools,
+        effects: Floats,
         size: Ints,
         thin: Bools,
     ) -> Estimate:
-        """`same` (rows of the table,); known to one target is not known to the other, which may have fewer examples."""
-        known_rows = same & np.array([name in target.model.known for name in scenes.table.names], dtype=bool)
-        known = _scene_known(scenes, known_rows)[matrix.scene, matrix.slot]
-        effect_rows = np.where(known_rows, np.arange(len(known_rows)), 0)
-        effects = scene_effects(target.model.effects, scenes, effect_rows)[matrix.scene, matrix.slot]
-        base = matrix.prior_of(target.target)
+        """`same` (rows of the table,) and `effects` (S, N) as in `_effects`."""
+        known = _scene_known(scenes, _known_rows(target, scenes, same))[matrix.scene, matrix.slot]
+        base, of_names = matrix.prior_of(target.target), effects[matrix.scene, matrix.slot]
         platform = scenes.platform[matrix.scene]
-        return target.estimate(matrix.x, base, effects, known, size, platform, thin)
+        return target.estimate(matrix.x, base, of_names, known, size, platform, thin)
 
 
-def _without_twins(matrix: FeatureMatrix, scenes: SceneBatch, bases: Sequence[Floats]) -> tuple[FeatureMatrix, Ints]:
+def _known_rows(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Bools:
+    """Known to one target is not known to the other, which may have fewer examples; (rows of the table,)."""
+    return np.asarray(same & np.array([name in target.model.known for name in scenes.table.names], dtype=bool))
+
+
+def _effects(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Floats:
+    """What a target's effects add for who is known, where `same` (rows of the table,) look as in training; (S, N)."""
+    if not (target.model.known_blend.effects or target.model.unknown_blend.effects):
+        return np.zeros(scenes.present.shape)  # nothing of them is kept
+    known_rows = _known_rows(target, scenes, same)
+    return scene_effects(target.model.effects, scenes, np.where(known_rows, np.arange(len(known_rows)), 0))
+
+
+def _without_twins(matrix: FeatureMatrix, scenes: SceneBatch, others: Sequence[Floats]) -> tuple[FeatureMatrix, Ints]:
     """The matrix without rows that equal the one before them, and for each of its rows (R,) which is left for it.
 
-    Who is described by the same numbers, `bases` (R,) of the prior among them, is the same to every member. Rows of one
-    scene stand together, so these are instances in neighbouring slots that run the same in the same way.
+    Who is described by the same numbers, the `others` (R,) among them, is the same to every member: what the prior
+    says, and what is known by name of who sits beside whom. Rows of one scene stand together, so these are instances
+    in neighbouring slots that run the same in the same way.
     """
     if not len(matrix.x):
         return matrix, np.zeros(0, dtype=np.int64)
@@ -143,8 +160,10 @@ def _without_twins(matrix: FeatureMatrix, scenes: SceneBatch, bases: Sequence[Fl
     other = np.ones(len(bits), dtype=bool)
     profile = scenes.profile[matrix.scene, matrix.slot]  # what is known goes by name
     other[1:] = (matrix.scene[1:] != matrix.scene[:-1]) | (profile[1:] != profile[:-1])
-    for numbers in (bits, *(base[:, None] for base in bases)):
+    for numbers in (bits, *(one[:, None] for one in others)):
         other[1:] |= (numbers[1:] != numbers[:-1]).any(axis=1)
+    if other.all():
+        return matrix, np.arange(len(bits))
     kept = np.flatnonzero(other)
     few = replace(
         matrix,
@@ -226,9 +245,6 @@ def _scene_known(scenes: SceneBatch, known_rows: Bools) -> Bools:
 
 
 def _same(columns: Sequence[str], values: Floats, seen: Mapping[str, float]) -> bool:
-    gaps = [
-        abs(float(np.log((values[at] + 1e-6) / (seen[key] + 1e-6))))
-        for at, key in enumerate(columns)
-        if key in seen and np.isfinite(values[at])
-    ]
-    return bool(gaps) and float(np.median(gaps)) <= SAME_PROFILE
+    both = [at for at, key in enumerate(columns) if key in seen and np.isfinite(values[at])]
+    gaps = np.log((values[both] + 1e-6) / (np.array([seen[columns[at]] for at in both]) + 1e-6))
+    return bool(both) and float(np.median(np.abs(gaps))) <= SAME_PROFILE

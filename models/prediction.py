@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,7 +48,8 @@ def unasked(present: Bools) -> Band:
 
 
 class Predictor(Protocol):
-    """Turns scenes into predictions; `version` names it, `origin` says where its training data came from.
+    """Turns scenes into predictions; `version` names it, `origin` says where its training data came from, `metrics` are
+    the keys of profiles that it was made for.
 
     Throughput is always predicted, latency and jitter where they are among `targets`: they cost as much again.
     """
@@ -58,5 +59,8 @@ class Predictor(Protocol):
 
     @property
     def origin(self) -> str: ...
+
+    @property
+    def metrics(self) -> Sequence[str]: ...
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction: ...

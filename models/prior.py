@@ -9,12 +9,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from models import uplink
 from models.demands import Demands, capacity, crowd, demands, driver_price, link, weights
 from models.latency import latency_and_jitter
 from models.prediction import TARGETS, Band, InterferencePrediction, unasked
 from models.scene import SceneBatch
 from models.sharing import cpu_classes, fill, share_sets
-from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, NET_MODES
+from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,6 +28,11 @@ PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules o
 LATENCY_TIMES, JITTER_TIMES = 2.0, 4.0
 _ROUNDS, UNDAMPED, CONVERGED = 24, 2, 1e-5  # of the fixed point: most scenes need three rounds
 RESOURCES = ("cpu", "driver_domain", "nic", "disk", "memory")
+# Of a profile, all that the prior reads.
+METRICS = (
+    "cpu", "driver_domain.cpu", "pages_exchanged", "execution", "waiting", "block", "net_mbit", "throughput_kb_s",
+    "disk_mb_s", "mem_bw_mb_s", "latency_mean_ms", "jitter_ms",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)  # without slots: waiting is computed when it is first read, which most questions never do
@@ -59,7 +65,8 @@ class PriorResult:
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """What S scenes ask of what there is; (S, N) each, except `weight` (S, N + 1) and `allowed` (S, N + 1, C) with the
-    driver domain as the last consumer, `room` (S, C) CPUs, and `driver_most` and `link` (S,)."""
+    driver domain as the last consumer, `room` (S, C) CPUs, and `driver_most` and `link` (S,); `net_class` is who has a
+    traffic class, of `net_rate` up to `net_most`, and `net_first` whose is served before the others."""
 
     cpu: Floats
     keen: Floats
@@ -70,8 +77,10 @@ class _Asked:
     driver: Floats
     driver_most: Floats
     net: Floats
-    net_sure: Floats
+    net_rate: Floats
     net_most: Floats
+    net_class: Bools
+    net_first: Bools
     link: Floats
     disk: Floats
     disk_most: Floats
@@ -102,7 +111,6 @@ def _asked(scenes: SceneBatch, want: Demands) -> _Asked:
     allowed, room = cpu_classes(affinity, scenes.pcpus)
     everybody = np.concatenate([scenes.weight, np.full((len(scenes), 1), float(DEFAULT_WEIGHT))], axis=1)
     driver_most = np.array([DRIVER_PARALLEL[kind] for kind in HOST_KINDS])[scenes.kind]
-    shaped = scenes.net_mode != NET_MODES.index("none")
     disk = np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], want.disk.shape)
     return _Asked(
         cpu=want.cpu,
@@ -114,8 +122,10 @@ def _asked(scenes: SceneBatch, want: Demands) -> _Asked:
         driver=want.driver * driver_price(scenes, want),
         driver_most=np.maximum(driver_most, want.driver.max(axis=1)),  # solo it was seen to use that much
         net=want.net,
-        net_sure=np.where(shaped, scenes.net_rate, 0.0),
+        net_rate=scenes.net_rate,
         net_most=scenes.net_ceil,
+        net_class=uplink.shaped(scenes),
+        net_first=uplink.first(scenes),
         link=link(scenes),
         disk=want.disk,
         disk_most=np.divide(scenes.disk_limit, disk, out=np.full(disk.shape, np.inf), where=disk > 0),
@@ -177,13 +187,8 @@ def _reached(got: Floats, asked: Floats, full: Floats) -> Floats:
 
 
 def _nic(asked: _Asked, want: Floats) -> Floats:
-    """Share the NIC: guaranteed HTB rates first, what is left max-min up to each ceiling (tc-htb(8)); Mbit/s."""
-    most = np.minimum(want, asked.net_most)
-    sure = np.minimum(most, asked.net_sure)
-    total, link = sure.sum(axis=1), asked.link
-    sure *= np.divide(link, total, out=np.ones_like(total), where=total > link)[:, None]
-    rest = most - sure
-    return sure + fill(np.minimum(link - sure.sum(axis=1), rest.sum(axis=1)), rest, np.ones_like(rest))
+    """Share the NIC among those who have a class on it, up to each ceiling, and those who have none; Mbit/s."""
+    return uplink.shares(np.minimum(want, asked.net_most), asked.net_rate, asked.net_class, asked.net_first, asked.link)
 
 
 def _shared(want: Floats) -> Floats:
@@ -196,6 +201,7 @@ class PriorPredictor:
 
     version = "prior"
     origin = "prior"
+    metrics = METRICS
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Predict with intervals that widen with contention and are widest for unknown workloads."""

@@ -104,10 +104,13 @@ class SceneBatch:
     """S scenes with up to N slots for instances and up to P pCPUs. Slots without an instance have `present` False.
 
     Per scene: `host_numbers` (S, 7) in the order of HOST_NUMBERS, nan = unknown; `kind` (S,) index into HOST_KINDS;
-    `disk_kind` (S,); `platform` (S,) its name, "" = unknown; `driver_cpus` (S, P) where the driver domain may run;
+    `disk_kind` (S,); `disk_mb_s` and `mem_bw_mb_s` (S,) what disk and memory were measured to do there, nan = unknown;
+    `platform` (S,) its name, "" = unknown; `driver_cpus` (S, P) where the driver domain may run;
     `node` (S, P) the NUMA node of each pCPU, which is one more than the last where no node names it.
     Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`,
-    `net_mode` index into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf);
+    `prompt` whether it minds latency and has a setting that is rendered otherwise for that: a cap (models.periods) or a
+    traffic class (models.uplink), `net_mode` index into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no
+    limit), `disk_limit` in MB/s (inf);
     `affinity` (S, N, P): the pCPUs that any vCPU of it may use.
     """
 
@@ -115,6 +118,8 @@ class SceneBatch:
     host_numbers: Floats
     kind: Ints
     disk_kind: Ints
+    disk_mb_s: Floats
+    mem_bw_mb_s: Floats
     platform: NDArray[np.str_]
     driver_cpus: Bools
     node: Ints
@@ -123,6 +128,7 @@ class SceneBatch:
     load: Floats
     vcpus: Floats
     cap: Floats
+    prompt: Bools
     weight: Floats
     net_mode: Ints
     net_rate: Floats
@@ -207,6 +213,7 @@ def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dic
         "load": np.float64(instance.load),
         "vcpus": np.float64(instance.vcpus),
         "cap": np.float64(settings.cap_percent / 100 if settings.cap_percent else np.inf),
+        "prompt": np.bool_(instance.service == "latency" and (mode != "none" or settings.cap_percent is not None)),
         "weight": np.float64(settings.weight or DEFAULT_WEIGHT),
         "net_mode": np.int64(NET_MODES.index(mode)),
         "net_rate": np.float64(rate),
@@ -217,8 +224,8 @@ def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dic
 
 
 _EMPTY: dict[str, float] = {
-    "present": False, "profile": 0, "load": 0.0, "vcpus": 0.0, "cap": np.inf, "weight": 1.0, "net_mode": 0,
-    "net_rate": np.inf, "net_ceil": np.inf, "disk_limit": np.inf,
+    "present": False, "profile": 0, "load": 0.0, "vcpus": 0.0, "cap": np.inf, "prompt": False, "weight": 1.0,
+    "net_mode": 0, "net_rate": np.inf, "net_ceil": np.inf, "disk_limit": np.inf,
 }  # fmt: skip
 
 
@@ -258,6 +265,8 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         host_numbers=np.array([host_numbers(host) for host, _ in scenes]).reshape(count, len(HOST_NUMBERS)),
         kind=np.array([HOST_KINDS.index(host.kind) for host, _ in scenes], dtype=np.int64),
         disk_kind=np.array([DISK_KINDS.index(host.disk_kind) for host, _ in scenes], dtype=np.int64),
+        disk_mb_s=np.array([host.disk_mb_s or np.nan for host, _ in scenes]),
+        mem_bw_mb_s=np.array([host.mem_bw_mb_s or np.nan for host, _ in scenes]),
         platform=np.array([host.platform for host, _ in scenes], dtype=np.str_),
         driver_cpus=driver,
         node=node,

@@ -11,34 +11,37 @@ Bools = NDArray[np.bool_]
 _STEPS = 1e8  # a host's CPUs in whole numbers, for the integer flow; what is lost by it is below a measurable share
 
 
-def fill(capacity: Floats, demand: Floats, weight: Floats, already: Floats | None = None) -> Floats:
+def fill(capacity: Floats, demand: Floats, weight: Floats) -> Floats:
     """Share one resource so that no one can get more without someone with less per weight getting less.
 
-    `capacity` (S,), `demand` and `weight` (S, K) with weight > 0; `already` (S, K) is what each holds elsewhere and
-    counts towards its fair level. Returns what each gets here, (S, K): sum = min(capacity, what is still wanted).
-    Every consumer is filled up to a common level of (already + here) / weight (progressive filling, Bertsekas and
-    Gallager, Data Networks, 6.5.2).
+    `capacity` (S,), `demand` and `weight` (S, K) with weight > 0. Returns what each gets, (S, K), in sum
+    min(capacity, what is wanted). Every consumer is filled up to a common level per weight (progressive filling,
+    Bertsekas and Gallager, Data Networks, 6.5.2).
     """
-    held = np.zeros_like(demand) if already is None else already
-    room = np.maximum(demand - held, 0.0)
-    total = room.sum(axis=1)
-    starts, ends = held / weight, (held + room) / weight
-    levels = np.concatenate([starts, ends], axis=1)
-    slopes = np.concatenate([weight, -weight], axis=1) * np.concatenate([room > 0, room > 0], axis=1)
+    got = np.maximum(demand, 0.0)
+    scarce = np.flatnonzero(got.sum(axis=1) > capacity)  # nobody is filled up where all get what they want
+    if len(scarce):
+        got[scarce] = _filled(capacity[scarce], got[scarce], weight[scarce])
+    return got
+
+
+def _filled(capacity: Floats, demand: Floats, weight: Floats) -> Floats:
+    """`fill` where more is wanted than there is."""
+    ends = demand / weight
+    levels = np.concatenate([np.zeros_like(ends), ends], axis=1)
+    slopes = np.concatenate([weight, -weight], axis=1) * np.concatenate([demand > 0, demand > 0], axis=1)
     order = np.argsort(levels, axis=1, kind="stable")
     levels = np.take_along_axis(levels, order, axis=1)
     slope = np.cumsum(np.take_along_axis(slopes, order, axis=1), axis=1)
     # filled[k] = how much is handed out when the level has risen to levels[k]
     filled = np.cumsum(np.diff(levels, axis=1, prepend=levels[:, :1]) * _shifted(slope), axis=1)
-    target = np.minimum(capacity, total)
-    filled[:, -1] = np.maximum(filled[:, -1], target)  # the last level holds all of it, whatever was lost in rounding
-    reached = np.argmax(filled >= (target - 1e-15)[:, None], axis=1)
+    filled[:, -1] = np.maximum(filled[:, -1], capacity)  # the last level holds all of it, whatever was lost in rounding
+    reached = np.argmax(filled >= (capacity - 1e-15)[:, None], axis=1)
     rows = np.arange(len(demand))
-    over = filled[rows, reached] - target
+    over = filled[rows, reached] - capacity
     before = np.where(reached > 0, slope[rows, reached - 1], 0.0)
     level = levels[rows, reached] - np.divide(over, before, out=np.zeros_like(over), where=before > 0)
-    here = np.clip(level[:, None] * weight - held, 0.0, room)
-    return np.asarray(np.where((total <= capacity)[:, None], room, here))
+    return np.asarray(np.clip(level[:, None] * weight, 0.0, demand))
 
 
 def _shifted(slope: Floats) -> Floats:
@@ -61,7 +64,12 @@ def share_sets(demand: Floats, weight: Floats, allowed: Bools, capacity: Floats)
         room = np.where(what, capacity[scene], 0.0)
         got = fill(room.sum(axis=1), np.where(who, demand[scene], 0.0), weight[scene])
         may = allowed[scene] & who[:, :, None]
-        open_ = np.flatnonzero(~_fits(got, may, room))
+        # Where everybody may use all that is left, every share fits.
+        open_ = np.flatnonzero((~may & who[:, :, None] & (room > 0)[:, None, :]).any(axis=(1, 2)))
+        open_ = open_[~_fits(got[open_], may[open_], room[open_])]
+        if not len(open_):
+            np.add.at(shares, scene, got)
+            break
         mine, theirs = _most_beyond(got[open_], may[open_], room[open_])
         apart = mine.any(axis=1)
         split = open_[apart]

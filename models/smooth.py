@@ -31,7 +31,8 @@ class Space:
 
     def __call__(self, x: Floats) -> Floats:
         """Coordinates of rows; (R, K)."""
-        return np.asarray(_log(x, self.centre) @ self.turn - self.centre @ self.turn)
+        used = np.flatnonzero(self.turn.any(axis=1))  # a feature that training saw no spread of has no coordinate
+        return np.asarray(_log(x[:, used], self.centre[used]) @ self.turn[used] - self.centre @ self.turn)
 
 
 def _log(x: Floats, fill: Floats) -> Floats:

@@ -119,7 +119,7 @@ class IsolationSettings:
     """What holds an instance back; None = leave as is. The same type is observed and recommended.
 
     `cap_percent`: 100 = one whole pCPU (Xen's unit, xl(1)); `weight`: Xen's scale with 256 as default;
-    `disk_limit_mb_s`: read plus write.
+    `disk_limit_mb_s`: read plus write; of a container each way by itself, as control groups count.
     """
 
     pinning: Pinning | None = None
@@ -143,7 +143,8 @@ class Host:
 
     `numa[n]` are the pCPUs of node n; empty = one node. `driver_cpus` are the pCPUs of the driver domain (Dom0, or
     vhost and emulator threads); empty = it may run anywhere. `*_overcommit` is how much may be promised per unit there;
-    `driver_overcommit` how much work guests may ask of the driver domain over what its pCPUs can do.
+    `driver_overcommit` how much work guests may ask of the driver domain over what its pCPUs can do. `disk_mb_s` and
+    `mem_bw_mb_s` are what its disk and its memory were measured to do for everybody there together, in MB/s.
     """
 
     id: str
@@ -157,6 +158,8 @@ class Host:
     nic_mbit: float | None = None
     disk_gb: float | None = None
     disk_kind: DiskKind = ""
+    disk_mb_s: float | None = None
+    mem_bw_mb_s: float | None = None
     numa: tuple[tuple[int, ...], ...] = ()
     driver_cpus: tuple[int, ...] = ()
     labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)

@@ -12,7 +12,7 @@ from advisor.domain import Reason
 from advisor.explanation.losses import Loss
 from advisor.explanation.mechanisms import NAMES
 from advisor.explanation.shown import Shown
-from advisor.ranking import PIN_GAIN, Scores, score
+from advisor.ranking import PIN_GAIN, Scores, Waiting, score
 from models.prediction import TARGETS, Band, InterferencePrediction
 from models.prior import PriorPredictor
 from models.scene import HOST_NUMBERS, SceneBatch, stack
@@ -23,7 +23,7 @@ Bools = NDArray[np.bool_]
 
 TRIED = 5  # candidates behind the first: each costs as much as three scenes
 AHEAD = 0.0005  # of the score: less is not seen in the answer
-UNLIMITED = {"disk": "disk_mb_s", "memory": "mem_bw_mb_s"}  # by the platform's number
+UNLIMITED = {"disk": "disk_mb_s", "memory": "mem_bw_mb_s"}  # by what is known of the host
 _PLENTY = 1e12  # MB/s
 
 
@@ -88,13 +88,16 @@ def _scored(shown: Shown, changes: Sequence[_Change], *, resources: bool) -> lis
     absent[:, -1] = False
     asked = stack([changed, replace(changed, affinity=free), replace(changed, present=absent)])
     slowest = _limits(shown, at, "max_latency_ratio")
-    targets = TARGETS[: 1 if np.isnan(slowest).all() else 2]
+    minded = not np.isnan(slowest).all()
+    targets = TARGETS[: 2 if minded else 1]
     if resources:
         prediction = _moved(shown, at, stack([now, now, replace(now, present=absent)]), asked, targets)
     else:
         prediction = shown.predictor.predict(asked, targets)
     count = len(changes)
-    before = np.where(absent, prediction.throughput.expected[2 * count :], 1.0)
+    before, waited = (
+        np.where(absent, band.expected[2 * count :], 1.0) for band in (prediction.throughput, prediction.latency)
+    )
     scores = score(
         _first(prediction, 2 * count),
         asked.present[: 2 * count],
@@ -102,9 +105,9 @@ def _scored(shown: Shown, changes: Sequence[_Change], *, resources: bool) -> lis
         np.tile(_limits(shown, at, "min_throughput_ratio"), (2, 1)),
         np.tile(_used(shown, changes), 2),
         shown.objective,
+        Waiting(np.tile(slowest, (2, 1)), np.tile(waited, (2, 1))) if minded else None,
     )
-    late = (prediction.latency.expected[: 2 * count] > np.tile(slowest, (2, 1))).any(axis=1)
-    fine = ~(scores.breaks_newcomer | scores.breaks_neighbour | late)
+    fine = ~(scores.breaks_newcomer | scores.breaks_neighbour)
     pinned = (now.affinity[:, -1] != free[:, -1]).any(axis=1) & (shown.newcomer.settings.pinning is None)
     expected = prediction.throughput.expected[:count]
     worst = np.where(changed.present, expected / before, np.inf).argmin(axis=1)
@@ -126,18 +129,16 @@ def _at_least(scores: Scores, fine: Bools, chosen: int, free: int, *, pinned: bo
 
 def _without(scenes: SceneBatch, changes: Sequence[_Change]) -> SceneBatch:
     """Scene i without what change i takes away."""
-    present, numbers, platforms = scenes.present.copy(), scenes.host_numbers.copy(), dict(scenes.table.platforms)
-    names = [str(name) for name in scenes.platform]
+    present, numbers = scenes.present.copy(), scenes.host_numbers.copy()
+    told = {name: getattr(scenes, name).copy() for name in UNLIMITED.values()}
     for row, change in enumerate(changes):
         if change.slot is not None:
             present[row, change.slot] = False
         elif change.resource == "nic":
             numbers[row, HOST_NUMBERS.index("nic_mbit")] = np.nan
         else:
-            like, names[row] = names[row], f"{names[row]} without limit of {change.resource}"
-            platforms[names[row]] = {**platforms.get(like, {}), UNLIMITED[change.resource]: _PLENTY}
-    table = replace(scenes.table, platforms=platforms)
-    return replace(scenes, table=table, present=present, host_numbers=numbers, platform=np.array(names, dtype=np.str_))
+            told[UNLIMITED[change.resource]][row] = _PLENTY
+    return replace(scenes, present=present, host_numbers=numbers, **told)
 
 
 def _moved(shown: Shown, at: Ints, now: SceneBatch, then: SceneBatch, targets: Sequence[str]) -> InterferencePrediction:

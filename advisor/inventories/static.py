@@ -22,6 +22,7 @@ SERVICES = ("latency", "throughput")
 MAX_MEMORY_MB = 1e9
 MAX_DISK_GB = 1e9
 MAX_NIC_MBIT = 1e7
+MAX_MB_S = 1e9
 MAX_CPU_MHZ = 1e5
 MAX_CACHE_MB = 1e5
 
@@ -119,6 +120,8 @@ HOST: Mapping[str, Reader] = {
     "nic_mbit": _up_to(MAX_NIC_MBIT),
     "disk_gb": _up_to(MAX_DISK_GB),
     "disk_kind": _choice(get_args(DiskKind)),
+    "disk_mb_s": _up_to(MAX_MB_S),
+    "mem_bw_mb_s": _up_to(MAX_MB_S),
     "numa": _numa,
     "driver_cpus": _cpus,
     "labels": _labels,

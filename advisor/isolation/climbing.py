@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -13,6 +13,7 @@ from advisor.domain import Host, Instance, IsolationSettings, Rung, RungAction
 from advisor.isolation import cpu, disk, driver, network, pins, wording
 from advisor.isolation.shared_host import SharedHost, Trial, kept, part
 from advisor.isolation.standing import Standing, stand
+from advisor.render import unmet
 from models.prediction import InterferencePrediction, Predictor
 from models.scene import ProfileTable
 
@@ -241,14 +242,26 @@ def _only(
 
 
 def _rung(action: RungAction, standing: Standing, found: _Found, outcome: str) -> Rung:
+    trial, shared = found.trial, standing.shared
+    missing = unmet(shared.host, shared.parties, trial.changes, trial.driver_cpus)
+    outcome += "".join(f"; {one}" for one in missing)
     return Rung(
         action,
-        wording.sentence(standing, found.trial, found.prediction, outcome),
-        changes=found.trial.changes,
+        wording.sentence(standing, trial, found.prediction, outcome),
+        changes=trial.changes,
         effects=wording.effects(standing, found.prediction),
         satisfies=found.satisfies,
-        driver_cpus=found.trial.driver_cpus,
+        driver_cpus=trial.driver_cpus,
+        notes=(*(_starved(standing, found) if found.satisfies else ()), *missing),
     )
+
+
+def _starved(standing: Standing, found: _Found) -> Iterator[str]:
+    """Everybody whom no limit protects and who loses more than half, with how much, in words."""
+    left = np.round(kept(found.prediction)[0, :, 0], 9)
+    for at in np.flatnonzero(left < np.round(standing.least, 9)).tolist():
+        would = f"{standing.party(at).id} would keep {left[at]:.2f} of its own speed"
+        yield f"{would} instead of {standing.least[at] / HALF:.2f}, and no limit protects it"
 
 
 def _shortfall(standing: Standing, found: _Found) -> str:

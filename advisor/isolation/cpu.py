@@ -9,10 +9,9 @@ import numpy as np
 
 from advisor.isolation.shared_host import Trial
 from advisor.isolation.standing import Standing
-from advisor.render.groups import period_and_quota
-from models.latency import CAP_PERIOD_MS
+from models.periods import cap_period_ms, is_short
 from models.waiting import worst_cap_stall
-from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
+from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, MAX_WEIGHT
 
 WEIGHTS = (2, 4, 8)  # times as much; finding L4: beyond ten times nothing more comes of it under Xen
 CAP_STEP = 5  # % of a pCPU
@@ -77,11 +76,10 @@ def steps_down(top: float, floor: float, step: int) -> range:
 
 def _stall(standing: Standing, cap: int) -> str:
     """For a culprit that minds latency: how long a period of the cap lets it stand still, at worst."""
-    if standing.culprit is None or standing.party(standing.culprit).service != "latency":
+    if standing.culprit is None or not is_short(culprit := standing.party(standing.culprit)):
         return ""
-    kind, share = standing.shared.host.kind, np.array(cap / 100 / standing.party(standing.culprit).vcpus)
-    if kind == "xen":
-        period = CAP_PERIOD_MS[kind]
-    else:  # libvirt divides a cap among the vCPUs, a container has it as a whole
-        period = period_and_quota(float(share) if kind == "kvm" else cap / 100, "latency")[0] / 1000
-    return f"; it stands still for up to {float(worst_cap_stall(share, np.array(period))):.0f} of {period:.0f} ms"
+    kind = np.array(HOST_KINDS.index(standing.shared.host.kind))
+    cpus, vcpus = np.array(cap / 100), np.array(culprit.vcpus)
+    period = cap_period_ms(kind, cpus, vcpus, np.array(True))
+    stall = float(worst_cap_stall(cpus / vcpus, period))
+    return f"; it stands still for up to {stall:.0f} of {float(period):.0f} ms"

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from advisor.domain import Host, Instance
 from advisor.isolation.cpu import steps_down
 from advisor.isolation.shared_host import Trial
 from advisor.isolation.standing import Standing
+from advisor.render.policing import policed
+from advisor.render.tc import is_shaped
+from models.uplink import UNSHAPED_SHARE
 from profiler.observed import NetMode, NetworkSettings
 
 RATE_STEP = 5  # % of the link
 MARGIN = 1.1  # HTB holds a rate within 10 % (finding L7)
 LEAST_MBIT = 0.1  # of a class: rates are written with one digit
-
-
-def uplink_class(host: Host, newcomer: Instance, share: float) -> NetworkSettings | None:
-    """A shared HTB class for an instance on a contended link: its fair `share` sure, the whole link when it is free.
-
-    Never leave the uplink unshaped beside a bulk sender: all queries time out without tc (finding L9).
-    """
-    if not host.nic_mbit or _shaped(newcomer.settings.network):
-        return None
-    return NetworkSettings("shared", round(max(host.nic_mbit * share, 1.0), 1), host.nic_mbit)
 
 
 def classes(standing: Standing) -> list[Trial]:
@@ -37,13 +30,13 @@ def classes(standing: Standing) -> list[Trial]:
         return []
     name, now = standing.party(sufferer).id, standing.settings(sufferer)
     need = MARGIN * float(standing.want.net[0, sufferer])
-    room = host.nic_mbit - _sure(standing)
-    may = need > 0 and room >= LEAST_MBIT and not _shaped(now.network)
+    room = _room(standing)
+    may = need > 0 and not is_shaped(now.network)
     modes: tuple[NetMode, NetMode] = ("shared", "dedicated")
     if standing.party(sufferer).service != "latency":
         modes = ("dedicated", "shared")
     found = []
-    for mode in modes if may else ():
+    for mode in modes if may and room >= LEAST_MBIT else ():
         for rate in _rates_up(host.nic_mbit, need, room):
             own = _class(mode, rate, host.nic_mbit)
             says = f"Give {name} a {mode} traffic class of {own.rate_mbit:g} Mbit/s ({_why(mode)})"
@@ -57,7 +50,7 @@ def classes(standing: Standing) -> list[Trial]:
         held_back = {culprit: replace(theirs, network=_held(theirs.network, rate))}
         says = f"Hold {held.id} to {rate:g} Mbit/s"
         found.append(standing.trial(says, held_back))
-        left = room - rate if not _shaped(theirs.network) else room
+        left = _room(standing, held_to=rate)
         if may and left >= LEAST_MBIT:
             own = _class(modes[0], min(need, left), host.nic_mbit)
             says += f" and give {name} a {modes[0]} class of {own.rate_mbit:g} Mbit/s ({_why(modes[0])})"
@@ -77,16 +70,10 @@ def vhost_hint(standing: Standing) -> str | None:
     )
 
 
-def _shaped(network: NetworkSettings | None) -> bool:
-    return network is not None and network.mode != "none"
-
-
 def _most(network: NetworkSettings | None) -> float:
     """What a class lets through, Mbit/s."""
-    if network is None or network.mode == "none":
-        return float("inf")
-    most = network.rate_mbit if network.mode == "dedicated" else network.ceil_mbit
-    return float("inf") if most is None else most
+    limit = policed(network)
+    return math.inf if limit is None else limit.kbit_s / 1000
 
 
 def _held(network: NetworkSettings | None, rate: float) -> NetworkSettings:
@@ -101,10 +88,22 @@ def _class(mode: NetMode, rate: float, link: float) -> NetworkSettings:
     return NetworkSettings(mode, rate, max(link, rate) if mode == "shared" else rate)
 
 
-def _sure(standing: Standing) -> float:
-    """What classes of the others are sure of already, Mbit/s: what is promised twice is sure for nobody."""
-    networks = [standing.settings(at).network for at in range(len(standing.shared.parties)) if at != standing.sufferer]
-    return sum(one.rate_mbit or 0.0 for one in networks if one is not None and one.mode != "none")
+def _room(standing: Standing, held_to: float | None = None) -> float:
+    """What is left of the line for a class of the sufferer, Mbit/s: what is promised twice is sure for nobody.
+
+    Promised are the rates of the other classes, that of the culprit's where it is `held_to` one, and, where anybody
+    stays without a class, what the tree keeps for those.
+    """
+    promised, line = 0.0, standing.shared.host.nic_mbit or 0.0
+    kept = 0.0
+    for at in range(len(standing.shared.parties)):
+        network = standing.settings(at).network
+        rates = [network.rate_mbit or 0.0] if network is not None and is_shaped(network) else []
+        rates += [held_to] if held_to is not None and at == standing.culprit else []
+        if at != standing.sufferer:
+            promised += min(rates, default=0.0)
+            kept = kept if rates else UNSHAPED_SHARE * line
+    return line - promised - kept
 
 
 def _rates_up(link: float, need: float, room: float) -> list[float]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor import explanation, isolation, pinning, ranking, render
+from advisor import explanation, pinning, ranking, render
 from advisor.domain import (
     Band,
     Candidate,
@@ -22,15 +22,12 @@ from advisor.domain import (
 from advisor.explanation import Shown
 from advisor.newcomer import latency_limits_of, limits_of, used_share
 from advisor.placement.remembered import Remembered
-from advisor.placement.situations import Question, base_with, first_of_each, keys, shared, with_newcomer
-from models.demands import demands, link
+from advisor.placement.situations import Question, base_with, first_of_each, keys, with_newcomer
 from models.prediction import TARGETS, InterferencePrediction
 from models.prediction import Band as Bands
-from models.prior import RESOURCES, solve
 from models.scene import SceneBatch, slot_values, stack
 
 EDGES = ("expected", "lower", "upper")
-UNNOTICED = 0.995  # of what it wants of the link: who gets so much needs no class of its own
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -211,20 +208,8 @@ def told(prediction: InterferencePrediction, row: int, effects: Sequence[Effect]
 
 
 def _settings(shown: Sequence[RankedHost], placed: Placed) -> list[IsolationSettings]:
-    """What the newcomer gets on each host: what mended it, else its pinning, and on a contended link a class."""
-    found = [one.changes.get(who.id, who.settings) for one, who in zip(shown, placed.newcomers, strict=True)]
-    wanted = demands(placed.scenes).net
-    crowded = wanted.sum(axis=1) > link(placed.scenes)  # on any other link everybody gets what it wants
-    rows = [row for row in np.flatnonzero(crowded).tolist() if not shown[row].rungs and found[row].network is None]
-    if not rows:
-        return found
-    share = solve(placed.scenes.take(np.array(rows, dtype=np.int64))).limits[:, -1, RESOURCES.index("nic")]
-    for row, mine in zip(rows, share.tolist(), strict=True):
-        host = placed.hosts[row]
-        if mine < UNNOTICED and host.nic_mbit:
-            rate = mine * float(wanted[row, -1]) / host.nic_mbit
-            found[row] = replace(found[row], network=isolation.uplink_class(host, placed.newcomers[row], rate))
-    return found
+    """What the newcomer gets on each host: what mended it, else its pinning."""
+    return [one.changes.get(who.id, who.settings) for one, who in zip(shown, placed.newcomers, strict=True)]
 
 
 def _commands(
@@ -247,13 +232,13 @@ def _predicted(
     ]
     known, values = remembered.shown.find(told_of, (2, scenes.slots, len(TARGETS) * len(EDGES) + 1))
     new = first_of_each(told_of, known)
-    if len(new):
-        said = question.predictor.predict(stack([placed.absent.take(new), scenes.take(new)]))
+    if len(new.first):
+        said = question.predictor.predict(stack([placed.absent.take(new.first), scenes.take(new.first)]))
         bands = [getattr(getattr(said, target), edge) for target in TARGETS for edge in EDGES]
         both = np.stack([*bands, said.outside.astype(np.float64)], axis=2)
-        values[new] = np.stack([both[: len(new)], both[len(new) :]], axis=1)
-        remembered.shown.keep([told_of[row] for row in new], values[new])
-        values = shared(told_of, new, values)
+        values[new.first] = np.stack([both[: len(new.first)], both[len(new.first) :]], axis=1)
+        remembered.shown.keep([told_of[row] for row in new.first.tolist()], values[new.first])
+        values[new.rows] = values[new.like]
     return _unpacked(values[:, 0]), _unpacked(values[:, 1])
 
 

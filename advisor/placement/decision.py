@@ -26,7 +26,7 @@ from advisor.placement.mending import MOST_TRIED, mend, rejections
 from advisor.placement.remembered import Remembered
 from advisor.placement.situations import Kinds, Question, Told, kinds, predict
 from advisor.snapshot import ClusterSnapshot
-from models.prediction import Band, InterferencePrediction, Predictor
+from models.prediction import Band, InterferencePrediction, Predictor, unasked
 from models.scene import ProfileTable, build_batch
 
 MOST_TIES = 20  # hosts that a tie names beyond the ones that the answer shows
@@ -118,28 +118,26 @@ def _rank(question: Question, hosts: Ints, remembered: Remembered) -> tuple[tupl
 
 def _ordered(hosts: Ints, found: Kinds, told: Told, request: PlacementRequest) -> _Ranked:
     """Choose the option of every kind, and order the hosts."""
-    times = len(told.options)
-
-    def flat(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return values.reshape(-1, values.shape[-1])
-
-    def everywhere(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.tile(values, (times, 1))
-
-    throughput, latency = Band(*(flat(one) for one in (told.expected, told.lower, told.expected))), flat(told.latency)
-    scores = ranking.score(
-        InterferencePrediction(throughput, Band(latency, latency, latency), throughput, latency > 0),
-        np.tile(found.present, (times, 1)),
-        everywhere(told.before),
-        everywhere(found.limits),
-        np.tile(found.used, times),
+    at, kind = np.nonzero(told.usable)
+    present, expected = found.present[kind], told.expected[at, kind]
+    latency, waiting = unasked(present), None
+    if not np.isnan(found.waits).all():
+        latency = Band(*(told.latency[at, kind],) * 3)
+        waiting = ranking.Waiting(found.waits[kind], told.latency_before[kind])
+    asked = ranking.score(
+        InterferencePrediction(Band(expected, told.lower[at, kind], expected), latency, latency, present),
+        present,
+        told.before[kind],
+        found.limits[kind],
+        found.used[kind],
         request.objective,
-        None
-        if np.isnan(found.waits).all()
-        else ranking.Waiting(everywhere(found.waits), everywhere(told.latency_before)),
+        waiting,
     )
-    option = ranking.choose_options(scores, times, told.pins, told.usable.reshape(-1))
-    best = scores.take(option * len(found) + np.arange(len(found)))
+    number = np.full(told.usable.shape, -1)  # of its scene, where an option is a choice
+    number[at, kind] = np.arange(len(at))
+    scores = asked.take(number.ravel())
+    option = ranking.choose_options(scores, len(told.options), told.pins, told.usable.ravel())
+    best = asked.take(number[option, np.arange(len(found))])
     by_rank = ranking.order(best.score[found.of], hosts)
     return _Ranked(hosts[by_rank], found.of[by_rank], option, best, best.breaks_newcomer | best.breaks_neighbour)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-MOST_BYTES = 64 * 2**20  # of numbers, for each kind: 10,000 hosts with eight residents, no two alike, take 17 MB
-MOST_OPTIONS = 8  # pinning options with a place of their own; more of them make room by starting anew
+MOST_BYTES = 64 * 2**20  # of numbers, for each kind: 10,000 hosts with eight residents, no two alike, take 13 MB
 
 
 class Remembered:
@@ -25,16 +25,15 @@ class Remembered:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._lock = threading.Lock()
-        self._pins: dict[str, bool] = {}
         self.before = _Blocks(self._lock, most_bytes)
         self.after = _Blocks(self._lock, most_bytes)
         self.shown = _Blocks(self._lock, most_bytes)
 
-    def options(self, pins: dict[str, bool]) -> dict[str, bool]:
-        """Pinning options, whether each pins: all that were ever named here and these, each in its place for good."""
+    def counts(self) -> tuple[int, int]:
+        """How many keys were found and how many were not, of all that were ever looked for."""
+        kinds = (self.before, self.after, self.shown)
         with self._lock:
-            self._pins |= {name: value for name, value in pins.items() if name not in self._pins}
-            return dict(self._pins)
+            return sum(kind.found for kind in kinds), sum(kind.missed for kind in kinds)
 
 
 class _Blocks:
@@ -43,6 +42,7 @@ class _Blocks:
     def __init__(self, lock: threading.Lock, most_bytes: int) -> None:
         self._lock = lock
         self._most_bytes = most_bytes
+        self.found = self.missed = 0
         self._empty(())
 
     def _empty(self, shape: tuple[int, ...]) -> None:
@@ -57,12 +57,16 @@ class _Blocks:
     def find(self, keys: Sequence[bytes], shape: tuple[int, ...]) -> tuple[Bools, Floats]:
         """Which of K keys are known, (K,), and their blocks (K, *shape), nan where nothing is known."""
         with self._lock:
-            found = np.full((len(keys), *shape), np.nan)
-            if shape != self._values.shape[1:]:
-                return np.zeros(len(keys), dtype=bool), found
-            rows = np.array([self._row.get(key, -1) for key in keys], dtype=np.int64)
+            if shape != self._values.shape[1:] or not len(self._values):
+                self.missed += len(keys)
+                return np.zeros(len(keys), dtype=bool), np.full((len(keys), *shape), np.nan)
+            rows = np.fromiter(map(self._row.get, keys, repeat(-1)), dtype=np.int64, count=len(keys))
             known = rows >= 0
-            found[known] = self._values[rows[known]]
+            count = int(known.sum())
+            self.found += count
+            self.missed += len(keys) - count
+            found = self._values[rows]  # whatever the last row holds where nothing is known
+            found[~known] = np.nan
             self._turn += 1
             self._used[rows[known]] = self._turn
             return known, found
@@ -82,11 +86,13 @@ class _Blocks:
 
     def _rows_for(self, count: int, most: int) -> NDArray[np.int64]:
         """Rows to write to: new ones while there is room, then those that were not asked for longest."""
-        there = len(self._values)
-        grown = min(max(there + count, 2 * there), most) if len(self._row) + count > there else there
+        there, held = len(self._values), len(self._row)
+        grown = min(max(there + count, 2 * there), most) if held + count > there else there
         if grown > there:
             self._values = np.concatenate([self._values, np.empty((grown - there, *self._values.shape[1:]))])
             self._used = np.concatenate([self._used, np.zeros(grown - there, dtype=np.int64)])
+        if held + count <= grown:  # rows are taken one after the other, and given up only where none is left
+            return np.arange(held, held + count)
         rows = np.argsort(self._used, kind="stable")[:count]
         lost = set(rows.tolist())
         self._row = {key: row for key, row in self._row.items() if row not in lost}

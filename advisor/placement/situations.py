@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 from advisor import pinning
 from advisor.domain import PlacementRequest
 from advisor.newcomer import latency_limits_of, limits_of, newcomer_slot, used_share, without_it
-from advisor.pinning import PinningOption
-from advisor.placement.remembered import MOST_OPTIONS, Remembered
-from advisor.snapshot import ClusterSnapshot, fingerprints, layout
+from advisor.pinning import NAMES, PinningOption
+from advisor.placement.remembered import Remembered
+from advisor.snapshot import ClusterSnapshot, fingerprints
 from models.prediction import Predictor
 from models.scene import ProfileTable, SceneBatch
 from models.scene import stack as stack_scenes
@@ -93,14 +94,17 @@ def kinds(question: Question, hosts: Ints) -> Kinds:
         parts = [alike.view(np.uint8).reshape(len(hosts), -1), np.ascontiguousarray(rows).view(np.uint8)]
         joined = np.concatenate(parts, axis=1)
         alike = joined.view(np.dtype((np.void, joined.shape[1])))[:, 0]
-    _, first, of = np.unique(alike, return_index=True, return_inverse=True)
+    each = alike.view(np.dtype((np.void, alike.itemsize))).tolist()
+    number = dict(zip(dict.fromkeys(each), count()))
+    of = np.fromiter(map(number.__getitem__, each), dtype=np.int64, count=len(each))
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(of), prepend=-1))
     chosen = hosts[first]
     present = np.concatenate([snapshot.scenes.present[chosen], np.ones((len(chosen), 1), dtype=bool)], axis=1)
     for host, slot in mine:
         present[chosen == host, slot] = False
     return Kinds(
         hosts=chosen,
-        of=of.astype(np.int64).reshape(-1),
+        of=of,
         present=present,
         limits=limits[first],
         waits=waits[first],
@@ -114,86 +118,77 @@ def predict(question: Question, found: Kinds, remembered: Remembered) -> Told:
     Only throughput is asked, but where somebody minds latency; only what is not remembered is asked at all.
     """
     minds = ~np.isnan(found.waits).all(axis=1)
-    shape = (len(found), question.slots, 3)
-    before, after = np.full(shape, np.nan), np.full((len(found), 0, *shape[1:]), np.nan)
-    options: dict[str, bool] = {}
-    for targets, rows in (((), np.flatnonzero(~minds)), (("latency",), np.flatnonzero(minds))):
-        if len(rows):
-            options, former, later = _asked(question, found.hosts[rows], targets, remembered)
-            before[rows] = former
-            wide = np.full((len(found), later.shape[1], *shape[1:]), np.nan)
-            wide[:, : after.shape[1]] = after
-            wide[rows] = later
-            after = wide
-    # In an order of their own: the places that they are remembered at say in which order they were first asked for.
-    names = sorted(options, key=pinning.NAMES.index)
-    places = {name: place for place, name in enumerate(options)}
-    after = after[:, [places[name] for name in names]].transpose(1, 0, 2, 3)
+    groups = [((), np.flatnonzero(~minds)), (("latency",), np.flatnonzero(minds))]
+    asked = [(rows, *_asked(question, found.hosts[rows], targets, remembered)) for targets, rows in groups if len(rows)]
+    before, after = asked[0][1:]
+    if len(asked) > 1:  # put together in the order of the kinds
+        order = np.argsort(np.concatenate([rows for rows, *_ in asked]))
+        before, after = (np.concatenate([one[part] for one in asked])[order] for part in (1, 2))
+    usable = ~np.isnan(after[:, :, 0, -1])
+    places = np.flatnonzero(usable.any(axis=0)).tolist()
+    expected, lower, latency = (np.stack([after[:, place, number] for place in places]) for number in range(3))
     alone = ~(found.present & (np.arange(question.slots) < question.slots - 1))
     return Told(
-        options=tuple(names),
-        pins=np.array([options[name] for name in names], dtype=bool),
-        usable=~np.isnan(after[..., -1, 0]),
-        expected=after[..., 0],
-        lower=after[..., 1],
-        latency=after[..., 2],
-        before=np.where(alone, 1.0, before[..., 0]),
-        latency_before=np.where(alone, 1.0, before[..., 2]),
+        options=tuple(NAMES[place] for place in places),
+        pins=np.array([NAMES[place] != pinning.FREE for place in places], dtype=bool),
+        usable=usable.T[places],
+        expected=expected,
+        lower=lower,
+        latency=latency,
+        before=np.where(alone, 1.0, before[:, 0]),
+        latency_before=np.where(alone, 1.0, before[:, 2]),
     )
 
 
-def _asked(
-    question: Question, hosts: Ints, targets: Sequence[str], remembered: Remembered
-) -> tuple[dict[str, bool], Floats, Floats]:
-    """All options, and of the hosts at these positions expected T/B, its lower bound and expected latency: without the
-    newcomer (G, N, 3), and with it (G, O, N, 3)."""
+def _asked(question: Question, hosts: Ints, targets: Sequence[str], remembered: Remembered) -> tuple[Floats, Floats]:
+    """Of the hosts at these positions expected T/B, its lower bound and expected latency: without the newcomer
+    (G, 3, N), and with it under every option there is (G, O, 3, N), by its place in NAMES, nan where it is no choice.
+    """
     where, who = keys(question, hosts, targets)
-    block = (question.slots, 3)
+    block = (3, question.slots)
     is_known, before = remembered.before.find(where, block)
-    places = max(MOST_OPTIONS, len(remembered.options({})))
-    is_told, after = remembered.after.find(who, (places, *block))
+    is_told, after = remembered.after.find(who, (len(NAMES), *block))
     new, untold = first_of_each(where, is_known), first_of_each(who, is_told)
-    scenes = [base_with(question, hosts[new])[1]] if len(new) else []
+    scenes = [base_with(question, hosts[new.first])[1]] if len(new.first) else []
     found: tuple[PinningOption, ...] = ()
-    if len(untold):
-        base, absent = base_with(question, hosts[untold])
+    if len(untold.first):
+        base, absent = base_with(question, hosts[untold.first])
         found = pinning.options(base, question.request.instance)
         scenes += [with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in found]
-    options = remembered.options({option.name: option.pins for option in found})
-    if len(options) > places:
-        after = np.concatenate([after, np.full((len(hosts), len(options) - places, *block), np.nan)], axis=1)
     if scenes:
         said = _in_parts(question.predictor, stack_scenes(scenes), targets)
-        before[new], at = said[: len(new)], len(new)
-        place = {name: number for number, name in enumerate(options)}
+        before[new.first], at = said[: len(new.first)], len(new.first)
         for option in found:
-            rows = untold[option.usable]
-            after[rows, place[option.name]] = said[at : at + len(rows)]
+            rows = untold.first[option.usable]
+            after[rows, NAMES.index(option.name)] = said[at : at + len(rows)]
             at += len(rows)
-    remembered.before.keep([where[row] for row in new], before[new])
-    remembered.after.keep([who[row] for row in untold], after[untold])
-    return options, shared(where, new, before), shared(who, untold, after)
+    remembered.before.keep([where[row] for row in new.first.tolist()], before[new.first])
+    remembered.after.keep([who[row] for row in untold.first.tolist()], after[untold.first])
+    before[new.rows], after[untold.rows] = before[new.like], after[untold.like]
+    return before, after
 
 
-def first_of_each(keys: Sequence[bytes], known: Bools) -> Ints:
-    """The first of each key that is not known; hosts that differ in limits alone have one."""
-    if known.all():
-        return np.zeros(0, dtype=np.int64)
-    first = {key: row for row, key in reversed(list(enumerate(keys))) if not known[row]}
-    return np.array(sorted(first.values()), dtype=np.int64)
+class Unknown(NamedTuple):
+    """The `rows` (U,) whose key is not known, for each the first one with the same key, `like` (U,), and these."""
+
+    rows: Ints
+    like: Ints
+    first: Ints
 
 
-def shared(keys: Sequence[bytes], new: Ints, values: Floats) -> Floats:
-    """What the first of each new key was told, told to the others with that key, too."""
-    row = {keys[one]: one for one in new.tolist()}
-    return values[[row.get(key, at) for at, key in enumerate(keys)]] if len(row) < len(keys) else values
+def first_of_each(keys: Sequence[bytes], known: Bools) -> Unknown:
+    """Who is to be asked about: hosts that differ in limits alone have one key."""
+    rows = np.flatnonzero(~known)
+    first: dict[bytes, int] = {}
+    like = [first.setdefault(keys[row], row) for row in rows.tolist()]
+    return Unknown(rows, np.array(like, dtype=np.int64), np.array(list(first.values()), dtype=np.int64))
 
 
 def keys(question: Question, hosts: Ints, targets: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
     """What a prediction about each host depends on without the newcomer, and with it."""
     snapshot, one, table = question.snapshot, question.request.instance, question.table
     # The number of slots is one of it: sums over eight and more of them end in other bits.
-    said = layout.table_digest(snapshot.scenes, table)
+    said = fingerprints.of_table(table)
     asked = fingerprints.digest(question.predictor.version, said, question.slots, tuple(targets))
     own = [] if question.row is None else [("", question.row)]
     by_name = [(platform, row) for (platform, name), row in table.rows.items() if name == one.workload]
@@ -224,11 +219,11 @@ def with_newcomer(absent: SceneBatch, option: PinningOption) -> SceneBatch:
 
 
 def _in_parts(predictor: Predictor, scenes: SceneBatch, targets: Sequence[str]) -> Floats:
-    """Expected T/B, its lower bound and expected latency of every slot; (S, N, 3)."""
+    """Expected T/B, its lower bound and expected latency of every slot; (S, 3, N)."""
     size = max(CELLS // scenes.slots**2, 1)
-    told = np.empty((len(scenes), scenes.slots, 3))
+    told = np.empty((len(scenes), 3, scenes.slots))
     for start in range(0, len(scenes), size):
         rows = np.arange(start, min(start + size, len(scenes)))
         said = predictor.predict(scenes if len(rows) == len(scenes) else scenes.take(rows), targets)
-        told[rows] = np.stack([said.throughput.expected, said.throughput.lower, said.latency.expected], axis=2)
+        told[rows] = np.stack([said.throughput.expected, said.throughput.lower, said.latency.expected], axis=1)
     return told

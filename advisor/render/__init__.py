@@ -8,10 +8,11 @@ from dataclasses import fields
 from advisor.domain import Command
 from advisor.render.change import Change
 from advisor.render.tools import Tools
+from advisor.render.unmet import unmet
 from advisor.render.whole import plan
 from profiler.observed import Host, Instance, IsolationSettings
 
-__all__ = ["commands", "plan"]
+__all__ = ["commands", "plan", "unmet"]
 
 
 def commands(

@@ -31,20 +31,25 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command and when it runs."""
+    """A command and when it runs; `needs` is what must be known before it can be rendered, "" = nothing."""
 
     phase: Phase
     command: Command
+    needs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is asked of a renderer. None in `wanted` = leave as is; None in `current` = the tool's own default."""
+    """What is asked of a renderer. None in `wanted` = leave as is; None in `current` = the tool's own default.
+
+    `comes` = the instance is yet to start on the host, so that nothing holds for it there.
+    """
 
     host: Host
     instance: Instance
     current: IsolationSettings
     wanted: IsolationSettings
+    comes: bool = False
 
     def __post_init__(self) -> None:
         pinning = self.wanted.pinning
@@ -124,6 +129,6 @@ def backwards(commands: tuple[Command, ...]) -> tuple[Command, ...]:
     return tuple(Command(c.tool, c.undo, c.argv, "" if c.undo else c.note) for c in reversed(commands) if c.argv)
 
 
-def only_said(tool: str, note: str) -> Step:
-    """A setting that cannot be rendered: nothing to run, a sentence why."""
-    return Step(Phase.NOTE, Command(tool, (), (), note))
+def only_said(tool: str, note: str, *, needs: str = "") -> Step:
+    """A setting that cannot be rendered: nothing to run, a sentence why; `needs` as in Step."""
+    return Step(Phase.NOTE, Command(tool, (), (), note), needs)

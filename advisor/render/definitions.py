@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from advisor.render.change import Change, Step, bytes_per_second, only_said
 from advisor.render.groups import period_and_quota, shares, v2_weight
-from advisor.render.libvirt import pinned_away
+from advisor.render.libvirt import other_threads
 from advisor.render.names import disk_target, iothreads, mac_address
 from advisor.render.policing import policed
 from advisor.render.tc import on_uplink
@@ -70,7 +70,7 @@ def _cputune(change: Change, cgroup: int) -> ElementTree.Element | None:
     if wanted.weight is not None:
         ElementTree.SubElement(tune, "shares").text = str((shares if cgroup == 1 else v2_weight)(wanted.weight))
     if wanted.cap_percent is not None:
-        period, quota = period_and_quota(wanted.cap_percent / 100 / instance.vcpus, instance.service)
+        period, quota = period_and_quota(wanted.cap_percent / 100 / instance.vcpus, instance)
         ElementTree.SubElement(tune, "period").text = str(period)
         ElementTree.SubElement(tune, "quota").text = str(quota)
     if wanted.pinning is not None:
@@ -78,11 +78,11 @@ def _cputune(change: Change, cgroup: int) -> ElementTree.Element | None:
             cpus = change.allowed(wanted.pinning, vcpu)
             if cpus != change.every_cpu:
                 ElementTree.SubElement(tune, "vcpupin", vcpu=str(vcpu), cpuset=format_cpus(cpus))
-        others = pinned_away(change, wanted.pinning)
-        if others != change.every_cpu:
-            ElementTree.SubElement(tune, "emulatorpin", cpuset=format_cpus(others))
-            for thread in range(1, iothreads(instance) + 1):
-                ElementTree.SubElement(tune, "iothreadpin", iothread=str(thread), cpuset=format_cpus(others))
+    _, others = other_threads(change)
+    if others != change.every_cpu and (wanted.pinning is not None or change.comes):
+        ElementTree.SubElement(tune, "emulatorpin", cpuset=format_cpus(others))
+        for thread in range(1, iothreads(instance) + 1):
+            ElementTree.SubElement(tune, "iothreadpin", iothread=str(thread), cpuset=format_cpus(others))
     return tune if len(tune) else None
 
 

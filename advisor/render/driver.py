@@ -44,5 +44,6 @@ def _pinned(now: tuple[int, ...], then: tuple[int, ...], everywhere: tuple[int, 
 
 
 def _counted(now: int, then: int) -> Command:
-    note = "xl refuses more vCPUs than dom0_max_vcpus of the boot line" if then > now else ""
+    whose = "" if then > now else "its undo: "
+    note = f"{whose}xl refuses more vCPUs than dom0_max_vcpus of the boot line"
     return Command("xl", ("xl", "vcpu-set", DOM0, str(then)), ("xl", "vcpu-set", DOM0, str(now)), note)

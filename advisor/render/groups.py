@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
-from profiler.observed import DEFAULT_WEIGHT
+from models.periods import MIN_QUOTA_US, is_short, period_us
+from profiler.observed import DEFAULT_WEIGHT, Instance
 
 DEFAULT_SHARES, SHARES_RANGE = (
     1024,
     (2, 262_144),
 )  # cpu.shares, version 1 (kernel/sched/sched.h; libvirt's formatdomain)
 DEFAULT_V2_WEIGHT, V2_WEIGHT_RANGE = 100, (1, 10_000)  # cpu.weight (cgroup-v2.rst)
-DEFAULT_PERIOD_US, MAX_PERIOD_US = 100_000, 1_000_000  # sched-bwc.rst
-# Under a cap nobody runs for up to P - Q of each period (models.waiting.worst_cap_stall), so who must answer soon gets
-# a short one: as long as that of Xen's credit2, and two of the kernel's slices (sched_cfs_bandwidth_slice_us).
-PERIOD_US = {"latency": 10_000, "throughput": DEFAULT_PERIOD_US}
-MIN_QUOTA_US = 1_000  # sched-bwc.rst; virsh(1), schedinfo
 
 
 def shares(weight: int) -> int:
@@ -35,15 +31,15 @@ def weight_note(weight: int | None, cgroup: int) -> str:
     return f"cpu.weight ends at {V2_WEIGHT_RANGE[1]}, so weight {weight} counts as {V2_WEIGHT_RANGE[1] * 256 // 100}"
 
 
-def period_and_quota(cpus: float, service: str) -> tuple[int, int]:
-    """(period, quota) in µs for so many CPUs; longer than the `service` has it where the quota would be under 1 ms."""
-    period = min(max(PERIOD_US[service], math.ceil(MIN_QUOTA_US / cpus)), MAX_PERIOD_US)
+def period_and_quota(cpus: float, instance: Instance) -> tuple[int, int]:
+    """(period, quota) in µs for so many CPUs, over the period that the prior predicts with (models.periods)."""
+    period = int(period_us(np.array(cpus), np.array(is_short(instance))))
     return period, max(MIN_QUOTA_US, round(period * cpus))
 
 
-def quota_note(cpus: float, service: str) -> str:
+def quota_note(cpus: float, instance: Instance) -> str:
     """What is lost of a cap in the kernel's units, or nothing."""
-    period, quota = period_and_quota(cpus, service)
+    period, quota = period_and_quota(cpus, instance)
     if quota <= period * cpus * 1.05:
         return ""
     return f"the kernel grants no less than {MIN_QUOTA_US} µs in {period} µs: {quota / period:.1%} of a CPU"

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from advisor.domain import Command
 from advisor.render.change import Change, Phase, Step, bytes_per_second, more, only_said, replaced
-from advisor.render.groups import DEFAULT_PERIOD_US, period_and_quota, quota_note, shares, v2_weight, weight_note
+from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
 from advisor.render.names import DISK, disk_target, domain_name, iothreads, mac_address
 from advisor.render.policing import Policed, loosens, policed
-from profiler.observed import Pinning, format_cpus
+from models.periods import DEFAULT_US
+from profiler.observed import format_cpus
 
 NO_QUOTA = -1  # any negative value (virsh(1), schedinfo)
 
@@ -55,10 +56,16 @@ def interface(change: Change) -> Iterator[Step]:
     )
 
 
-def pinned_away(change: Change, pinning: Pinning | None) -> frozenset[int]:
-    """Where its other threads (emulator, vhost, I/O) belong: on the driver's CPUs once any vCPU is pinned."""
-    away = change.host.driver_cpus if change.pinned(pinning) else ()
-    return frozenset(away) or change.every_cpu
+def other_threads(change: Change) -> tuple[frozenset[int], frozenset[int]]:
+    """Where its other threads (emulator, vhost, I/O) are and belong afterwards.
+
+    On the driver's CPUs once any vCPU is pinned. Those of who comes belong there in any case, for that is where its
+    work for the driver domain was predicted.
+    """
+    driver = frozenset(change.host.driver_cpus) or change.every_cpu
+    was = change.pinned(change.current.pinning)
+    will = was if change.wanted.pinning is None else change.pinned(change.wanted.pinning)
+    return driver if was else change.every_cpu, driver if will or change.comes else change.every_cpu
 
 
 def _outbound(limit: Policed | None) -> str:
@@ -67,9 +74,7 @@ def _outbound(limit: Policed | None) -> str:
 
 
 def _driver_threads(change: Change, name: str) -> Iterator[Step]:
-    if change.wanted.pinning is None:
-        return
-    now, then = (pinned_away(change, settings.pinning) for settings in (change.current, change.wanted))
+    now, then = other_threads(change)
     if now == then:
         return
     emulator = ("virsh", "emulatorpin", "--domain", name, "--live", "--cpulist")
@@ -103,17 +108,16 @@ def _weight(change: Change, name: str, cgroup: int) -> Iterator[Step]:
 
 def _cap(change: Change, name: str) -> Iterator[Step]:
     vcpus, now, then = change.instance.vcpus, change.current.cap_percent, change.wanted.cap_percent
-    service = change.instance.service
     if then is None:
         return
     # vcpu_quota holds for each vCPU alone (formatdomain, quota), so the instance's cap is divided among them.
-    note = quota_note(then / 100 / vcpus, service)
+    note = quota_note(then / 100 / vcpus, change.instance)
     if vcpus > 1 and not note:
         note = f"the cap of {then:g} % is divided among {vcpus} vCPUs: one busy vCPU alone gets {then / vcpus:g} %"
     yield from replaced(
         "virsh",
-        (DEFAULT_PERIOD_US, NO_QUOTA) if now is None else period_and_quota(now / 100 / vcpus, service),
-        period_and_quota(then / 100 / vcpus, service),
+        (DEFAULT_US, NO_QUOTA) if now is None else period_and_quota(now / 100 / vcpus, change.instance),
+        period_and_quota(then / 100 / vcpus, change.instance),
         lambda pair: _schedinfo(name, f"vcpu_period={pair[0]}", f"vcpu_quota={pair[1]}"),
         loosens=more(now, then),
         note=note,
@@ -126,7 +130,8 @@ def _disk(change: Change, name: str) -> Iterator[Step]:
         return
     disk = disk_target(change.instance)
     if disk is None:
-        yield only_said("virsh", f"to limit the disk of {name}, say which one it is in its label {DISK} (such as vda)")
+        lacks = f"label {DISK} on instance {name}"
+        yield only_said("virsh", f"to limit its disk: needs {lacks} (which one it is, such as vda)", needs=lacks)
         return
     tune = ("virsh", "blkdeviotune", "--domain", name, "--device", disk, "--live", "--total-bytes-sec")
     yield from replaced("virsh", now, then, lambda limit: (*tune, str(limit or 0)), loosens=more(now, then))

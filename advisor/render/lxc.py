@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from advisor.domain import Command
 from advisor.render.change import Change, Phase, Step, bytes_per_second, more, only_said, replaced
-from advisor.render.groups import DEFAULT_PERIOD_US, period_and_quota, quota_note, shares, v2_weight, weight_note
+from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
 from advisor.render.names import DISK, disk_number, group_path, kernel_version
+from models.periods import DEFAULT_US, is_short
 from profiler.observed import Pinning
 
 BURST_SINCE = (5, 14)  # cpu.max.burst and cpu.cfs_burst_us came with Linux 5.14 (sched-bwc.rst)
@@ -61,16 +62,16 @@ def _weight(change: Change, group: str, cgroup: int) -> Iterator[Step]:
 
 
 def _cap(change: Change, group: str, cgroup: int) -> Iterator[Step]:
-    service, cap = change.instance.service, change.wanted.cap_percent
+    cap = change.wanted.cap_percent
     if cap is None:
         return
     now, then = (
-        None if percent is None else period_and_quota(percent / 100, service)
+        None if percent is None else period_and_quota(percent / 100, change.instance)
         for percent in (change.current.cap_percent, cap)
     )
     if now == then:
         return
-    burst = service == "latency" and (kernel_version(change.host) or (0, 0)) >= BURST_SINCE
+    burst = is_short(change.instance) and (kernel_version(change.host) or (0, 0)) >= BURST_SINCE
     loosens = more(change.current.cap_percent, cap)
     yield Step(
         Phase.LOOSEN if loosens else Phase.TIGHTEN,
@@ -78,7 +79,7 @@ def _cap(change: Change, group: str, cgroup: int) -> Iterator[Step]:
             "cgset",
             _cgset(group, *_bandwidth(now, then, cgroup, burst=burst)),
             _cgset(group, *_bandwidth(then, now, cgroup, burst=burst)),
-            quota_note(cap / 100, service),
+            quota_note(cap / 100, change.instance),
         ),
     )
 
@@ -94,10 +95,10 @@ def _bandwidth(
     """
     widens = then is None or (now is not None and then[1] > now[1])
     if cgroup == 2:
-        bandwidth: tuple[str, ...] = (f"cpu.max={then[1]} {then[0]}" if then else f"cpu.max=max {DEFAULT_PERIOD_US}",)
+        bandwidth: tuple[str, ...] = (f"cpu.max={then[1]} {then[0]}" if then else f"cpu.max=max {DEFAULT_US}",)
         saved = "cpu.max.burst"
     else:
-        period, quota = then or (DEFAULT_PERIOD_US, -1)
+        period, quota = then or (DEFAULT_US, -1)
         bandwidth = (f"cpu.cfs_period_us={period}", f"cpu.cfs_quota_us={quota}")
         bandwidth = bandwidth[::-1] if widens else bandwidth
         saved = "cpu.cfs_burst_us"
@@ -114,10 +115,8 @@ def _disk(change: Change, group: str, cgroup: int) -> Iterator[Step]:
         return
     disk = disk_number(change.instance)
     if disk is None:
-        yield only_said(
-            "cgset",
-            f"to limit the disk of {change.instance.id}, give its device number in its label {DISK} (such as 8:0)",
-        )
+        lacks = f"label {DISK} on instance {change.instance.id}"
+        yield only_said("cgset", f"to limit its disk: needs {lacks} (its device number, such as 8:0)", needs=lacks)
         return
     yield from replaced(
         "cgset",

@@ -24,12 +24,12 @@ def steps(change: Change, cgroup: int) -> Iterator[Step]:
     flavor = cloud_name(change.instance, FLAVOR)
     if flavor is None or change.host.kind != "kvm":
         if any(change.differs(setting) for setting in ("pinning", "weight", "cap_percent", "disk_limit_mb_s")):
-            missing = (
-                f"Nova's quotas hold under libvirt and KVM, not on host {change.host.id}"
-                if change.host.kind != "kvm"
-                else f"name the flavor of {change.instance.id}, one of its own, in its label {FLAVOR}"
-            )
-            yield only_said(TOOL, f"CPU and disk are limited by the flavor: {missing}")
+            if change.host.kind != "kvm":
+                why, lacks = f"Nova's quotas hold under libvirt and KVM, not on host {change.host.id}", ""
+            else:
+                lacks = f"label {FLAVOR} on instance {change.instance.id}"
+                why = f"needs {lacks} (one of its own)"
+            yield only_said(TOOL, f"CPU and disk are limited by the flavor: {why}", needs=lacks)
     else:
         yield from _pin(change, flavor)
         yield from _weight(change, flavor, cgroup)
@@ -108,16 +108,14 @@ def _cap(change: Change, flavor: str) -> Iterator[Step]:
         return
     cpus = then / 100 / change.instance.vcpus
     phase = Phase.LOOSEN if more(now, then) else Phase.TIGHTEN
-    yield from _specs(
-        flavor, _quota(change, now), _quota(change, then), phase, quota_note(cpus, change.instance.service)
-    )
+    yield from _specs(flavor, _quota(change, now), _quota(change, then), phase, quota_note(cpus, change.instance))
 
 
 def _quota(change: Change, percent: float | None) -> dict[str, object]:
     """Each vCPU may use quota of period, µs (resource-limits.rst)."""
     if percent is None:
         return {}
-    period, quota = period_and_quota(percent / 100 / change.instance.vcpus, change.instance.service)
+    period, quota = period_and_quota(percent / 100 / change.instance.vcpus, change.instance)
     return {"quota:cpu_period": period, "quota:cpu_quota": quota}
 
 
@@ -135,10 +133,12 @@ def _flavor_network(change: Change, flavor: str | None) -> Iterator[Step]:
         return
     now, then = policed(change.current.network), policed(change.wanted.network)
     if flavor is None or change.host.kind != "kvm":
-        yield only_said(TOOL, f"name the port of {change.instance.id} in its label {PORT} to limit its network")
+        lacks = f"label {PORT} on instance {change.instance.id}"
+        yield only_said(TOOL, f"to limit its network: needs {lacks} (its port)", needs=lacks)
         return
     if change.wanted.network.mode == "shared":
-        yield only_said(TOOL, f"a flavor keeps no rate free: name the port of {change.instance.id} in its label {PORT}")
+        lacks = f"label {PORT} on instance {change.instance.id}"
+        yield only_said(TOOL, f"a flavor keeps no rate free: needs {lacks} (its port)", needs=lacks)
     phase = Phase.LOOSEN if loosens(now, then) else Phase.TIGHTEN
     note = f"what is too much is dropped; Nova advises a QoS policy on the port (label {PORT}) instead"
     yield from _specs(flavor, _vif(now), _vif(then), phase, note)

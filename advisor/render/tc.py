@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from advisor.domain import Command
 from advisor.render.change import Change, Phase, Step, backwards, only_said
 from advisor.render.names import MAC, UPLINK, mac_address, uplink_name
+from models.uplink import UNSHAPED_SHARE
 from profiler.observed import Host, Instance, NetworkSettings
 
 ROOT, WHOLE, REST = "1:", "1:1", "1:2"  # the qdisc, the line, and everything that has no class of its own
@@ -71,8 +72,9 @@ def steps(change: Change, uplink: str | None, neighbours: Sequence[Instance] | N
     if change.wanted.network is None or now == then:
         return
     if line is None or device is None:
-        missing = f"its label {UPLINK} (the interface to the network)" if line else "nic_mbit (the speed of its uplink)"
-        yield only_said("tc", f"network limits hold on the uplink: host {change.host.id} lacks {missing}")
+        lacks = f"label {UPLINK} on host {change.host.id}" if line else f"nic_mbit of host {change.host.id}"
+        what = "the interface to the network" if line else "the speed of its uplink"
+        yield only_said("tc", f"network limits hold on the uplink: needs {lacks} ({what})", needs=lacks)
         return
     others = [other.settings.network for other in neighbours or () if other.id != change.instance.id]
     alone = not any(shape(network, line) for network in others)
@@ -82,7 +84,8 @@ def steps(change: Change, uplink: str | None, neighbours: Sequence[Instance] | N
         yield Step(Phase.LOOSEN if loosens else Phase.TIGHTEN, own.changed(now, then))
     elif then:
         entering = (*tree, *own.made(then)) if alone else own.made(then)
-        yield from (Step(Phase.TIGHTEN, command) for command in entering)
+        lacks = f"label {MAC} on instance {change.instance.id}"
+        yield from (Step(Phase.TIGHTEN, one, needs="" if one.argv else lacks) for one in entering)
     elif now:
         # Without knowing the neighbours the tree stays: to take it down would lift their limits too.
         leaving = backwards(own.made(now)) + (backwards(tree) if alone and neighbours is not None else ())
@@ -90,11 +93,11 @@ def steps(change: Change, uplink: str | None, neighbours: Sequence[Instance] | N
 
 
 def _tree(device: str, line_mbit: float) -> tuple[Command, ...]:
-    """The root and the class of the rest, which keeps half of the line so that nobody unshaped is pushed aside.
+    """The root and the class of the rest, which keeps UNSHAPED_SHARE so that nobody unshaped is pushed aside.
 
     `add` and not `replace`: a qdisc that somebody else has set on the uplink is refused by the kernel, not overwritten.
     """
-    whole, rest = Shape.of(line_mbit, line_mbit), Shape.of(line_mbit / 2, line_mbit)
+    whole, rest = Shape.of(line_mbit, line_mbit), Shape.of(UNSHAPED_SHARE * line_mbit, line_mbit)
     return (
         Command(
             "tc",
@@ -141,7 +144,8 @@ class _Class:
         start = ("tc", "filter", "add", "dev", self.device, "parent", ROOT, "protocol", "all", "pref", prefer)
         match = (*start, "u32", "match", "ether", "src", mac or "MAC", "flowid", self.id)
         if mac is None:
-            note = f"class {self.id} gets no traffic before: {' '.join(match)} (give the instance its label {MAC})"
+            needs = f"needs label {MAC} on instance {self.instance.id}"
+            note = f"class {self.id} gets no traffic before: {' '.join(match)} ({needs})"
             return Command("tc", (), (), note)
         return Command(
             "tc",

@@ -61,7 +61,7 @@ def plan(
         raise InvalidInput(f"instance {newcomer.id} is on host {host.id} already", field="instance.name")
     tools = Tools.of(host, target, scheduler, cgroup, uplink)
     settled = replace(host, driver_cpus=driver_cpus) if driver_cpus else host  # where emulator threads go with a pin
-    entering = Change(settled, newcomer, IsolationSettings(), wanted)
+    entering = Change(settled, newcomer, IsolationSettings(), wanted, comes=True)
     staying = [
         Change(settled, resident, resident.settings, changes[resident.id])
         for resident in residents

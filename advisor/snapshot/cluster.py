@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
-from advisor.snapshot.layout import lay_out, table_digest
+from advisor.snapshot import fingerprints
+from advisor.snapshot.layout import lay_out
 from advisor.snapshot.rows import Rows, exchanged
 from models.scene import ProfileTable
 
@@ -94,7 +95,7 @@ class ClusterSnapshot(Rows):
         if (
             not self.hosts
             or max((host.pcpus for host in there), default=0) != width
-            or (table is not self.scenes.table and table_digest(self.scenes, table) != self.names.table)
+            or (table is not self.scenes.table and fingerprints.of_table(table) != self.names.table)
         ):
             return self._whole(there, placed, coming, known, ticks, taken_at)
         touched = self._touched(hosts, instances, placed, coming, known)
@@ -139,7 +140,7 @@ class ClusterSnapshot(Rows):
         rows = lay_out(hosts, list(by_host.values()), table, max((host.pcpus for host in hosts), default=1))
         positions = {host.id: at for at, host in enumerate(hosts)}
         return cls._of(
-            rows, hosts, workloads, taken_at, _Names(positions, placed, coming, seen, table_digest(rows.scenes, table))
+            rows, hosts, workloads, taken_at, _Names(positions, placed, coming, seen, fingerprints.of_table(table))
         )
 
     @classmethod

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.curves import REPORTER, families
-from models.demands import capacity
-from models.scene import ProfileTable, SceneBatch
+from models.demands import guessed_capacity
+from models.scene import ProfileTable
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,12 +31,12 @@ def of_profile(table: ProfileTable, row: int) -> bytes:
     return digest(table.names[row], [table.columns[column] for column in known], table.values[row, known].tobytes())
 
 
-def of_table(table: ProfileTable, scene: SceneBatch) -> bytes:
+def of_table(table: ProfileTable) -> bytes:
     """What a profile table says to every scene, whoever is in it: the fastest device and link, and the sweeps.
 
-    `scene` is any one scene with this table. A learned model may also bring platforms; they go with its version.
+    A learned model may also bring platforms; they go with its version.
     """
-    most = [capacity(scene, key)[:1].tolist() for key in ("disk_mb_s", "mem_bw_mb_s")]
+    most = [guessed_capacity(table, key) for key in ("disk_mb_s", "mem_bw_mb_s")]
     fastest = float(np.nan_to_num(table.column("net_mbit")).max(initial=0.0))
     reporters = [of_profile(table, row) for row, name in enumerate(table.names) if name == REPORTER]
     return digest(most, fastest, reporters, sorted(families(table.columns).items()), sorted(table.platforms.items()))

@@ -26,7 +26,7 @@ _ADMINISTERED = frozenset(  # what admits instances to a host and changes nothin
     {"id", "labels", "enabled", "disk_gb", "cpu_overcommit", "memory_overcommit", "driver_overcommit"}
 )
 _host_kind = attrgetter(*(field.name for field in fields(Host) if field.name not in _ADMINISTERED))
-_instance_kind = attrgetter("workload", "settings")  # vcpus and load differ too often to be part of a kind
+_instance_kind = attrgetter("workload", "settings", "service")  # vcpus and load differ too often to be part of a kind
 
 
 def lay_out(hosts: Sequence[Host], residents: Sequence[Sequence[Instance]], table: ProfileTable, width: int) -> Rows:
@@ -84,11 +84,6 @@ def lay_out(hosts: Sequence[Host], residents: Sequence[Sequence[Instance]], tabl
     )
 
 
-def table_digest(scenes: SceneBatch, table: ProfileTable) -> bytes:
-    """What a profile table says to every one of these scenes, in a few bytes."""
-    return fingerprints.of_table(table, replace(scenes.take(np.arange(min(len(scenes), 1))), table=table))
-
-
 @dataclass(frozen=True, slots=True)
 class _Kinds:
     """The few kinds that hosts and residents are of, each laid out once as a scene of `batch`.
@@ -144,7 +139,7 @@ class _Kinds:
                 -1, fingerprints.SIZE
             ),
             hosts=tuple(host for host, _ in empty),
-            table_digest=table_digest(batch, table),
+            table_digest=fingerprints.of_table(table),
         )
 
     def scenes(self, at: Ints) -> SceneBatch:

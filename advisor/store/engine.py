@@ -1,4 +1,4 @@
-"""Database: connections, transactions and what the two database systems differ in; the only place that names SQLite."""
+"""Database: connections, transactions and how what goes wrong with either database system is told."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
 
 from advisor.errors import Conflict, InvalidInput, OutOfSpace, StorageUnavailable
+from advisor.store import codec
 
 BUSY_S = 10.0  # how long a writer waits for another one before it gives up
 POOL = 40  # connections: as many as the threads that a server runs calls in (anyio's default)
+SERVER_POOL = 15  # connections to PostgreSQL, per process: it takes 100 in all unless told otherwise
+CONNECT_S = 5  # until a server that does not answer counts as away
+SILENCE_S = 60  # how long a process that hangs in a transaction may hold what others wait for
 _WRITES = "cotenant_writes"  # marks connections that are going to write
 
 
@@ -28,11 +33,12 @@ class Database:
         self.url = _checked(url)
         if self.is_sqlite:
             _make_folder(self.url)
-        options: dict[str, Any] = {"connect_args": {"timeout": busy_s}} if self.is_sqlite else {"pool_pre_ping": True}
+        options = _sqlite_options(busy_s) if self.is_sqlite else _postgresql_options(self.url, busy_s)
+        options["json_serializer"] = codec.text
         try:
-            self._engine = sa.create_engine(self.url, pool_size=POOL, max_overflow=0, pool_timeout=busy_s, **options)
+            self._engine = sa.create_engine(self.url, max_overflow=0, pool_timeout=busy_s, **options)
         except (exc.ArgumentError, ImportError) as error:
-            message = f"database {self.name} needs a driver that is not installed ({error}); install psycopg"
+            message = f"database {self.name} needs a driver that is not installed ({error}); leave it to postgresql://"
             raise InvalidInput(message, field="database") from error
         if self.is_sqlite:
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
@@ -72,28 +78,63 @@ class Database:
         try:
             yield
         except exc.IntegrityError as error:
-            raise Conflict(f"the change contradicts what is stored: {error.orig}") from error
-        except (exc.ProgrammingError, exc.DataError, exc.NotSupportedError):
-            raise  # a mistake of this program, not a state of the storage
-        except (exc.DBAPIError, exc.TimeoutError) as error:
+            raise Conflict(f"the change contradicts what is stored: {_one_line(error.orig)}") from error
+        except exc.ProgrammingError as error:
+            if getattr(error.orig, "sqlstate", None) != "42501":
+                raise  # a mistake of this program, not a state of the storage
+            message = f"database {self.name} does not let its user do that: {_one_line(error.orig)}"
+            raise StorageUnavailable(message) from error
+        except (exc.DataError, exc.NotSupportedError):
+            raise
+        except (exc.DBAPIError, exc.TimeoutError, psycopg.OperationalError) as error:  # the last from a COPY
             raise self._unavailable(error) from error
 
-    def _unavailable(self, error: exc.SQLAlchemyError) -> StorageUnavailable:
+    def _unavailable(self, error: exc.SQLAlchemyError | psycopg.Error) -> StorageUnavailable:
         cause = getattr(error, "orig", None) or error
         code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
-        # 53100 is PostgreSQL's disk_full; SHMSIZE and SHMMAP are SQLite failing to grow its WAL index
-        if code in {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_SHMMAP", "53100"}:
+        if code in _FULL:
             return OutOfSpace(f"no space left for database {self.name}: nothing was written; free some and try again")
-        if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        if code in _BUSY or code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return StorageUnavailable(f"database {self.name} is locked by another writer; try again")
-        return StorageUnavailable(f"database {self.name} does not answer: {cause}")
+        return StorageUnavailable(f"database {self.name} does not answer: {_one_line(cause)}")
+
+
+# SHMSIZE and SHMMAP are SQLite failing to grow its WAL index. PostgreSQL: appendix A of its manual, error codes.
+_FULL = {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_SHMMAP", "53100"}
+_BUSY = {"55P03", "40P01", "40001"}  # waited too long for a lock, deadlock, serialization
+
+
+def _sqlite_options(busy_s: float) -> dict[str, Any]:
+    return {"pool_size": POOL, "connect_args": {"timeout": busy_s}}
+
+
+def _postgresql_options(url: URL, busy_s: float) -> dict[str, Any]:
+    """What the URL does not say itself: how long to wait for what (libpq, connection control functions)."""
+    limits = {"lock_timeout": int(busy_s * 1000), "idle_in_transaction_session_timeout": SILENCE_S * 1000}
+    ours = {
+        "connect_timeout": CONNECT_S,
+        "application_name": "cotenant",
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": SILENCE_S * 1000,
+        "options": " ".join(f"-c {name}={value}" for name, value in limits.items()),
+    }
+    told = {name: value for name, value in ours.items() if name not in url.query}
+    # last in, first out: what is not needed stays idle, and is found closed by the server without harm
+    return {"pool_size": SERVER_POOL, "pool_pre_ping": True, "pool_use_lifo": True, "connect_args": told}
+
+
+def _one_line(cause: object) -> str:
+    return " ".join(str(cause).split())
 
 
 def _checked(url: str) -> URL:
     try:
         parsed = make_url(url)
     except exc.ArgumentError as error:
-        message = f"database URL {url!r} is not understood; write sqlite:///file.sqlite3 or postgresql://..."
+        # not repeated: it may hold a password
+        message = "the database URL is not understood; write sqlite:///file.sqlite3 or postgresql://user@host/name"
         raise InvalidInput(message, field="database") from error
     if parsed.get_backend_name() not in {"sqlite", "postgresql"}:
         message = f"database {parsed.get_backend_name()!r} is not supported; use sqlite or postgresql"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 import sqlalchemy as sa
 
@@ -35,6 +36,8 @@ hosts = sa.Table(
     sa.Column("platform", ID, nullable=False),
     sa.Column("seen_at", UtcTime, nullable=False),
     sa.Column("driver_overcommit", sa.Double, nullable=False, server_default="2.0"),
+    sa.Column("disk_mb_s", sa.Double),
+    sa.Column("mem_bw_mb_s", sa.Double),
 )
 
 
@@ -69,8 +72,36 @@ def known(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
     return existing(connection, hosts.c.id, ids)
 
 
-def list_page(connection: sa.Connection, *, cursor: str | None, limit: int) -> Page[Host]:
-    return page(connection, sa.select(hosts), [hosts.c.id], _read, cursor=cursor, limit=limit)
+def staying(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
+    """Those of `ids` that are hosts; nobody deletes them before this transaction ends."""
+    found: set[str] = set()
+    for some in chunks(sorted(set(ids))):
+        here = sa.select(hosts.c.id).where(hosts.c.id.in_(some)).order_by(hosts.c.id)
+        found.update(connection.scalars(here.with_for_update(read=True, key_share=True)))
+    return found
+
+
+def list_page(
+    connection: sa.Connection,
+    *,
+    labels: Mapping[str, str] = MappingProxyType({}),
+    kind: str | None = None,
+    enabled: bool | None = None,
+    cursor: str | None,
+    limit: int,
+) -> Page[Host]:
+    """One page of those with every one of `labels`, of this kind, enabled or not; None = any.
+
+    A label's name may hold no quote and no backslash, with which it could not be named in a path into the JSON.
+    """
+    query = sa.select(hosts)
+    for name, value in labels.items():
+        query = query.where(hosts.c.labels[name].as_string() == value)
+    if kind is not None:
+        query = query.where(hosts.c.kind == kind)
+    if enabled is not None:
+        query = query.where(hosts.c.enabled == enabled)
+    return page(connection, query, [hosts.c.id], _read, cursor=cursor, limit=limit)
 
 
 def load_all(connection: sa.Connection) -> tuple[Host, ...]:
@@ -93,8 +124,11 @@ def heard(connection: sa.Connection, times: Mapping[str, datetime], *, every: ti
             if times[row.id] - row.seen_at >= every:
                 replaced[row.id] = row.seen_at
     if replaced:
-        statement = sa.update(hosts).where(hosts.c.id == sa.bindparam("host")).values(seen_at=sa.bindparam("seen"))
-        connection.execute(statement, [{"host": host, "seen": times[host]} for host in replaced])
+        seen = sa.bindparam("seen", type_=UtcTime)
+        # Somebody else may note a later time meanwhile; in one order, so that two never wait for each other.
+        later = sa.and_(hosts.c.id == sa.bindparam("host"), hosts.c.seen_at < seen)
+        rows = [{"host": host, "seen": times[host]} for host in sorted(replaced)]
+        connection.execute(sa.update(hosts).where(later).values(seen_at=seen), rows)
     return replaced
 
 

@@ -71,8 +71,13 @@ def on_hosts(connection: sa.Connection, host_ids: Iterable[str]) -> tuple[Instan
     return tuple(sorted(map(_read, among(connection, instances.c.host, host_ids)), key=lambda one: one.id))
 
 
-def list_page(connection: sa.Connection, *, host: str | None, cursor: str | None, limit: int) -> Page[Instance]:
+def list_page(
+    connection: sa.Connection, *, host: str | None, workload: str | None = None, cursor: str | None, limit: int
+) -> Page[Instance]:
+    """One page of those on a host and of a workload; None = any."""
     query = sa.select(instances)
+    if workload is not None:
+        query = query.where(instances.c.workload == workload)
     if host is not None:
         query = query.where(instances.c.host == host)
     return page(connection, query, [instances.c.id], _read, cursor=cursor, limit=limit)

@@ -13,6 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from advisor.errors import SchemaMismatch
+from advisor.store import locks
 from advisor.store.engine import Database
 
 Fit = Literal["empty", "older", "current", "newer", "foreign"]
@@ -21,13 +22,12 @@ _ONE_AT_A_TIME = threading.Lock()  # alembic keeps the running migration in a mo
 
 def fit(connection: sa.Connection) -> Fit:
     """How the tables of this database compare with those that this code knows."""
-    revision = MigrationContext.configure(connection).get_current_revision()
-    if revision is None:
+    found = revision(connection)
+    if not found:
         return "foreign" if sa.inspect(connection).get_table_names() else "empty"
-    script = ScriptDirectory.from_config(_config())
-    if revision == script.get_current_head():
+    if found == ScriptDirectory.from_config(_config()).get_current_head():
         return "current"
-    return "older" if revision in {known.revision for known in script.walk_revisions()} else "newer"
+    return "older" if found in revisions() else "newer"
 
 
 def refuse(database: Database, found: Fit) -> None:
@@ -48,13 +48,29 @@ def upgrade(database: Database) -> str:
     Safe to call from several processes at once. Raises SchemaMismatch on a newer or foreign database.
     """
     with _ONE_AT_A_TIME, database.write() as connection:
+        locks.alone(connection, "tables")
         found = fit(connection)
         if found in {"newer", "foreign"}:
             refuse(database, found)
-        config = _config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
-        return MigrationContext.configure(connection).get_current_revision() or ""
+        bring_to(connection, "head")
+        return revision(connection)
+
+
+def bring_to(connection: sa.Connection, wanted: str) -> None:
+    """Bring the tables up to a revision, in the transaction that is open."""
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, wanted)
+
+
+def revision(connection: sa.Connection) -> str:
+    """Which revision the tables are at; empty = there are none."""
+    return MigrationContext.configure(connection).get_current_revision() or ""
+
+
+def revisions() -> frozenset[str]:
+    """Every revision that this code knows."""
+    return frozenset(known.revision for known in ScriptDirectory.from_config(_config()).walk_revisions())
 
 
 def _config() -> Config:

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 
 import sqlalchemy as sa
 
+from advisor.store import locks
 from advisor.store.schema import ID, UtcTime, metadata
 from advisor.store.statements import chunks, insert_new
 from models.monitoring import Checked
@@ -38,6 +39,7 @@ _COLUMNS = tuple(observed.c[field.name] for field in fields(Checked))
 
 def add(connection: sa.Connection, rows: Sequence[Checked], *, keep: int) -> int:
     """Insert the rows that are new, forget the oldest of their platforms beyond `keep`; returns how many were new."""
+    locks.alone(connection, "observed")  # so that numbers have the order of commits, and readers of news miss none
     added = insert_new(connection, observed, [asdict(row) for row in rows])
     for platform in {row.platform for row in rows}:
         here = observed.c.platform == platform

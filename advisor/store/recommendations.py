@@ -48,7 +48,7 @@ def add(connection: sa.Connection, recommendation: Recommendation) -> None:
             host=recommendation.candidates[0].host if recommendation.candidates else None,
             model_version=recommendation.model_version,
             dry_run=recommendation.request.dry_run,
-            answer=codec.encode(recommendation),
+            answer=recommendation,
         )
     )
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 import sqlalchemy as sa
 
+from advisor.store import locks
+from advisor.store.bulk import add_new
 from advisor.store.schema import ID, metadata
 from advisor.store.statements import chunks, insert_new
 from models.windows import Readings
@@ -28,7 +31,8 @@ series = sa.Table(
 samples = sa.Table(
     "samples",
     metadata,
-    sa.Column("series", sa.ForeignKey(series.c.id, ondelete="CASCADE"), primary_key=True),
+    # no foreign key: PostgreSQL looks each one up, which took longer than to store the row; see `locks`
+    sa.Column("series", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("time_s", sa.Double, primary_key=True),  # seconds since the epoch, UTC
     sa.Column("value", sa.Double, nullable=False),
     sqlite_with_rowid=False,  # half the size: the key is the row
@@ -37,9 +41,14 @@ samples = sa.Table(
 
 def add(connection: sa.Connection, items: Sequence[MetricSample]) -> int:
     """Insert the samples whose host, instance, scope, metric and time are new; returns how many were."""
-    ids = _series_ids(connection, sorted({_key(sample) for sample in items}))
-    rows = [{"series": ids[_key(item)], "time_s": item.time_s, "value": item.value} for item in items]
-    return insert_new(connection, samples, rows)
+    if not items:
+        return 0
+    locks.shared(connection, "series")  # nobody removes a series that these are about to go to
+    keys = [_key(item) for item in items]
+    ids = _series_ids(connection, sorted(set(keys)))
+    rows = [(ids[key], item.time_s, item.value) for key, item in zip(keys, items, strict=True)]
+    # In one order everywhere, or two that send the same samples at once would wait for each other.
+    return add_new(connection, samples, sorted(rows, key=itemgetter(0, 1)))
 
 
 def of_instance(connection: sa.Connection, instance_id: str) -> tuple[MetricSample, ...]:
@@ -53,15 +62,8 @@ def of_instance(connection: sa.Connection, instance_id: str) -> tuple[MetricSamp
 
 def around_instance(connection: sa.Connection, instance_id: str, since_s: float) -> Readings:
     """What a profile is made of, since a time: all means of an instance and of its hosts, and its neighbours' CPU."""
-    hosts = sa.select(series.c.host).where(series.c.instance == instance_id)
-    neighbour = sa.and_(series.c.scope == "instance", series.c.metric == "cpu")
-    wanted = sa.select(series).where(
-        series.c.host.in_(hosts),
-        series.c.instance.in_([instance_id, ""]) | neighbour,
-        sa.not_(series.c.metric.endswith("_p95", autoescape=True)),
-    )
+    keys = series_around(connection, instance_id)
     found: dict[int, tuple[list[float], list[float]]] = {}
-    keys = {row.id: (row.host, row.instance or None, row.scope, row.metric) for row in connection.execute(wanted)}
     for some in chunks(sorted(keys)):
         rows = sa.select(samples).where(samples.c.series.in_(some), samples.c.time_s >= since_s)
         for number, time_s, value in connection.execute(rows):
@@ -69,6 +71,18 @@ def around_instance(connection: sa.Connection, instance_id: str, since_s: float)
             times.append(time_s)
             values.append(value)
     return {keys[number]: found[number] for number in sorted(found)}
+
+
+def series_around(connection: sa.Connection, instance_id: str) -> Mapping[int, tuple[str, str | None, str, str]]:
+    """The series that a profile is made of, by number: host, instance (None = the host's own), scope and metric."""
+    hosts = sa.select(series.c.host).where(series.c.instance == instance_id)
+    neighbour = sa.and_(series.c.scope == "instance", series.c.metric == "cpu")
+    wanted = sa.select(series).where(
+        series.c.host.in_(hosts),
+        series.c.instance.in_([instance_id, ""]) | neighbour,
+        sa.not_(series.c.metric.endswith("_p95", autoescape=True)),
+    )
+    return {row.id: (row.host, row.instance or None, row.scope, row.metric) for row in connection.execute(wanted)}
 
 
 def _key(sample: MetricSample) -> SeriesKey:

@@ -32,7 +32,8 @@ def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> N
         if changed
         else statement.on_conflict_do_nothing(index_elements=keys)
     )
-    connection.execute(statement, [dict(row) for row in rows])
+    # In the order of keys: two writers that lock the same rows in different orders would wait for each other.
+    connection.execute(statement, sorted((dict(row) for row in rows), key=lambda row: [row[name] for name in keys]))
 
 
 def insert_new(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> int:

@@ -54,9 +54,15 @@ def replace_all(connection: sa.Connection, items: Sequence[WorkloadProfile]) -> 
     put(connection, items)
 
 
-def list_page(connection: sa.Connection, *, cursor: str | None, limit: int) -> Page[WorkloadProfile]:
+def list_page(
+    connection: sa.Connection, *, platform: str | None = None, cursor: str | None, limit: int
+) -> Page[WorkloadProfile]:
+    """One page of those of a platform; None = any."""
+    query = sa.select(workloads)
+    if platform is not None:
+        query = query.where(workloads.c.platform == platform)
     keys = [workloads.c.name, workloads.c.platform]
-    return page(connection, sa.select(workloads), keys, _read, cursor=cursor, limit=limit)
+    return page(connection, query, keys, _read, cursor=cursor, limit=limit)
 
 
 def load_all(connection: sa.Connection) -> tuple[WorkloadProfile, ...]:

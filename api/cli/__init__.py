@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from advisor.errors import AdvisorError, InvalidInput
-from api.cli import ask, data, evaluate, learn, measure, probe, quality, registry, serve
+from api.cli import ask, data, evaluate, learn, measure, probe, quality, registry, serve, sync, tokens
 
 __all__ = ["app", "main"]
 
@@ -67,10 +67,12 @@ app.command("profile")(measure.profile)
 app.command("train")(learn.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("findings")(learn.findings)
-app.command("sync")(data.sync)
+app.command("sync")(sync.sync)
 registry.models.command("quality")(quality.quality)
 app.add_typer(registry.models, name="models")
 app.add_typer(data.db, name="db")
+app.add_typer(tokens.tokens, name="token")
+app.command("audit")(tokens.show_audit)
 
 
 def main() -> None:

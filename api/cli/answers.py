@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from advisor.domain import Band, Candidate, Effect, IsolationSettings, Recommendation, Rejection, Rung
 from api.cli.output import print_table, say
+from profiler.observed import DEFAULT_WEIGHT
 
 MANY = 20  # rejected hosts, from which on they are counted and not listed
 
@@ -15,11 +16,7 @@ MANY = 20  # rejected hosts, from which on they are counted and not listed
 def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, commands: bool) -> None:
     name = answer.request.instance.id
     if answer.candidates:
-        best = answer.candidates[0]
-        if now_on and now_on in {best.host, *best.tied_with}:
-            say(f"{name} is on {now_on} already; no other host is surely better.")
-        else:
-            say(f"{name} should go to {best.host}.")
+        _show_best(name, answer.candidates[0], now_on)
         say()
         rows = [_row(candidate) for candidate in answer.candidates]
         headers = ("rank", "host", "score", "newcomer (90 % interval)", "worst neighbour", "settings", "tied with")
@@ -44,6 +41,16 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
     for note in answer.notes:
         say(note)
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
+
+
+def _show_best(name: str, best: Candidate, now_on: str | None) -> None:
+    """The headline, with what must be known before it is followed."""
+    if now_on and now_on in {best.host, *best.tied_with}:
+        say(f"{name} is on {now_on} already; no other host is surely better.")
+    else:
+        say(f"{name} should go to {best.host}{', but mind:' if best.notes else '.'}")
+    for note in best.notes:
+        say(f"  {note}.")
 
 
 def _show_rejected(rejected: Sequence[Rejection], *, everyone: bool) -> None:
@@ -134,11 +141,16 @@ def settings_text(settings_there: IsolationSettings) -> str:
     parts = (
         f"pin {settings_there.pinning}" if settings_there.pinning else "",
         f"cap {settings_there.cap_percent:g} %" if settings_there.cap_percent is not None else "",
-        f"weight {settings_there.weight}" if settings_there.weight is not None else "",
+        _weight_text(settings_there.weight) if settings_there.weight is not None else "",
         f"{network.mode} {network.rate_mbit:g} Mbit/s" if network and network.rate_mbit is not None else "",
         f"disk {settings_there.disk_limit_mb_s:g} MB/s" if settings_there.disk_limit_mb_s is not None else "",
     )
     return ", ".join(part for part in parts if part) or "as is"
+
+
+def _weight_text(weight: int) -> str:
+    """On the scale of the answer and in times the default, which is what the commands write on a scale of their own."""
+    return f"weight {weight} ({weight / DEFAULT_WEIGHT:.3g} x default)"
 
 
 def model_line(version: str, origin: str, *, degraded: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""The database: loading an inventory into it, and its upgrades."""
+"""The database: its upgrades, backups and what is kept in it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,6 @@ from api.cli.output import print_json, say
 db = typer.Typer(help="Administration of the database.", no_args_is_help=True, rich_markup_mode=None)
 
 
-def sync(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Inventory file: hosts, instances and workloads.")],
-    merge: Annotated[
-        bool, typer.Option("--merge", help="Keep hosts and instances that the file does not name.")
-    ] = False,
-    database: Database = None,
-    as_json: AsJson = False,
-) -> None:
-    """Load an inventory file into the database.
-
-    Hosts and instances that the file does not name go away, unless --merge is given.
-    """
-    cloud = service.load_inventory(file)
-    with Advisor(settings(database=database)) as advisor:
-        generation = advisor.put_inventory(cloud, mode="merge" if merge else "replace", generation=None)
-    counts = {"hosts": len(cloud.hosts), "instances": len(cloud.instances), "workloads": len(cloud.workloads)}
-    if as_json:
-        print_json({"generation": generation, **counts})
-    else:
-        loaded = ", ".join(f"{number} {what}" for what, number in counts.items())
-        say(f"Loaded {loaded}; the inventory is at generation {generation}.")
-
-
 @db.command("upgrade")
 def upgrade(database: Database = None, as_json: AsJson = False) -> None:
     """Bring the database to the newest tables; safe to repeat."""
@@ -47,3 +24,54 @@ def upgrade(database: Database = None, as_json: AsJson = False) -> None:
         print_json({"revision": revision})
     else:
         say(f"The database is at revision {revision}.")
+
+
+@db.command("prune")
+def prune(database: Database = None, as_json: AsJson = False) -> None:
+    """Roll up old samples and forget what expired, now.
+
+    A service that takes samples does so by itself; COTENANT_KEEP_SAMPLES_DAYS and COTENANT_KEEP_ROLLUPS_DAYS say when.
+    """
+    with Advisor(settings(database=database)) as advisor:
+        removed = advisor.prune()
+    if as_json:
+        print_json(dict(removed))
+    else:
+        gone = f"{removed['rollups']} roll-ups expired, {removed['series']} series ended"
+        say(f"Rolled up {removed['samples']} samples; {gone}.")
+
+
+@db.command("backup")
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; one that is there is replaced.")],
+    samples: Annotated[bool, typer.Option(help="Leave out what was measured, by far the most.")] = True,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write everything in the database to one file, as it is at one moment; the service may go on meanwhile.
+
+    Model artifacts lie in the state folder: copy that too.
+    """
+    made = service.backup_database(settings(database=database), file, samples=samples)
+    if as_json:
+        print_json(made)
+    else:
+        say(f"{sum(made['rows'].values())} rows of {len(made['rows'])} tables are in {file}.")
+
+
+@db.command("restore")
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `cotenant db backup` wrote.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Delete what the database holds first.")] = False,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a backup back, all of it or nothing, into a database of either kind.
+
+    So this is the way from SQLite to PostgreSQL, too.
+    """
+    made = service.restore_database(settings(database=database), file, replace=replace)
+    if as_json:
+        print_json(made)
+    else:
+        say(f"The database is as it was at {made['made_at']}: {sum(made['rows'].values())} rows.")

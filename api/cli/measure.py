@@ -35,6 +35,15 @@ def profile(
             show_default="the database",
         ),
     ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Read windows from a Prometheus-compatible store that scrapes the agents, instead of the database; "
+            "its secret is in the file that COTENANT_PROMETHEUS_AUTHORIZATION_FILE names.",
+            show_default="the database, or COTENANT_PROMETHEUS_URL",
+        ),
+    ] = None,
     phase: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Show or save only this phase.", show_default="all")
     ] = None,
@@ -59,7 +68,11 @@ def profile(
     Each phase has its metrics with 90 % intervals, its load, and whether it was measured alone and long enough.
     """
     _check_arguments(instance, picture)
+    if samples and prometheus is not None:
+        raise InvalidInput("--samples and --prometheus are two sources; give one", field="prometheus")
     found = service.profile_samples(samples, instance) if samples else None
+    if prometheus is not None:
+        found = service.profile_series(settings(prometheus_url=prometheus), instance, since=since)
     if found is None or save:
         with Advisor(settings(database=database)) as advisor:
             found = found or advisor.profile(instance, since=since)

@@ -15,22 +15,23 @@ from api.schemas.base import ID_PATTERN, TEXT_PATTERN
 from api.telemetry import Telemetry
 
 
-def get_advisor(request: Request) -> Advisor:
+# Coroutines, although they wait for nothing: FastAPI would go through a thread for each of them otherwise.
+async def get_advisor(request: Request) -> Advisor:
     """The application's Advisor."""
     return cast(Advisor, request.app.state.advisor)
 
 
-def get_settings(request: Request) -> Settings:
+async def get_settings(request: Request) -> Settings:
     """The application's settings."""
     return cast(Settings, request.app.state.settings)
 
 
-def get_telemetry(request: Request) -> Telemetry:
+async def get_telemetry(request: Request) -> Telemetry:
     """The application's metrics."""
     return cast(Telemetry, request.app.state.telemetry)
 
 
-def require_json(request: Request) -> None:
+async def require_json(request: Request) -> None:
     """Refuse a body that is not plain JSON; a browser cannot send this type to another site without asking first."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind and kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
@@ -46,6 +47,10 @@ TelemetryDep = Annotated[Telemetry, Depends(get_telemetry)]
 PathId = Annotated[str, Path(pattern=ID_PATTERN, min_length=1, max_length=255)]
 PathName = Annotated[str, Path(pattern=TEXT_PATTERN, min_length=1, max_length=255)]
 QueryId = Annotated[str | None, Query(pattern=ID_PATTERN, min_length=1, max_length=255)]
+QueryName = Annotated[str | None, Query(pattern=TEXT_PATTERN, min_length=1, max_length=255)]
+QueryPlatform = Annotated[
+    str | None, Query(pattern=TEXT_PATTERN, max_length=255, description="empty = what holds on every platform")
+]
 Cursor = Annotated[
     str | None,
     Query(min_length=1, max_length=1000, pattern=TEXT_PATTERN, description="`next_cursor` of the page before"),

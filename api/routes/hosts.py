@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
-from fastapi import Response
+from typing import Annotated
 
+from fastapi import Query, Response
+
+from advisor.errors import InvalidInput
+from api.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import AdvisorDep, Cursor, Limit, PathId
 from api.schemas.inventory import HostBody, HostItem
 from api.schemas.pages import PageOut
+from profiler.observed import HostKind
+
+# Without quotes and backslashes in its name, which a database could not be asked for.
+LabelPair = Annotated[str, Query(pattern=r'^[^="\\\x00-\x1f\x7f]{1,255}=[^\x00-\x1f\x7f]{0,255}$')]
+LabelFilter = Annotated[list[LabelPair], Query(max_length=20, description="`name=value`; may be repeated")]
 
 
-def put(host: PathId, body: HostBody, advisor: AdvisorDep, response: Response) -> HostItem:
+def put(
+    host: PathId,
+    body: HostBody,
+    advisor: AdvisorDep,
+    response: Response,
+    if_match: IfMatch = None,
+    if_none_match: IfNew = None,
+) -> HostItem:
     """Create or replace a host."""
     wanted = body.to_domain(host)
-    if advisor.put_host(wanted):
+    if advisor.put_host(wanted, only_if=Condition(HostItem.of, if_match, if_none_match)):
         response.status_code = 201
-    return HostItem.of(wanted)
+    item = HostItem.of(wanted)
+    response.headers["ETag"] = tag(item)
+    return item
 
 
-def get(host: PathId, advisor: AdvisorDep) -> HostItem:
+def get(host: PathId, advisor: AdvisorDep, response: Response, if_none_match: IfNoneMatch = None) -> HostItem:
     """One host."""
-    return HostItem.of(advisor.host(host))
+    return unless_known(HostItem.of(advisor.host(host)), if_none_match, response)
 
 
-def delete(host: PathId, advisor: AdvisorDep) -> None:
+def delete(host: PathId, advisor: AdvisorDep, if_match: IfMatch = None) -> None:
     """Delete a host; refused while instances are on it."""
-    advisor.delete_host(host)
+    advisor.delete_host(host, only_if=Condition(HostItem.of, if_match))
 
 
-def listing(advisor: AdvisorDep, cursor: Cursor = None, limit: Limit = 100) -> PageOut[HostItem]:
-    """All hosts, in pages."""
-    page = advisor.hosts(cursor=cursor, limit=limit)
+def listing(
+    advisor: AdvisorDep,
+    label: LabelFilter = [],  # noqa: B006 - FastAPI copies it
+    kind: Annotated[HostKind | None, Query()] = None,
+    enabled: Annotated[bool | None, Query()] = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> PageOut[HostItem]:
+    """All hosts, or those that have every named label, are of one kind, are enabled or not, in pages."""
+    labels = dict(one.split("=", 1) for one in label)
+    if len(labels) < len(label):
+        raise InvalidInput("a label can have one value only; name each once", field="label")
+    page = advisor.hosts(labels=labels, kind=kind, enabled=enabled, cursor=cursor, limit=limit)
     return PageOut(items=[HostItem.of(host) for host in page.items], next_cursor=page.next_cursor)

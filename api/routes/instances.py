@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from api.routes.common import AdvisorDep, Cursor, Limit, PathId, QueryId
+from api.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
+from api.routes.common import AdvisorDep, Cursor, Limit, PathId, QueryId, QueryName
 from api.schemas.inventory import InstanceBody, InstanceItem
 from api.schemas.pages import PageOut
 from api.schemas.profiles import ProfileAnswer
@@ -16,22 +17,31 @@ Since = Annotated[
 ]
 
 
-def put(instance: PathId, body: InstanceBody, advisor: AdvisorDep, response: Response) -> InstanceItem:
+def put(
+    instance: PathId,
+    body: InstanceBody,
+    advisor: AdvisorDep,
+    response: Response,
+    if_match: IfMatch = None,
+    if_none_match: IfNew = None,
+) -> InstanceItem:
     """Create or replace an instance."""
     wanted = body.to_domain(instance)
-    if advisor.put_instance(wanted):
+    if advisor.put_instance(wanted, only_if=Condition(InstanceItem.of, if_match, if_none_match)):
         response.status_code = 201
-    return InstanceItem.of(wanted)
+    item = InstanceItem.of(wanted)
+    response.headers["ETag"] = tag(item)
+    return item
 
 
-def get(instance: PathId, advisor: AdvisorDep) -> InstanceItem:
+def get(instance: PathId, advisor: AdvisorDep, response: Response, if_none_match: IfNoneMatch = None) -> InstanceItem:
     """One instance."""
-    return InstanceItem.of(advisor.instance(instance))
+    return unless_known(InstanceItem.of(advisor.instance(instance)), if_none_match, response)
 
 
-def delete(instance: PathId, advisor: AdvisorDep) -> None:
+def delete(instance: PathId, advisor: AdvisorDep, if_match: IfMatch = None) -> None:
     """Delete an instance."""
-    advisor.delete_instance(instance)
+    advisor.delete_instance(instance, only_if=Condition(InstanceItem.of, if_match))
 
 
 def profile(instance: PathId, advisor: AdvisorDep, since: Since = "24h") -> ProfileAnswer:
@@ -40,8 +50,12 @@ def profile(instance: PathId, advisor: AdvisorDep, since: Since = "24h") -> Prof
 
 
 def listing(
-    advisor: AdvisorDep, host: QueryId = None, cursor: Cursor = None, limit: Limit = 100
+    advisor: AdvisorDep,
+    host: QueryId = None,
+    workload: QueryName = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
 ) -> PageOut[InstanceItem]:
-    """All instances, or those on one host, in pages."""
-    page = advisor.instances(host=host, cursor=cursor, limit=limit)
+    """All instances, or those on one host or of one workload, in pages."""
+    page = advisor.instances(host=host, workload=workload, cursor=cursor, limit=limit)
     return PageOut(items=[InstanceItem.of(instance) for instance in page.items], next_cursor=page.next_cursor)

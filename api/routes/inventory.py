@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Header, Response
 
 from advisor.errors import InvalidInput
+from api.conditional import IfNoneMatch, unless_known
 from api.routes.common import AdvisorDep, SettingsDep, check_batch
 from api.schemas.inventory import Generation, InventoryBody
 
@@ -28,11 +29,10 @@ def put(
     return Generation(generation=generation)
 
 
-def get(advisor: AdvisorDep, response: Response) -> Generation:
+def get(advisor: AdvisorDep, response: Response, if_none_match: IfNoneMatch = None) -> Generation:
     """The current generation, to be named in the next change."""
     generation = advisor.generation()
-    response.headers["ETag"] = f'"{generation}"'
-    return Generation(generation=generation)
+    return unless_known(Generation(generation=generation), if_none_match, response, entity_tag=f'"{generation}"')
 
 
 def _expected(generation: int | None, if_match: str | None) -> int | None:

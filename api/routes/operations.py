@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
+from advisor.errors import StorageUnavailable
+from api.problems import Stopping
 from api.routes.common import AdvisorDep, TelemetryDep
 from api.schemas.pages import Health, Readiness
 
@@ -13,9 +15,21 @@ async def healthz() -> Health:
     return Health(status="ok")
 
 
-def readyz(advisor: AdvisorDep) -> Readiness:
-    """The database answers and a model is loaded; 503 until then."""
-    return Readiness(status="ready", **advisor.ready())
+def readyz(request: Request, advisor: AdvisorDep) -> Readiness:
+    """The database answers and a model is loaded; 503 until then, and once the service was told to stop.
+
+    It asks for no token, so that it tells no more than this where tokens are needed.
+    """
+    if getattr(request.app.state, "draining", False):
+        raise Stopping("the service was told to stop; it finishes what it has begun")
+    try:
+        state = advisor.ready()
+        advisor.tokens.refresh()
+    except StorageUnavailable as error:
+        if advisor.guarded:
+            raise type(error)("the service cannot answer: its database cannot be used") from error
+        raise
+    return Readiness(status="ready", **({} if advisor.guarded else state))
 
 
 def metrics(request: Request, telemetry: TelemetryDep) -> Response:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import Response
+from fastapi import Request, Response
+from pydantic_core import to_json
 
+from advisor.domain import Recommendation
+from advisor.service import recommendation_as_json
+from api.auth import require
 from api.routes.common import AdvisorDep, PathId, SettingsDep, TelemetryDep, check_batch
 from api.schemas.effects import SceneAnswer, SceneBody
-from api.schemas.placements import OutcomeBody, PlacementAnswer, PlacementBody
+from api.schemas.placements import OutcomeBody, PlacementBody
 from api.schemas.plans import PlanAnswer, PlanBody
 
 
@@ -17,17 +21,21 @@ def predict(body: SceneBody, advisor: AdvisorDep, telemetry: TelemetryDep) -> Sc
     return SceneAnswer.of(answer)
 
 
-def place(body: PlacementBody, advisor: AdvisorDep, telemetry: TelemetryDep, response: Response) -> PlacementAnswer:
-    """Where should this instance go, so that nobody on that host suffers?"""
+def place(body: PlacementBody, advisor: AdvisorDep, telemetry: TelemetryDep, request: Request) -> Response:
+    """Where should this instance go, so that nobody on that host suffers?
+
+    A dry run needs a token of scope read, an answer that is held on its host one of scope write.
+    """
+    if not body.dry_run:
+        require(request, "write")
     answer = advisor.place(body.to_domain())
     telemetry.placed(answer)
-    response.headers["Location"] = f"/v1/placements/{answer.id}"
-    return PlacementAnswer.of(answer)
+    return _written(answer, {"Location": f"/v1/placements/{answer.id}"})
 
 
-def placement(placement: PathId, advisor: AdvisorDep) -> PlacementAnswer:
+def placement(placement: PathId, advisor: AdvisorDep) -> Response:
     """The stored answer to a placement question."""
-    return PlacementAnswer.of(advisor.recommendation(placement))
+    return _written(advisor.recommendation(placement))
 
 
 def outcome(placement: PathId, body: OutcomeBody, advisor: AdvisorDep) -> None:
@@ -35,7 +43,19 @@ def outcome(placement: PathId, body: OutcomeBody, advisor: AdvisorDep) -> None:
     advisor.record_outcome(placement, body.host, body.throughput_ratios)
 
 
-def plan(body: PlanBody, advisor: AdvisorDep, settings: SettingsDep) -> PlanAnswer:
+def plan(body: PlanBody, advisor: AdvisorDep, settings: SettingsDep, response: Response) -> PlanAnswer:
     """Where should all of these instances go, one after another?"""
     check_batch(body.instances, settings, "instances")
-    return PlanAnswer.of(advisor.plan(body.to_domain(), objective=body.objective))
+    answer = advisor.plan(body.to_domain(), objective=body.objective)
+    response.headers["Location"] = f"/v1/plans/{answer.id}"
+    return PlanAnswer.of(answer)
+
+
+def stored_plan(plan: PathId, advisor: AdvisorDep) -> PlanAnswer:
+    """A plan that was made."""
+    return PlanAnswer.of(advisor.stored_plan(plan))
+
+
+def _written(answer: Recommendation, headers: dict[str, str] | None = None) -> Response:
+    """An answer of many candidates as JSON; to check it against its schema first took as long as to find it."""
+    return Response(to_json(recommendation_as_json(answer)), headers=headers, media_type="application/json")

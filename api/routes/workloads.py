@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from api.routes.common import AdvisorDep, Cursor, Limit, PathName
+from api.conditional import IfNoneMatch, unless_known
+from api.routes.common import AdvisorDep, Cursor, Limit, PathName, QueryPlatform
 from api.schemas.inventory import WorkloadBody, WorkloadItem
 from api.schemas.pages import PageOut
 
@@ -17,9 +18,15 @@ def put(workload: PathName, body: WorkloadBody, advisor: AdvisorDep, response: R
     return WorkloadItem.of(wanted)
 
 
-def get(workload: PathName, advisor: AdvisorDep) -> WorkloadItem:
-    """One workload's solo profile."""
-    return WorkloadItem.of(advisor.workload(workload))
+def get(
+    workload: PathName,
+    advisor: AdvisorDep,
+    response: Response,
+    platform: QueryPlatform = None,
+    if_none_match: IfNoneMatch = None,
+) -> WorkloadItem:
+    """One workload's solo profile: that of one platform, else the one that holds everywhere, or else any."""
+    return unless_known(WorkloadItem.of(advisor.workload(workload, platform=platform)), if_none_match, response)
 
 
 def delete(workload: PathName, advisor: AdvisorDep) -> None:
@@ -27,7 +34,9 @@ def delete(workload: PathName, advisor: AdvisorDep) -> None:
     advisor.delete_workload(workload)
 
 
-def listing(advisor: AdvisorDep, cursor: Cursor = None, limit: Limit = 100) -> PageOut[WorkloadItem]:
-    """All workloads, in pages."""
-    page = advisor.workloads(cursor=cursor, limit=limit)
+def listing(
+    advisor: AdvisorDep, platform: QueryPlatform = None, cursor: Cursor = None, limit: Limit = 100
+) -> PageOut[WorkloadItem]:
+    """All workloads, or those of one platform, in pages."""
+    page = advisor.workloads(platform=platform, cursor=cursor, limit=limit)
     return PageOut(items=[WorkloadItem.of(workload) for workload in page.items], next_cursor=page.next_cursor)

@@ -57,6 +57,8 @@ class HostBody(Schema):
     nic_mbit: Positive | None = None
     disk_gb: Amount | None = None
     disk_kind: DiskKind = ""
+    disk_mb_s: Positive | None = Field(default=None, description="what its disk does for all together, measured")
+    mem_bw_mb_s: Positive | None = Field(default=None, description="what its memory does for all together, measured")
     numa: list[CpuList] = Field(default=[], max_length=MAX_CPUS, description="pCPUs of each node; empty = one node")
     driver_cpus: CpuList = Field(default=[], description="pCPUs of the driver domain; empty = it may run anywhere")
     labels: Labels = Field(default={})

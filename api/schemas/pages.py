@@ -46,12 +46,12 @@ class Health(Answer):
 
 
 class Readiness(Answer):
-    """The service can answer questions."""
+    """The service can answer questions. Where tokens are needed, `status` is all that it says."""
 
     status: str
-    database: str
-    generation: int
-    model: str
-    degraded: bool = Field(description="the active model cannot be read and the queueing prior answers")
-    snapshot_age_s: float
-    hosts: int
+    database: str = ""
+    generation: int = 0
+    model: str = ""
+    degraded: bool = Field(default=False, description="the active model cannot be read and the queueing prior answers")
+    snapshot_age_s: float = 0.0
+    hosts: int = 0

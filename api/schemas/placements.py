@@ -179,6 +179,9 @@ class RungOut(Answer):
     effects: list[EffectOut] = Field(description="the newcomer first; empty where nothing can be predicted")
     satisfies: bool = Field(description="no limit is broken any more: the ladder ends there")
     driver_cpus: list[int] | None = Field(description="where the driver domain would run; null = as it does")
+    notes: list[str] = Field(
+        default=[], description="what keeps its commands from being rendered, and whom it takes more than half from"
+    )
 
 
 class CommandOut(Answer):
@@ -215,6 +218,7 @@ class CandidateOut(Answer):
     rungs: list[RungOut] = Field(
         default=[], description="steps of the isolation ladder that were tried here; the last one mended it"
     )
+    notes: list[str] = Field(default=[], description="what must be known before the settings are followed")
     reasons: list[ReasonOut]
     commands: list[CommandOut] = Field(default=[], description="where they were asked for")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from advisor import oneshot, render
 from advisor.domain import (
@@ -52,10 +53,17 @@ class Advice:
         return rungs[-1].text if rungs else str(self.candidate.isolation)
 
 
-def ask(stage: Stage, alone: Mapping[str, Measured], model: Path | None, settings: Settings) -> Advice:
+def ask(
+    stage: Stage,
+    alone: Sequence[Mapping[str, Measured]],
+    disk_mb_s: float | None,
+    model: Path | None,
+    settings: Settings,
+) -> Advice:
     """Ask where the newcomer should go on an inventory of this one host; NoAdviceError when it cannot go there.
 
-    `model` is an artifact, None = what `settings` find, else the queueing prior.
+    `alone` are runs of each party alone, `disk_mb_s` what the disk was measured to do, None = it is not told. `model`
+    is an artifact, None = what `settings` find, else the queueing prior.
     """
     scene = stage.scene
     host = Host(
@@ -64,11 +72,12 @@ def ask(stage: Stage, alone: Mapping[str, Measured], model: Path | None, setting
         scene.pcpus,
         memory_mb=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 20),
         nic_mbit=scene.line_mbit,
+        disk_mb_s=disk_mb_s,
         labels={"uplink": UPLINK, "kernel": os.uname().release},
     )
     resident, newcomer = (_instance(stage, party) for party in scene.parties)
     resident = replace(resident, host=host.id)
-    workloads = tuple(_profile(party, alone[party.name]) for party in scene.parties)
+    workloads = tuple(_profile(party, [one[party.name] for one in alone]) for party in scene.parties)
     request = PlacementRequest(newcomer, limit=1, explain=False)
     answer = oneshot.where(Inventory((host,), (resident,), workloads), request, model=model, settings=settings)
     if not answer.candidates:
@@ -122,9 +131,14 @@ def _instance(stage: Stage, party: Party) -> Instance:
     )
 
 
-def _profile(party: Party, alone: Measured) -> WorkloadProfile:
-    """What the profiler measured of an instance alone, doing what it does here: at load 1.0 of what it is asked for."""
-    metrics = {
-        join_key(value.scope, value.metric): value.value for value in alone.values if value.instance == party.name
-    }
-    return WorkloadProfile(party.name, metrics | alone.reached[party.name].outcomes(), origin="measured")
+def _profile(party: Party, alone: Sequence[Measured]) -> WorkloadProfile:
+    """What the profiler measured of an instance alone, doing what it does here: at load 1.0 of what it is asked for.
+    Means over the runs."""
+    found: dict[str, list[float]] = {}
+    for run in alone:
+        metrics = {
+            join_key(value.scope, value.metric): value.value for value in run.values if value.instance == party.name
+        }
+        for key, value in (metrics | run.reached[party.name].outcomes()).items():
+            found.setdefault(key, []).append(value)
+    return WorkloadProfile(party.name, {key: fmean(values) for key, values in found.items()}, origin="measured")

@@ -15,6 +15,9 @@ from benchmarks.scenarios.stage import Stage, standing
 from profiler.lab.control_groups import GroupMaker
 from profiler.lab.measure import Measured, Timing
 from profiler.lab.registry import Registry
+from profiler.lab.workloads import Disk
+
+PROFILED = 3  # runs alone that a profile is the mean of: a shared disk's speed changes by half from one to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +87,31 @@ class Campaign:
     def tell(self, scene: Scene, registry: Registry, maker: GroupMaker, folder: Path) -> Told:
         """Measure one scene; LabError where it cannot stand, NoAdviceError where nothing is advised."""
         with standing(scene, registry, maker, folder) as stage:
-            advice: Advice | None = None
+            profiled = [self._alone(stage) for _ in range(PROFILED)]
+            advice = ask(stage, profiled, self._disk_mb_s(stage), self.model, self.settings)
             cases: list[Case] = []
             bare = stage.dump()
             left: list[str] = []
             for number in range(1, self.rounds + 1):
-                alone = {party.name: stage.measured([party.name], self.timing) for party in scene.parties}
-                if advice is None:
-                    advice = ask(stage, alone, self.model, self.settings)
+                alone = self._alone(stage)
                 before = self._together(stage)
                 with followed(stage, advice):
                     after = self._together(stage)
                 now = stage.dump()
                 left += [f"{what}: {now[what]!r} was {bare[what]!r}" for what in bare if now[what] != bare[what]]
                 cases += [_case(scene, party, number, alone, before, after, advice) for party in scene.parties]
-            assert advice is not None
             return Told(scene, advice, tuple(cases), tuple(left))
+
+    def _alone(self, stage: Stage) -> dict[str, Measured]:
+        return {party.name: stage.measured([party.name], self.timing) for party in stage.scene.parties}
+
+    def _disk_mb_s(self, stage: Stage) -> float | None:
+        """What the disk does for both of a scene's readers, as an operator would measure it of a host beforehand: what
+        one of them reaches alone does not tell whether the disk could do more. None where nobody reads."""
+        if not all(isinstance(party.workload, Disk) for party in stage.scene.parties):
+            return None
+        runs = [self._together(stage) for _ in range(PROFILED)]
+        return median(sum(one.outcomes()["throughput"] for one in run.reached.values()) for run in runs)
 
     def _together(self, stage: Stage) -> Measured:
         return stage.measured([party.name for party in stage.scene.parties], self.timing)

@@ -92,6 +92,7 @@ def _slots(
         "load": (rows.load, 0.0),
         "vcpus": (rows.vcpus, 0.0),
         "cap": (_limit(rows.cap_percent) / 100, np.inf),
+        "prompt": (np.zeros(len(rows.run), dtype=bool), False),  # a dataset does not say who minds latency
         "weight": (np.where(np.isnan(rows.weight), float(DEFAULT_WEIGHT), rows.weight), 1.0),
         "net_mode": (np.where(limited, mode, NET_MODES.index("none")), 0),
         "net_rate": (np.where(limited, rows.net_rate_mbit, np.inf), np.inf),

@@ -1,18 +1,29 @@
-"""The service tells what it does: metrics by route, log lines as JSON without secrets."""
+"""The service tells what it does: metrics that promtool accepts, of one worker or several; lines without secrets."""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from api_client import Bent, Client, failing
+from prometheus_client.parser import text_string_to_metric_families
 
 from advisor.errors import StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.app import create_app
-from api.telemetry import JsonLines
+from api.app import ROUTES, create_app
+from api.problems import KINDS
+from api.telemetry import JsonLines, TextLines
+from api.telemetry.logs import FIELDS
+from tests.servers.prometheus import promtool
+from tests.servers.running import NotInstalled
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _metric(client: Client, line: str) -> str | None:
@@ -52,12 +63,161 @@ def test_questions_and_samples_are_counted_by_what_came_of_them(client: Client) 
 def test_the_state_is_told_at_every_scrape(client: Client) -> None:
     assert _metric(client, "cotenant_ready") == "1.0"
     assert _metric(client, "cotenant_hosts") == "6.0"
-    assert _metric(client, 'cotenant_model_info{version="prior"}') == "1.0"
+    assert _metric(client, 'cotenant_model_info{origin="prior",version="prior"}') == "1.0"
     assert float(_metric(client, "cotenant_snapshot_age_seconds") or "-1") >= 0
+    assert _metric(client, "cotenant_hosts_without_data") == "0.0"
+    client.ask("PUT", "/v1/hosts/silent", json={"kind": "kvm", "pcpus": 2, "memory_mb": 1})
+    assert _metric(client, "cotenant_hosts") == "7.0"
+    assert _metric(client, "cotenant_pending_answers") == "0.0"
+    client.ask("POST", "/v1/placements", json={"instance": {"name": "n"}})
+    assert _metric(client, "cotenant_pending_answers") == "1.0"
+
+
+def test_hosts_that_fell_silent_are_counted(settings: Settings, client: Client) -> None:
+    later = settings.model_copy(update={"fresh_s": 1e-6})
+    with Advisor(later) as advisor:
+        assert _metric(Client(create_app(advisor, later)), "cotenant_hosts_without_data") == "6.0"
+
+
+def test_what_is_remembered_is_counted_as_hits(client: Client) -> None:
+    question = {"instance": {"name": "n"}, "dry_run": True}
+    client.ask("POST", "/v1/placements", json=question)
+    missed = float(_metric(client, 'cotenant_remembered_lookups_total{result="miss"}') or 0)
+    hits = float(_metric(client, 'cotenant_remembered_lookups_total{result="hit"}') or 0)
+    client.ask("POST", "/v1/placements", json=question)
+    assert missed > 0
+    assert float(_metric(client, 'cotenant_remembered_lookups_total{result="miss"}') or 0) == missed
+    assert float(_metric(client, 'cotenant_remembered_lookups_total{result="hit"}') or 0) > hits
+
+
+def test_problems_are_counted_by_their_code(client: Client) -> None:
+    assert _metric(client, 'cotenant_problems_total{code="not_found"}') == "0.0", "there before the first one"
+    client.get("/v1/hosts/nope")
+    client.get("/v1/hosts?limit=-1")
+    client.get("/v1/a-path-that-a-scanner-made-up")
+    for code in ("not_found", "input.invalid", "route.unknown"):
+        assert _metric(client, f'cotenant_problems_total{{code="{code}"}}') == "1.0", code
+
+
+def test_what_is_under_way_is_told_and_returns_to_nothing(client: Client) -> None:
+    assert _metric(client, "cotenant_http_requests_in_progress") == "1.0", "the scrape itself"
+    client.get("/v1/hosts/nope")
+    assert _metric(client, "cotenant_http_requests_in_progress") == "1.0"
+    for lane in ("question", "storage", "long"):
+        assert float(_metric(client, f'cotenant_lane_threads{{lane="{lane}"}}') or 0) >= 1
+        assert _metric(client, f'cotenant_lane_busy_threads{{lane="{lane}"}}') == "0.0"
+        assert _metric(client, f'cotenant_lane_waiting_requests{{lane="{lane}"}}') == "0.0"
+
+
+def test_promtool_accepts_every_name(client: Client) -> None:
+    client.ask("POST", "/v1/placements", json={"instance": {"name": "n"}})
+    client.get("/v1/hosts/nope")
+    try:
+        checked = promtool("check", "metrics", text=client.get("/metrics").content)
+    except NotInstalled as missing:
+        pytest.skip(str(missing))
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_labels_stay_few_whatever_is_asked(client: Client) -> None:
+    for number in range(50):
+        client.get(f"/v1/hosts/made-up-{number}")
+        client.get(f"/made-up-{number}")
+        client.ask(f"M{number}", "/v1/hosts")
+    allowed = {
+        "route": {"unmatched", *(route.path for route in ROUTES)},
+        "method": {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "other"},
+        "code": {kind.code for kind in KINDS},
+    }
+    seen: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(client.get("/metrics").text):
+        for sample in family.samples:
+            for name, value in sample.labels.items():
+                seen.setdefault(name, set()).add(value)
+    assert {name: seen[name] - allowed[name] for name in allowed} == {name: set() for name in allowed}
+    assert "made-up" not in str(seen)
+
+
+def test_every_metric_is_in_the_reference(client: Client) -> None:
+    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    names = [f"{found.name}_total" if found.type == "counter" else found.name for found in families]
+    names = [name for name in names if name.startswith("cotenant_")]
+    assert len(names) >= 20
+    assert [name for name in names if f"| `{name}` |" not in text] == []
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from advisor.domain import Host
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.app import create_app
+from api.telemetry import workers
+sys.path.insert(0, sys.argv[3])
+from api_client import Client
+state = Path(sys.argv[2])
+settings = Settings(database=f"sqlite:///{state}/db.sqlite3", state_dir=state)
+with Advisor(settings) as advisor:
+    client = Client(create_app(advisor, settings))
+    for name in sys.argv[4:]:
+        if name == "die":
+            import os
+            os._exit(1)
+        elif name == "metrics":
+            print(client.get("/metrics").text)
+        else:
+            client.ask("PUT", f"/v1/hosts/{name}", json={"kind": "kvm", "pcpus": 2, "memory_mb": 1})
+            client.ask("POST", "/v1/placements", json={"instance": {"name": "n"}, "dry_run": True})
+"""
+
+
+def test_workers_are_added_up_and_the_dead_are_forgotten_but_for_what_they_counted(tmp_path: Path) -> None:
+    """Three processes count in one folder as `cotenant serve --workers` makes them; the last one is scraped."""
+    state, shared = tmp_path / "state", tmp_path / "shared"
+    state.mkdir()
+    shared.mkdir()
+    program = (
+        f"from pathlib import Path\nfrom api.telemetry import workers\nworkers.share(Path({str(shared)!r}))\n{WORKER}"
+    )
+
+    def worker(*what: str) -> str:
+        argv = [sys.executable, "-c", program, "-", str(state), str(Path(__file__).parent), *what]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
+            said, _ = started.communicate()
+        if "die" in what:
+            gone = f"{program.partition(WORKER)[0]}workers.worker_gone({started.pid})"
+            subprocess.run([sys.executable, "-c", gone], check=True, cwd=ROOT)
+        return said
+
+    worker("a", "b", "die")
+    worker("c", "die")
+    text = worker("d", "metrics")
+
+    def told(line: str) -> str | None:
+        return next((found.rpartition(" ")[2] for found in text.splitlines() if found.startswith(line + " ")), None)
+
+    count = 'cotenant_http_request_duration_seconds_count{method="PUT",route="/v1/hosts/{host}",status="201"}'
+    assert told(count) == "4.0"
+    assert told('cotenant_placements_total{degraded="false",outcome="placed"}') == "4.0"
+    assert told("cotenant_workers") == "1.0"
+    assert told("cotenant_http_requests_in_progress") == "1.0", "those of the dead are under way no more"
+    assert told("cotenant_hosts") == "4.0"
+    assert float(told("process_resident_memory_bytes") or 0) > 1e7
+    assert len(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE)) == len(
+        set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+    )
+    try:
+        checked = promtool("check", "metrics", text=text.strip().encode() + b"\n")
+    except NotInstalled as missing:
+        pytest.skip(str(missing))
+    assert (checked.returncode, checked.stderr) == (0, "")
 
 
 def test_metrics_go_on_without_the_database(advisor: Advisor, settings: Settings) -> None:
-    bent = Bent(advisor, ready=failing(StorageUnavailable("gone")))
+    gone = failing(StorageUnavailable("gone"))
+    bent = Bent(advisor, vitals=gone, ready=gone)
     client = Client(create_app(bent, settings))  # type: ignore[arg-type]
     assert _metric(client, "cotenant_ready") == "0.0"
     assert _metric(client, "cotenant_hosts") is None
@@ -85,7 +245,39 @@ def test_the_access_log_has_neither_query_nor_headers(client: Client, caplog: py
     assert "secret" not in line
 
 
-def test_a_log_line_is_one_line_whatever_is_in_it() -> None:
+def test_the_access_log_names_the_problem_and_who_asked(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="cotenant.access"):
+        client.ask("POST", "/v1/placements", json={"instance": {"name": "secret-name", "vcpus": 0}})
+    told = json.loads(JsonLines().format(caplog.records[-1]))
+    assert set(FIELDS) <= set(told)
+    assert (told["code"], told["actor"]) == ("input.invalid", "local")
+    assert "secret-name" not in json.dumps(told), "no body"
+
+
+def test_lines_for_people_say_the_same(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="cotenant.access"):
+        client.get("/v1/hosts/h1", headers={"X-Request-ID": "r-1"})
+        client.get("/v1/hosts/a%20b=c%0A%1B[31m")
+    plain, odd = (TextLines().format(record) for record in caplog.records[-2:])
+    assert re.fullmatch(
+        r"\S+ info cotenant\.access request request_id=r-1 method=GET route=/v1/hosts/\{host\} path=/v1/hosts/h1 "
+        r"status=200 duration_ms=\S+ bytes=\d+ client=127\.0\.0\.1 actor=local",
+        plain,
+    )
+    assert r'path="/v1/hosts/a b=c\n\u001b[31m"' in odd
+
+
+@pytest.mark.parametrize("lines", [JsonLines(), TextLines()])
+def test_a_log_line_is_one_line_whatever_is_in_it(lines: logging.Formatter) -> None:
+    record = logging.LogRecord("x", logging.ERROR, "f", 1, "two\nlines\x1b[31m \u2028", (), None)
+    record.exc_info = (ValueError, ValueError("broken\nhere"), None)
+    line = lines.format(record)
+    assert line.isascii()
+    assert line.isprintable()
+    assert "broken" in line
+
+
+def test_a_line_as_json_has_all_that_happened() -> None:
     record = logging.LogRecord("x", logging.ERROR, "f", 1, "two\nlines\x1b[31m \u2028", (), None)
     error = ValueError("broken\nhere")
     record.exc_info = (ValueError, error, error.__traceback__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,21 @@ def test_the_ladder_is_told_with_what_mends_it_and_whose_settings_change(monkeyp
     assert shown.count("breaks a limit") == 2
 
 
+def test_the_headline_says_whom_the_advice_starves_and_what_its_commands_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = ("batch-1 would keep 0.10 of its own speed instead of 0.50, and no limit protects it", "needs label mac")
+
+    def starving(_: object, request: Any, **__: object) -> Any:
+        told = answer(request)
+        best = replace(told.candidates[0], rungs=(replace(told.candidates[0].rungs[-1], notes=notes),))
+        return replace(told, candidates=(best, *told.candidates[1:]))
+
+    monkeypatch.setattr("advisor.service.where", starving)
+    lines = run("where", CLOUD, "--instance", "shop.yaml").stdout.splitlines()
+    assert lines[:4] == ["shop-7 should go to h1, but mind:", f"  {notes[0]}.", f"  {notes[1]}.", ""]
+    monkeypatch.setattr("advisor.service.where", lambda _, request, **__: answer(request))
+    assert run("where", CLOUD, "--instance", "shop.yaml").stdout.startswith("shop-7 should go to h1.\n\n")
+
+
 def test_a_limit_that_the_placement_alone_breaks_is_mended_on_the_way() -> None:
     cloud = Path(CLOUD).read_text(encoding="utf-8")
     wide = "  - {name: wide, metrics: {cpu: 200, block: 0}}\ninstances:"
@@ -100,7 +116,7 @@ def test_where_gives_reasons_and_commands_when_asked(monkeypatch: pytest.MonkeyP
     assert "Why h1:\n  The driver domain costs the worst-off up to 7%" in result.stdout
     assert "  xl vcpu-pin shop-7 0 2\n    undo: xl vcpu-pin shop-7 0 all\n" in result.stdout
     assert "Commands for h2, each with its undo; nothing was run:\n  none needed\n" in result.stdout
-    assert "pin 0:2|1:3, cap 150 %, weight 512, shared 200 Mbit/s, disk 40 MB/s" in result.stdout
+    assert "pin 0:2|1:3, cap 150 %, weight 512 (2 x default), shared 200 Mbit/s, disk 40 MB/s" in result.stdout
     assert "Answered by model m-1, trained on measured data." in result.stdout
 
 

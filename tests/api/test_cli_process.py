@@ -168,7 +168,10 @@ def test_a_database_of_another_program_is_told_before_anybody_asks(tmp_path: Pat
         ("nonsense", "'nonsense' is not ADDRESS:PORT"),
     ],
 )
-def test_where_nobody_should_listen_is_wrong_usage(listen: str, words: str) -> None:
+def test_where_nobody_should_listen_is_wrong_usage(
+    listen: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["serve", "--listen", listen])
     assert result.exit_code == 2
     assert words in result.stderr

@@ -8,12 +8,15 @@ A file is a list of steps that share one service, in order. A step:
       headers: {...}
       file: [models/x/card.json, text]  # written below the state folder first
       model: [m-1, 0.02]                # an artifact laid below models/ first, off by so much on held-out rows
+      token: {reader: read}             # tokens made first, kept under these names; before them nobody needs one
+      revoke: reader                    # a token revoked first
       status: 201
       has: {...}                        # a part of the answer: mappings may have more, lists must match item by item;
                                         # "~pattern" is searched as a regular expression, "*" is anything
       lacks: [text, ...]                # must not stand in the answer
       header: {...}                     # of the answer, matched like `has`
       keep: {name: path.in.answer}
+      keep_header: {name: header of the answer}
 """
 
 from __future__ import annotations
@@ -42,7 +45,20 @@ made_models = importlib.import_module("made_models")
 FILES = sorted(HERE.glob("*.yaml"))
 METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS", "BREW")
 # Kinds of problems that need a broken service, not a wrong question, or that only a command can meet: tests/api.
-ELSEWHERE = {"cluster.failed", "internal", "storage.unavailable", "storage.full", "storage.schema"}
+ELSEWHERE = {
+    "auth.unavailable",
+    "limit.rate",
+    "cluster.failed",
+    "internal",
+    "storage.unavailable",
+    "storage.full",
+    "storage.schema",
+    "service.busy",
+    "service.stopping",
+    "request.slow",
+    "request.head_too_large",
+    "series.unavailable",
+}
 
 
 def steps_of(file: Path) -> list[dict[str, Any]]:
@@ -67,7 +83,7 @@ def test_conversation(file: Path, tmp_path: Path, trained: Callable[[], Path]) -
     )
     with Advisor(settings) as advisor:
         advisor.put_inventory(load_inventory(HERE.parent / "api" / "cloud.yaml"), mode="replace", generation=None)
-        asyncio.run(_play(create_app(advisor, settings), steps_of(file), tmp_path, trained))
+        asyncio.run(_play(create_app(advisor, settings), advisor, steps_of(file), tmp_path, trained))
 
 
 def test_every_route_is_spoken_to() -> None:
@@ -86,7 +102,9 @@ def _meets(method: str, template: str, asked_method: str, asked_path: str) -> bo
     return method == asked_method and re.fullmatch(pattern, asked_path.partition("?")[0]) is not None
 
 
-async def _play(app: Any, steps: list[dict[str, Any]], state: Path, trained: Callable[[], Path]) -> None:
+async def _play(
+    app: Any, advisor: Advisor, steps: list[dict[str, Any]], state: Path, trained: Callable[[], Path]
+) -> None:
     kept: dict[str, str] = {}
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -97,16 +115,26 @@ async def _play(app: Any, steps: list[dict[str, Any]], state: Path, trained: Cal
                 path.write_text(step["file"][1], encoding="utf-8")
             if "model" in step:
                 made_models.make(trained(), state / "models", *step["model"])
+            for name, scope in step.get("token", {}).items():
+                kept[name] = advisor.tokens.create(name, scope, lasts=None)[1]
+            if "revoke" in step:
+                advisor.tokens.revoke(kept[step["revoke"]].split("_")[1])
             method, path_template = question_of(step)
             path_asked = re.sub(r"\$(\w+)", lambda found: kept[found[1]], path_template)
-            answer = await client.request(method, path_asked, **_body(step))
+            given = {key: re.sub(r"\$(\w+)", lambda found: kept[found[1]], text) for key, text in _headers(step)}
+            answer = await client.request(method, path_asked, **_body(step, given))
             _check(step, answer)
             for name, where in step.get("keep", {}).items():
                 kept[name] = str(_reach(answer.json(), where))
+            for name, where in step.get("keep_header", {}).items():
+                kept[name] = answer.headers[where]
 
 
-def _body(step: dict[str, Any]) -> dict[str, Any]:
-    headers = step.get("headers", {})
+def _headers(step: dict[str, Any]) -> Any:
+    return step.get("headers", {}).items()
+
+
+def _body(step: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
     if "raw" in step or "repeat" in step:
         text = step["raw"] if "raw" in step else step["repeat"][0] * step["repeat"][1]
         return {"content": text.encode(), "headers": {"Content-Type": "application/json", **headers}}

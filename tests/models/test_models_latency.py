@@ -14,7 +14,7 @@ from synthetic import NAMES, TABLE, Floats, Scene, batch, dedicated, host, insta
 from models.dataset import load_dataset
 from models.demands import GOODPUT
 from models.examples import scene_of
-from models.latency import BACKLOG_MBIT, CAP_PERIOD_MS, TURN_MS
+from models.latency import BACKLOG_MBIT, TURN_MS
 from models.prior import PriorPredictor, solve
 from models.profile import WorkloadProfile
 from models.scene import ProfileTable, build_batch
@@ -118,20 +118,40 @@ def test_equals_wait_equally() -> None:
 def test_who_is_held_by_its_cap_is_as_slow_and_stalls_once_a_period(kind: str, cap: float) -> None:
     latency, jitter = ratios(host(kind), instance(workload="spin", cap=cap), table=BURSTS)
     assert latency == pytest.approx([100 / cap])
-    stall = float(cap_stall(np.array(cap / 100), np.array(CAP_PERIOD_MS[kind])).variance)
+    period = np.array({"xen": 10.0, "kvm": 100.0, "lxc": 100.0}[kind])  # ms
+    stall = float(cap_stall(np.array(cap / 100), period).variance)
     burst = 1000.0  # ms: it leaves its CPU once a second
     alone = float(processor_sharing(np.array(1.0), np.array(1.0), np.array(1.0)).variance)
     assert jitter == pytest.approx([np.sqrt((100 / cap) ** 2 + stall / (alone * burst**2))])
 
 
-def test_a_cap_above_the_demand_is_felt_as_often_as_its_budget_runs_out() -> None:
-    latency, _ = ratios(host("lxc"), instance(workload="asks", cap=30, load=0.99), table=BURSTS)
-    cap, own, period, burst = 0.3, 0.2 * 0.99, 100.0, 2.0
+@pytest.mark.parametrize(("service", "period"), [("throughput", 100.0), ("latency", 10.0)])
+def test_a_cap_above_the_demand_is_felt_as_often_as_its_budget_runs_out(service: str, period: float) -> None:
+    latency, _ = ratios(host("lxc"), instance(workload="asks", cap=30, load=0.99, service=service), table=BURSTS)
+    cap, own, burst = 0.3, 0.2 * 0.99, 2.0
     chance = float(budget_runs_out(*(np.array(value) for value in (cap, own, period, burst))))
     stall = chance * float(cap_stall(np.array(cap), np.array(period)).mean)
     slower = (1 - chance) / (1 - own) + chance / (cap - own)
     assert 0.1 < chance < 1
     assert latency == pytest.approx([(slower + stall / burst) * (1 - own)])
+
+
+@pytest.mark.parametrize(("kind", "vcpus", "cap", "period"), [
+    ("lxc", 1, 50, 10.0), ("lxc", 2, 50, 10.0), ("lxc", 1, 5, 20.0), ("kvm", 2, 50, 10.0), ("kvm", 2, 5, 40.0),
+    ("xen", 1, 5, 10.0),
+])  # fmt: skip
+def test_who_minds_latency_stalls_for_the_short_period_that_its_cap_is_rendered_with(
+    kind: str, vcpus: int, cap: float, period: float
+) -> None:
+    spin, usual = instance(workload="spin", cap=cap, vcpus=vcpus), {"xen": 10.0, "kvm": 100.0, "lxc": 100.0}[kind]
+    long, short = (
+        solve(batch((host(kind, vcpus), [replace(spin, service=service)]), table=BURSTS))
+        for service in ("throughput", "latency")
+    )
+    assert short.throughput == pytest.approx(long.throughput)
+    burst, alone = 1000.0, float(processor_sharing(np.array(1 / vcpus), np.array(1.0), np.array(vcpus)).variance)
+    stalls = [float(cap_stall(np.array(cap / 100 / vcpus), np.array(one)).variance) for one in (usual, period)]
+    assert (long.jitter**2 - short.jitter**2) * alone * burst**2 == pytest.approx(stalls[0] - stalls[1], rel=1e-3)
 
 
 @settings(max_examples=60, deadline=None)
@@ -220,7 +240,7 @@ def test_a_frame_of_a_sender_that_is_held_back_is_met_as_often_as_it_sends(
     assert latency[0] == pytest.approx(1 + rate / LINE / 2, abs=0.005)
 
 
-@pytest.mark.parametrize("held", [4.0, 6.0])
+@pytest.mark.parametrize("held", [3.0, 4.5])  # below half of the line, which is kept for who has no class
 @pytest.mark.parametrize("network", [None, shared(1.0, 10.0)])
 def test_a_sender_that_is_held_to_its_rate_leaves_the_line_minus_that_rate(
     held: float, network: NetworkSettings | None
@@ -229,6 +249,16 @@ def test_a_sender_that_is_held_to_its_rate_leaves_the_line_minus_that_rate(
     latency = waits(in_line("many", network, load=0.8), in_line("fills", dedicated(held)))
     delay_ms = 1000 * BACKLOG_MBIT / (LINE - held)
     assert delay_ms < latency[0] < delay_ms + 30
+
+
+def test_a_full_queue_of_those_without_a_class_is_emptied_at_the_rate_that_is_kept_for_them() -> None:
+    half = LINE / 2
+    for promised in (LINE * 0.75, LINE):
+        kept_ms, taken_ms = (
+            1000 * BACKLOG_MBIT / rate for rate in (half * LINE / (promised + half), max(LINE - promised, 1e-9))
+        )
+        latency = waits(in_line("many", load=0.8), in_line("fills", dedicated(promised)))[0]
+        assert kept_ms < latency < min(kept_ms + 30, taken_ms)
 
 
 @pytest.mark.parametrize("rate", [4.5, 6.0, 9.0])

@@ -258,3 +258,43 @@ def test_the_examples_name_runs_platforms_and_neighbours(world: Dataset, predict
     assert examples.involves("w0").sum() == sum("w0" in pair.split("+") for pair in examples.pair)
     assert build_examples([], ()).x.shape[0] == 0
     assert len(build_examples([world, world], predictor.metrics)) == 2 * len(examples)
+
+
+def test_who_sits_beside_namesakes_of_other_effects_is_no_twin_of_who_looks_the_same(
+    predictor: LearnedPredictor, world: Dataset, table: ProfileTable
+) -> None:
+    """Two that run the same on CPUs of their own, one beside each of two workloads that only their names tell apart."""
+    like = table.values[table.row("w1", "p1")]
+    known = {key: float(value) for key, value in zip(table.columns, like, strict=True) if np.isfinite(value)}
+    twin = table.with_profile(WorkloadProfile("w1-again", known))
+    values = {**predictor.throughput.model.effects.values, "neighbour|near|w1": -0.3, "neighbour|near|w1-again": 0.2}
+    model = replace(
+        predictor.throughput.model,
+        effects=replace(predictor.throughput.model.effects, values=values),
+        known=frozenset({*predictor.throughput.model.known, "w1-again"}),
+        known_blend=replace(predictor.throughput.model.known_blend, effects=1.0),
+    )
+    informed = replace(
+        predictor,
+        throughput=replace(  # trained on pairs: four instances are to lie inside, too
+            predictor.throughput, model=model, high=predictor.throughput.high * 10, most_instances=4
+        ),
+        reference={**predictor.reference, "w1-again": [known]},
+    )
+    rows = {"a": "w0", "b": "w0", "c": "w1", "d": "w1"}
+    found = batch(
+        (
+            host("lxc", 2, platform="p1"),
+            [instance(name, row, pins=f"0:{at % 2}") for at, (name, row) in enumerate(rows.items())],
+        ),
+        table=twin,
+    )
+    found.profile[0, 3] = len(twin.values) - 1
+    together = informed.predict(found, ()).throughput.expected[0]
+    assert together[0] < together[1] * 0.9
+    apart = found.take(np.array([0]))
+    order = np.array([1, 0, 3, 2])
+    swapped = replace(
+        apart, **{name: getattr(apart, name)[:, order] for name in ("profile", "affinity", "vcpus", "load")}
+    )
+    assert informed.predict(swapped, ()).throughput.expected[0] == pytest.approx(together[order])

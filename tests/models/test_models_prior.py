@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import NAMES, PROFILES, TABLE, Floats, Scene, batch, dedicated, host, instance, scenes, shared
 
+from models import uplink
 from models.dataset import load_dataset
 from models.demands import GOODPUT
 from models.prior import PriorPredictor, band, prior_spread, solve
@@ -178,9 +179,74 @@ def test_a_link_of_unknown_speed_holds_nobody_back() -> None:
 def test_a_dedicated_rate_is_kept_beside_a_hog_and_not_exceeded_alone() -> None:
     """Findings L7 and L9."""
     there = host("lxc", 4)
-    got = of(there, instance(workload="bulk", network=dedicated(600.0)), instance(workload="bulk"))
-    assert got == pytest.approx([600 / 900, (1000 * GOODPUT - 600) / 900])
+    got = of(there, instance(workload="bulk", network=dedicated(400.0)), instance(workload="bulk"))
+    assert got == pytest.approx([400 / 900, (1000 * GOODPUT - 400) / 900])
     assert of(there, instance(workload="bulk", network=dedicated(300.0))) == pytest.approx([1 / 3])
+
+
+@pytest.mark.parametrize("hogs", [1, 3])
+def test_who_has_no_class_keeps_half_of_the_line_beside_classes_and_promises_beyond_it_are_cut(hogs: int) -> None:
+    there, half = host("lxc", 8), 1000 * GOODPUT / 2
+    others = [instance(workload="bulk") for _ in range(hogs)]
+    got = 900 * of(there, instance(workload="bulk", network=dedicated(700.0)), *others)
+    assert got[0] == pytest.approx(1000 * GOODPUT * 700 / (700 + half))
+    assert got[1:] == pytest.approx([1000 * GOODPUT * half / (700 + half) / hogs] * hogs)
+    little = instance(workload="stream", load=0.25)  # 100 Mbit/s, and no more of the half is taken
+    assert of(there, instance(workload="bulk", network=dedicated(700.0)), little) == pytest.approx([700 / 900, 1.0])
+
+
+def test_the_metrics_that_the_prior_names_are_those_that_it_reads() -> None:
+    read: set[str] = set()
+
+    class Watched(ProfileTable):
+        def column(self, key: str) -> Floats:
+            read.add(key)
+            return super().column(key)
+
+    table = Watched(TABLE.columns, TABLE.values, TABLE.rows, TABLE.names)
+    PriorPredictor().predict(batch((host("xen", 2), [instance(), instance("b", "web")]), table=table))
+    assert read == set(PriorPredictor.metrics)
+
+
+def test_who_minds_latency_has_its_class_served_before_all_others_and_what_is_left_over_too() -> None:
+    """As measured in the kernel: of 200 Mbit/s a class of 180 beside a sender without one has 175."""
+    line = 1000 * GOODPUT
+    hog = instance(workload="bulk")
+    for network, gets in ((dedicated(700.0), 700.0), (shared(100.0), line / 2), (shared(100.0, 300.0), 300.0)):
+        prompt = instance(workload="bulk", network=network, service="latency")
+        got = 900 * of(host("lxc", 4), prompt, hog)
+        assert got == pytest.approx([gets, line - gets], rel=1e-3)
+        assert 900 * of(host("lxc", 4), replace(prompt, service="throughput"), hog)[0] <= gets
+
+
+def test_without_any_class_there_is_no_tree_that_keeps_anything() -> None:
+    there = host("lxc", 4)
+    for absent in (False, True):
+        scene = batch((there, [instance("a", "bulk"), instance("b", "bulk"), instance("c", network=dedicated(700.0))]))
+        if absent:
+            scene.present[0, 2] = False
+        got = solve(scene).throughput[0, :2]
+        assert got == pytest.approx([1000 * GOODPUT / 2 / 900] * 2), absent
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(scenes(kinds=("lxc",), names=("bulk", "stream", "web")), min_size=1, max_size=3))
+def test_nobody_is_sure_of_more_than_it_wants_and_all_together_of_no_more_than_the_line(many: list[Scene]) -> None:
+    found = batch(*many)
+    want, most = np.where(found.present, 500.0, 0.0), np.where(np.isnan(found.host_numbers[:, 6]), np.inf, 90.0)
+    has_class = uplink.shaped(found)
+    first = has_class & (np.arange(has_class.shape[1]) % 2 == 0)
+    sure = uplink.sure(want, found.net_rate, has_class, first, most)
+    shares = uplink.shares(want, found.net_rate, has_class, first, most)
+    assert (shares >= sure - 1e-9).all() and (shares <= want + 1e-9).all()
+    assert shares.sum(axis=1) == pytest.approx(np.minimum(most, want.sum(axis=1)))
+    assert (sure >= 0).all() and (sure <= want + 1e-9).all()
+    assert (sure.sum(axis=1) <= most * (1 + 1e-9)).all()
+    unshaped = np.where(has_class, 0.0, want).sum(axis=1)
+    kept = np.where(has_class, 0.0, sure).sum(axis=1)
+    fits = np.where(has_class, np.minimum(want, found.net_rate), 0.0).sum(axis=1) <= most / 2
+    expected = np.minimum(unshaped, most * uplink.UNSHAPED_SHARE)
+    assert kept[has_class.any(axis=1) & fits] == pytest.approx(expected[has_class.any(axis=1) & fits])
 
 
 def test_a_shared_rate_is_kept_and_the_slack_is_divided() -> None:

@@ -45,8 +45,7 @@ def shown_of(snapshot: ClusterSnapshot, question: PlacementRequest, predictor: P
     present = scenes.present.copy()
     for at, there in enumerate(residents):
         present[at, len(there) : most] = False
-    # a class on a contended link is advice that comes after the prediction
-    scenes = replace(scenes, present=present).with_last(net_mode=0, net_rate=np.inf, net_ceil=np.inf)
+    scenes = replace(scenes, present=present)
     absent = present.copy()
     absent[:, -1] = False
     prediction = predictor.predict(scenes)

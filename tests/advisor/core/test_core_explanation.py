@@ -208,6 +208,16 @@ def test_an_instance_that_must_be_there_is_never_thought_away() -> None:
     assert not [one for one in explain(replace(shown, beside=("r",)))[1] if one.kind == "counterfactual"]
 
 
+def test_who_waits_too_long_in_any_case_speaks_against_no_counterfactual_and_who_would_begin_to_does() -> None:
+    """A limit counts where it is held without the newcomer, as in every other judgement."""
+    hosts = [host("a", pcpus=1), host("b", pcpus=1)]
+    for cap, said in ((4.0, ["r"]), (None, [])):  # under its own cap it waits whoever is there
+        minding = vm("s", "calm", on="a", cap_percent=cap, max_latency_ratio=1.0)
+        shown = shown_of(cloud(hosts, [vm("r", "web", on="a"), minding, vm("t", on="b")]), request())
+        assert [one.id for one in shown.hosts] == ["b", "a"]
+        assert [one.neighbour for one in explain(shown)[1] if one.kind == "counterfactual"] == said
+
+
 def test_the_uncertainty_of_the_prior_names_what_would_be_measured() -> None:
     found = reasons(vm("r", "web", on="h1"), newcomer=vm(), pcpus=1)
     assert found[-1].kind == "uncertainty"

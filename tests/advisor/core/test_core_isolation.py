@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from core_clouds import host, vm
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from isolation_hosts import TABLE, Counting, Shared, broken, crowded_hosts, looser, shared
 
 from advisor import isolation
 from advisor.domain import IsolationSettings, Pinning, Rung, WorkloadProfile
 from advisor.render import commands
+from models import uplink
+from models.prediction import InterferencePrediction
 from models.prior import PriorPredictor
+from models.scene import SceneBatch
 from profiler.observed import NetworkSettings
 
 COST = ["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
@@ -246,6 +252,12 @@ def test_a_disk_limit_mends_a_pair_that_keeps_the_disk_busy() -> None:
     assert "n 0.50 -> 0.70, d 0.50 -> 0.30" in rung.text
 
 
+def test_a_disk_limit_says_where_it_holds_each_way_by_itself() -> None:
+    for kind, says in (("lxc", "MB/s, reading and writing each, (it mitigates"), ("kvm", "MB/s (it mitigates")):
+        crowded = shared(host(kind=kind), [vm("d", "disk")], vm("n", "disk", min_throughput_ratio=0.7))
+        assert says in crowded.climb()[-1].text
+
+
 def test_no_disk_limit_is_tried_where_the_host_can_set_none() -> None:
     crowded = shared(host(kind="xen"), [vm("d", "disk")], vm("n", "disk", min_throughput_ratio=0.7))
     rungs = crowded.climb()
@@ -404,12 +416,82 @@ def test_rungs_come_in_order_of_cost_whatever_the_order_of_residents(crowded: Sh
     assert replace(crowded, residents=crowded.residents[::-1]).climb() == rungs
 
 
-def test_an_uplink_class_is_sure_of_its_share_and_may_use_the_whole_link() -> None:
-    assert isolation.uplink_class(host(), vm(), 0.25) == NetworkSettings("shared", 250.0, 1000.0)
-    assert isolation.uplink_class(host(), vm(), 0.0) == NetworkSettings("shared", 1.0, 1000.0)
+@pytest.mark.parametrize("bystanders", [0, 1])
+def test_no_class_is_tried_that_the_rendered_tree_could_not_keep(bystanders: int) -> None:
+    """Half of the line is kept for who has no class; where nobody is left without one, classes may have all of it."""
+    quiet = [vm(f"calm-{at}", "calm") for at in range(bystanders)]
+    crowded = shared(host(kind="lxc", pcpus=4), [vm("b", "bulk"), *quiet], vm("n", "flow", min_throughput_ratio=0.95))
+    tried: list[SceneBatch] = []
+
+    class Watching(PriorPredictor):
+        def predict(self, scenes: SceneBatch, *targets: Any) -> InterferencePrediction:
+            tried.append(scenes)
+            return super().predict(scenes, *targets)
+
+    assert crowded.climb(Watching())[-1].action == "network"
+    rates = [
+        (np.where(has_class, scenes.net_rate[at], 0.0), bool(has_class.all()))
+        for scenes in tried
+        for at, has_class in enumerate(uplink.shaped(scenes))
+        if has_class.size == len(crowded.everybody) and has_class[-1]
+    ]
+    assert rates
+    for promised, everybody in rates:
+        assert promised.sum() <= (1000.0 if everybody else 500.0) + 0.1
+    assert (max(float(promised[-1]) for promised, _ in rates) > 500.0) == (bystanders == 0)
 
 
-def test_there_is_no_uplink_class_without_a_known_link_or_beside_another_class() -> None:
-    assert isolation.uplink_class(host(nic_mbit=None), vm(), 0.5) is None
-    shaped = vm(network=NetworkSettings("dedicated", 10.0, 10.0))
-    assert isolation.uplink_class(host(), shaped, 0.5) is None
+def test_a_step_that_no_command_can_carry_out_says_which_label_it_needs() -> None:
+    senders = [vm("b1", "flow"), vm("b2", "flow")]
+    question = vm("q", "query", service="latency", max_latency_ratio=1.5)
+    bare = shared(host(kind="lxc", pcpus=4), senders, question).climb()[-1]
+    assert bare.satisfies
+    assert bare.notes == ("needs label uplink on host h1 to be carried out",)
+    assert bare.text.endswith("; needs label uplink on host h1 to be carried out.")
+    named = host(kind="lxc", pcpus=4, labels={"uplink": "eth0"})
+    halfway = shared(named, senders, question).climb()[-1]
+    assert halfway.notes == ("needs label mac on instance q to be carried out",)
+    ready = shared(named, senders, replace(question, labels={"mac": "52:54:00:00:00:01"})).climb()[-1]
+    assert ready.notes == ()
+    assert ready.changes == bare.changes
+    assert ready.text == bare.text.removesuffix("; needs label uplink on host h1 to be carried out.") + "."
+
+
+def test_a_name_that_no_command_may_hold_is_told_with_the_step_and_refuses_nothing() -> None:
+    rung = shared(host(pcpus=1), [vm("batch")], vm("7", min_throughput_ratio=0.6)).climb()[-1]
+    assert rung.satisfies
+    assert len(rung.notes) == 1 and "no command can be rendered for instance '7'" in rung.notes[0]
+
+
+def test_a_last_resort_names_everybody_it_takes_more_than_half_from_and_how_much_they_keep() -> None:
+    crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.9))
+    last = crowded.climb()[-1]
+    assert last.notes == ("batch would keep 0.10 of its own speed instead of 0.50, and no limit protects it",)
+    assert all(rung.notes == () for rung in crowded.climb()[:-1])
+    weighted = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.85)).climb()[-1]
+    assert weighted.action == "weight"
+    assert weighted.notes == ("batch would keep 0.11 of its own speed instead of 0.50, and no limit protects it",)
+
+
+@given(crowded_hosts(), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_a_step_says_what_it_needs_where_and_only_where_something_of_it_has_no_command(
+    crowded: Shared, labelled: bool
+) -> None:
+    if labelled:
+        disk = "8:0" if crowded.host.kind == "lxc" else "vda"
+        told = [
+            replace(one, labels={"mac": f"52:54:00:00:00:{at:02x}", "disk": disk})
+            for at, one in enumerate(crowded.everybody)
+        ]
+        crowded = shared(replace(crowded.host, labels={"uplink": "eth0"}), told[:-1], told[-1])
+    for rung in crowded.climb():
+        made = [
+            command
+            for one in crowded.everybody
+            if one.id in rung.changes
+            for command in commands(crowded.host, one, one.settings, rung.changes[one.id])
+        ]
+        needs = [note for note in rung.notes if "no limit protects it" not in note]
+        assert bool(needs) == any(not command.argv for command in made)
+        assert all(note in rung.text for note in needs)

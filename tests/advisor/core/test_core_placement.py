@@ -401,19 +401,20 @@ def test_a_neighbour_that_was_under_its_limit_before_is_not_the_newcomers_doing(
     assert answer.rejected[0].reason.startswith("z would fall")
 
 
-def test_a_contended_link_comes_with_a_class_that_guarantees_the_fair_share_and_no_more() -> None:
-    """Findings L9 and L10: never leave the uplink unshaped beside a bulk sender."""
+def test_nothing_is_advised_that_was_not_predicted() -> None:
+    """A class of its own on a contended link would change what everybody else gets of it."""
     answer = ask(cloud([host(kind="lxc")], [vm("r", "bulk", on="h1")]), request(vm("n", "bulk")))
-    network = only(answer).isolation.network
-    assert network is not None
-    assert (network.mode, network.ceil_mbit) == ("shared", 1000.0)
-    assert network.rate_mbit == pytest.approx(900 * only(answer).newcomer.throughput_ratio.expected, abs=0.1)
-    assert network.rate_mbit is not None
-    assert network.rate_mbit < 500
+    assert only(answer).isolation == IsolationSettings()
+    assert only(answer).newcomer.throughput_ratio.expected < 0.6
 
 
-def test_a_link_that_nobody_contends_for_comes_without_a_class() -> None:
-    assert only(ask(cloud([host(kind="lxc")]), request(vm("n", "bulk")))).isolation.network is None
+def test_a_candidate_says_whom_its_last_resort_takes_more_than_half_from_and_what_its_commands_need() -> None:
+    starved = only(ask(cloud([host(kind="xen", **ONE)], [vm("r", on="h1")]), request(vm(min_throughput_ratio=0.9))))
+    assert starved.notes == ("r would keep 0.10 of its own speed instead of 0.50, and no limit protects it",)
+    assert starved.neighbours[0].throughput_ratio.expected == pytest.approx(0.1)
+    link = cloud([host(kind="lxc")], [vm("r", "bulk", on="h1", min_throughput_ratio=0.7)])
+    assert only(ask(link, request(vm("n", "bulk")))).notes == ("needs label uplink on host h1 to be carried out",)
+    assert only(ask(cloud([host()], [vm("r", on="h1")]))).notes == ()
 
 
 # a scene

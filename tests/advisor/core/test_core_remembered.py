@@ -71,13 +71,6 @@ def test_blocks_of_another_shape_start_anew() -> None:
     assert after.find(keys("ab"), (4, 3))[0].tolist() == [False, True]
 
 
-def test_options_keep_their_places() -> None:
-    memory = Remembered()
-    assert memory.options({"unpinned": False}) == {"unpinned": False}
-    assert list(memory.options({"as asked": True, "unpinned": False})) == ["unpinned", "as asked"]
-    assert list(memory.options({})) == ["unpinned", "as asked"]
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=6, unique=True), min_size=1, max_size=12),

@@ -61,6 +61,14 @@ def cloud(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_host_says_what_its_disk_and_its_memory_were_measured_to_do(cloud: Path) -> None:
+    measured = "disk_kind: ssd\n    disk_mb_s: 450\n    mem_bw_mb_s: 2e4"
+    cloud.write_text(CLOUD.replace("disk_kind: ssd", measured), encoding="utf-8")
+    first, second = load_inventory(cloud).hosts
+    assert (first.disk_mb_s, first.mem_bw_mb_s) == (450.0, 20_000.0)
+    assert (second.disk_mb_s, second.mem_bw_mb_s) == (None, None)
+
+
 def test_an_inventory_says_what_its_file_says(cloud: Path) -> None:
     assert load_inventory(cloud) == Inventory(
         hosts=(
@@ -77,7 +85,15 @@ def test_an_inventory_says_what_its_file_says(cloud: Path) -> None:
                 labels={"zone": "no", "rack": "07"},
                 platform="I",
             ),
-            Host("h2", "kvm", 4, 8192.5, driver_cpus=(0, 2, 3), enabled=False, driver_overcommit=1.5),
+            Host(
+                "h2",
+                "kvm",
+                4,
+                8192.5,
+                driver_cpus=(0, 2, 3),
+                enabled=False,
+                driver_overcommit=1.5,
+            ),
         ),
         instances=(
             Instance(

@@ -38,6 +38,9 @@ class Machine:
         if verb == "vcpu-pin":
             domain, vcpu, cpus = rest
             self.state[domain, "pin", vcpu] = cpus
+        elif verb == "vcpu-set":
+            domain, count = rest
+            self.state[domain, "vcpus"] = int(count)
         elif verb in ("sched-credit", "sched-credit2"):
             dash_d, domain, option, value = rest
             low, high = {"-w": (1, 65_535), "-c": (0, 100 * 4096)}[option]

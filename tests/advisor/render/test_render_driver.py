@@ -26,6 +26,12 @@ def test_on_xen_dom0_loses_its_spare_vcpus_before_it_is_pinned() -> None:
     ]
 
 
+def test_giving_dom0_its_vcpus_back_says_what_may_refuse_it() -> None:
+    """Where nobody says on which CPUs Dom0 runs it may have fewer vCPUs than the host has CPUs."""
+    count, _ = driver.commands(XEN, (2,), [], "native")
+    assert count.note == "its undo: xl refuses more vCPUs than dom0_max_vcpus of the boot line"
+
+
 def test_on_xen_dom0_may_run_on_a_further_cpu_before_it_gets_a_vcpu_for_it() -> None:
     pin, count = driver.commands(replace(XEN, driver_cpus=(0,)), (0, 3), [], "native")
     assert (pin.argv, pin.undo) == (
@@ -60,6 +66,19 @@ def test_in_a_plan_who_is_pinned_has_its_threads_where_the_driver_domain_moves_t
         assert threads and set(threads) == {"3"}
     (text,) = [one.note for one in found if "<domain" in one.note or "<cputune" in one.note][:1]
     assert 'emulatorpin cpuset="3"' in text
+
+
+def test_in_a_plan_who_comes_unpinned_has_its_threads_where_the_driver_domain_is() -> None:
+    """Its work for the driver domain was predicted there."""
+    start = "virsh emulatorpin --domain new --live --cpulist"
+    for cpus, there in (((3,), "3"), (None, "0-1")):
+        found = plan(KVM, Instance("new"), IsolationSettings(), [WEB], {}, driver_cpus=cpus)
+        mine = [(" ".join(one.argv), " ".join(one.undo)) for one in found if "new" in one.argv]
+        assert mine == [(f"{start} {there}", f"{start} r")]
+        assert any(f'emulatorpin cpuset="{there}"' in one.note for one in found)
+    anywhere = replace(KVM, driver_cpus=())
+    assert plan(anywhere, Instance("new"), IsolationSettings(), [WEB], {}) == ()
+    assert plan(replace(XEN, driver_cpus=(0,)), Instance("new"), IsolationSettings(), [], {}) == ()
 
 
 def test_in_a_plan_the_driver_domain_moves_before_anybody_comes() -> None:

@@ -15,6 +15,9 @@ from render_machine import do, need, run, undo
 
 from advisor.domain import Command
 from advisor.render import commands, plan
+from models.prior import solve
+from models.profile import WorkloadProfile
+from models.scene import ProfileTable, build_batch
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings
 
 pytestmark = pytest.mark.lab
@@ -214,6 +217,35 @@ def test_a_latency_instance_is_served_what_is_left_over_before_the_others(bench:
     assert alone == pytest.approx(200, rel=0.10)  # and nothing is wasted
     undo(made, bench.host)
     assert bench.dump() == before
+
+
+@pytest.mark.measured
+def test_beside_a_sender_without_a_class_the_tree_keeps_what_the_prior_says(bench: Bench) -> None:
+    """On a line that is the bottleneck itself, as a network card is: a bucket of 200 Mbit/s around the whole tree.
+
+    A class of half of the line has it; beside one of three quarters both get less than they were promised, but for a
+    latency instance, which is served first.
+    """
+    host, table = replace(HOST, nic_mbit=200), ProfileTable.build([WorkloadProfile("bulk", {"net_mbit": 1000.0})])
+    for service, promised in (("throughput", 100.0), ("throughput", 150.0), ("latency", 150.0)):
+        shaped = IsolationSettings(network=NetworkSettings("dedicated", promised))
+        guest = replace(GUEST, service=service, workload="bulk")
+        made = _plain_where_needed(bench, plan(host, guest, shaped, (OTHER,), {}))
+        root, *others = [one for one in made if one.argv]
+        _line(bench, 200)
+        within = [("parent", "8:1") if part == "root" else (part,) for part in root.argv]
+        do([replace(root, argv=tuple(part for parts in within for part in parts)), *others], bench.host)
+        mine, theirs = bench.mbits(bench.guest, bench.other)
+        there = [replace(guest, settings=shaped), replace(OTHER, workload="bulk")]
+        said = solve(build_batch([(host, there)], table)).throughput[0]
+        assert mine / (mine + theirs) == pytest.approx(said[0] / said.sum(), abs=0.1)
+        assert mine + theirs == pytest.approx(200, rel=0.10)
+        run("tc", "qdisc", "del", "dev", "up0", "root", inside=bench.host)
+
+
+def _line(bench: Bench, mbit: int) -> None:
+    bucket = ("rate", f"{mbit}mbit", "burst", "32kb", "latency", "50ms")
+    run("tc", "qdisc", "add", "dev", "up0", "root", "handle", "8:", "tbf", *bucket, inside=bench.host)
 
 
 @pytest.mark.measured

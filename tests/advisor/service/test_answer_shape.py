@@ -51,7 +51,15 @@ def answer(*, commands: bool = True, settings: IsolationSettings | None = None) 
                 ("h5",),
                 (Reason("driver_domain", 0.6, "…"),),
                 (Command("xl", ("xl", "vcpu-pin", "shop-7", "0", "2"), ("xl", "vcpu-pin", "shop-7", "0", "all")),),
-                (Rung("cap", "Cap batch-1.", {"batch-1": IsolationSettings(cap_percent=40.0)}, satisfies=True),),
+                (
+                    Rung(
+                        "cap",
+                        "Cap batch-1.",
+                        {"batch-1": IsolationSettings(cap_percent=40.0)},
+                        satisfies=True,
+                        notes=("mind this",),
+                    ),
+                ),
                 {"batch-1": IsolationSettings(cap_percent=40.0)},
             ),
         ),
@@ -110,8 +118,10 @@ def test_the_shape_is_the_contract_s() -> None:
                         "effects": [],
                         "satisfies": True,
                         "driver_cpus": None,
+                        "notes": ["mind this"],
                     }
                 ],
+                "notes": ["mind this"],
                 "reasons": [
                     {
                         "resource": "driver_domain",
@@ -146,6 +156,7 @@ def test_the_shape_is_the_contract_s() -> None:
                         "effects": [],
                         "satisfies": False,
                         "driver_cpus": [1],
+                        "notes": [],
                     }
                 ],
             },

@@ -72,6 +72,8 @@ hosts = st.builds(
     nic_mbit=st.none() | amounts,
     disk_gb=st.none() | amounts,
     disk_kind=st.sampled_from(["", "hdd", "ssd", "nvme", "network"]),
+    disk_mb_s=st.none() | amounts,
+    mem_bw_mb_s=st.none() | amounts,
     numa=st.lists(cpu_sets, max_size=2).map(tuple),
     driver_cpus=cpu_sets,
     labels=labels,

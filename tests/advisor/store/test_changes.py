@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,14 +144,14 @@ def test_a_log_that_gets_long_begins_anew(database: Database, monkeypatch: pytes
         assert changes.since(connection, 599) == Changes(hosts=frozenset(["h599"]))
 
 
-def test_tables_of_an_older_version_have_a_log_that_reaches_back_to_their_upgrade(url: str, tmp_path: Path) -> None:
-    database = Database(url)
+def test_tables_of_an_older_version_have_a_log_that_reaches_back_to_their_upgrade(empty_url: str) -> None:
+    database = Database(empty_url)
     with database.write() as connection:
         config = migrate._config()
         config.attributes["connection"] = connection
         command.upgrade(config, "0003")
         connection.execute(sa.text("INSERT INTO counters VALUES ('inventory', 7)"))
-        row = ["'h1'", "'kvm'", *"41", "1", *["NULL"] * 5, "''", "'[]'", "'[]'", "'{}'", *"1", "4.0", "1.0", "''",
+        row = ["'h1'", "'kvm'", *"41", "1", *["NULL"] * 5, "''", "'[]'", "'[]'", "'{}'", "'1'", "4.0", "1.0", "''",
                "'2026-01-01 00:00:00.000000'"]  # fmt: skip
         connection.execute(sa.text(f"INSERT INTO hosts VALUES ({', '.join(row)})"))
     migrate.upgrade(database)

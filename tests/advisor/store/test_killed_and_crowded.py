@@ -47,7 +47,7 @@ def _stored(database: Database) -> tuple[set[str], dict[str, int]]:
 
 
 def test_every_acknowledged_write_outlives_kill_9_and_none_is_there_twice(
-    url: str, database: Database, tmp_path: Path
+    url: str, kind: str, database: Database, tmp_path: Path
 ) -> None:
     chance = random.Random(7)
     acknowledged: list[str] = []
@@ -66,6 +66,8 @@ def test_every_acknowledged_write_outlives_kill_9_and_none_is_there_twice(
             )
     assert len(acknowledged) > 20
     database.close()
+    if kind == "postgresql":
+        return
     with sqlite3.connect(tmp_path / "cotenant.sqlite3") as plain:
         assert plain.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert plain.execute("PRAGMA foreign_key_check").fetchall() == []

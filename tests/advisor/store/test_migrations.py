@@ -24,6 +24,15 @@ for module in pkgutil.iter_modules(advisor.store.__path__):  # so that no table 
         importlib.import_module(f"advisor.store.{module.name}")
 
 
+_CATALOGUES = (
+    "SELECT conrelid::regclass, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+    " WHERE connamespace = 'public'::regnamespace AND conrelid <> 'alembic_version'::regclass",
+    "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'alembic_version'",
+    "SELECT table_name, column_name, data_type, character_maximum_length, is_nullable, column_default"
+    " FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'",
+)
+
+
 def _set_revision(database: Database, revision: str) -> None:
     with database.write() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = :revision"), {"revision": revision})
@@ -36,9 +45,9 @@ def test_migrated_tables_are_the_ones_that_the_code_names(database: Database) ->
     assert tables == set(schema.metadata.tables)
 
 
-def test_migrated_constraints_are_the_ones_that_the_code_names(url: str, database: Database) -> None:
+def test_migrated_constraints_are_the_ones_that_the_code_names(empty_url: str, database: Database) -> None:
     """Autogenerate does not look at everything: compare the statements that made the tables."""
-    other = Database(url.replace("cotenant", "created"))
+    other = Database(empty_url.replace("cotenant.sqlite3", "created.sqlite3"))
     with other.write() as connection:
         schema.metadata.create_all(connection)
         created = _statements(connection)
@@ -48,11 +57,14 @@ def test_migrated_constraints_are_the_ones_that_the_code_names(url: str, databas
 
 
 def _statements(connection: sa.Connection) -> dict[str, list[str]]:
+    if connection.dialect.name == "postgresql":
+        return {query: sorted(map(str, connection.execute(sa.text(query)))) for query in _CATALOGUES}
     rows = connection.execute(
         sa.text("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'alembic%' AND sql <> ''")
     )
     # SQLite writes a column that was added later behind the constraints, on the line of the closing bracket.
-    parts = {row.name: re.split(r"[\n,]", row.sql) for row in rows}
+    # It quotes the name of a table that was renamed.
+    parts = {row.name: re.split(r"[\n,]", row.sql.replace('"', "")) for row in rows}
     return {name: sorted(filter(None, (part.strip(" \t)") for part in some))) for name, some in parts.items()}
 
 
@@ -60,11 +72,11 @@ def test_upgrading_twice_changes_nothing(database: Database) -> None:
     assert migrate.upgrade(database) == migrate.upgrade(database)
 
 
-def test_many_upgrades_at_once_make_the_tables_once(url: str) -> None:
+def test_many_upgrades_at_once_make_the_tables_once(empty_url: str) -> None:
     revisions: list[str] = []
 
     def upgrade() -> None:
-        database = Database(url)
+        database = Database(empty_url)
         revisions.append(migrate.upgrade(database))
         database.close()
 
@@ -78,8 +90,8 @@ def test_many_upgrades_at_once_make_the_tables_once(url: str) -> None:
 
 
 @pytest.mark.parametrize("refused", ["newer", "foreign"])
-def test_a_database_that_is_not_ours_to_change_stays_as_it_is(url: str, refused: migrate.Fit) -> None:
-    database = Database(url)
+def test_a_database_that_is_not_ours_to_change_stays_as_it_is(empty_url: str, refused: migrate.Fit) -> None:
+    database = Database(empty_url)
     if refused == "newer":
         migrate.upgrade(database)
         _set_revision(database, "9999")
@@ -103,9 +115,9 @@ def test_the_way_out_of_each_mismatch_is_named(database: Database) -> None:
     migrate.refuse(database, "current")
 
 
-def test_migrations_are_found_from_any_folder(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_migrations_are_found_from_any_folder(empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    database = Database(url)
+    database = Database(empty_url)
     assert migrate.upgrade(database)
     database.close()
 

@@ -69,8 +69,8 @@ def test_the_history_has_the_order_in_which_it_was_written(database: Database) -
 
 
 @pytest.mark.parametrize("active", [True, False])
-def test_tables_of_the_first_version_get_a_history_that_leads_back_to_the_prior(url: str, active: bool) -> None:
-    database = Database(url)
+def test_tables_of_the_first_version_get_a_history_that_leads_back_to_the_prior(empty_url: str, active: bool) -> None:
+    database = Database(empty_url)
     with database.write() as connection:
         config = migrate._config()
         config.attributes["connection"] = connection

@@ -1,4 +1,4 @@
-"""Who may ask: as long as no token can be configured, only this machine; the room where tokens will live."""
+"""Where the service listens: addresses, and that without a token it is this machine alone."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ import ipaddress
 import re
 import socket
 
-from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 from advisor.errors import InvalidInput
-from api.problems import OF_STATUS, respond
-
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?\Z")
 
 
 def is_loopback(name: str) -> bool:
@@ -39,7 +33,7 @@ def require_loopback(host: str) -> None:
     if not is_loopback(host):
         raise InvalidInput(
             f"refusing to listen on {host}: no token is configured, so anybody who reaches it could change the "
-            "inventory; listen on 127.0.0.1 or [::1] and put an authenticating proxy in front",
+            "inventory; make one with `cotenant token create`, or listen on 127.0.0.1 or [::1]",
             field="listen",
         )
 
@@ -56,25 +50,3 @@ def bind(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-class LoopbackNames:
-    """Answer only requests that were addressed to a loopback name.
-
-    A page in an administrator's browser can point a name of its own at 127.0.0.1 (DNS rebinding) and would then be
-    allowed to read and write a service that asks for no token; it cannot forge the Host header.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI entry."""
-        if scope["type"] == "http":
-            request = Request(scope, receive)
-            match = _HOST.match(request.headers.get("host", ""))
-            if not match or not is_loopback(match["name"]):
-                detail = "no token is configured, so only requests to a loopback name or address are answered"
-                await respond(request, OF_STATUS[421], detail)(scope, receive, send)
-                return
-        await self.app(scope, receive, send)

@@ -1,0 +1,85 @@
+"""Who changed or was told what, and when: one entry per request, in the transaction that does it, for so many days."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from sqlalchemy import Connection
+
+from advisor.domain import AuditEntry, Page
+from advisor.store import audit as entries
+
+Operation = Literal[
+    "host.put",
+    "host.delete",
+    "instance.put",
+    "instance.delete",
+    "workload.put",
+    "workload.delete",
+    "inventory.put",
+    "inventory.follow",
+    "samples.add",
+    "colocation.add",
+    "placement.answer",
+    "plan.answer",
+    "outcome.put",
+    "model.register",
+    "model.judge",
+    "model.refuse",
+    "model.activate",
+    "model.shadow",
+    "token.create",
+    "token.revoke",
+]
+PURGE_EVERY = 500  # entries; twice as many expired ones then go at most, so that it keeps up and nobody waits long
+_acting: ContextVar[tuple[str, str]] = ContextVar("acting", default=("local", ""))  # a command
+
+
+@contextmanager
+def acting(actor: str, request_id: str) -> Iterator[None]:
+    """Whatever is done inside, in this task and in threads that get its context, is done by this actor."""
+    former = _acting.set((actor, request_id))
+    try:
+        yield
+    finally:
+        _acting.reset(former)
+
+
+class Audit:
+    """Writes and reads the log; thread-safe."""
+
+    def __init__(self, clock: Callable[[], datetime], keep: timedelta) -> None:
+        self._clock = clock
+        self._keep = keep
+        self._numbers = itertools.count()
+
+    def record(
+        self, connection: Connection, operation: Operation, objects: Sequence[str] = (), /, **detail: Any
+    ) -> None:
+        """Append an entry in the transaction of what it is about, so that either both are kept or neither."""
+        actor, request_id = _acting.get()
+        now = self._clock()
+        number = next(self._numbers)
+        entry_id = (
+            f"{_sortable(now)}-{number % 2**24:06x}-{secrets.token_hex(4)}"  # in order, within one process surely
+        )
+        entries.add(connection, AuditEntry(entry_id, now, actor, request_id, operation, tuple(objects), detail))
+        if number % PURGE_EVERY == 0:
+            entries.purge(connection, _sortable(now - self._keep), most=2 * PURGE_EVERY)
+
+    def page(
+        self, connection: Connection, *, actor: str | None, named: str | None, cursor: str | None, limit: int
+    ) -> Page[AuditEntry]:
+        """Newest first; those of one actor, those that name one object."""
+        return entries.list_page(connection, actor=actor, named=named, cursor=cursor, limit=limit)
+
+
+def _sortable(time: datetime) -> str:
+    """Microseconds since the epoch as text that sorts like them."""
+    return f"{max(int(time.timestamp() * 1e6), 0):014x}"

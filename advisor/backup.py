@@ -1,0 +1,206 @@
+"""Backups: a database as one compressed file of JSON lines, the same for SQLite and PostgreSQL, and the way back."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import hashlib
+import json
+import os
+import secrets
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from sqlalchemy import Connection
+
+from advisor.errors import Conflict, InvalidInput, OutOfSpace
+from advisor.settings import Settings
+from advisor.store import archive, locks, migrate
+from advisor.store.engine import Database
+from advisor.validation import check_writable
+
+FORMAT = 1
+MAX_LINE = 256 * 2**20  # bytes; the longest row of all is a model's card or an answer
+_LEVEL = 4  # of gzip: half the time of the usual 9 for a tenth more bytes on samples
+_OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What is in a backup: the revision of its tables, when it was made, rows by table."""
+
+    revision: str
+    made_at: str
+    rows: Mapping[str, int]
+
+
+def backup_database(settings: Settings, path: Path, *, samples: bool = True) -> Mapping[str, Any]:
+    """`make` of the database that the settings name, as plain values."""
+    with closing(Database(settings.database)) as database:
+        return asdict(make(database, path, samples=samples))
+
+
+def restore_database(settings: Settings, path: Path, *, replace: bool = False) -> Mapping[str, Any]:
+    """`restore` into the database that the settings name, as plain values."""
+    with closing(Database(settings.database)) as database:
+        return asdict(restore(database, path, replace=replace))
+
+
+def make(database: Database, path: Path, *, samples: bool = True) -> Backup:
+    """Write everything as it is at one moment, while others go on; the file is there whole or not at all.
+
+    Without `samples` what was measured is left out, by far the most. Raises OutOfSpace, InvalidInput when `path` cannot
+    be written, SchemaMismatch on tables of another version.
+    """
+    check_writable(path, "backup")
+    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    counts: dict[str, int] = {}
+    with database.read() as connection, _whole(path) as file:
+        migrate.refuse(database, migrate.fit(connection))
+        revision = migrate.revision(connection)
+        lines = _Lines(file)
+        lines.write({"cotenant_backup": FORMAT, "revision": revision, "made_at": made_at})
+        for name, table in archive.tables_of(connection).items():
+            if not samples and name in archive.MEASURED:
+                continue
+            lines.write({"table": name, "columns": [column.name for column in table.columns]})
+            counts[name] = 0
+            for row in archive.read(connection, table):
+                lines.write(row)
+                counts[name] += 1
+        lines.write({"end": counts, "sha256": lines.digest()})
+    return Backup(revision, made_at, counts)
+
+
+def restore(database: Database, path: Path, *, replace: bool = False) -> Backup:
+    """Make the database what it was when the backup was made, and bring its tables to the newest; all of it or nothing.
+
+    Its tables may be older, and of the other kind of database. Conflict when something is stored already, unless
+    `replace`; InvalidInput when the file is none, cut off or damaged, or was written by a newer Cotenant;
+    SchemaMismatch on a database of another program.
+    """
+    backup = _checked(path)
+    with database.write() as connection:
+        locks.alone(connection, "tables")
+        found = migrate.fit(connection)
+        if found == "foreign":
+            migrate.refuse(database, found)
+        if found != "empty" and not replace and archive.is_used(connection):
+            raise Conflict(f"database {database.name} is not empty; name another one, or replace all that it holds")
+        stood = archive.begin(connection, backup.revision)
+        try:
+            _load(connection, path)
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise _no_backup(path, f"its rows do not fit its tables ({type(error).__name__})") from error
+        archive.finish(connection, stood)
+    return backup
+
+
+def _load(connection: Connection, path: Path) -> None:
+    tables = archive.tables_of(connection)
+    name: str = ""
+    columns: list[str] = []
+    rows: list[archive.Row] = []
+
+    def flush() -> None:
+        if rows:
+            archive.write(connection, tables[name], columns, rows)
+            rows.clear()
+
+    for line in _lines(path):
+        entry = json.loads(line)
+        if isinstance(entry, list):
+            rows.append(entry)
+            if len(rows) >= archive.AT_ONCE:
+                flush()
+        else:
+            flush()
+            name, columns = entry.get("table", ""), entry.get("columns", [])
+
+
+def _checked(path: Path) -> Backup:
+    """Read the whole file once and compare its digest, before anything is deleted for it."""
+    digest = hashlib.sha256()
+    last = b""
+    head: Any = None
+    for line in _lines(path):
+        if head is None:
+            head = _entry(path, line)
+        digest.update(last)
+        last = line
+    end = _entry(path, last)
+    if "cotenant_backup" not in (head or {}):
+        raise _no_backup(path, "it does not begin as one")
+    if end.get("sha256") != digest.hexdigest() or not isinstance(end.get("end"), dict):
+        raise _no_backup(path, "it is cut off or damaged")
+    if head["cotenant_backup"] != FORMAT or head["revision"] not in migrate.revisions():
+        raise _no_backup(path, "a newer Cotenant wrote it; install that version")
+    return Backup(head["revision"], head["made_at"], end["end"])
+
+
+def _entry(path: Path, line: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _no_backup(path, "it holds something else than JSON lines") from error
+    return entry if isinstance(entry, dict) else {}
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with gzip.open(path, "rb") as file:
+            while line := file.readline(MAX_LINE):
+                if not line.endswith(b"\n"):
+                    raise _no_backup(path, "it is cut off or damaged")
+                yield line
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or "it is not compressed, cut off or damaged"
+        raise _no_backup(path, reason) from error
+
+
+def _no_backup(path: Path, reason: str) -> InvalidInput:
+    return InvalidInput(f"{path} cannot be restored: {reason}; nothing was changed", field="backup")
+
+
+class _Lines:
+    """Lines of JSON on their way into a file, and their digest."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+
+    def write(self, entry: Any) -> None:
+        line = json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+        self._digest.update(line)
+        self._file.write(line)
+
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[BinaryIO]:
+    """A compressed file that takes its place when it is complete and on disk; only its owner may read it."""
+    target = path.resolve()
+    partial = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.partial")
+    try:
+        try:
+            handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "wb") as raw:
+                with gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as file:
+                    yield cast(BinaryIO, file)
+                raw.flush()
+                os.fsync(raw.fileno())
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno in _OUT_OF_SPACE:
+            raise OutOfSpace(f"no space left for the backup {path}: free some and try again", field="backup") from error
+        message = f"the backup cannot be written to {path}: {error.strerror or error}"
+        raise InvalidInput(message, field="backup") from error

@@ -1,0 +1,132 @@
+"""Signed calls to CloudStack's API, page by page; the signature by the developer's guide ("Signing API requests")."""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import hashlib
+import hmac
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import requests
+
+Row = Mapping[str, Any]
+REFUSED = frozenset({401, 403, 432, 531})  # ApiErrorCode.java: 432 unsupported action, 531 account error
+PAGE = 500  # the largest that `default.page.size` allows unless an operator has changed it
+MOST_PAGES = 2000
+TIMEOUT_S = 60.0
+VALID_FOR = timedelta(minutes=10)  # how long a signed call can be sent again by somebody who overheard it
+INI = Path("~/.cloudstack.ini")  # as CloudStack's `cs` keeps it: a section per cloud with endpoint, key and secret
+
+
+class NotAnsweredError(Exception):
+    """A call that CloudStack refused or did not answer; `refused` where the account may not make it."""
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where the API is, and who asks. The secret never leaves: only what it signed does."""
+
+    endpoint: str
+    key: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Account({self.endpoint!r})"
+
+
+def account(cloud: str | None, environment: Mapping[str, str] = os.environ, ini: Path = INI) -> Account:
+    """From CLOUDSTACK_ENDPOINT, _KEY and _SECRET, or a named section of ~/.cloudstack.ini; ValueError says what lacks.
+
+    Plain http is taken to this machine only: a call on its way can be read and, for minutes, repeated.
+    """
+    if cloud is None:
+        given = {name: environment.get(f"CLOUDSTACK_{name.upper()}", "") for name in ("endpoint", "key", "secret")}
+        where = "the environment (CLOUDSTACK_ENDPOINT, CLOUDSTACK_KEY, CLOUDSTACK_SECRET)"
+    else:
+        file = configparser.ConfigParser(interpolation=None)
+        file.read(ini.expanduser(), encoding="utf-8")
+        given = dict(file[cloud]) if file.has_section(cloud) else {}
+        where = f"section {cloud} of {ini}"
+    missing = [name for name in ("endpoint", "key", "secret") if not given.get(name)]
+    if missing:
+        raise ValueError(f"{where} names no {' and no '.join(missing)}")
+    parts = urlsplit(given["endpoint"])
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in {"127.0.0.1", "::1", "localhost"}):
+        raise ValueError("the endpoint is not an https:// address, and not on this machine")
+    return Account(given["endpoint"], given["key"], given["secret"])
+
+
+def signature(parameters: Mapping[str, str], secret: str) -> str:
+    """Base64 of the HMAC-SHA1 of the parameters: sorted by name, values encoded as java.net.URLEncoder does but with
+    %20 for a blank, and all of it in small letters."""
+    in_order = sorted(parameters.items(), key=lambda item: item[0].lower())
+    text = "&".join(f"{name}={quote(value, safe='*').replace('~', '%7E')}" for name, value in in_order).lower()
+    return base64.b64encode(hmac.new(secret.encode(), text.encode(), hashlib.sha1).digest()).decode()
+
+
+def signed(parameters: Mapping[str, str], asking: Account, now: datetime) -> dict[str, str]:
+    """The parameters of a call with key, time limit and signature."""
+    whole = {
+        **parameters,
+        "response": "json",
+        "apiKey": asking.key,
+        "signatureVersion": "3",
+        "expires": (now + VALID_FOR).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S+0000"),
+    }
+    return {**whole, "signature": signature(whole, asking.secret)}
+
+
+class Api:
+    """Calls to one management server."""
+
+    def __init__(self, asking: Account, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._asking = asking
+        self._clock = clock
+        self._session = requests.Session()
+
+    def rows(self, command: str, item: str, **parameters: str) -> list[Row]:
+        """All pages of a listing; NotAnsweredError says why there are none. An empty list has no key of its own."""
+        return [row for page in self._pages(command, item, parameters) for row in page]
+
+    def _pages(self, command: str, item: str, parameters: Mapping[str, str]) -> Iterator[list[Row]]:
+        told = 0
+        for page in range(1, MOST_PAGES + 1):
+            answer = self._call({"command": command, "page": str(page), "pagesize": str(PAGE), **parameters})
+            rows = answer.get(item, [])
+            if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+                raise NotAnsweredError(f"{command} gave no list of {item}")
+            count = answer.get("count", 0)
+            if not isinstance(count, int):
+                raise NotAnsweredError(f"{command} gave no count")
+            told += len(rows)
+            yield rows
+            if not rows or told >= count:
+                return
+        raise NotAnsweredError(f"{command} gave more than {MOST_PAGES} pages")
+
+    def _call(self, parameters: Mapping[str, str]) -> Mapping[str, Any]:
+        command = parameters["command"]
+        data = signed(parameters, self._asking, self._clock())  # in the body, so that no access log shows the key
+        try:
+            answer = self._session.post(self._asking.endpoint, data=data, timeout=TIMEOUT_S, allow_redirects=False)
+            inner = answer.json()[f"{command.lower()}response"]
+            code = int(inner.get("errorcode", answer.status_code))
+        except requests.RequestException as error:
+            raise NotAnsweredError(f"{command}: {type(error).__name__}") from error  # its text holds the address only
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise NotAnsweredError(f"{command}: HTTP {answer.status_code} and no answer of CloudStack's") from error
+        if code != 200:
+            raise NotAnsweredError(f"{command}: {code} {inner.get('errortext', '')}"[:200], refused=code in REFUSED)
+        found: Mapping[str, Any] = inner
+        return found

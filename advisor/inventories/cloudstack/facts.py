@@ -1,0 +1,110 @@
+"""Rows of CloudStack's listings as facts of hosts and instances; no I/O.
+
+Fields by HostResponse.java, UserVmResponse.java and ServiceOfferingResponse.java. Ids are CloudStack's uuids, which its
+own calls take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.inventories.cloudstack.calls import Row
+from advisor.inventories.openstack.flavors import described
+from advisor.inventories.reading import Facts
+from profiler.observed import HostKind, NetworkSettings
+
+KINDS: Mapping[str, HostKind] = {"KVM": "kvm", "XenServer": "xen", "LXC": "lxc"}
+OWN_LABELS = frozenset(
+    {"source", "render", "zone", "pod", "cluster", "tag.", "disabled_reason", "name", "project", "offering", "domain"}
+)
+
+
+def host_facts(row: Row, source: str) -> Facts:
+    """A host as facts of a Host; ValueError where it is of a kind that Cotenant does not model."""
+    kind = KINDS.get(str(row.get("hypervisor")))
+    if kind is None:
+        raise ValueError(f"its hypervisor is {row.get('hypervisor')}, which Cotenant does not model")
+    cpus, mhz, memory = int(row["cpunumber"]), float(row["cpuspeed"]), float(row["memorytotal"])
+    reason = _closed(row)
+    tags = str(row.get("hosttags") or "")
+    labels = {
+        "source": source,
+        "render": "cloudstack",
+        "name": row.get("name"),
+        "zone": row.get("zonename"),
+        "pod": row.get("podname"),
+        "cluster": row.get("clusterid"),
+        "disabled_reason": reason,
+        **{f"tag.{tag.strip()}": "true" for tag in tags.split(",") if tag.strip() and tags != "null"},
+    }
+    found: dict[str, Any] = {
+        "id": str(row["id"]),
+        "kind": kind,
+        "pcpus": cpus,
+        "cpu_mhz": mhz,
+        "memory_mb": memory / 2**20,
+        "enabled": not reason,
+        "labels": _labels(labels),
+    }
+    for name, promised, there in (
+        ("cpu_overcommit", row.get("cpuwithoverprovisioning"), cpus * mhz),
+        ("memory_overcommit", row.get("memorywithoverprovisioning"), memory),
+    ):
+        if promised and there > 0 and float(promised) > 0:
+            found[name] = float(promised) / there
+    return found
+
+
+def instance_facts(row: Row, source: str, offering: Row, speeds: Mapping[Any, Any]) -> Facts:
+    """A virtual machine as facts of an Instance; `speeds` are the clock rates of hosts in MHz, by uuid.
+
+    What it runs may stand in its tag `cotenant.workload`; what it may claim is for its offering's details to say.
+    """
+    vcpus, host = int(row["cpunumber"]), row.get("hostid")
+    details = offering.get("serviceofferingdetails") or {}
+    specs = {str(name).replace("cotenant.", "cotenant:", 1): str(value) for name, value in details.items()}
+    tags = {str(tag.get("key")): str(tag.get("value")) for tag in row.get("tags") or ()}
+    if "cotenant.workload" in tags:
+        specs["cotenant:workload"] = tags["cotenant.workload"]
+    told = {**described(specs, vcpus)}
+    settings = dict(told.pop("isolation", {}))
+    if isinstance(settings.get("network"), Mapping):
+        settings["network"] = NetworkSettings(**settings["network"])
+    if offering.get("limitcpuuse") and speeds.get(host) and row.get("cpuspeed"):
+        settings["cap_percent"] = 100.0 * vcpus * min(1.0, float(row["cpuspeed"]) / float(speeds[host]))
+    if float(offering.get("networkrate") or 0) > 0:
+        settings["network"] = NetworkSettings("dedicated", float(offering["networkrate"]))
+    labels = {
+        "source": source,
+        "name": row.get("name"),
+        "project": row.get("project") or row.get("account"),
+        "offering": row.get("serviceofferingname"),
+        "domain": row.get("instancename"),  # as the hypervisor knows it
+    }
+    return {
+        "id": str(row["id"]),
+        "host": None if host is None else str(host),
+        "vcpus": vcpus,
+        "memory_mb": float(row["memory"]),
+        "settings": settings,
+        "labels": _labels(labels),
+        **told,
+    }
+
+
+def _closed(row: Row) -> str:
+    """Why nothing may be placed there, or nothing."""
+    if row.get("state") != "Up":
+        return f"its agent is {row.get('state')}"
+    return "" if row.get("resourcestate") == "Enabled" else f"it is {row.get('resourcestate')}"
+
+
+def _labels(labels: Mapping[str, Any]) -> dict[str, str]:
+    """What there is, without what breaks a line."""
+    kept = {
+        name: "".join(char for char in str(value) if char.isprintable())[:255]
+        for name, value in labels.items()
+        if value
+    }
+    return {name: value for name, value in kept.items() if value}

@@ -1,0 +1,86 @@
+"""CloudStack as a source: which listings a read is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from advisor.inventories.cloudstack.calls import Api, NotAnsweredError, Row, account
+from advisor.inventories.cloudstack.facts import OWN_LABELS, host_facts, instance_facts
+from advisor.inventories.reading import Facts, Part, Reading
+
+GONE = frozenset({"Destroyed", "Expunging", "Expunged", "Error"})
+
+
+class CloudStack:
+    """Reads all hosts and virtual machines each time: the API does not tell what has changed."""
+
+    def __init__(
+        self, cloud: str | None = None, *, open_api: Callable[[], Api] | None = None, whole_every: int = 1
+    ) -> None:
+        del whole_every  # every read is whole
+        self.name = f"cloudstack:{cloud}" if cloud else "cloudstack"
+        self._open = open_api or (lambda: Api(account(cloud)))
+
+    def read(self) -> Reading:
+        """Read what may be read; see `Reading` for what is missing then."""
+        try:
+            api = self._open()
+        except ValueError as error:
+            return Reading(self.name, (Part("connection", "failed", reason=str(error)),))
+        parts: list[Part] = []
+        left_out: list[str] = []
+        listed = {
+            "hosts": _rows(api, parts, "hosts", "listHosts", "host", type="Routing"),
+            "offerings": _rows(api, parts, "offerings", "listServiceOfferings", "serviceoffering", listall="true"),
+            "machines": _rows(api, parts, "machines", "listVirtualMachines", "virtualmachine", listall="true"),
+            "of projects": _rows(
+                api, parts, "machines of projects", "listVirtualMachines", "virtualmachine",
+                listall="true", projectid="-1",
+            ),
+        }  # fmt: skip
+        offerings = {row.get("id"): row for row in listed["offerings"] or ()}
+        speeds = {row.get("id"): row.get("cpuspeed") for row in listed["hosts"] or ()}
+        rows = {str(row.get("id")): row for name in ("machines", "of projects") for row in listed[name] or ()}
+        there = [row for row in rows.values() if row.get("state") not in GONE]
+        hosts, _ = _told(listed["hosts"] or [], lambda row: host_facts(row, self.name), left_out)
+        instances, unread = _told(
+            there,
+            lambda row: instance_facts(row, self.name, offerings.get(row.get("serviceofferingid"), {}), speeds),
+            left_out,
+        )
+        return Reading(
+            source=self.name,
+            parts=tuple(parts),
+            hosts=tuple(hosts),
+            instances=tuple(instances),
+            every_host=listed["hosts"] is not None and len(hosts) == len(listed["hosts"]),
+            every_instance=listed["machines"] is not None and listed["of projects"] is not None,
+            gone=frozenset(name for name, row in rows.items() if row.get("state") in GONE),
+            unclear=unread,
+            own_labels=OWN_LABELS,
+            left_out=tuple(left_out),
+        )
+
+
+def _rows(api: Api, parts: list[Part], name: str, command: str, item: str, **parameters: str) -> list[Row] | None:
+    try:
+        rows = api.rows(command, item, **parameters)
+    except NotAnsweredError as error:
+        parts.append(Part(name, "refused" if error.refused else "failed", reason=str(error)))
+        return None
+    parts.append(Part(name, "read", len(rows)))
+    return rows
+
+
+def _told(rows: list[Row], facts: Callable[[Row], Facts], left_out: list[str]) -> tuple[list[Facts], frozenset[str]]:
+    """Facts of the rows that make sense, and ids of the others, with a sentence for each."""
+    found: list[Facts] = []
+    unread: set[str] = set()
+    for row in rows:
+        try:
+            found.append(facts(row))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            unread.add(str(row.get("id")))
+            what = f"no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+            left_out.append(" ".join(f"{row.get('name') or row.get('id')}: {what}".split())[:300])
+    return found, frozenset(unread)

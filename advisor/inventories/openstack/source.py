@@ -1,0 +1,133 @@
+"""OpenStack as a source: which listings a read is made of, and what it may skip because nothing has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from advisor.inventories.openstack.facts import (
+    OWN_LABELS,
+    NotModelled,
+    changed_or_gone,
+    host_facts,
+    instance_facts,
+    zones_of,
+)
+from advisor.inventories.openstack.listings import Listings, Row, connect
+from advisor.inventories.reading import Facts, Part, Reading
+
+OVERLAP = timedelta(minutes=5)  # by which clocks may differ: a server that is told twice does no harm
+
+
+class OpenStack:
+    """Reads hosts whole and servers since the last read; every `whole_every`-th read takes all servers.
+
+    An account without the rights of an administrator sees less; what it may not see is not told, and stays as it is.
+    """
+
+    def __init__(
+        self,
+        cloud: str | None = None,
+        *,
+        whole_every: int = 10,
+        connection: Callable[[], Any] | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.name = f"openstack:{cloud}" if cloud else "openstack"
+        self._connect = connection or (lambda: connect(cloud))
+        self._connection: Any = None
+        self._whole_every = whole_every
+        self._clock = clock
+        self._reads = 0
+        self._since: datetime | None = None  # None = the next read takes all servers
+        self._inventories: dict[str, tuple[int, dict[str, Row]]] = {}  # of a provider, with its generation then
+
+    def read(self) -> Reading:
+        """Read what may be read; see `Reading` for what is missing then."""
+        try:
+            self._connection = self._connection or self._connect()
+        except Exception as error:  # noqa: BLE001 - openstacksdk and keystoneauth have no common root for wrong settings
+            return Reading(self.name, (Part("connection", "failed", reason=" ".join(str(error).split())[:200]),))
+        listings = Listings(self._connection)
+        begun = self._clock()
+        whole = self._since is None or self._reads % self._whole_every == 0
+        hypervisors = listings.hypervisors()
+        services = listings.services()
+        aggregates = listings.aggregates() or []
+        zones = zones_of(listings.zones(), aggregates)
+        flavors = listings.flavors() or []
+        capacity = self._capacity(listings)
+        servers = listings.servers(None if whole else self._since)
+        left_out: list[str] = []
+        hosts, unread_hosts = _told(
+            hypervisors or [],
+            lambda row: host_facts(
+                row, source=self.name, zones=zones, aggregates=aggregates, inventories=capacity.get(row["id"])
+            ),
+            left_out,
+        )
+        specs = {str(one["name"]): one.get("extra_specs") or {} for one in flavors}
+        placed, gone, unclear = changed_or_gone(servers or [])
+        instances, unread = _told(
+            placed, lambda row: instance_facts(row, source=self.name, current_specs=specs), left_out
+        )
+        if servers is not None:
+            self._since = begun - OVERLAP
+            self._reads += 1
+        return Reading(
+            source=self.name,
+            parts=tuple(listings.parts),
+            hosts=tuple(hosts),
+            instances=tuple(instances),
+            # Where a cell is down or services cannot be listed, hosts that are not told may be there all the same.
+            every_host=hypervisors is not None
+            and services is not None
+            and not (unread_hosts or any(map(_is_partial, services))),
+            every_instance=whole and servers is not None,
+            gone=gone,
+            unclear=unclear | unread,
+            own_labels=OWN_LABELS,
+            left_out=tuple(left_out),
+        )
+
+    def _capacity(self, listings: Listings) -> dict[str, dict[str, Row]]:
+        """What each provider promises, by id; asked again only where Placement's generation has moved."""
+        providers = listings.providers()
+        if providers is None:
+            return {}
+        for row in providers:
+            known = self._inventories.get(row["uuid"])
+            if row.get("parent_provider_uuid") or (known and known[0] == row["generation"]):
+                continue
+            told = listings.inventories(row["uuid"])
+            if told is None:
+                break  # whatever it is, it would be the same for the next thousand
+            self._inventories[row["uuid"]] = (row["generation"], told)
+        there = {row["uuid"] for row in providers}
+        self._inventories = {name: one for name, one in self._inventories.items() if name in there}
+        return {name: told for name, (_, told) in self._inventories.items()}
+
+
+def _is_partial(service: Row) -> bool:
+    return service.get("status") == "UNKNOWN"
+
+
+def _told(
+    rows: Sequence[Row], facts: Callable[[Row], Facts], left_out: list[str]
+) -> tuple[list[Facts], frozenset[str]]:
+    """Facts of the rows that make sense, and ids of those that could not be understood, with a sentence for each."""
+    found: list[Facts] = []
+    unread: set[str] = set()
+    for row in rows:
+        try:
+            found.append(facts(row))
+        except NotModelled as error:
+            left_out.append(str(error))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            name = str(row.get("hypervisor_hostname") or row.get("id"))
+            unread.add(name)
+            left_out.append(
+                " ".join(f"{name} is not told as it should be: {type(error).__name__} {error}".split())[:300]
+            )
+    return found, frozenset(unread)

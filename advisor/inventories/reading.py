@@ -1,0 +1,59 @@
+"""What a read of another system told of hosts and instances, and how each part of the read went; values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+# Fields of a Host or an Instance, its `id` always among them, that the source knows; what it does not say stays as it
+# is. `labels` and `settings` are mappings of which the same holds.
+Facts = Mapping[str, Any]
+STOPPED_LOAD = 0.001  # of an instance that holds its place and does nothing; an Instance cannot have none
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One listing of a read: `rows` it gave, or the `reason` why it gave none or not all.
+
+    `refused`: the account may not see it; `failed`: the source did not answer as it should.
+    """
+
+    name: str
+    state: Literal["read", "refused", "failed"]
+    rows: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One read of `source`, whose hosts and instances carry that name in their label `source`.
+
+    `every_host`, `every_instance`: whether what carries the label and is not told is gone; `gone` are instances that
+    surely are, `unclear` are some that are there although nothing is told of them. `own_labels` are the names of labels
+    that the source keeps, one ending in "." with all that begin so. `left_out` says in sentences what was not taken.
+    """
+
+    source: str
+    parts: tuple[Part, ...]
+    hosts: tuple[Facts, ...] = ()
+    instances: tuple[Facts, ...] = ()
+    every_host: bool = False
+    every_instance: bool = False
+    gone: frozenset[str] = frozenset()
+    unclear: frozenset[str] = frozenset()
+    own_labels: frozenset[str] = field(default_factory=frozenset)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every part was read."""
+        return all(part.state == "read" for part in self.parts)
+
+
+class Source(Protocol):
+    """Another system that is read again and again; it remembers what it needs to read only what is new."""
+
+    def read(self) -> Reading:
+        """Read it once; never raises for what the other side does."""
+        ...

@@ -1,0 +1,112 @@
+"""Retention: old samples become five-minute means and old means go, in small steps between which others write."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from advisor.errors import AdvisorError, Conflict
+from advisor.settings import Settings
+from advisor.store import rollups
+from advisor.store.engine import Database
+from advisor.store.rollups import BUCKET_S, Removed
+
+SERIES_AT_ONCE = 100
+SPAN_S = 3600.0  # of samples in one step: 36,000 of the agent's, whatever has piled up
+EVERY = timedelta(minutes=10)
+LEASE = timedelta(minutes=10)  # after the last step of a process that was killed another one may go on
+_FIRST_S = 60.0  # after the start
+
+log = logging.getLogger(__name__)
+
+
+class Retention:
+    """One per process; of all processes on a database one works at a time."""
+
+    def __init__(self, database: Database, settings: Settings, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._keep = timedelta(days=settings.keep_samples_days)
+        self._keep_rollups = timedelta(days=settings.keep_rollups_days)
+        self._clock = clock
+        self._name = uuid.uuid4().hex
+        self._due_s = time.monotonic() + _FIRST_S
+        self._starting = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def nudge(self) -> None:
+        """Begin in the background when it is time; whoever stored samples calls it, for without them nothing grows."""
+        with self._starting:
+            if time.monotonic() < self._due_s or self._stopping.is_set():
+                return
+            self._due_s = time.monotonic() + EVERY.total_seconds()
+            self._thread = threading.Thread(target=self._in_background, name="retention", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop after the step under way."""
+        with self._starting:
+            self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def run(self) -> Removed:
+        """Go over everything once, without pauses; Conflict while another process does."""
+        removed = self._go_over(early=True, pausing=False)
+        if removed is None:
+            raise Conflict("another process is rolling up samples now; let it finish, or try again in ten minutes")
+        return removed
+
+    def _in_background(self) -> None:
+        try:
+            removed = self._go_over(early=False, pausing=True)
+        except AdvisorError as error:  # the next one may find the database in better health
+            log.warning("samples were not rolled up: %s", error)
+        except Exception:
+            log.exception("samples were not rolled up")
+        else:
+            log.info("retention: %s", removed)
+
+    def _go_over(self, *, early: bool, pausing: bool) -> Removed | None:
+        now = self._clock()
+        cut_s = (now - self._keep).timestamp() // BUCKET_S * BUCKET_S
+        expired_s = cut_s - self._keep_rollups.total_seconds()
+        removed, last = Removed(), 0
+        if not self._hold(cut_s, early=early):
+            return None
+        while not self._stopping.is_set():
+            with self._database.read() as connection:
+                ids = rollups.series_after(connection, last, SERIES_AT_ONCE)
+            if not ids:
+                break
+            removed += self._tidy(ids, cut_s, expired_s, pausing=pausing)
+            last = ids[-1]
+            self._hold(cut_s, early=early)
+        with self._database.write() as connection:
+            rollups.let_go(connection, self._name, None if self._stopping.is_set() else self._clock() + EVERY)
+        return removed
+
+    def _tidy(self, ids: Sequence[int], cut_s: float, expired_s: float, *, pausing: bool) -> Removed:
+        rolled = 0
+        while not self._stopping.is_set():
+            with self._database.read() as connection:
+                first_s = rollups.oldest(connection, ids)
+            if first_s is None or first_s >= cut_s:
+                break
+            begin_s = first_s // BUCKET_S * BUCKET_S
+            started = time.monotonic()
+            with self._database.write() as connection:
+                rolled += rollups.roll(connection, ids, begin_s, min(begin_s + SPAN_S, cut_s))
+            if pausing:  # half of the time is for others that wait to write
+                self._stopping.wait(time.monotonic() - started)
+        with self._database.write() as connection:
+            return Removed(rolled, rollups.expire(connection, ids, expired_s), rollups.drop_empty(connection, ids))
+
+    def _hold(self, cut_s: float, *, early: bool) -> bool:
+        now = self._clock()
+        with self._database.write() as connection:
+            return rollups.hold(connection, self._name, now, now + LEASE, cut_s, early=early)

@@ -1,0 +1,70 @@
+"""Audit: who changed or was told what, and its index by object; rows are added and expire, none is changed."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from advisor.domain import AuditEntry, Page
+from advisor.store.schema import ID, VALUE, UtcTime, metadata
+from advisor.store.statements import page
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", ID, primary_key=True),  # sorts by time
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("actor", ID, nullable=False),
+    sa.Column("request_id", ID, nullable=False),  # empty = a command, not a request
+    sa.Column("operation", sa.String(32), nullable=False),
+    sa.Column("objects", VALUE, nullable=False),
+    sa.Column("detail", VALUE, nullable=False),
+    sa.Index("ix_audit_actor_id", "actor", "id"),
+)
+audit_objects = sa.Table(
+    "audit_objects",
+    metadata,
+    sa.Column("object", ID, primary_key=True),
+    sa.Column("audit", ID, sa.ForeignKey(audit.c.id, ondelete="CASCADE"), primary_key=True, index=True),
+    sqlite_with_rowid=False,
+)
+
+
+def add(connection: sa.Connection, entry: AuditEntry) -> None:
+    """Append an entry."""
+    row = {
+        "id": entry.id,
+        "at": entry.at,
+        "actor": entry.actor,
+        "request_id": entry.request_id,
+        "operation": entry.operation,
+        "objects": list(entry.objects),
+        "detail": dict(entry.detail),
+    }
+    connection.execute(sa.insert(audit), row)
+    if entry.objects:
+        named = [{"object": name, "audit": entry.id} for name in sorted(set(entry.objects))]
+        connection.execute(sa.insert(audit_objects), named)
+
+
+def list_page(
+    connection: sa.Connection, *, actor: str | None, named: str | None, cursor: str | None, limit: int
+) -> Page[AuditEntry]:
+    """Newest first; those of one actor, those that name one object."""
+    query = sa.select(audit)
+    if actor is not None:
+        query = query.where(audit.c.actor == actor)
+    if named is not None:
+        query = query.join(audit_objects, audit_objects.c.audit == audit.c.id).where(audit_objects.c.object == named)
+    return page(connection, query, [audit.c.id], _read, cursor=cursor, limit=limit, newest_first=True)
+
+
+def purge(connection: sa.Connection, before_id: str, *, most: int) -> int:
+    """Delete the oldest entries whose id sorts before this one, at most so many; returns how many went."""
+    oldest = sa.select(audit.c.id).where(audit.c.id < before_id).order_by(audit.c.id).limit(most)
+    return connection.execute(sa.delete(audit).where(audit.c.id.in_(oldest.scalar_subquery()))).rowcount
+
+
+def _read(row: sa.RowMapping) -> AuditEntry:
+    return AuditEntry(
+        row["id"], row["at"], row["actor"], row["request_id"], row["operation"], tuple(row["objects"]), row["detail"]
+    )

@@ -1,0 +1,58 @@
+"""Tokens: the table of who may ask, with digests in place of secrets; the only SQL about them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from advisor.domain import Token
+from advisor.store.schema import ID, UtcTime, metadata
+
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("name", ID, nullable=False),
+    sa.Column("scope", sa.String(16), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("expires_at", UtcTime),  # NULL = never
+    sa.Column("revoked_at", UtcTime),
+)
+
+
+def add(connection: sa.Connection, token: Token, digest: str) -> None:
+    """Insert a token; IntegrityError when its id is taken."""
+    connection.execute(
+        sa.insert(tokens).values(
+            id=token.id,
+            name=token.name,
+            scope=token.scope,
+            digest=digest,
+            created_at=token.created_at,
+            expires_at=token.expires_at,
+            revoked_at=token.revoked_at,
+        )
+    )
+
+
+def load_all(connection: sa.Connection) -> tuple[tuple[Token, str], ...]:
+    """Every token there ever was with its digest, the newest first."""
+    query = sa.select(tokens).order_by(tokens.c.created_at.desc(), tokens.c.id)
+    return tuple((_read(row), row.digest) for row in connection.execute(query))
+
+
+def get(connection: sa.Connection, token_id: str) -> Token | None:
+    row = connection.execute(sa.select(tokens).where(tokens.c.id == token_id)).one_or_none()
+    return None if row is None else _read(row)
+
+
+def revoke(connection: sa.Connection, token_id: str, at: datetime) -> None:
+    """Note when it was revoked; the first time counts. Rows stay: see `advisor.tokens` for what depends on that."""
+    statement = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None))
+    connection.execute(statement.values(revoked_at=at))
+
+
+def _read(row: sa.Row[tuple[object, ...]]) -> Token:
+    return Token(row.id, row.name, row.scope, row.created_at, row.expires_at, row.revoked_at)

@@ -1,0 +1,65 @@
+"""Questions one after another on one cloud, each with the former ones carried out and nobody's settings changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from advisor import questions
+from advisor.current import settings_there
+from advisor.domain import Instance, PlacementRequest, Recommendation, Rejection
+from advisor.placement.mending import MOST_TRIED
+from advisor.predictors import Chosen
+from advisor.snapshot import ClusterSnapshot
+
+NEEDS_SETTINGS = "limit.settings"  # a scheduler puts an instance on a host and changes nothing else there
+
+
+def in_turn(
+    snapshot: ClusterSnapshot, chosen: Chosen, requests: Sequence[PlacementRequest], *, now: datetime, fresh_s: float
+) -> tuple[Recommendation, ...]:
+    """One answer per question, in their order; the requests are checked ones.
+
+    Hosts that keep every limit only with other settings are rejected with `limit.settings`.
+    """
+    answers: list[Recommendation] = []
+    for request in requests:
+        answer = as_it_is(snapshot, chosen, request, now=now, fresh_s=fresh_s)
+        answers.append(answer)
+        if answer.candidates and len(answers) < len(requests):
+            snapshot = after(snapshot, there(answer))
+    return tuple(answers)
+
+
+def as_it_is(
+    snapshot: ClusterSnapshot, chosen: Chosen, request: PlacementRequest, *, now: datetime, fresh_s: float
+) -> Recommendation:
+    """The answer to one question without the hosts that the isolation ladder had to mend."""
+    wide = replace(request, limit=request.limit + MOST_TRIED)
+    answer = questions.recommend(snapshot, chosen, wide, now=now, fresh_s=fresh_s)
+    kept = [one for one in answer.candidates if not one.rungs][: request.limit]
+    mended = [
+        Rejection(one.host, NEEDS_SETTINGS, f"a limit holds there with other settings only: {one.rungs[-1].text}")
+        for one in answer.candidates
+        if one.rungs
+    ]
+    return replace(
+        answer,
+        request=request,
+        candidates=tuple(replace(one, rank=rank) for rank, one in enumerate(kept, 1)),
+        rejected=tuple(sorted((*answer.rejected, *mended), key=lambda one: one.host)),
+    )
+
+
+def there(answer: Recommendation) -> Instance:
+    """The instance that was asked about on the first candidate, as it would run there."""
+    first, asked = answer.candidates[0], answer.request.instance
+    return replace(asked, host=first.host, settings=settings_there(asked, first))
+
+
+def after(snapshot: ClusterSnapshot, placed: Instance) -> ClusterSnapshot:
+    """The same moment with this instance on its host, and nowhere else."""
+    return snapshot.changed(
+        instances={placed.id: placed}, seen={}, pending=snapshot.names.coming, taken_at=snapshot.taken_at
+    )

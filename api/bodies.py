@@ -1,0 +1,67 @@
+"""What a request's body may be: so large, so slow at most, and not compressed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.problems import OF_STATUS, respond
+
+PAUSE_S = 10.0  # without a byte of the body
+SLOWEST_BYTES_PER_S = 4096  # on the whole, beyond the first pause: 16 MiB may take an hour, but not 100 bytes
+
+
+class BodyLimit:
+    """Refuse a body over the limit: by its announced length before a byte is read, else as soon as it grows over it.
+
+    Refuse a compressed one too: nobody can say how large it is before it is unpacked. And one that does not come.
+    Starlette has a middleware for the size; its answer is plain text and cannot be changed.
+    """
+
+    def __init__(self, app: ASGIApp, most_bytes: int, pause_s: float = PAUSE_S) -> None:
+        self.app = app
+        self.most_bytes = most_bytes
+        self.pause_s = pause_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI entry."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if headers.get("content-encoding", "identity").strip().lower() != "identity":
+            await respond(Request(scope), OF_STATUS[415], "compressed bodies are not read")(scope, receive, send)
+            return
+        announced = headers.get("content-length", "")
+        if announced.isdecimal() and int(announced[:20]) > self.most_bytes:
+            await respond(Request(scope), OF_STATUS[413], self._detail)(scope, receive, send)
+            return
+        size, began, complete = 0, time.monotonic(), False
+
+        async def counted() -> Message:
+            nonlocal size, complete
+            if complete:  # whoever asks now waits for the client to go away
+                return await receive()
+            left_s = began + self.pause_s + size / SLOWEST_BYTES_PER_S - time.monotonic()
+            try:
+                async with asyncio.timeout(min(self.pause_s, left_s)):
+                    message = await receive()
+            except TimeoutError:
+                detail = f"{size} bytes of the body came, and then too few"
+                raise HTTPException(408, detail, {"Connection": "close"}) from None
+            size += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if size > self.most_bytes:
+                raise HTTPException(413, self._detail)
+            return message
+
+        await self.app(scope, counted, send)
+
+    @property
+    def _detail(self) -> str:
+        return f"the body is larger than {self.most_bytes / 2**20:g} MiB"

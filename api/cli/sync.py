@@ -1,0 +1,156 @@
+"""The command `sync`: the inventory from a file, or from another system, once or again and again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from advisor import service
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.service import Advisor, Followed, Reading, Source
+from api.cli.options import AsJson, Database, settings
+from api.cli.output import print_json, print_table, say
+
+FAILED = 1
+MOST_TOLD = 10  # sentences about what was not taken; --json has all
+
+
+def sync(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="|".join([*sorted(service.SOURCES), "FILE"]),
+            help="A system to read, or an inventory file (one that is named like a system: ./NAME).",
+        ),
+    ],
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Of a file: keep hosts and instances that it does not name.")
+    ] = False,
+    cloud: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which cloud of clouds.yaml.", show_default="what the environment says"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", min=1, help="Read again and again, so many seconds apart.", show_default="once"
+        ),
+    ] = None,
+    whole_every: Annotated[
+        int, typer.Option(min=1, help="With --watch: of so many reads one takes everything, the others what changed.")
+    ] = 10,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the inventory in the database to what a file or another system says.
+
+    Of a file: hosts and instances that it does not name go away, unless --merge is given. Of a system: only what came
+    from it can go away, what it does not tell stays as it is, and so does what the account may not see; exit code 1
+    when something could not be read.
+    """
+    if source in service.SOURCES:
+        if merge:
+            raise InvalidInput("--merge goes with a file; what a system does not tell is always kept", field="merge")
+        opened = service.open_source(source, cloud=cloud, whole_every=whole_every)
+        with Advisor(settings(database=database)) as advisor:
+            complete = _follow(advisor, opened, watch, dry_run=dry_run, as_json=as_json)
+        if not complete:
+            raise typer.Exit(FAILED)
+    elif cloud is not None or watch is not None:
+        raise InvalidInput("--cloud and --watch go with a system, not with a file", field="source")
+    else:
+        _load(Path(source), database, merge=merge, dry_run=dry_run, as_json=as_json)
+
+
+def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_json: bool) -> None:
+    cloud = service.load_inventory(file)
+    counts = {"hosts": len(cloud.hosts), "instances": len(cloud.instances), "workloads": len(cloud.workloads)}
+    loaded = ", ".join(f"{number} {what}" for what, number in counts.items())
+    if dry_run:
+        print_json({"dry_run": True, **counts}) if as_json else say(f"The file holds {loaded}; nothing was written.")
+        return
+    with Advisor(settings(database=database)) as advisor:
+        generation = advisor.put_inventory(cloud, mode="merge" if merge else "replace", generation=None)
+    if as_json:
+        print_json({"generation": generation, **counts})
+    else:
+        say(f"Loaded {loaded}; the inventory is at generation {generation}.")
+
+
+def _follow(advisor: Advisor, source: Source, watch: float | None, *, dry_run: bool, as_json: bool) -> bool:
+    """Read once, or until SIGINT or SIGTERM; whether the last read told everything."""
+    stop = threading.Event()
+    if watch is not None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+    while True:
+        reading = source.read()
+        try:
+            news = advisor.follow(reading, dry_run=dry_run)
+        except AdvisorError as error:
+            if watch is None:
+                raise
+            typer.echo(f"cotenant: {error.message}", err=True)  # the database may be back at the next read
+        else:
+            _tell(reading, news, dry_run=dry_run, as_json=as_json, line=watch is not None)
+        if watch is None or stop.wait(watch):
+            return reading.complete
+
+
+def _tell(reading: Reading, news: Followed, *, dry_run: bool, as_json: bool, line: bool) -> None:
+    if as_json:
+        told = _as_json(reading, news, dry_run=dry_run)
+        typer.echo(json.dumps(told, allow_nan=False)) if line else print_json(told)
+        return
+    trouble = [part for part in reading.parts if part.state != "read"]
+    if line:
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        say(f"{now} {_sentence(news, dry_run=dry_run)}")
+        for part in trouble:
+            say(f"{part.name} {part.state}: {part.reason}")
+    else:
+        print_table(
+            ("part", "state", "rows", "reason"),
+            [(part.name, part.state, part.rows if part.state == "read" else "", part.reason) for part in reading.parts],
+            right=(2,),
+        )
+        say()
+        say(_sentence(news, dry_run=dry_run))
+    for sentence in news.left_out[:MOST_TOLD]:
+        say(f"Not taken: {sentence}.")
+    if len(news.left_out) > MOST_TOLD:
+        say(f"And {len(news.left_out) - MOST_TOLD} more that were not taken (--json tells all).")
+    if trouble and not line:
+        say("What could not be read stays as it is.")
+
+
+def _sentence(news: Followed, *, dry_run: bool) -> str:
+    verb = "Would put" if dry_run else "Put"
+    return (
+        f"{verb} {len(news.hosts)} hosts and {len(news.instances)} instances that are new or changed, of "
+        f"{len(news.told)} hosts; {len(news.gone_hosts)} hosts and {len(news.gone_instances)} instances are gone."
+    )
+
+
+def _as_json(reading: Reading, news: Followed, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "source": reading.source,
+        "dry_run": dry_run,
+        "complete": reading.complete,
+        "parts": [
+            {"name": part.name, "state": part.state, "rows": part.rows, "reason": part.reason} for part in reading.parts
+        ],
+        "told_hosts": len(news.told),
+        "hosts": [host.id for host in news.hosts],
+        "instances": [one.id for one in news.instances],
+        "gone_hosts": list(news.gone_hosts),
+        "gone_instances": list(news.gone_instances),
+        "left_out": list(news.left_out),
+    }

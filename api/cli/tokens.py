@@ -1,0 +1,143 @@
+"""The commands `cotenant token`: create, list, revoke; and `cotenant audit`, what was done with them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from advisor.domain import Token, TokenScope
+from advisor.errors import InvalidInput
+from advisor.service import Advisor
+from api.cli.options import AsJson, Database, settings
+from api.cli.output import print_json, print_table, say
+from api.schemas.audit import AuditOut
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+tokens = typer.Typer(
+    help="Who may ask: tokens of the REST service.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@tokens.command("create")
+def create(
+    name: Annotated[str, typer.Option(metavar="NAME", help="Whom or what it is for.")],
+    scope: Annotated[
+        TokenScope,
+        typer.Option(
+            help="read: questions that keep nothing; write: inventory, samples, placements; admin: models too."
+        ),
+    ] = "read",
+    expires: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long it lasts, such as 12h or 90d, or never.")
+    ] = "365d",
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token; it is shown this once.
+
+    Standard output has the token alone, so that it can go into a file. Once there is a token, requests without one are
+    refused for good.
+    """
+    lasts = _lasts(expires)
+    with Advisor(settings(database=database)) as advisor:
+        token, text = advisor.tokens.create(name, scope, lasts=lasts)
+    if as_json:
+        print_json({**_as_json(token), "token": text})
+        return
+    typer.echo(f"Token {token.id} of scope {token.scope} {_until(token)}. It is shown this once:", err=True)
+    say(text)
+
+
+@tokens.command("list")
+def list_tokens(database: Database = None, as_json: AsJson = False) -> None:
+    """List every token there ever was, without its secret, which nobody has kept."""
+    with Advisor(settings(database=database)) as advisor:
+        found = advisor.tokens.listing()
+    if as_json:
+        print_json([_as_json(one) for one in found])
+        return
+    rows = [(one.id, one.name, one.scope, _state(one), _shown(one.created_at), _shown(one.expires_at)) for one in found]
+    print_table(("id", "name", "scope", "state", "created (UTC)", "expires (UTC)"), rows)
+
+
+@tokens.command("revoke")
+def revoke(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="An id from the list.")],
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a token, on every server within a second."""
+    with Advisor(settings(database=database)) as advisor:
+        token = advisor.tokens.revoke(token_id)
+    if as_json:
+        print_json(_as_json(token))
+    else:
+        say(f"Token {token.id} ({token.name}) lets nobody ask any more.")
+
+
+def show_audit(
+    actor: Annotated[
+        str | None, typer.Option(metavar="ACTOR", help="Only what this one did: local, token:ID or keystone:USER.")
+    ] = None,
+    named: Annotated[str | None, typer.Option("--object", metavar="ID", help="Only what names this object.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Most entries, the newest.")] = 100,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who changed or was told what, newest first."""
+    with Advisor(settings(database=database)) as advisor:
+        found = advisor.audit(actor=actor, named=named, limit=limit).items
+    if as_json:
+        print_json([AuditOut.of(one).model_dump(mode="json") for one in found])
+        return
+    rows = [
+        (f"{one.at:%Y-%m-%d %H:%M:%S}", one.actor, one.operation, " ".join(one.objects), _said(one.detail))
+        for one in found
+    ]
+    print_table(("when (UTC)", "who", "what", "of", "with"), rows)
+
+
+def _lasts(text: str) -> timedelta | None:
+    if text == "never":
+        return None
+    match = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
+    if not match:
+        raise InvalidInput(f"--expires {text[:40]!r} is not a duration; write 12h, 90d or never", field="expires")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def _as_json(token: Token) -> dict[str, Any]:
+    times = (token.created_at, token.expires_at, token.revoked_at)
+    created, expires, revoked = (one and one.isoformat().replace("+00:00", "Z") for one in times)
+    return {
+        "id": token.id,
+        "name": token.name,
+        "scope": token.scope,
+        "state": _state(token),
+        "created_at": created,
+        "expires_at": expires,
+        "revoked_at": revoked,
+    }
+
+
+def _state(token: Token) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    return "expired" if token.expires_at is not None and token.expires_at <= datetime.now(UTC) else "valid"
+
+
+def _until(token: Token) -> str:
+    return f"lasts until {_shown(token.expires_at)} UTC" if token.expires_at else "never expires"
+
+
+def _shown(time: datetime | None) -> str:
+    return f"{time:%Y-%m-%d %H:%M}" if time else ""
+
+
+def _said(detail: Any) -> str:
+    return " ".join(f"{name}={value}" for name, value in detail.items() if value is not None)

@@ -1,0 +1,90 @@
+"""Conditional requests (RFC 9110, section 13): entity tags, so that nobody overwrites unseen changes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import FastAPI, Header, Request, Response
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+from advisor.errors import InvalidInput, PreconditionFailed
+
+T = TypeVar("T")
+Item = TypeVar("Item", bound=BaseModel)
+_LIST = re.compile(r'\s*(\*|(W/)?"[\x21\x23-\x7e]{0,200}"(\s*,\s*(W/)?"[\x21\x23-\x7e]{0,200}")*)\s*\Z')
+_ONE = re.compile(r'(W/)?"([\x21\x23-\x7e]*)"')
+
+IfMatch = Annotated[
+    str | None, Header(max_length=1000, description="change it only if it is still what this entity tag says (412)")
+]
+IfNoneMatch = Annotated[
+    str | None, Header(max_length=1000, description="answer 304 if it is still what this entity tag says")
+]
+IfNew = Annotated[
+    str | None, Header(alias="If-None-Match", max_length=1000, description="`*`: create it, do not replace it (412)")
+]
+
+
+def tag(item: BaseModel) -> str:
+    """The strong entity tag of a resource as it is written: of its content alone, so the same on every replica."""
+    return f'"{hashlib.sha256(to_json(item)).hexdigest()[:32]}"'
+
+
+class NotModified(Exception):  # noqa: N818 - no error, but the end of a request
+    """The caller has it already."""
+
+    def __init__(self, entity_tag: str) -> None:
+        super().__init__(entity_tag)
+        self.entity_tag = entity_tag
+
+
+def unless_known(item: Item, if_none_match: str | None, response: Response, *, entity_tag: str | None = None) -> Item:
+    """The item, with its tag on the response; NotModified where the caller has it already."""
+    entity_tag = entity_tag or tag(item)
+    if _names(if_none_match, entity_tag, "if-none-match", weak=True):
+        raise NotModified(entity_tag)
+    response.headers["ETag"] = entity_tag
+    return item
+
+
+def install(app: FastAPI) -> None:
+    """Answer 304 without a body where nothing was modified."""
+    app.add_exception_handler(NotModified, _not_modified)
+
+
+def _not_modified(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, NotModified)  # noqa: S101 - registered for this class only
+    return Response(status_code=304, headers={"ETag": error.entity_tag})
+
+
+@dataclass(frozen=True, slots=True)
+class Condition(Generic[T]):
+    """What must hold of a resource for a change to it; the advisor asks within the transaction that changes it."""
+
+    written: Callable[[T], BaseModel]
+    if_match: str | None = None
+    if_none_match: str | None = None
+
+    def __call__(self, there: T | None) -> None:
+        """PreconditionFailed where it does not hold; `there` None = there is none."""
+        entity_tag = None if there is None else tag(self.written(there))
+        if self.if_match is not None and not _names(self.if_match, entity_tag, "if-match", weak=False):
+            raise PreconditionFailed("it is not what If-Match says: somebody else has changed or deleted it")
+        if _names(self.if_none_match, entity_tag, "if-none-match", weak=True):
+            raise PreconditionFailed("it is there already, and If-None-Match asks for a new one")
+
+
+def _names(header: str | None, entity_tag: str | None, field: str, *, weak: bool) -> bool:
+    """Whether a header names this tag (None = of nothing); InvalidInput on what is no list of entity tags."""
+    if header is None:
+        return False
+    if not _LIST.match(header):
+        raise InvalidInput(f'{field} is not "*" and not a list of entity tags in quotes', field=field)
+    if header.strip() == "*":
+        return entity_tag is not None
+    return any(f'"{found[2]}"' == entity_tag and (weak or not found[1]) for found in _ONE.finditer(header))

@@ -1,0 +1,38 @@
+"""How much time a request has: what its header `X-Request-Timeout` says, and never more than the service allows."""
+
+from __future__ import annotations
+
+import re
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from advisor import deadline
+from advisor.errors import InvalidInput
+from api.problems import OF_ERROR, respond
+
+HEADER = "X-Request-Timeout"
+_SECONDS = re.compile(r"\d{1,6}(\.\d{1,6})?s?\Z")
+
+
+class Deadlines:
+    """Gives every request its time, counted from when its head has been read."""
+
+    def __init__(self, app: ASGIApp, most_s: float) -> None:
+        self.app = app
+        self.most_s = most_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI entry."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get(HEADER)
+        if given is not None and not (_SECONDS.match(given) and float(given.rstrip("s")) > 0):
+            detail = f"{HEADER} is not a number of seconds above 0, such as 2.5"
+            answer = respond(Request(scope), OF_ERROR[InvalidInput], detail, field=HEADER.lower())
+            await answer(scope, receive, send)
+            return
+        with deadline.within(self.most_s if given is None else min(float(given.rstrip("s")), self.most_s)):
+            await self.app(scope, receive, send)

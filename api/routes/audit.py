@@ -1,0 +1,24 @@
+"""The audit log: who changed or was told what."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+
+from api.routes.common import AdvisorDep, Cursor, Limit, QueryId
+from api.schemas.audit import AuditOut
+from api.schemas.base import TEXT_PATTERN
+from api.schemas.pages import PageOut
+
+QueryName = Annotated[
+    str | None, Query(alias="object", pattern=TEXT_PATTERN, min_length=1, max_length=255, description="an id in it")
+]
+
+
+def listing(
+    advisor: AdvisorDep, actor: QueryId = None, named: QueryName = None, cursor: Cursor = None, limit: Limit = 100
+) -> PageOut[AuditOut]:
+    """Who changed or was told what, newest first, in pages; of one actor, about one object."""
+    page = advisor.audit(actor=actor, named=named, cursor=cursor, limit=limit)
+    return PageOut(items=[AuditOut.of(one) for one in page.items], next_cursor=page.next_cursor)

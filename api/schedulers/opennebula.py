@@ -1,0 +1,93 @@
+"""OpenNebula: the external scheduler of 6.8-6.10 over HTTP, and what the scripts of 7.x ask."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from advisor.domain import Instance, Inventory, PlacementRequest
+from advisor.errors import InvalidInput
+from api.routes.common import AdvisorDep, SettingsDep, check_batch
+from api.schedulers import opinion
+from api.schemas.schedulers.opennebula import OptimizeBody, PlaceAnswer, PlaceBody, Placed, Vm
+from profiler.observed import MAX_CPUS
+
+LABEL = "opennebula_id"  # of a host: its number there, where that is not its name here
+PREFIX = "COTENANT_"
+WITHIN_S = 20.0  # for looking for moves: OpenNebula asks every ten minutes (DRS_INTERVAL 600)
+
+
+def place(body: PlaceBody, advisor: AdvisorDep, settings: SettingsDep) -> PlaceAnswer:
+    """Where each virtual machine goes, for OpenNebula's external scheduler; each counts in for the next.
+
+    A host is answered only from the list that came; where there is nothing to say, `HOST_ID` is left out and OpenNebula
+    ranks by itself. It cannot be told that no host is good enough.
+    """
+    check_batch(body.vms, settings, "VMS")
+    numbers = _numbers(advisor.cloud())
+    names = {number: name for name, number in numbers.items()}
+    asked: dict[int, PlacementRequest] = {}
+    for vm in body.vms:
+        hosts = [names[number] for number in vm.host_ids if number in names]
+        if hosts:
+            asked[vm.id] = opinion.question(_instance(vm, advisor), hosts)
+    answers = dict(zip(asked, advisor.place_in_turn(tuple(asked.values()), hold=True), strict=True)) if asked else {}
+    first = {vm: answer.candidates[0].host for vm, answer in answers.items() if answer.candidates}
+    return PlaceAnswer(
+        vms=[Placed(id=vm, host_id=numbers[first[vm]]) if vm in first else Placed(id=vm) for vm in _ids(body)]
+    )
+
+
+def optimize(body: OptimizeBody, advisor: AdvisorDep, settings: SettingsDep) -> PlaceAnswer:
+    """Which virtual machines should move, and where to, because somebody gains by it beyond uncertainty.
+
+    `HOST_ID` is where each is, `HOST_IDS` where it could go. Those that stay are not in the answer.
+    """
+    check_batch(body.vms, settings, "VMS")
+    cloud = advisor.cloud()
+    numbers = _numbers(cloud)
+    names = {number: name for name, number in numbers.items()}
+    where = {instance.id: instance.host for instance in cloud.instances}
+    vms = {
+        _name(vm): vm
+        for vm in body.vms
+        if vm.host_id in names and where.get(_name(vm)) == names[vm.host_id]  # else the inventory is behind
+    }
+    targets = {name: [names[number] for number in vm.host_ids if number in names] for name, vm in vms.items()}
+    moves = advisor.improvements(targets, most=body.limit, within_s=WITHIN_S)
+    return PlaceAnswer(
+        vms=[Placed(id=vms[move.instance].id, host_id=numbers[move.target]) for move in moves if move.target]
+    )
+
+
+def _ids(body: PlaceBody) -> list[int]:
+    return list(dict.fromkeys(vm.id for vm in body.vms))
+
+
+def _name(vm: Vm) -> str:
+    """Its name on the host: OpenNebula's deployment id on KVM and LXC, which the profiler reports, too."""
+    return f"one-{vm.id}"
+
+
+def _numbers(cloud: Inventory) -> dict[str, int]:
+    """OpenNebula's number of each host that has one: its label, else its name where that is a number."""
+    said = {host.id: host.labels.get(LABEL, host.id) for host in cloud.hosts}
+    return {name: int(text) for name, text in said.items() if text.isascii() and text.isdecimal() and len(text) <= 9}
+
+
+def _instance(vm: Vm, advisor: AdvisorDep) -> Instance:
+    told: Mapping[str, str] = {name: str(value) for name, value in vm.attributes.items()}
+    cpus = vm.capacity.cpu
+    if "VCPU" in told:
+        try:
+            cpus = opinion.whole(told["VCPU"])
+        except ValueError as error:
+            raise InvalidInput(f"VCPU {told['VCPU'][:60]!r}: {error}", field="VM_ATTRIBUTES.VCPU") from error
+    return opinion.described(
+        opinion.known(advisor, _name(vm)),
+        told,
+        lambda field: PREFIX + field.upper(),
+        vcpus=min(max(1, math.ceil(cpus)), MAX_CPUS) if cpus else None,
+        memory_mb=vm.capacity.memory / 1024 if vm.capacity.memory else None,
+        disk_gb=vm.capacity.disk_size / 1024 if vm.capacity.disk_size else None,
+    )

@@ -1,0 +1,208 @@
+"""XAPI (XCP-ng, XenServer): the Workload Balancing server that a pool asks, a SOAP service with a method per question.
+
+Read in xapi-project/xen-api, ocaml/xapi/workload_balancing.ml: XAPI takes any status but 200 for a failed
+authentication, so what is wrong with a question is told inside the envelope, by a ResultCode other than 0.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+from starlette.exceptions import HTTPException
+
+from advisor.domain import Host, Instance, Inventory
+from advisor.errors import AdvisorError, InvalidInput, NotFound
+from advisor.service import Advisor
+from api.routes.common import AdvisorDep
+from api.schedulers import opinion
+from api.schemas.schedulers import soap
+from api.schemas.schedulers.soap import Call
+from profiler.observed import check_id
+
+MOST_STARS = 5
+MOST_MOVES = 10
+WITHIN_S = 10.0  # for looking for moves; XAPI waits 30 s (Xapi_globs.default_wlb_timeout)
+POOL, UUID = "pool", "uuid"  # labels of hosts and instances: XAPI's uuids, where they are not the names here
+FAILED = "1"
+
+
+class Xml(Response):
+    """An envelope."""
+
+    media_type = soap.MEDIA_TYPE
+
+
+async def raw_xml(request: Request) -> bytes:
+    """The body as it came; 415 for another type, which a page in a browser could send without asking first."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in {soap.MEDIA_TYPE, "application/xml"}:
+        raise HTTPException(415, f"the body is {kind[:100] or 'of no type'}, {soap.MEDIA_TYPE} is needed")
+    return await request.body()
+
+
+def service(raw: Annotated[bytes, Depends(raw_xml)], advisor: AdvisorDep) -> Xml:
+    """Answer a question of XAPI's Workload Balancing client.
+
+    VMGetRecommendations, HostGetRecommendations and GetOptimizationRecommendations are answered, AddXenServer,
+    RemoveXenServer and GetXenPoolConfiguration as far as XAPI needs it; every other method is told that it is not.
+    """
+    try:
+        call = soap.read_call(raw)
+    except soap.MalformedEnvelopeError as error:
+        raise HTTPException(400, str(error)) from error
+    try:
+        answered = _METHODS.get(call.method, _refuse)(call, advisor)
+    except AdvisorError as error:
+        answered = soap.answer(call.method, {"ResultCode": FAILED, "ErrorMessage": error.message})
+    return Xml(answered)
+
+
+def _vm_get_recommendations(call: Call, advisor: Advisor) -> bytes:
+    """Stars for every host of the pool: XAPI refuses an answer with more or fewer than it has live hosts.
+
+    XAPI asks this when it is about to start a VM, so for one that is nowhere yet the best host is held.
+    """
+    pool = _Pool.of(advisor.cloud(), call)
+    instance = pool.instance(_needed(call, "VmUuid"))
+    thought = opinion.ask(advisor, instance, tuple(pool.hosts))
+    held = opinion.hold(advisor, instance, thought) if instance.host is None else None
+    tenths = thought.points(10 * MOST_STARS, held)
+    rows = []
+    for number, (name, uuid) in enumerate(pool.hosts.items(), 1):
+        row = {"HostUuid": uuid, "RecommendationId": str(number)}
+        if name in thought.refused:
+            row["ZeroScoreReason"] = thought.refused[name]
+        elif name in thought.unknown:
+            row["ZeroScoreReason"] = "there is no fresh data of this host"
+        else:
+            row["Stars"] = f"{tenths[name] / 10:.1f}"
+        rows.append(row)
+    return soap.answer(call.method, {}, {"Recommendations": rows})
+
+
+def _host_get_recommendations(call: Call, advisor: Advisor) -> bytes:
+    """Where every VM of a host goes when it is emptied; those that nobody can take are left out."""
+    pool = _Pool.of(advisor.cloud(), call)
+    host = pool.named(_needed(call, "HostUuid"))
+    moves = advisor.evacuation(host, [name for name in pool.hosts if name != host])
+    everybody = str(all(move.target for move in moves)).lower()
+    rows = [
+        {
+            "HostUuid": pool.hosts[move.target],
+            "RecommendationId": str(number),
+            "VmUuid": pool.uuid_of(move.instance),
+        }
+        for number, move in enumerate(moves, 1)
+        if move.target
+    ]
+    return soap.answer(call.method, {"CanPlaceAllVMs": everybody}, {"Recommendations": rows} if rows else None)
+
+
+def _get_optimization_recommendations(call: Call, advisor: Advisor) -> bytes:
+    """Moves that pay beyond uncertainty; an empty result where there is none."""
+    pool = _Pool.of(advisor.cloud(), call)
+    moves = advisor.improvements(pool.targets(), most=MOST_MOVES, within_s=WITHIN_S)
+    if not moves:
+        return soap.answer(call.method, {})
+    rows = [
+        {
+            "VmToMoveUuid": pool.uuid_of(move.instance),
+            "MoveFromHostUuid": pool.hosts[move.source],
+            "MoveToHostUuid": pool.hosts[move.target],
+            "Reason": move.why,
+            "RecommendationId": str(number),
+        }
+        for number, move in enumerate(moves, 1)
+        if move.target
+    ]
+    number_of_this = str(int(time.time() * 1000))  # XAPI wants a number
+    return soap.answer(call.method, {"OptimizationId": number_of_this}, {"Recommendations": rows})
+
+
+def _add_xen_server(call: Call, advisor: Advisor) -> bytes:  # noqa: ARG001 - the inventory comes from elsewhere
+    """Registered. The XenServer's user and password that come along are neither used nor kept."""
+    return soap.answer(call.method, {"Id": "1"})
+
+
+def _nothing(call: Call, advisor: Advisor) -> bytes:  # noqa: ARG001
+    return soap.answer(call.method, {})
+
+
+def _get_configuration(call: Call, advisor: Advisor) -> bytes:  # noqa: ARG001
+    """There are no thresholds: what an instance accepts stands in the inventory."""
+    return soap.answer(call.method, {}, {"OptimizationParms": ()})
+
+
+def _refuse(call: Call, advisor: Advisor) -> bytes:  # noqa: ARG001
+    raise InvalidInput(
+        f"{call.method} is not answered here: limits are set on instances in the inventory, reports are at /"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The hosts of a pool, our name -> XAPI's uuid, and who is on them, by our name."""
+
+    hosts: Mapping[str, str]
+    instances: Mapping[str, Instance]
+
+    @classmethod
+    def of(cls, cloud: Inventory, call: Call) -> _Pool:
+        """Hosts with the pool's uuid as their label `pool`, or every Xen host that says nothing of a pool."""
+        uuid = _needed(call, "PoolUuid")
+        labelled = [host for host in cloud.hosts if host.labels.get(POOL) == uuid]
+        hosts = labelled or [host for host in cloud.hosts if host.kind == "xen" and POOL not in host.labels]
+        if not hosts:
+            raise NotFound(f"the inventory has no hosts of pool {uuid[:60]}; put them with the label {POOL}")
+        return cls({host.id: _uuid(host) for host in hosts}, {one.id: one for one in cloud.instances})
+
+    def named(self, uuid: str) -> str:
+        """Our name of a host; NotFound when it is none of the pool."""
+        for name, its in self.hosts.items():
+            if uuid in {name, its}:
+                return name
+        raise NotFound(f"the inventory has no host {uuid[:60]} in this pool")
+
+    def instance(self, uuid: str) -> Instance:
+        """A VM as the inventory has it, or one of which nothing is known."""
+        if uuid in self.instances:
+            return self.instances[uuid]
+        labelled = next((one for one in self.instances.values() if one.labels.get(UUID) == uuid), None)
+        if labelled is not None:
+            return labelled
+        try:
+            return Instance(check_id(uuid))
+        except ValueError as error:
+            raise InvalidInput(str(error), field="VmUuid") from error
+
+    def uuid_of(self, name: str) -> str:
+        """XAPI's uuid of an instance."""
+        return _uuid(self.instances[name]) if name in self.instances else name
+
+    def targets(self) -> dict[str, list[str]]:
+        """Everybody on the pool's hosts, and where each may go."""
+        return {one.id: list(self.hosts) for one in self.instances.values() if one.host in self.hosts}
+
+
+def _uuid(thing: Host | Instance) -> str:
+    return thing.labels.get(UUID, thing.id)
+
+
+def _needed(call: Call, name: str) -> str:
+    if not call.parameters.get(name):
+        raise InvalidInput(f"{call.method} names no {name}", field=name)
+    return call.parameters[name]
+
+
+_METHODS: Mapping[str, Callable[[Call, Advisor], bytes]] = {
+    "VMGetRecommendations": _vm_get_recommendations,
+    "HostGetRecommendations": _host_get_recommendations,
+    "GetOptimizationRecommendations": _get_optimization_recommendations,
+    "AddXenServer": _add_xen_server,
+    "RemoveXenServer": _nothing,
+    "GetXenPoolConfiguration": _get_configuration,
+}

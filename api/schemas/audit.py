@@ -1,0 +1,35 @@
+"""The schema of an entry of the audit log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from advisor.domain import AuditEntry
+from api.schemas.base import Answer, Time
+
+
+class AuditOut(Answer):
+    """Who changed or was told what: `objects` are the ids that it is about, `detail` what else there is to say."""
+
+    id: str
+    at: Time
+    actor: str = Field(description="`local`, `token:ID` or `keystone:USER`")
+    request_id: str = Field(description="as in the log and in X-Request-ID; empty for a command")
+    operation: str
+    objects: list[str]
+    detail: dict[str, Any]
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> AuditOut:
+        """From the domain."""
+        return cls(
+            id=entry.id,
+            at=entry.at,
+            actor=entry.actor,
+            request_id=entry.request_id,
+            operation=entry.operation,
+            objects=list(entry.objects),
+            detail=dict(entry.detail),
+        )

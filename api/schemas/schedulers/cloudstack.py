@@ -1,0 +1,27 @@
+"""Schemas of a plan that is handed over to CloudStack's own DRS."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from api.schemas.base import Answer, Figure
+
+
+class DrsMove(Answer):
+    """One migration, and why."""
+
+    virtualmachine: str
+    source: str
+    destination: str
+    gain: Figure = Field(description="what the worst-off keeps more of its speed alone; null where a limit is mended")
+    reason: str
+
+
+class DrsPlan(Answer):
+    """Migrations within a cluster that pay beyond uncertainty."""
+
+    cluster: str
+    moves: list[DrsMove]
+    parameters: dict[str, str] = Field(
+        description="of the API call executeClusterDrsPlan, to be signed and sent as they are; empty = nothing to move"
+    )

@@ -1,0 +1,75 @@
+"""Schemas of OpenNebula's external scheduler, by Scheduler.cc and VirtualMachineXML.cc of 6.10."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from api.schemas.base import Answer
+from api.schemas.schedulers.base import MOST_HOSTS, Incoming
+
+Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Amount = Annotated[float, Field(ge=0, le=1e15)]
+
+
+class Capacity(Incoming):
+    """What a virtual machine asks for."""
+
+    cpu: Amount = Field(default=0.0, alias="CPU", description="share of physical CPUs, 0.5 = half a one")
+    memory: Amount = Field(default=0.0, alias="MEMORY", description="KiB")
+    disk_size: Amount = Field(default=0.0, alias="DISK_SIZE", description="MiB of the system datastore")
+
+
+class Vm(Incoming):
+    """A virtual machine that is to be placed, and where it could go."""
+
+    id: Number = Field(alias="ID")
+    state: str = Field(default="", alias="STATE")
+    host_ids: Annotated[list[Number], Field(max_length=MOST_HOSTS)] = Field(default=[], alias="HOST_IDS")
+    host_id: Number | None = Field(default=None, alias="HOST_ID", description="where it is, if it is anywhere")
+    capacity: Capacity = Field(default=Capacity(), alias="CAPACITY")
+    attributes: dict[str, str | int | float] = Field(default={}, alias="VM_ATTRIBUTES")
+
+
+class PlaceBody(Incoming):
+    """Virtual machines to be placed, or looked at."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "VMS": [
+                        {
+                            "ID": 32,
+                            "STATE": "PENDING",
+                            "HOST_IDS": [3, 4, 5],
+                            "CAPACITY": {"CPU": 1.5, "MEMORY": 131072, "DISK_SIZE": 1024},
+                            "VM_ATTRIBUTES": {"GNAME": "web", "COTENANT_WORKLOAD": "web-1k", "VCPU": "2"},
+                        }
+                    ]
+                }
+            ]
+        }
+    )
+
+    vms: Annotated[list[Vm], Field(alias="VMS")]
+
+
+class OptimizeBody(PlaceBody):
+    """Virtual machines of a cluster that may move."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = Field(default=10, alias="LIMIT", description="most moves")
+
+
+class Placed(Answer):
+    """Where one goes; without `HOST_ID` OpenNebula decides."""
+
+    id: int = Field(serialization_alias="ID")
+    host_id: int | None = Field(default=None, serialization_alias="HOST_ID")
+
+
+class PlaceAnswer(Answer):
+    """The answer, one line per virtual machine that there is something to say of."""
+
+    vms: list[Placed] = Field(serialization_alias="VMS")

@@ -1,0 +1,72 @@
+"""SOAP 1.1 envelopes of Citrix's Workload Balancing as XAPI writes and reads them (workload_balancing.ml)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from xml.etree import ElementTree  # it only writes here: what comes in is read by defusedxml
+
+from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped] # it brings no types
+
+ENVELOPE = "http://schemas.xmlsoap.org/soap/envelope/"
+DWM = "http://schemas.citrix.com/DWM"
+MEDIA_TYPE = "text/xml"
+_METHOD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}\Z")
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+Record = Mapping[str, str]
+
+
+class MalformedEnvelopeError(ValueError):
+    """The bytes are no envelope with one method in it; the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A method and its parameters: the texts of the elements below `request`."""
+
+    method: str
+    parameters: Mapping[str, str]
+
+
+def read_call(raw: bytes) -> Call:
+    """Read an envelope; MalformedEnvelopeError for anything else. DTDs and entities are refused."""
+    try:
+        root = fromstring(raw, forbid_dtd=True)
+    except Exception as error:  # expat's, defusedxml's, and what decoding bytes can raise
+        raise MalformedEnvelopeError(f"the body is no plain XML: {error}"[:200]) from error
+    body = root.find(f"{{{ENVELOPE}}}Body")
+    if root.tag != f"{{{ENVELOPE}}}Envelope" or body is None or len(body) != 1:
+        raise MalformedEnvelopeError("the body is no SOAP 1.1 envelope with one method in it")
+    namespace, _, method = body[0].tag.rpartition("}")
+    if namespace != f"{{{DWM}" or not _METHOD.match(method):
+        raise MalformedEnvelopeError(f"the method is not one of {DWM}")
+    request = body[0].find(f"{{{DWM}}}request")
+    found: dict[str, str] = {}
+    for one in () if request is None else request:
+        found[str(one.tag).rpartition("}")[2]] = "" if len(one) else (one.text or "").strip()
+    return Call(method, found)
+
+
+def answer(method: str, values: Record, records: Mapping[str, Iterable[Record]] | None = None) -> bytes:
+    """The envelope that answers a method: texts, and lists named `Recommendations` or such of one element per record.
+
+    No blank stands between elements and no prefix before their names, for XAPI's parser compares names as they are and
+    takes an element that holds nothing but text for a leaf.
+    """
+    envelope = ElementTree.Element("Envelope", {"xmlns": ENVELOPE})
+    outer = ElementTree.SubElement(ElementTree.SubElement(envelope, "Body"), f"{method}Response", {"xmlns": DWM})
+    result = ElementTree.SubElement(outer, f"{method}Result")
+    _fill(result, values)
+    for name, rows in (records or {}).items():
+        listed = ElementTree.SubElement(result, name)
+        for row in rows:
+            _fill(ElementTree.SubElement(listed, "Recommendation"), row)
+    text: bytes = ElementTree.tostring(envelope, encoding="utf-8", xml_declaration=True)
+    return text
+
+
+def _fill(element: ElementTree.Element, values: Record) -> None:
+    for name, value in values.items():
+        ElementTree.SubElement(element, name).text = _NOT_XML.sub("\ufffd", value)

@@ -1,0 +1,182 @@
+"""The service as processes: one by itself, or several workers on one socket, watched and stopped by their parent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api import telemetry
+from api.app import create_app
+from api.connections import MOST_HEAD_BYTES, GuardedHTTP, most_connections
+from api.telemetry import workers as counting
+
+GRACE_S = 30  # for requests under way when the service is told to stop
+KEEP_ALIVE_S = 75  # longer than proxies keep idle connections, so that they and not we close them
+STEADY_S = 5.0  # a worker that ends sooner is not replaced at once
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+log = logging.getLogger("cotenant.workers")
+
+
+class Server(uvicorn.Server):
+    """Tells when it listens; told to stop, it first says for `drain_s` seconds that it is not ready, and answers on."""
+
+    def __init__(self, app: FastAPI, settings: Settings, told: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=GuardedHTTP,
+                log_config=None,
+                access_log=False,  # api.telemetry writes the access log
+                ws="none",
+                lifespan="off",
+                server_header=False,
+                proxy_headers=False,  # nobody's word about who the client is counts yet
+                h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )
+        self._state, self._drain_s, self._told = app.state, settings.drain_s, told
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then tell."""
+        await super().startup(sockets)
+        self._told()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Be not ready, take no more connections, finish what is under way, end."""
+        self._state.draining = True
+        await asyncio.sleep(self._drain_s)
+        await super().shutdown(sockets)
+
+
+def serve(settings: Settings, listener: socket.socket, told: Callable[[], None]) -> None:
+    """Answer on a bound socket until SIGTERM or SIGINT; `told` is called once it listens.
+
+    Raises what an Advisor raises on a database that it cannot use.
+    """
+    GuardedHTTP.most = most_connections(settings.max_connections)
+    with listener, Advisor(settings) as advisor:
+        advisor.ready()  # a database of another version is told now, not to whoever asks first
+        app = create_app(advisor, settings)
+        # uvicorn stops gracefully, then raises the signal again; that one must not kill us before the database closes.
+        for number in SIGNALS:
+            signal.signal(number, lambda *_: None)
+        Server(app, settings, told).run(sockets=[listener])
+        app.state.lanes.close()
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: SpawnProcess
+    listens: Event
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def number(self) -> int:
+        return self.process.pid or 0
+
+
+def serve_with_workers(settings: Settings, listener: socket.socket, number: int, told: Callable[[], None]) -> int:
+    """Let `number` processes answer on one bound socket; a worker that dies is replaced. Returns the exit code.
+
+    `told` is called once all of them listen. Workers share the database and the metrics, nothing else: a limit that is
+    kept in memory holds for each of them.
+    """
+    with Advisor(settings) as advisor:
+        advisor.ready()
+    with tempfile.TemporaryDirectory(prefix="cotenant-metrics-") as folder, listener:
+        counting.share(Path(folder))
+        return _Workers(settings, listener, number).run(told)
+
+
+class _Workers:
+    def __init__(self, settings: Settings, listener: socket.socket, number: int) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._spawn = multiprocessing.get_context("spawn")
+        self._stopping = False
+        self._workers: list[_Worker] = []
+        for one in SIGNALS:
+            signal.signal(one, self._stop)
+        for _ in range(number):
+            self._workers.append(self._start())
+
+    def run(self, told: Callable[[], None]) -> int:
+        started = self._all_listen()
+        if not started:
+            log.error("a worker did not start")
+            self._stop()
+        if not self._stopping:
+            told()
+        while not self._stopping:
+            wait([one.process.sentinel for one in self._workers], timeout=1.0)
+            self._replace_the_dead()
+        self._listener.close()  # else it would go on to take connections that nobody answers
+        for one in self._workers:
+            one.process.join()
+        return 0 if started else 1
+
+    def _start(self) -> _Worker:
+        listens = self._spawn.Event()
+        process = self._spawn.Process(target=_work, args=(self._settings, self._listener, listens), daemon=False)
+        process.start()
+        return _Worker(process, listens)
+
+    def _all_listen(self) -> bool:
+        for one in self._workers:
+            while not one.listens.wait(0.05):
+                if self._stopping:
+                    return True
+                if not one.process.is_alive():
+                    return False
+        return True
+
+    def _replace_the_dead(self) -> None:
+        for at, one in enumerate(self._workers):
+            if self._stopping or one.process.is_alive():
+                continue
+            log.error("worker %d ended with exit code %s; another takes its place", one.number, one.process.exitcode)
+            counting.worker_gone(one.number)
+            if time.monotonic() - one.began < STEADY_S:
+                time.sleep(1.0)
+            self._workers[at] = self._start()
+
+    def _stop(self, *_: object) -> None:
+        self._stopping = True
+        for one in self._workers:
+            if one.process.is_alive():
+                one.process.terminate()
+
+
+def _work(settings: Settings, listener: socket.socket, listens: Event) -> None:
+    """A worker: not in the terminal's group, for its parent passes signals on; ends with its parent."""
+    os.setpgrp()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    telemetry.start_logging(settings.log_level, settings.log_format)
+    serve(settings, listener, listens.set)
+
+
+def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,81 @@
+"""The advisor's state as metrics, read at scrape time so that it is never older than the scrape."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.domain import ModelGroup
+    from advisor.service import Advisor
+
+_QUALITY: tuple[tuple[str, str, Callable[[ModelGroup], float]], ...] = (
+    (
+        "cotenant_model_coverage",
+        "Share of observations inside the active model's own 90 % intervals",
+        lambda group: group.figures.coverage,
+    ),
+    ("cotenant_model_error", "Mean |observed - predicted| ratio", lambda group: group.figures.error),
+    ("cotenant_model_drift", "Drift alarms that stand, 0 = none", lambda group: len(group.alarms)),
+)
+
+
+class StateCollector(Collector):
+    """One worker's view of the database; with several workers, that of the one that answers the scrape."""
+
+    def __init__(self, advisor: Advisor) -> None:
+        self._advisor = advisor
+
+    def describe(self) -> Iterable[Metric]:
+        """Names are known without asking the database at start-up."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Version, readiness, and where ready: snapshot, hosts, pending answers, the active model and how it holds."""
+        build = InfoMetricFamily("cotenant_build", "Version of the service")
+        build.add_metric((), {"version": version("cotenant"), "python": platform.python_version()})
+        yield build
+        try:
+            vitals = self._advisor.vitals()
+        except AdvisorError:
+            yield _gauge("cotenant_ready", "1 while questions can be answered", 0)
+            return
+        yield _gauge("cotenant_ready", "1 while questions can be answered", 1)
+        yield _gauge("cotenant_inventory_generation", "How often the inventory was written", vitals.generation)
+        yield _gauge("cotenant_hosts", "Hosts in the inventory", vitals.hosts)
+        yield _gauge(
+            "cotenant_hosts_without_data",
+            "Hosts that were not seen for COTENANT_FRESH_S and are rejected for that",
+            vitals.hosts_without_data,
+        )
+        yield _gauge("cotenant_snapshot_age_seconds", "Age of the snapshot that answers", vitals.snapshot_age_s)
+        yield _gauge("cotenant_pending_answers", "Answers that hold their host for a while", vitals.pending)
+        yield _gauge("cotenant_degraded", "1 while the prior stands in for a broken model", int(vitals.degraded))
+        model = InfoMetricFamily("cotenant_model", "The model that answers")
+        model.add_metric((), {"version": vitals.model, "origin": vitals.origin})
+        yield model
+        yield from self._quality()
+
+    def _quality(self) -> Iterator[Metric]:
+        """Per platform, how the predictions of the active model held; no series where nothing was observed."""
+        try:
+            quality = self._advisor.model_quality()
+        except AdvisorError:
+            return
+        here = [group for group in quality.groups if group.role == "active" and group.scope == "platform"]
+        for name, text, value in _QUALITY:
+            gauge = GaugeMetricFamily(name, text, labels=("version", "platform", "target"))
+            for group in here:
+                gauge.add_metric((quality.version, group.name, group.target), value(group))
+            yield gauge
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)

@@ -1,0 +1,101 @@
+"""One question to the Cotenant service over HTTP, answered within a time-out that holds for the whole of it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 32 * 2**20  # an answer about 1,000 hosts has under 1 MiB
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class NoAnswer(Exception):  # noqa: N818 - reads as what it says at the raise
+    """The service could not be asked or did not answer as it should; the message says why, without secrets."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """Where the service is and how long a question may take (s)."""
+
+    url: str
+    token_file: str | None = None
+    ca_file: str | None = None
+    timeout_s: float = 2.0
+
+    def ask(self, body: Mapping[str, Any]) -> Any:
+        """The answer to `POST /v1/placements`; NoAnswer when it does not come in time or is not JSON.
+
+        In a thread of its own, because a socket's time-out holds for each of many steps, and for looking up a name not
+        at all. The thread ends by those time-outs soon after it was given up.
+        """
+        found: list[Any] = []
+        thread = threading.Thread(target=self._ask_into, args=(found, body), name="cotenant", daemon=True)
+        thread.start()
+        thread.join(self.timeout_s)
+        if not found:
+            raise NoAnswer(f"no answer within {self.timeout_s:g} s")
+        if isinstance(found[0], BaseException):
+            raise NoAnswer(str(found[0]) or type(found[0]).__name__) from found[0]
+        return found[0]
+
+    def _ask_into(self, found: list[Any], body: Mapping[str, Any]) -> None:
+        try:
+            found.append(self._post("/v1/placements", body))
+        except Exception as error:  # noqa: BLE001 - it is told in the thread that waits
+            found.append(error)
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        connection, base = self._connect()
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **self._authorization()}
+        try:
+            connection.request("POST", base + path, json.dumps(body).encode(), headers)
+            response = connection.getresponse()
+            content = response.read(MOST_BYTES + 1)
+        finally:
+            connection.close()
+        if response.status != http.client.OK:
+            raise NoAnswer(f"status {response.status}: {_title(content)}")
+        if len(content) > MOST_BYTES:
+            raise NoAnswer(f"an answer of more than {MOST_BYTES} bytes")
+        return json.loads(content, parse_constant=_refuse)
+
+    def _connect(self) -> tuple[http.client.HTTPConnection, str]:
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise NoAnswer("[cotenant] url is not http://HOST:PORT or https://HOST:PORT")
+        made: http.client.HTTPConnection
+        if parts.scheme == "https":
+            trusted = ssl.create_default_context(cafile=self.ca_file)
+            made = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=self.timeout_s, context=trusted)
+        else:
+            made = http.client.HTTPConnection(parts.hostname, parts.port, timeout=self.timeout_s)
+        return made, parts.path.rstrip("/")
+
+    def _authorization(self) -> dict[str, str]:
+        """Read each time, so that a new token counts at once."""
+        if not self.token_file:
+            return {}
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.scheme != "https" and parts.hostname not in LOOPBACK:
+            raise NoAnswer("the token is not sent in the clear: use https in [cotenant] url")
+        return {"Authorization": "Bearer " + Path(self.token_file).read_text().strip()}
+
+
+def _title(content: bytes) -> str:
+    """What a problem document says, short and printable."""
+    try:
+        text = str(json.loads(content)["title"])
+    except (ValueError, KeyError, TypeError):
+        text = "no problem document"
+    return "".join(char if char.isprintable() else " " for char in text[:200])
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,29 @@
+"""The options of the group [cotenant] in nova.conf, and where an answer is asked for by them."""
+
+import nova.conf
+from oslo_config import cfg
+
+from cotenant_nova.asking import Service
+
+GROUP = "cotenant"
+OPTIONS = [
+    cfg.StrOpt("url", default="http://127.0.0.1:8080", help="Base URL of the Cotenant service, http or https."),
+    cfg.StrOpt("token_file", help="File with the bearer token; sent over https, or to loopback, only."),
+    cfg.StrOpt("ca_file", help="Certificates that vouch for the service; by default the system's."),
+    cfg.FloatOpt("timeout", default=2.0, min=0.01, help="Seconds that one question may take in all."),
+    cfg.StrOpt("objective", default="worst", choices=["worst", "total", "pack"], help="What hosts are ranked by."),
+    cfg.FloatOpt(
+        "weight_multiplier",
+        default=1000.0,
+        help="Against Nova's own weighers, which together say 2 to 3; the default lets Cotenant decide, but not over "
+        "failed builds and other cells (1e6). Aggregates override it as cotenant_weight_multiplier.",
+    ),
+]
+CONF = nova.conf.CONF
+CONF.register_opts(OPTIONS, group=GROUP)
+
+
+def service() -> Service:
+    """As nova.conf says now."""
+    told = CONF[GROUP]
+    return Service(told.url, told.token_file, told.ca_file, told.timeout)

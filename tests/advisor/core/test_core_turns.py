@@ -1,0 +1,59 @@
+"""Questions in turn, as schedulers put them: each counts in for the next, and nobody's settings are changed."""
+
+from __future__ import annotations
+
+from core_clouds import FRESH_S, NOW, ask, cloud, codes, host, hosts_of, request, vm
+
+from advisor import turns
+from advisor.domain import PlacementRequest, Recommendation
+from advisor.predictors import Chosen
+from advisor.snapshot import ClusterSnapshot
+from models.prior import PriorPredictor
+
+
+def in_turn(snapshot: ClusterSnapshot, *requests: PlacementRequest) -> tuple[Recommendation, ...]:
+    return turns.in_turn(snapshot, Chosen(PriorPredictor()), requests, now=NOW, fresh_s=FRESH_S)
+
+
+def first(answer: Recommendation) -> str:
+    return answer.candidates[0].host
+
+
+def test_each_counts_in_for_the_next() -> None:
+    hosts = [host(f"h{number}", pcpus=1) for number in range(4)]
+    answers = in_turn(cloud(hosts), *(request(vm(f"n{number}"), limit=1) for number in range(4)))
+    assert sorted(first(answer) for answer in answers) == ["h0", "h1", "h2", "h3"]
+
+
+def test_what_was_placed_before_takes_room() -> None:
+    hosts = [host("big", memory_mb=4096.0), host("small", memory_mb=1024.0)]
+    answers = in_turn(
+        cloud(hosts), *(request(vm(name, memory_mb=memory)) for name, memory in (("a", 4096.0), ("b", 2048.0)))
+    )
+    assert first(answers[0]) == "big"
+    assert codes(answers[1]) == {"big": "capacity.memory", "small": "capacity.memory"}
+
+
+def test_one_question_has_the_answer_that_it_has_alone() -> None:
+    snapshot = cloud([host("a"), host("b", pcpus=1)], [vm("r", on="a")])
+    (alone,) = in_turn(snapshot, request(limit=2))
+    twice = in_turn(snapshot, request(limit=2), request(vm("later"), limit=2))
+    assert hosts_of(alone) == hosts_of(twice[0]) == ["b", "a"]
+    assert [one.score for one in alone.candidates] == [one.score for one in twice[0].candidates]
+
+
+def test_an_instance_that_is_somewhere_already_is_not_counted_there() -> None:
+    snapshot = cloud([host("a", pcpus=1, memory_mb=1024.0)], [vm("n", on="a")])
+    (answer,) = in_turn(snapshot, request())
+    assert hosts_of(answer) == ["a"]
+
+
+def test_a_host_that_only_other_settings_would_save_is_refused_and_the_others_keep_their_order() -> None:
+    guarded = vm("r", on="a", min_throughput_ratio=0.9)
+    snapshot = cloud([host("a", pcpus=1), host("b", pcpus=1), host("c", pcpus=2)], [guarded, vm("s", on="b")])
+    assert hosts_of(ask(snapshot)) == ["c", "b", "a"]
+    (answer,) = in_turn(snapshot, request(limit=3))
+    assert [(one.rank, one.host, one.rungs) for one in answer.candidates] == [(1, "c", ()), (2, "b", ())]
+    (refused,) = answer.rejected
+    assert (refused.host, refused.code) == ("a", turns.NEEDS_SETTINGS)
+    assert "other settings only" in refused.reason

@@ -1,0 +1,99 @@
+"""An HTTP server that answers as a recorded cloud did (tests/openstack/recording.py), for the real openstacksdk."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import openstack
+
+RECORDING = Path(__file__).resolve().parents[2] / "recordings" / "openstack" / "cloud.json"
+SERVICES = ("keystone", "nova", "placement", "standins")
+Answer = tuple[int, Any]
+Changed = Callable[[str, Answer], Answer]  # (path, recorded answer) -> what is answered instead
+
+
+class Replay:
+    """One scene of the recording at a time; `changed` may put another answer in place; `asked` are the paths so far."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.recording: Mapping[str, Any] = json.loads(RECORDING.read_text(encoding="utf-8"))
+        self.changed: Changed = lambda _, answer: answer
+        self.asked: list[str] = []
+        self.show("whole")
+
+    def show(self, scene: str) -> None:
+        """What is answered from now on; questions that this scene lacks are answered as in the first one."""
+        every = [*self.recording["scenes"]["whole"], *self.recording["scenes"][scene]]
+        self._answers = {_key(one["method"], one["url"]): (one["status"], one["body"]) for one in every}
+
+    def answer(self, method: str, path: str) -> Answer:
+        """Status and document for a request; 404 with a document that says so where nothing is recorded."""
+        service, _, rest = path.lstrip("/").partition("/")
+        self.asked.append(path)
+        key = _key(method, f"{{{service}}}/{rest}")
+        missing = 404, {"error": {"message": f"not recorded: {key}", "code": 404, "title": "Not Found"}}
+        status, body = self.changed(f"{service}/{rest}", self._answers.get(key, missing))
+        text = json.dumps(body)
+        for name in SERVICES:
+            text = text.replace(f"{{{name}}}", f"{self.url}/{name}")
+        return status, text
+
+    def connect(self) -> Any:
+        """The real client, sent here."""
+        auth = {
+            "auth_url": f"{self.url}/keystone/v3", "username": "admin", "password": "secret", "project_name": "admin",
+            "user_domain_id": "default", "project_domain_id": "default",
+        }  # fmt: skip
+        return openstack.connect(load_yaml_config=False, load_envvars=False, auth=auth, region_name="RegionOne")
+
+
+def _key(method: str, url: str) -> str:
+    """When something changed is another time now than it was then."""
+    return f"{method} {re.sub(r'changes-since=[^&]*', 'changes-since=', url)}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    replay: Replay
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one packet: in two, each answer would wait 40 ms for an acknowledgement
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        status, text = self.replay.answer(self.command, self.path)
+        content = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        if self.command == "POST":
+            self.send_header("X-Subject-Token", "replayed")
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET  # noqa: N815 - the name that http.server calls
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def replaying() -> Iterator[Replay]:
+    """On a free port of loopback."""
+    handler = type("Handler", (_Handler,), {})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        replay = handler.replay = Replay(f"http://127.0.0.1:{server.server_address[1]}")
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield replay
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,289 @@
+"""Reading a recorded cloud through the real openstacksdk: rights, faults, paging, and what changed since."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openstack_replay import RECORDING, Answer, Replay, replaying
+from typer.testing import CliRunner
+
+from advisor.inventories.openstack import OpenStack
+from advisor.inventories.reading import STOPPED_LOAD, Reading
+from advisor.service import open_source
+from api.cli import app
+from profiler.observed import NetworkSettings
+
+pytestmark = [
+    pytest.mark.skipif(not RECORDING.exists(), reason="nothing is recorded"),
+    pytest.mark.filterwarnings("ignore:::openstack"),
+]
+ALL = ["hypervisors", "services", "aggregates", "zones", "flavors", "placement", "servers"]
+
+
+@pytest.fixture
+def cloud() -> Iterator[Replay]:
+    with replaying() as made:
+        yield made
+
+
+@pytest.fixture
+def source(cloud: Replay) -> OpenStack:
+    return OpenStack(connection=cloud.connect)
+
+
+def by_id(facts: tuple[Any, ...]) -> dict[str, Any]:
+    return {one["id"]: one for one in facts}
+
+
+def states(reading: Reading) -> dict[str, str]:
+    return {part.name: part.state for part in reading.parts}
+
+
+def refuse(*parts: str, status: int = 403) -> Any:
+    """Answers with that status to everything whose path has one of these in it."""
+
+    def changed(path: str, answer: Answer) -> Answer:
+        if any(part in path for part in parts):
+            return status, {"forbidden": {"code": status, "message": "Policy doesn't allow it"}}
+        return answer
+
+    return changed
+
+
+def test_every_part_is_read_page_by_page(cloud: Replay, source: OpenStack) -> None:
+    reading = source.read()
+    assert [part.name for part in reading.parts] == ALL
+    assert reading.complete
+    assert (reading.every_host, reading.every_instance) == (True, True)
+    assert len(reading.hosts) == 10
+    pages = [path for path in cloud.asked if "/os-hypervisors/detail" in path]
+    assert len(pages) == 3, "Nova gave four at a time"
+
+
+def test_a_host_is_what_nova_and_placement_say(source: OpenStack) -> None:
+    hosts = by_id(source.read().hosts)
+    assert hosts["h01"] == {
+        "id": "h01", "kind": "kvm", "pcpus": 16, "memory_mb": 65536.0, "threads_per_core": 2, "enabled": True,
+        "cpu_overcommit": 4.0, "memory_overcommit": (65536 - 512) / 65536,
+        "labels": {"source": "openstack", "render": "openstack", "zone": "az1", "aggregate.rack 1": "true"},
+    }  # fmt: skip
+    assert hosts["h05"]["labels"] == {"source": "openstack", "render": "openstack", "zone": "nova"}
+    assert hosts["h09"]["cpu_overcommit"] == (24 * 4 + 8) / 32, "dedicated CPUs are promised once"
+
+
+def test_hosts_that_are_disabled_or_down_are_not_enabled_and_say_why(source: OpenStack) -> None:
+    hosts = by_id(source.read().hosts)
+    off = {name: one["labels"]["disabled_reason"] for name, one in hosts.items() if not one["enabled"]}
+    assert off == {"h03": "disabled: new disk", "h04": "its compute service is down"}
+
+
+def test_a_server_is_what_its_flavor_says(cloud: Replay, source: OpenStack) -> None:
+    web, *_ = cloud.recording["servers"]
+    one = by_id(source.read().instances)[web]
+    host = one.pop("host")
+    assert host in {f"h{number:02d}" for number in range(1, 11)}
+    labels = one.pop("labels")
+    assert (labels["name"], labels["flavor_name"], labels["source"]) == ("web-0", "web", "openstack")
+    assert one == {
+        "id": web, "vcpus": 2, "memory_mb": 2048.0, "disk_gb": 10.0, "workload": "web-1k", "service": "latency",
+        "min_throughput_ratio": 0.9,
+        "settings": {
+            "cap_percent": 100.0, "weight": 512, "disk_limit_mb_s": 20.0,
+            "network": NetworkSettings("dedicated", 100.0),
+        },
+    }  # fmt: skip
+
+
+def test_a_stopped_server_does_nothing_and_metadata_says_what_runs(cloud: Replay, source: OpenStack) -> None:
+    servers = by_id(source.read().instances)
+    *_, stopped, labelled = cloud.recording["servers"][:6]
+    assert servers[stopped]["load"] == STOPPED_LOAD
+    assert servers[labelled]["workload"] == "batch"
+    assert "load" not in servers[labelled]
+
+
+def test_the_next_read_asks_for_what_changed_and_sees_what_is_gone(cloud: Replay) -> None:
+    times = iter(datetime(2026, 1, 1, 12, tzinfo=UTC) + timedelta(minutes=10) * number for number in range(9))
+    source = OpenStack(connection=cloud.connect, clock=lambda: next(times))
+    first = source.read()
+    cloud.asked.clear()
+    cloud.show("changed")
+    second = source.read()
+    asked = [path for path in cloud.asked if "/servers/detail" in path]
+    assert all("changes-since=2026-01-01T11%3A55%3A00" in path for path in asked if "marker" not in path)
+    assert not any(path.endswith("/inventories") for path in cloud.asked if "h05" in path)
+    deleted, added = cloud.recording["servers"][0], cloud.recording["servers"][-1]
+    assert deleted in by_id(first.instances)
+    assert deleted in second.gone
+    assert added in by_id(second.instances)
+    assert (second.every_host, second.every_instance) == (True, False)
+
+
+def test_placement_is_asked_again_only_where_its_generation_moved(cloud: Replay, source: OpenStack) -> None:
+    source.read()
+    first = sum(path.endswith("/inventories") for path in cloud.asked)
+    cloud.asked.clear()
+    source.read()
+    assert first == 10
+    assert not any(path.endswith("/inventories") for path in cloud.asked)
+
+
+def test_every_so_many_reads_all_servers_are_read(cloud: Replay) -> None:
+    cloud.show("changed")
+    source = OpenStack(connection=cloud.connect, whole_every=3)
+    assert [source.read().every_instance for _ in range(5)] == [True, False, False, True, False]
+
+
+def test_an_account_without_rights_is_told_nothing_and_removes_nothing(cloud: Replay, source: OpenStack) -> None:
+    cloud.show("reader")
+    reading = source.read()
+    refused = {name for name, state in states(reading).items() if state == "refused"}
+    assert {"hypervisors", "services", "placement", "servers"} <= refused
+    assert not reading.complete
+    assert (reading.every_host, reading.every_instance) == (False, False)
+
+
+@pytest.mark.parametrize("status", [403, 500])
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("os-hypervisors", "hypervisors"), ("os-services", "services"), ("os-aggregates", "aggregates"),
+        ("os-availability-zone", "zones"), ("flavors", "flavors"), ("resource_providers", "placement"),
+        ("servers/detail", "servers"),
+    ],
+)  # fmt: skip
+def test_one_part_that_fails_costs_that_part_only(
+    cloud: Replay, source: OpenStack, path: str, part: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.changed = refuse(path, status=status)
+    reading = source.read()
+    expected = "refused" if status == 403 else "failed"
+    assert states(reading) == {name: expected if name == part else "read" for name in ALL}
+    assert reading.every_instance == (part != "servers")
+    assert reading.every_host == (part not in {"hypervisors", "services"})
+    (failed,) = (one for one in reading.parts if one.state != "read")
+    assert failed.reason
+    assert "\n" not in failed.reason
+
+
+@pytest.mark.parametrize("body", [None, [], "x", {}, {"servers": None}, {"servers": [1]}])
+def test_servers_that_are_no_servers_are_a_failure_not_an_end(cloud: Replay, source: OpenStack, body: Any) -> None:
+    cloud.changed = lambda path, answer: (200, body) if "servers/detail" in path else answer
+    reading = source.read()
+    assert states(reading)["servers"] == "failed"
+    assert not reading.every_instance
+    assert len(reading.hosts) == 10
+
+
+def test_a_server_without_an_id_is_nobody(cloud: Replay, source: OpenStack) -> None:
+    cloud.changed = lambda path, answer: (200, {"servers": [{"name": "x"}]}) if "servers/detail" in path else answer
+    reading = source.read()
+    assert (reading.instances, reading.gone, reading.unclear) == ((), frozenset(), frozenset())
+
+
+def test_a_row_that_cannot_be_understood_is_left_out_with_a_reason_and_is_not_gone(
+    cloud: Replay, source: OpenStack
+) -> None:
+    web, *_ = cloud.recording["servers"]
+
+    def changed(path: str, answer: Answer) -> Answer:
+        status, body = answer
+        if "servers/detail" in path and status == 200:
+            body = json.loads(json.dumps(body))
+            for row in body["servers"]:
+                if row["id"] == web:
+                    row["flavor"] = None
+        if "os-hypervisors" in path and status == 200:
+            body = json.loads(json.dumps(body))
+            for row in body["hypervisors"]:
+                if row["hypervisor_hostname"] == "h10":
+                    row["hypervisor_type"] = "ironic"
+        return status, body
+
+    cloud.changed = changed
+    reading = source.read()
+    assert web in reading.unclear
+    assert web not in by_id(reading.instances)
+    assert "h10" not in by_id(reading.hosts)
+    assert any(web in sentence for sentence in reading.left_out)
+    assert "hypervisor h10 is of type ironic, which Cotenant does not model" in reading.left_out
+
+
+def test_servers_and_hosts_of_a_cell_that_is_down_are_not_gone(cloud: Replay, source: OpenStack) -> None:
+    """Nova tells only ids and the status UNKNOWN of them, from 2.69 on."""
+    web, *_ = cloud.recording["servers"]
+
+    def changed(path: str, answer: Answer) -> Answer:
+        status, body = answer
+        body = json.loads(json.dumps(body))
+        if "servers/detail" in path and status == 200:
+            body["servers"] = [
+                {"id": row["id"], "status": "UNKNOWN", "tenant_id": "t", "links": []} if row["id"] == web else row
+                for row in body["servers"]
+            ]
+        if "os-services" in path:
+            body["services"] = [
+                {**row, "status": "UNKNOWN"} if row["host"] == "h01" else row for row in body["services"]
+            ]
+        if "os-hypervisors" in path:
+            body["hypervisors"] = [row for row in body["hypervisors"] if row["hypervisor_hostname"] != "h01"]
+        return status, body
+
+    cloud.changed = changed
+    reading = source.read()
+    assert web in reading.unclear
+    assert reading.every_instance
+    assert not reading.every_host
+
+
+def test_nobody_there_is_told_and_the_next_read_tries_again(cloud: Replay) -> None:
+    cloud.changed = lambda path, answer: (503, {"error": {"message": "down"}}) if "auth/tokens" in path else answer
+    source = OpenStack(connection=cloud.connect)
+    assert set(states(source.read()).values()) == {"failed"}
+    cloud.changed = lambda _, answer: answer
+    assert source.read().complete
+
+
+def test_the_command_tells_the_parts_and_ends_with_1_where_one_is_missing(
+    cloud: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "OS_AUTH_URL": f"{cloud.url}/keystone/v3", "OS_USERNAME": "admin", "OS_PASSWORD": "secret",
+        "OS_PROJECT_NAME": "admin", "OS_USER_DOMAIN_ID": "default", "OS_PROJECT_DOMAIN_ID": "default",
+        "OS_REGION_NAME": "RegionOne",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    first = CliRunner().invoke(app, ["sync", "openstack"])
+    assert first.exit_code == 0, first.output
+    assert "Put 10 hosts and 6 instances that are new or changed, of 10 hosts" in first.stdout
+    cloud.changed = refuse("resource_providers")
+    second = CliRunner().invoke(app, ["sync", "openstack", "--json"])
+    assert second.exit_code == 1
+    told = json.loads(second.stdout)
+    assert (told["complete"], told["hosts"], told["gone_hosts"]) == (False, [], [])
+    assert [part["state"] for part in told["parts"] if part["name"] == "placement"] == ["refused"]
+    assert "secret" not in first.output + second.output
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["openstack", "--merge"], "--merge goes with a file"),
+        (["cloud.yaml", "--watch", "5"], "--cloud and --watch go with a system"),
+        (["cloud.yaml"], "there is no file"),
+    ],
+)
+def test_options_that_do_not_fit_are_wrong_usage(words: list[str], reason: str) -> None:
+    result = CliRunner().invoke(app, ["sync", *words])
+    assert result.exit_code == 2
+    assert reason in result.stderr
+
+
+def test_a_source_has_the_name_of_its_cloud() -> None:
+    assert open_source("openstack", cloud="west").name == "openstack:west"  # type: ignore[attr-defined]

@@ -1,0 +1,138 @@
+"""Everything that changes something or recommends something is in the audit log, once, with what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from made_models import make
+from service_clock import Clock
+
+from advisor.audit import Operation
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
+from advisor.errors import AdvisorError, RefusedByGate
+from advisor.service import Advisor
+from profiler.observed import Colocation, MetricSample, Outcome
+
+# Told by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync.
+ELSEWHERE = {"token.create", "token.revoke", "inventory.follow"}
+
+
+def told(advisor: Advisor) -> list[tuple[str, tuple[str, ...], Mapping[str, Any]]]:
+    """Oldest first."""
+    return [(one.operation, one.objects, one.detail) for one in advisor.audit(limit=1000).items][::-1]
+
+
+@pytest.fixture
+def small(advisor: Advisor, clock: Clock) -> Advisor:
+    """h1 with `a` on it; the clock stands still, and still the order of entries is sure."""
+    advisor.put_inventory(
+        Inventory((Host("h1", "kvm", 4, 8192),), (Instance("a", host="h1"),), (WorkloadProfile("web", {"cpu": 80.0}),)),
+        mode="replace",
+        generation=None,
+    )
+    return advisor
+
+
+def test_changes_of_the_inventory_name_what_they_are_about_and_the_generation_they_made(small: Advisor) -> None:
+    steps = (
+        lambda: small.put_host(Host("h2", "kvm", 4, 8192)),
+        lambda: small.put_instance(Instance("b", host="h2")),
+        lambda: small.put_workload(WorkloadProfile("big blob", {"cpu": 10.0})),
+        lambda: small.delete_instance("b"),
+        lambda: small.delete_workload("big blob"),
+        lambda: small.delete_host("h2"),
+    )
+    seen = []
+    for step in steps:
+        step()
+        newest = small.audit(limit=1).items[0]
+        seen.append((newest.operation, newest.objects, newest.detail))
+    first = ("inventory.put", (), {"generation": 1, "mode": "replace", "hosts": 1, "instances": 1, "workloads": 1})
+    assert first in told(small)
+    assert seen == [
+        ("host.put", ("h2",), {"generation": 2}),
+        ("instance.put", ("b", "h2"), {"generation": 3}),
+        ("workload.put", ("big blob",), {"generation": 4}),
+        ("instance.delete", ("b",), {"generation": 5}),
+        ("workload.delete", ("big blob",), {"generation": 6}),
+        ("host.delete", ("h2",), {"generation": 7}),
+    ]
+
+
+def test_what_is_refused_changes_nothing_and_is_not_told(small: Advisor) -> None:
+    before = told(small)
+    for step in (
+        lambda: small.delete_host("h1"),
+        lambda: small.delete_host("nope"),
+        lambda: small.put_instance(Instance("b", host="nope")),
+        lambda: small.put_inventory(Inventory(), mode="replace", generation=99),
+        lambda: small.activate_model("nope"),
+    ):
+        with pytest.raises(AdvisorError):
+            step()
+    assert told(small) == before
+
+
+def test_what_was_measured_is_told_once_for_all_of_it(small: Advisor, clock: Clock) -> None:
+    now = clock().timestamp()
+    samples = [MetricSample("h1", "a", "instance", "cpu", 50.0, now - number) for number in range(100)]
+    small.ingest([*samples, MetricSample("nope", None, "host", "event", 1.0, now)])
+    small.ingest(samples)
+    runs = Colocation("run-1", "h1", "1", (Outcome(Instance("a", workload="web"), "throughput", 9.0, 8.0, "req/s"),))
+    small.record_colocation(runs)
+    small.record_colocation(runs)
+    assert [entry for entry in told(small) if entry[0] != "inventory.put"] == [
+        ("samples.add", (), {"accepted": 100, "duplicate": 0, "dropped": 1}),
+        ("samples.add", (), {"accepted": 0, "duplicate": 100, "dropped": 0}),
+        ("colocation.add", ("run-1",), {}),
+    ]
+
+
+def test_every_recommendation_is_told_with_where_it_sends_whom_and_whether_that_is_held(small: Advisor) -> None:
+    dry = small.place(PlacementRequest(Instance("n", vcpus=1), dry_run=True))
+    held = small.place(PlacementRequest(Instance("n", vcpus=1)))
+    none = small.place(PlacementRequest(Instance("n", vcpus=1, memory_mb=10**9)))
+    plan = small.plan([Instance("m", vcpus=1)])
+    small.record_outcome(held.id, "h1", {"n": 0.9})
+    small.record_outcome(held.id, "h1", {"n": 0.9})
+    assert told(small)[1:] == [
+        ("placement.answer", (dry.id, "n", "h1"), {"host": "h1", "dry_run": True, "held": False, "model": "prior"}),
+        (
+            "placement.answer",
+            (held.id, "n", "h1"),
+            {"host": "h1", "dry_run": False, "held": True, "model": "prior"},
+        ),
+        ("placement.answer", (none.id, "n"), {"host": None, "dry_run": False, "held": False, "model": "prior"}),
+        ("plan.answer", (plan.id,), {"instances": 1}),
+        ("outcome.put", (held.id, "h1"), {}),
+    ]
+
+
+def test_every_change_of_the_registry_is_told(small: Advisor, trained: Path) -> None:
+    version = small.register_model(trained).version
+    small.judge_model(version)
+    small.shadow_model(version)
+    small.activate_model(version)
+    small.roll_back_model()
+    assert [(what, names, detail.get("cause"), detail.get("before")) for what, names, detail in told(small)[1:]] == [
+        ("model.register", (version,), None, None),
+        ("model.judge", (version,), None, None),
+        ("model.shadow", (version,), None, None),
+        ("model.activate", (version,), "activate", "prior"),
+        ("model.activate", ("prior",), "rollback", version),
+    ]
+
+
+def test_an_activation_that_the_gate_refused_is_told(small: Advisor, trained: Path, tmp_path: Path) -> None:
+    version = small.register_model(make(trained, tmp_path / "made", "m-bad", 0.2)).version
+    with pytest.raises(RefusedByGate):
+        small.activate_model(version)
+    assert told(small)[1:] == [("model.register", (version,), {"passed": False}), ("model.refuse", (version,), {})]
+
+
+def test_no_operation_is_forgotten_here() -> None:
+    said = Path(__file__).read_text(encoding="utf-8")
+    assert {one for one in get_args(Operation) if f'("{one}"' not in said} == ELSEWHERE

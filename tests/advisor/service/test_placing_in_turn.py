@@ -1,0 +1,86 @@
+"""Answers for schedulers: held together or not at all, and counted by whoever asks next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from service_clock import Clock
+
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
+from advisor.errors import InvalidInput
+from advisor.service import Advisor
+from advisor.settings import Settings
+
+EQUAL = Inventory(
+    tuple(Host(f"h{number}", "kvm", 1, 16_384.0) for number in range(4)),
+    (),
+    (WorkloadProfile("busy", {"cpu": 100.0, "block": 0.0}),),
+)
+
+
+def question(name: str, *hosts: str) -> PlacementRequest:
+    return PlacementRequest(Instance(name, 1, 1024.0, workload="busy"), hosts=hosts or None, limit=1, explain=False)
+
+
+@pytest.fixture
+def equal(advisor: Advisor) -> Advisor:
+    advisor.put_inventory(EQUAL, mode="replace", generation=None)
+    return advisor
+
+
+def placed(advisor: Advisor, *names: str, hold: bool = True) -> list[str]:
+    answers = advisor.place_in_turn([question(name) for name in names], hold=hold)
+    return [answer.candidates[0].host for answer in answers]
+
+
+def test_all_answers_of_a_call_are_held_and_count_for_the_next_call(equal: Advisor) -> None:
+    assert sorted([*placed(equal, "a", "b"), *placed(equal, "c", "d")]) == ["h0", "h1", "h2", "h3"]
+
+
+def test_what_is_held_ends_with_its_time(equal: Advisor, clock: Clock) -> None:
+    first = placed(equal, "a", "b")
+    clock.turn(61)
+    assert placed(equal, "c", "d") == first
+
+
+def test_nothing_is_kept_where_nothing_is_to_be_held(equal: Advisor) -> None:
+    assert placed(equal, "a", hold=False) == placed(equal, "b", hold=False)
+    assert equal.recommendations().items == ()
+
+
+def test_every_held_answer_is_stored(equal: Advisor) -> None:
+    answers = equal.place_in_turn([question("a"), question("b")], hold=True)
+    assert {one.id for one in equal.recommendations().items} == {one.id for one in answers}
+
+
+def test_an_answer_without_a_host_is_stored_and_holds_nothing(equal: Advisor) -> None:
+    (answer,) = equal.place_in_turn([question("a", "nowhere")], hold=True)
+    assert answer.candidates == ()
+    assert placed(equal, "b", hold=False) == ["h0"]
+    assert len(equal.recommendations().items) == 1
+
+
+def test_without_reserving_answers_of_one_call_count_in_and_those_of_the_next_do_not(tmp_path: Path) -> None:
+    settings = Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path, reserve_s=0)
+    with Advisor(settings) as advisor:
+        advisor.put_inventory(EQUAL, mode="replace", generation=None)
+        assert placed(advisor, "a", "b") == placed(advisor, "c", "d") == ["h0", "h1"]
+
+
+def test_two_processes_count_in_what_the_other_one_held(equal: Advisor, settings: Settings, clock: Clock) -> None:
+    with Advisor(settings, clock=clock) as other:
+        assert sorted([*placed(equal, "a"), *placed(other, "b"), *placed(equal, "c"), *placed(other, "d")]) == [
+            "h0", "h1", "h2", "h3",
+        ]  # fmt: skip
+
+
+def test_a_wrong_question_refuses_them_all(equal: Advisor) -> None:
+    wrong = PlacementRequest(Instance("a"), limit=0)
+    with pytest.raises(InvalidInput):
+        equal.place_in_turn([question("b"), wrong], hold=True)
+    assert equal.recommendations().items == ()
+
+
+def test_no_questions_have_no_answers(equal: Advisor) -> None:
+    assert equal.place_in_turn([], hold=True) == ()

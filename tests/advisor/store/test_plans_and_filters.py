@@ -1,0 +1,83 @@
+"""Plans come back as they were kept, and listings have what was asked for, on every database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from advisor.domain import Band, Effect, Host, Instance, Plan, PlanStep, Rejection, WorkloadProfile
+from advisor.store import hosts, instances, plans, workloads
+from advisor.store.engine import Database
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+EFFECT = Effect("a", Band(0.9, 0.8, float("inf")), Band(1.1, 1.0, float("nan")))
+
+
+def plan(at: str) -> Plan:
+    rejected = (Rejection("h1", "capacity.memory", "needs 2 MB"),)
+    return Plan(at, NOW, "prior", "prior", (PlanStep("a", None, None, rejected),), {"h1": (EFFECT,)}, {"h1": ()})
+
+
+def test_a_plan_comes_back_as_it_was_kept_once(database: Database) -> None:
+    with database.write() as connection:
+        plans.add(connection, plan("p1"))
+        plans.add(connection, plan("p1"))
+    with database.read() as connection:
+        found = plans.get(connection, "p1")
+        assert plans.get(connection, "p2") is None
+    assert repr(found) == repr(plan("p1")), "nan is not equal to itself"
+
+
+@pytest.fixture
+def cloud(database: Database) -> Database:
+    with database.write() as connection:
+        some = (
+            Host("h1", "kvm", pcpus=4, memory_mb=1, labels={"zone": "a", "rack.a-1/x y": "é'"}),
+            Host("h2", "kvm", pcpus=4, memory_mb=1, labels={"zone": "a"}, enabled=False),
+            Host("h3", "xen", pcpus=4, memory_mb=1, labels={"zone": "b", "a": "zone"}),
+        )
+        hosts.put(connection, some, NOW)
+        instances.put(connection, (Instance("i1", host="h1", workload="w"), Instance("i2", host="h2", workload="w")))
+        workloads.put(
+            connection, (WorkloadProfile("w", {"cpu": 1.0}), WorkloadProfile("w", {"cpu": 1.0}, platform="p"))
+        )
+    return database
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"labels": {"zone": "a"}}, ["h1", "h2"]),
+        ({"labels": {"rack.a-1/x y": "é'"}}, ["h1"]),
+        ({"labels": {"zone": "a", "a": "zone"}}, []),
+        ({"labels": {"zone": "a"}, "enabled": True}, ["h1"]),
+        ({"enabled": False}, ["h2"]),
+        ({"kind": "xen"}, ["h3"]),
+        ({"labels": {"$.zone": "a"}}, []),
+    ],
+)
+def test_hosts_are_listed_by_labels_kind_and_whether_they_are_enabled(
+    cloud: Database, asked: dict[str, object], found: list[str]
+) -> None:
+    with cloud.read() as connection:
+        page = hosts.list_page(connection, cursor=None, limit=10, **asked)  # type: ignore[arg-type]
+    assert [host.id for host in page.items] == found
+
+
+def test_a_filtered_listing_has_pages(cloud: Database) -> None:
+    with cloud.read() as connection:
+        first = hosts.list_page(connection, labels={"zone": "a"}, cursor=None, limit=1)
+        rest = hosts.list_page(connection, labels={"zone": "a"}, cursor=first.next_cursor, limit=1)
+    assert [one.id for one in (*first.items, *rest.items)] == ["h1", "h2"]
+    assert rest.next_cursor is None
+
+
+def test_instances_are_listed_by_workload_and_workloads_by_platform(cloud: Database) -> None:
+    with cloud.read() as connection:
+        both = instances.list_page(connection, host=None, workload="w", cursor=None, limit=10)
+        one = instances.list_page(connection, host="h2", workload="w", cursor=None, limit=10)
+        everywhere = workloads.list_page(connection, platform="", cursor=None, limit=10)
+    assert [one.id for one in both.items] == ["i1", "i2"]
+    assert [one.id for one in one.items] == ["i2"]
+    assert [one.platform for one in everywhere.items] == [""]

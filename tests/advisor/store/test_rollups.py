@@ -1,0 +1,195 @@
+"""Old samples become five-minute means that say the same, once, whoever works at it and whatever comes late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from advisor import ingest, inventory, profiling, retention
+from advisor.errors import Conflict
+from advisor.retention import EVERY, Retention
+from advisor.settings import Settings
+from advisor.store import rollups, samples
+from advisor.store.engine import Database
+from profiler.observed import Host, Instance, MetricSample
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+DAY = 86_400.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def keeper(database: Database, url: str, clock: Clock) -> Iterator[Retention]:
+    """Keeps samples for two days and their means for three more; knows host h1 with i1."""
+    with database.write() as connection:
+        inventory.put_host(connection, Host("h1", "kvm", 4, 1024), NOW)
+        inventory.put_instance(connection, Instance("i1", host="h1"))
+    found = Retention(database, _settings(url), clock)
+    yield found
+    found.close()
+
+
+def _settings(url: str) -> Settings:
+    return Settings(database=url, keep_samples_days=2, keep_rollups_days=3, state_dir=Path("nowhere"))
+
+
+def measured(days_ago: float, values: list[float], metric: str = "cpu") -> list[MetricSample]:
+    """Windows of ten seconds from a time on that lies on a border of five minutes."""
+    begin = (NOW.timestamp() - days_ago * DAY) // 300 * 300
+    return [
+        MetricSample("h1", "i1", "instance", metric, value, begin + 10.0 * step) for step, value in enumerate(values)
+    ]
+
+
+def put(database: Database, batch: list[MetricSample], now: datetime = NOW) -> ingest.Ingested:
+    with database.write() as connection:
+        return ingest.ingest(connection, batch, now=now, fresh_s=3600)
+
+
+def stored(database: Database) -> tuple[list[MetricSample], list[tuple[float, float, float, int]]]:
+    with database.read() as connection:
+        rows = connection.execute(sa.select(rollups.rollups).order_by(rollups.rollups.c.time_s)).all()
+        return list(samples.of_instance(connection, "i1")), [tuple(row)[1:] for row in rows]
+
+
+def test_what_is_old_enough_becomes_means_and_the_rest_stays(database: Database, keeper: Retention) -> None:
+    old, young = measured(3, [float(value) for value in range(60)]), measured(1, [5.0] * 30)
+    put(database, old + young)
+    assert keeper.run() == rollups.Removed(samples=60)
+    kept, means = stored(database)
+    assert kept == young
+    begin = old[0].time_s
+    assert means == [(begin + 300, 14.5, 29.0, 30), (begin + 600, 44.5, 59.0, 30)]
+
+
+def test_a_second_run_changes_nothing(database: Database, keeper: Retention) -> None:
+    put(database, measured(3, [1.0, 2.0]))
+    keeper.run()
+    before = stored(database)
+    assert keeper.run() == rollups.Removed()
+    assert stored(database) == before
+
+
+def test_samples_from_before_the_border_are_dropped_and_never_count_twice(
+    database: Database, keeper: Retention
+) -> None:
+    batch = measured(3, [1.0, 3.0])
+    put(database, batch)
+    keeper.run()
+    again = put(database, [*batch, *measured(1, [9.0])])
+    assert (again.accepted, again.duplicate) == (1, 0)
+    assert [reason for _, reason in again.dropped] == [
+        "time is before 2026-01-29T12:00:00+00:00, up to which samples are rolled up and no longer taken"
+    ] * 2
+    keeper.run()
+    assert stored(database)[1][0][1:] == (2.0, 3.0, 2)
+
+
+def test_a_sample_that_was_on_its_way_when_the_border_moved_joins_its_five_minutes(
+    database: Database, keeper: Retention
+) -> None:
+    batch = measured(3, [1.0, 3.0, 8.0])
+    put(database, batch[:2])
+    keeper.run()
+    with database.write() as connection:  # as a transaction does that looked before the border moved
+        samples.add(connection, batch[2:])
+    assert keeper.run().samples == 1
+    assert stored(database)[1][0][1:] == (4.0, 8.0, 3)
+
+
+def test_means_expire_and_a_series_goes_with_its_last(database: Database, keeper: Retention, clock: Clock) -> None:
+    put(database, [*measured(3, [1.0]), *measured(1, [2.0], "event")])
+    keeper.run()
+    clock.now = NOW + timedelta(days=2, hours=1)
+    assert keeper.run() == rollups.Removed(samples=1, rollups=1, series=1)
+    with database.read() as connection:
+        assert list(connection.scalars(sa.select(samples.series.c.metric))) == ["event"]
+
+
+def test_many_series_and_days_are_done_in_small_steps(
+    database: Database, keeper: Retention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "SERIES_AT_ONCE", 3)
+    batch = [one for number in range(10) for one in measured(4, [1.0] * 3, f"m{number}")]
+    batch += [one for number in range(10) for one in measured(3.5, [2.0] * 3, f"m{number}")]
+    put(database, batch)
+    spans: list[float] = []
+    roll = rollups.roll
+
+    def watched(connection: sa.Connection, ids: tuple[int, ...], begin_s: float, end_s: float) -> int:
+        spans.append(end_s - begin_s)
+        assert len(ids) <= 3
+        return roll(connection, ids, begin_s, end_s)
+
+    monkeypatch.setattr(rollups, "roll", watched)
+    assert keeper.run().samples == len(batch)
+    assert stored(database)[0] == []
+    assert len(spans) == 8
+    assert max(spans) <= retention.SPAN_S
+
+
+def test_one_process_of_several_works_and_another_follows_one_that_was_killed(
+    database: Database, url: str, keeper: Retention, clock: Clock
+) -> None:
+    put(database, measured(3, [1.0]))
+    with database.write() as connection:  # a process that dies now
+        assert rollups.hold(connection, "killed", clock(), clock() + retention.LEASE, 0.0)
+    with pytest.raises(Conflict, match="another process"):
+        keeper.run()
+    assert len(stored(database)[0]) == 1
+    clock.now += retention.LEASE + timedelta(seconds=1)
+    assert keeper.run().samples == 1
+
+
+def test_processes_in_the_background_take_turns(database: Database, url: str, keeper: Retention, clock: Clock) -> None:
+    other = Retention(database, _settings(url), clock)
+    assert keeper._go_over(early=False, pausing=False) == rollups.Removed()
+    put(database, measured(1.99, [1.0]))
+    clock.now += EVERY / 2
+    assert other._go_over(early=False, pausing=False) is None  # it is not time yet
+    clock.now += EVERY
+    assert other._go_over(early=False, pausing=False) is not None
+
+
+def test_storing_samples_starts_it_when_it_is_time(database: Database, keeper: Retention) -> None:
+    put(database, measured(3, [1.0]))
+    keeper.nudge()
+    assert keeper._thread is None
+    keeper._due_s = 0.0
+    keeper.nudge()
+    assert keeper._thread is not None
+    keeper._thread.join()
+    assert stored(database)[0] == []
+
+
+def test_a_long_look_back_is_in_five_minute_means_whether_rolled_up_or_not(
+    database: Database, keeper: Retention
+) -> None:
+    put(database, [*measured(3, [10.0] * 15 + [30.0] * 15 + [50.0] * 45), *measured(1, [20.0] * 60)])
+    put(database, measured(3, [7.0] * 30, "cpu_p95"))
+    with database.read() as connection:
+        before = profiling.read_stored(connection, "i1", since="4d", now=NOW).windows
+    keeper.run()
+    with database.read() as connection:
+        after = profiling.read_stored(connection, "i1", since="4d", now=NOW).windows
+        young = profiling.read_stored(connection, "i1", since="24h", now=NOW).windows
+    assert list(before.own) == ["cpu"]
+    assert list(after.own["cpu"]) == list(before.own["cpu"]) == [20.0, 50.0, 50.0, 20.0, 20.0]
+    assert list(after.times) == list(before.times)
+    assert (after.period_s, young.period_s) == (300.0, 10.0)

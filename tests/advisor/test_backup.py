@@ -1,0 +1,256 @@
+"""A backup brings a database back, of either kind, and never half of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from advisor import backup, ingest
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
+from advisor.errors import Conflict, InvalidInput, OutOfSpace, SchemaMismatch
+from advisor.service import Advisor
+from advisor.settings import Settings
+from advisor.store import archive, migrate
+from advisor.store.engine import Database
+from profiler.observed import MetricSample
+from tests.servers.fixtures import postgres_server
+
+__all__ = ["postgres_server"]
+
+NOW = datetime.now(UTC)
+CLOUD = Inventory(
+    (Host("h1", "kvm", 4, 8192, labels={"zone": "ä\u2028"}), Host("h2", "xen", 8, 8192)),
+    (Instance("i1", host="h1", workload="web"),),
+    (WorkloadProfile("web", {"cpu": 50.0}),),
+)
+New = Callable[[str], Database]
+
+
+@pytest.fixture
+def new(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[New]:
+    """Empty databases of either kind."""
+    numbers = count()
+    with ExitStack() as opened:
+
+        def make(kind: str) -> Database:
+            if kind == "sqlite":
+                url = f"sqlite:///{tmp_path}/{next(numbers)}.sqlite3"
+            else:
+                server = request.getfixturevalue("postgres_server")
+                name = server.new_database()
+                opened.callback(server.drop, name)
+                url = server.url(name)
+            database = Database(url)
+            opened.callback(database.close)
+            return database
+
+        yield make
+
+
+def fill(database: Database, tmp_path: Path) -> None:
+    with Advisor(settings_of(database, tmp_path)) as advisor:
+        advisor.put_inventory(CLOUD, mode="replace", generation=None)
+        advisor.place(PlacementRequest(Instance("new")))
+        begin = NOW.timestamp() - 20_000
+        advisor.ingest([MetricSample("h1", "i1", "instance", "cpu", 1 / 3, begin + step) for step in range(7000)])
+
+
+def settings_of(database: Database, tmp_path: Path) -> Settings:
+    return Settings(database=database.url.render_as_string(hide_password=False), state_dir=tmp_path)
+
+
+def content(database: Database) -> dict[str, list[str]]:
+    """Every row of every table, but for counters, which go on."""
+    with database.read() as connection:
+        found = {
+            name: sorted(json.dumps(list(row)) for row in archive.read(connection, table))
+            for name, table in archive.tables_of(connection).items()
+        }
+    return {name: rows for name, rows in found.items() if name not in {"counters", "changes"}}
+
+
+@pytest.mark.parametrize("into", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("out_of", ["sqlite", "postgresql"])
+def test_everything_comes_back_in_a_database_of_either_kind(new: New, tmp_path: Path, out_of: str, into: str) -> None:
+    source, target, path = new(out_of), new(into), tmp_path / "all.backup"
+    fill(source, tmp_path)
+    made = backup.make(source, path)
+    assert made.rows["samples"] == 7000
+    assert oct(path.stat().st_mode & 0o777) == "0o600"  # digests of tokens are in it
+    assert backup.restore(target, path) == made
+    there = content(source)
+    assert len(there["samples"]) == 7000
+    assert content(target) == there
+    with Advisor(settings_of(target, tmp_path)) as advisor:  # and new rows get numbers of their own
+        assert advisor.put_inventory(CLOUD, mode="merge", generation=advisor.generation()) == 3
+        stranger = MetricSample("h2", None, "host", "event", 1.0, NOW.timestamp() - 60)
+        assert advisor.ingest([stranger])["accepted"] == 1
+        assert advisor.place(PlacementRequest(Instance("another"))).candidates
+
+
+def test_a_database_that_holds_something_is_replaced_only_when_asked_and_its_readers_notice(
+    new: New, tmp_path: Path
+) -> None:
+    source, target, path = new("sqlite"), new("sqlite"), tmp_path / "all.backup"
+    fill(source, tmp_path)
+    backup.make(source, path)
+    with Advisor(settings_of(target, tmp_path)) as watching:
+        for number in range(5):
+            watching.put_host(Host(f"other{number}", "kvm", 4, 1024))
+        assert watching.ready()["hosts"] == 5
+        with pytest.raises(Conflict, match="is not empty"):
+            backup.restore(target, path)
+        assert watching.ready()["hosts"] == 5
+        backup.restore(target, path, replace=True)
+        assert [host.id for host in watching.hosts().items] == ["h1", "h2"]
+        assert watching.ready()["hosts"] == 2
+        assert watching.generation() == 6  # who read 5 before may not write on top of that
+    assert len(content(target)["samples"]) == 7000
+
+
+def test_samples_may_be_left_out(new: New, tmp_path: Path) -> None:
+    source, target, path = new("sqlite"), new("sqlite"), tmp_path / "small.backup"
+    fill(source, tmp_path)
+    made = backup.make(source, path, samples=False)
+    assert not archive.MEASURED & set(made.rows)
+    backup.restore(target, path)
+    there = content(target)
+    assert there["samples"] == there["series"] == []
+    assert there["hosts"] == content(source)["hosts"]
+
+
+def test_tables_of_an_older_version_are_brought_to_the_newest(new: New, tmp_path: Path) -> None:
+    source, target, path = new("sqlite"), new("sqlite"), tmp_path / "old.backup"
+    with source.write() as connection:
+        migrate.bring_to(connection, "0004")
+        connection.execute(sa.text("INSERT INTO workloads VALUES ('web', '', '{\"cpu\": 5.0}', 'paper')"))
+    with pytest.raises(SchemaMismatch, match="older Cotenant"):
+        backup.make(source, path)
+    with gzip.open(path, "wb") as file:
+        lines = backup._Lines(file)  # type: ignore[arg-type]
+        lines.write({"cotenant_backup": 1, "revision": "0004", "made_at": "then"})
+        with source.read() as connection:
+            for name, table in archive.tables_of(connection).items():
+                lines.write({"table": name, "columns": [column.name for column in table.columns]})
+                for row in archive.read(connection, table):
+                    lines.write(row)
+        lines.write({"end": {"workloads": 1}, "sha256": lines.digest()})
+    backup.restore(target, path)
+    with Advisor(settings_of(target, tmp_path)) as advisor:
+        assert advisor.workload("web") == WorkloadProfile("web", {"cpu": 5.0}, origin="paper")
+
+
+def _spoiled(whole: bytes, how: str) -> bytes:
+    text = gzip.decompress(whole)
+    if how == "cut off":
+        return whole[: len(whole) // 2]
+    if how == "a line is missing":
+        lines = text.splitlines(keepends=True)
+        return gzip.compress(b"".join([*lines[:5], *lines[6:]]))
+    if how == "no end":
+        return gzip.compress(b"".join(text.splitlines(keepends=True)[:-1]))
+    if how == "a value is another":
+        return gzip.compress(text.replace(b'"h1"', b'"h9"', 1))
+    if how == "newer":
+        return _sealed(text.replace(migrate_head().encode(), b"9999", 1))
+    if how == "other columns":
+        return _sealed(text.replace(b'"memory_mb"', b'"memory_gb"', 1))
+    if how == "rows too short":
+        return _sealed(text.replace(b'["h1",', b"[", 1))
+    return {"empty": b"", "not compressed": text, "not JSON": gzip.compress(b"certainly\nnot\n")}[how]
+
+
+def _sealed(text: bytes) -> bytes:
+    """With a digest that fits: what a hostile or broken program may write."""
+    import hashlib
+
+    *lines, last = text.splitlines(keepends=True)
+    end = json.loads(last) | {"sha256": hashlib.sha256(b"".join(lines)).hexdigest()}
+    return gzip.compress(b"".join(lines) + json.dumps(end).encode() + b"\n")
+
+
+def migrate_head() -> str:
+    return max(migrate.revisions())
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["cut off", "a line is missing", "no end", "a value is another", "newer", "other columns", "rows too short",
+     "empty", "not compressed", "not JSON"],
+)  # fmt: skip
+def test_a_file_that_is_no_whole_backup_is_refused_and_nothing_changes(new: New, tmp_path: Path, how: str) -> None:
+    database, path = new("sqlite"), tmp_path / "all.backup"
+    fill(database, tmp_path)
+    backup.make(database, path)
+    before = content(database)
+    path.write_bytes(_spoiled(path.read_bytes(), how))
+    with pytest.raises(InvalidInput, match="cannot be restored"):
+        backup.restore(database, path, replace=True)
+    assert content(database) == before
+
+
+def test_a_file_that_is_absent_or_a_folder_is_refused(new: New, tmp_path: Path) -> None:
+    database = new("sqlite")
+    for path in (tmp_path / "absent", tmp_path):
+        with pytest.raises(InvalidInput, match="cannot be restored"):
+            backup.restore(database, path)
+        assert not content(database)
+
+
+def test_a_backup_is_of_one_moment_while_others_write(
+    new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, path = new("sqlite"), tmp_path / "all.backup"
+    fill(database, tmp_path)
+    read = archive.read
+
+    def and_meanwhile(connection: sa.Connection, table: sa.Table) -> Iterator[archive.Row]:
+        with database.write() as writing:
+            ingest.samples.add(writing, [MetricSample("h1", None, "host", table.name, 1.0, 5.0)])
+        return read(connection, table)
+
+    before = content(database)
+    monkeypatch.setattr(archive, "read", and_meanwhile)
+    backup.make(database, path)
+    monkeypatch.undo()
+    restored = new("sqlite")
+    backup.restore(restored, path)
+    assert content(restored) == before
+    assert len(content(database)["series"]) > len(before["series"])
+
+
+def test_a_backup_that_does_not_fit_the_disk_leaves_the_former_one(
+    new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, path = new("sqlite"), tmp_path / "all.backup"
+    fill(database, tmp_path)
+    path.write_bytes(b"the former one")
+
+    def full(*_: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutOfSpace):
+        backup.make(database, path)
+    assert path.read_bytes() == b"the former one"
+    assert [one.name for one in tmp_path.iterdir() if "partial" in one.name] == []
+
+
+def test_the_database_of_another_program_is_never_replaced(new: New, tmp_path: Path) -> None:
+    source, theirs, path = new("sqlite"), new("sqlite"), tmp_path / "all.backup"
+    fill(source, tmp_path)
+    backup.make(source, path)
+    with theirs.write() as connection:
+        connection.execute(sa.text("CREATE TABLE theirs (id INTEGER)"))
+    with pytest.raises(SchemaMismatch, match="another program"):
+        backup.restore(theirs, path, replace=True)
+    assert list(content(theirs)) == ["theirs"]

@@ -1,0 +1,327 @@
+"""Profiles by PromQL: what the agent's exporter shows comes back from a real Prometheus as it was measured."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
+
+from advisor import promql
+from advisor.domain import Host, Instance
+from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
+from advisor.service import Advisor, profile_series
+from advisor.settings import Settings
+from api.cli import app
+from models.windows import align
+from profiler.agent.exposition import series_text
+from profiler.agent.loop import BUCKETS_S, View
+from profiler.collectors.further import UNITS
+from profiler.collectors.windows import Key, Statistic, Window
+from profiler.metrics import EIGHT
+from tests.servers.prometheus import Prometheus, prometheus
+from tests.servers.running import NotInstalled
+
+WINDOW_S, WINDOWS = 10.0, 60
+BEGIN_S = 10 * math.floor(datetime.now(UTC).timestamp() / 10) - WINDOWS * WINDOW_S - 60
+NOTHING: dict[str, Any] = {"global": {"scrape_interval": "1h"}}
+
+
+def measured(number: int) -> dict[Key, float]:
+    """Window `number` of a host with two instances; instance i1 works harder in the second half. Made up."""
+    cpu = (40.0 if number < WINDOWS / 2 else 98.5) + (-0.3, 0.1, 0.4)[number % 3]
+    found: dict[Key, float] = {
+        ("i1", "instance", name): 0.1 * number for name in UNITS if name not in ("busy", "steal")
+    }
+    found |= {
+        ("i1", scope, metric.name): 3.0 + number for metric in EIGHT for scope in metric.scopes if scope != "host"
+    }
+    found |= {("i1", "instance", "cpu"): cpu, ("i1", "instance", "block"): 100 - cpu}
+    found |= {(None, "host", metric.name): 900.0 + number for metric in EIGHT if "host" in metric.scopes}
+    found |= {(None, "host", "busy"): cpu / 4, (None, "host", "steal"): 0.5}
+    found |= {(None, "driver_domain", "cpu"): 30.0 + number}
+    found |= {("i2", "instance", "cpu"): 1.0 + number / 100, ("i2", "instance", "waiting"): 7.0}
+    return found
+
+
+def view(host: str, series: dict[Key, float]) -> View:
+    window = Window(host, 0.0, WINDOW_S, {key: Statistic(value, 2 * value, 10) for key, value in series.items()}, 0)
+    return View(host, "lxc", {}, window, 0, {}, 0, {}, tuple([0] * (len(BUCKETS_S) + 1)), 0.0)
+
+
+def scrapes(every_s: float, *, host: str = "h1", target: str = "h1:9405", **labels: str) -> Iterator[tuple[float, Any]]:
+    """What a Prometheus with honor_labels stores of the exporter: (time, samples), a scrape every so many seconds."""
+    for step in range(int(WINDOWS * WINDOW_S / every_s)):
+        time_s = BEGIN_S + step * every_s + 1.5
+        page = series_text(view(host, measured(int(step * every_s / WINDOW_S))))
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                yield (
+                    time_s,
+                    (sample.name, {"instance": target, "job": "agents", **labels, **sample.labels}, sample.value),
+                )
+
+
+def history(*found: tuple[float, Any]) -> str:
+    """Samples as OpenMetrics with their times, each series in one piece and in order, as promtool wants it."""
+    lines = sorted(
+        (name, ",".join(f'{key}="{text}"' for key, text in sorted(labels.items())), time_s, value)
+        for time_s, (name, labels, value) in found
+    )
+    text, former = [], ""
+    for name, labels, time_s, value in lines:
+        if name != former:
+            text.append(f"# TYPE {name} gauge\n")
+            former = name
+        text.append(f"{name}{{{labels}}} {value!r} {time_s:.3f}\n")
+    return "".join([*text, "# EOF\n"])
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Prometheus]:
+    """Two hosts: h1, scraped every 5 s, and by a second job every 20 s; h2, which had i1 before, every 15 s."""
+    before = [(time_s - WINDOWS * WINDOW_S, sample) for time_s, sample in scrapes(15, host="h2", target="h2:9405")]
+    every = (*scrapes(5), *scrapes(20, job="twin"), *before)
+    try:
+        with prometheus(NOTHING, history=history(*every)) as running:
+            yield running
+    except NotInstalled as missing:
+        pytest.skip(str(missing))
+
+
+def settings(url: str, **others: Any) -> Settings:
+    return Settings(prometheus_url=url, **others)
+
+
+def read(url: str, since: str = "1h") -> Any:
+    return promql.read(settings(url), "i1", since=since, now=datetime.now(UTC))
+
+
+def test_every_gauge_of_the_exporter_is_read_back_in_its_own_unit(store: Prometheus) -> None:
+    found = read(store.url)
+    expected = {key: value for key, value in measured(7).items() if key[0] != "i2"}
+    expected["i2", "instance", "cpu"] = measured(7)["i2", "instance", "cpu"]
+    at = BEGIN_S + 7 * WINDOW_S + 1.5
+    seen = {key[1:]: values[list(times).index(at)] for key, (times, values) in found.items() if key[0] == "h1"}
+    assert seen == pytest.approx(expected)
+
+
+def test_a_window_that_was_scraped_twice_counts_once_and_two_jobs_are_not_mixed(store: Prometheus) -> None:
+    windows = align(read(store.url), "i1")
+    assert (windows.host, windows.period_s, len(windows)) == ("h1", WINDOW_S, WINDOWS)
+    assert windows.own["cpu"] == pytest.approx([measured(number)["i1", "instance", "cpu"] for number in range(WINDOWS)])
+    assert windows.others["i2"] == pytest.approx(1 + np.arange(WINDOWS) / 100)
+    assert windows.elsewhere == {"h2": WINDOWS * 2 // 3}
+
+
+def test_scrapes_further_apart_than_windows_see_some_of_them_each_as_it_was(store: Prometheus) -> None:
+    windows = align(read(store.url), "i1", "h2")
+    assert windows.period_s == 15
+    assert set(windows.own["cpu"].round(6)) <= {round(measured(n)["i1", "instance", "cpu"], 6) for n in range(WINDOWS)}
+
+
+def test_the_service_and_the_command_find_the_phases_of_what_was_measured(store: Prometheus, tmp_path: Path) -> None:
+    profile = profile_series(settings(store.url), "i1", since="1h")
+    assert [phase.windows for phase in profile.phases] == [30, 30]
+    assert profile.phases[0].metrics["cpu"].value == pytest.approx(40.07, abs=0.05)
+    assert profile.phases[1].load.method == "saturated"
+    own = settings(store.url, database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)
+    with Advisor(own) as advisor:
+        advisor.put_host(Host("h1", "kvm", 4, 8192, platform="p1"))
+        advisor.put_instance(Instance("i1", host="h1"))
+        served = advisor.profile("i1", since="1h")
+    assert len(served.windows) == WINDOWS
+    assert [phase.metrics for phase in served.phases] == [phase.metrics for phase in profile.phases]
+
+
+def test_the_command_reads_a_store_and_needs_no_database(
+    store: Prometheus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(app, ["profile", "i1", "--prometheus", store.url, "--since", "1h"])
+    assert shown.exit_code == 0, shown.stderr
+    assert shown.stdout.startswith("i1 on h1: 60 windows of 10 s.")
+    assert list(tmp_path.iterdir()) == []
+    both = CliRunner().invoke(app, ["profile", "i1", "--prometheus", store.url, "--samples", __file__])
+    assert (both.exit_code, len(both.stderr.splitlines())) == (2, 1)
+    assert "--samples and --prometheus are two sources; give one" in both.stderr
+
+
+def test_what_is_older_is_not_read(store: Prometheus) -> None:
+    assert len(align(read(store.url, "5m"), "i1")) < WINDOWS / 2
+
+
+def test_an_instance_that_is_not_there_is_told_with_what_to_look_at(store: Prometheus) -> None:
+    with pytest.raises(NotFound, match=r"has no series of instance i9 in the last 1h; .* honor_labels: true\?"):
+        promql.read(settings(store.url), "i9", since="1h", now=datetime.now(UTC))
+
+
+def test_a_name_cannot_become_part_of_the_query() -> None:
+    with pytest.raises(InvalidInput, match="is not 1-255"):
+        promql.read(settings("http://127.0.0.1:1"), 'x"} or up{a="', since="1h", now=datetime.now(UTC))
+
+
+def test_a_real_scrape_of_the_real_exporter_is_understood(tmp_path: Path) -> None:
+    """Without a history: the server fetches pages itself, by the scrape configuration that is shipped."""
+    import yaml
+
+    from profiler.agent.exporter import Exporter
+
+    page = series_text(view("h1", measured(0)))
+
+    def shown() -> bytes:
+        return page.encode()
+
+    exporter = Exporter(("127.0.0.1", 0), shown)
+    exporter.start()
+    shipped = yaml.safe_load(
+        (Path(__file__).parents[2] / "integrations" / "prometheus" / "prometheus.yml").read_text(encoding="utf-8")
+    )
+    (agents,) = [job for job in shipped["scrape_configs"] if job["job_name"] == "cotenant-agents"]
+    agents |= {"static_configs": [{"targets": [":".join(map(str, exporter.address))]}], "scrape_interval": "1s"}
+    agents.pop("file_sd_configs", None)
+    try:
+        with prometheus({"scrape_configs": [agents]}) as running:
+            for number in (1, 2, 3):
+                _until(lambda at=number: len(_times(running.url)) >= at)
+                page = series_text(view("h1", measured(number)))
+            _until(lambda: len(_times(running.url)) >= 4)
+            found = promql.read(settings(running.url), "i1", since="1h", now=datetime.now(UTC))
+    except NotInstalled as missing:
+        pytest.skip(str(missing))
+    finally:
+        exporter.stop()
+    cpu = found["h1", "i1", "instance", "cpu"][1]
+    assert list(cpu)[:4] == pytest.approx([measured(number)["i1", "instance", "cpu"] for number in range(4)])
+    assert found["h1", None, "host", "event"][1][0] == 900.0
+
+
+def _times(url: str) -> Sequence[float]:
+    try:
+        found = promql.read(settings(url), "i1", since="1h", now=datetime.now(UTC))
+    except NotFound:
+        return ()
+    return found["h1", "i1", "instance", "cpu"][0]
+
+
+def _until(true: Callable[[], bool]) -> None:
+    import time
+
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@contextmanager
+def answering(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, list[str | None]]]:
+    """Something on loopback that gives every POST this answer; its URL, and the secrets that it was sent."""
+    secrets: list[str | None] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            secrets.append(self.headers.get("Authorization"))
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", secrets
+        server.shutdown()
+
+
+EMPTY = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (200, b"<html>", "answered 200 and nothing that Prometheus would say"),
+        (200, b"[" * 100_000, "nothing that Prometheus would say"),
+        (
+            200,
+            b'{"status": "success", "data": {"resultType": "vector", "result": []}}',
+            "nothing that Prometheus would",
+        ),
+        (422, b'{"status": "error", "errorType": "execution", "error": "too many samples"}', "422: too many samples"),
+        (200, EMPTY.replace(b"[]", b'[{"metric": {}, "values": [["a", "b"]]}]'), "something that is no series"),
+        (200, EMPTY.replace(b"[]", b'[["a"]]'), "something that is no series"),
+        (401, b"", "refuses with 401; see COTENANT_PROMETHEUS_AUTHORIZATION_FILE"),
+        (307, b"", "sends elsewhere with 307"),
+    ],
+    ids=range(8),
+)
+def test_what_is_no_good_answer_is_one_sentence(status: int, body: bytes, words: str) -> None:
+    with (
+        answering(status, body, Location="http://127.0.0.1:1/") as (url, _),
+        pytest.raises(SeriesUnavailable, match=words) as told,
+    ):
+        read(url)
+    assert len(str(told.value).splitlines()) == 1
+
+
+def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promql, "MOST_BYTES", 1000)
+    with answering(200, b" " * 100_000) as (url, _), pytest.raises(SeriesUnavailable, match="ask for less time"):
+        read(url)
+
+
+def test_nobody_there_is_told() -> None:
+    with pytest.raises(SeriesUnavailable, match=r"http://127\.0\.0\.1:1 does not answer"):
+        read("http://127.0.0.1:1")
+
+
+def test_the_secret_comes_from_a_file_and_is_never_told(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("Bearer very-secret\n")
+    with answering(403, b"") as (url, secrets), pytest.raises(SeriesUnavailable) as told:
+        promql.read(settings(url, prometheus_authorization_file=file), "i1", since="1h", now=datetime.now(UTC))
+    assert secrets == ["Bearer very-secret"]
+    assert "very-secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "secret", "words"),
+    [
+        ("ftp://x", None, "is no URL such as"),
+        ("http://", None, "is no URL such as"),
+        ("http://x:y", None, "is no URL"),
+        ("http://x/?a=b", None, "is no URL such as"),
+        ("http://user:pass@x", None, "holds a user or password"),
+        ("http://prometheus.example:9090", "Bearer x", "unencrypted; give an https URL"),
+        ("https://prometheus.example", "two\nlines", "is to hold one line"),
+        ("https://prometheus.example", "plain", "is to hold one line"),
+        ("https://prometheus.example", "Bearer é", "cannot be read: it is not ASCII"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(tmp_path: Path, url: str, secret: str | None, words: str) -> None:
+    file = tmp_path / "secret"
+    file.write_text(secret or "", encoding="utf-8")
+    chosen = settings(url, prometheus_authorization_file=file if secret else None)
+    with pytest.raises(InvalidInput, match=words) as told:
+        promql.read(chosen, "i1", since="1h", now=datetime.now(UTC))
+    assert "pass@" not in str(told.value)
+
+
+def test_a_secret_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    chosen = settings("http://127.0.0.1:1", prometheus_authorization_file=tmp_path / "none")
+    with pytest.raises(InvalidInput, match="none cannot be read: No such file"):
+        promql.read(chosen, "i1", since="1h", now=datetime.now(UTC))

@@ -1,0 +1,193 @@
+"""Who asks is settled first: a caller without a valid token learns nothing, one with a small scope changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import re
+import time
+from typing import Any
+
+import httpx
+import pytest
+from api_client import Client
+
+from advisor.errors import StorageUnavailable
+from advisor.service import Advisor
+from advisor.settings import Settings
+from advisor.tokens import CACHE_S
+from api.app import ROUTES, Route, create_app
+from api.limits import MOST_CALLERS, RateLimit
+
+ORDER = ("open", "read", "write", "admin")
+# What changes nothing although it is not a GET: the questions whose answer holds no host, and schedulers' own.
+ASKING = {
+    "/v1/predictions",
+    "/v1/placements",  # an answer that holds its host needs write: its body says which it is
+    "/v1/plans",
+    "/kubernetes/filter",
+    "/opennebula/optimize",
+}
+PATHS = [re.sub(r"\{\w+\}", "nope", route.path) for route in ROUTES]
+
+
+def bearer(text: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {text}"}
+
+
+@pytest.fixture
+def texts(advisor: Advisor) -> dict[str, str]:
+    """A token of each scope."""
+    return {scope: advisor.tokens.create(scope, scope, lasts=None)[1] for scope in ("read", "write", "admin")}
+
+
+def test_every_route_needs_the_scope_of_what_it_does() -> None:
+    needs = {(route.method, route.path): route.needs for route in ROUTES}
+    assert {path for (_, path), scope in needs.items() if scope == "open"} == {"/healthz", "/readyz"}
+    changes = {path for (method, path), scope in needs.items() if method != "GET" and scope != "read"}
+    assert {path for (method, path) in needs if method != "GET"} - changes <= ASKING
+    of_models = {path for path in changes if path.startswith("/v1/models")}
+    assert len(of_models) >= 4
+    admins = {path for (_, path), scope in needs.items() if scope == "admin"}
+    assert admins == of_models | {"/v1/audit"}
+
+
+def test_without_a_valid_token_every_path_gives_the_same_answer(advisor: Advisor, settings: Settings) -> None:
+    token, revoked = advisor.tokens.create("gone", "admin", lasts=None)
+    advisor.tokens.revoke(token.id)
+    client = Client(create_app(advisor, settings))
+    answers = set()
+    for route, path in [*zip(ROUTES, PATHS, strict=True), (ROUTES[0], "/nothing"), (ROUTES[0], "/v1/hosts/%00")]:
+        if route.needs == "open":
+            continue
+        for headers in ({}, bearer("x"), bearer(revoked), bearer(f"cot_{'0' * 16}_{'A' * 43}")):
+            answer = client.ask(route.method, path, headers=headers, content=b'{"broken"')
+            shown = {name: value for name, value in answer.json().items() if name != "request_id"}
+            named = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
+            answers.add((answer.status_code, str(shown), str(named)))
+    assert len(answers) == 1
+    assert next(iter(answers))[0] == 401
+
+
+@pytest.mark.parametrize("route", [one for one in ROUTES if one.needs != "open"], ids=lambda one: one.method + one.path)
+def test_a_scope_below_is_refused_before_anything_is_looked_up_and_the_scope_itself_is_not(
+    client: Client, texts: dict[str, str], route: Route
+) -> None:
+    path = PATHS[ROUTES.index(route)]
+    for scope, text in texts.items():
+        answer = client.ask(route.method, path, headers=bearer(text), content=b"{")
+        may = ORDER.index(scope) >= ORDER.index(route.needs)
+        assert (answer.status_code != 403) == may, (scope, answer.text)
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        ("Basic {basic}", 200),
+        ("basic {basic}", 200),
+        ("Bearer  {text} ", 200),
+        ("{text}", 401),
+        ("Token {text}", 401),
+        ("Basic {text}", 401),
+        ("Basic ====", 401),
+        ("Basic", 401),
+        ("Bearer", 401),
+        ("", 401),
+    ],
+)
+def test_a_token_comes_as_bearer_or_as_the_password_of_any_user(
+    client: Client, texts: dict[str, str], authorization: str, status: int
+) -> None:
+    basic = base64.b64encode(f"any:{texts['read']}".encode()).decode()
+    headers = {"Authorization": authorization.format(text=texts["read"], basic=basic)}
+    assert client.get("/v1/hosts", headers=headers).status_code == status
+
+
+def test_two_authorizations_are_none(client: Client, texts: dict[str, str]) -> None:
+    twice = [("Authorization", f"Bearer {texts['read']}")] * 2
+    assert client.get("/v1/hosts", headers=twice).status_code == 401
+
+
+def test_without_a_token_nobody_elsewhere_is_answered_whatever_they_say(advisor: Advisor, settings: Settings) -> None:
+    async def asked(client: str, host: str) -> int:
+        transport = httpx.ASGITransport(create_app(advisor, settings), client=(client, 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as session:
+            return (await session.get("/v1/hosts", headers={"Host": host})).status_code
+
+    assert asyncio.run(asked("127.0.0.1", "localhost:8080")) == 200
+    assert asyncio.run(asked("::1", "localhost:8080")) == 200
+    assert asyncio.run(asked("10.0.0.9", "localhost:8080")) == 421
+    assert asyncio.run(asked("127.0.0.1", "evil.example")) == 421
+
+
+def test_a_token_revoked_by_one_server_ends_on_another(settings: Settings, advisor: Advisor) -> None:
+    with Advisor(settings) as other:
+        here, there = Client(create_app(advisor, settings)), Client(create_app(other, settings))
+        token, text = advisor.tokens.create("agents", "read", lasts=None)
+        assert [client.get("/v1/hosts", headers=bearer(text)).status_code for client in (here, there)] == [200, 200]
+        advisor.tokens.revoke(token.id)
+        assert here.get("/v1/hosts", headers=bearer(text)).status_code == 401
+        time.sleep(CACHE_S)
+        assert there.get("/v1/hosts", headers=bearer(text)).status_code == 401
+
+
+def test_without_the_database_nobody_gets_in_and_nothing_is_told_of_it(
+    advisor: Advisor, settings: Settings, texts: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def gone() -> Any:
+        raise StorageUnavailable("database at db.internal does not answer")
+
+    client = Client(create_app(advisor, settings))
+    assert client.get("/metrics", headers=bearer(texts["read"])).status_code == 200
+    advisor.tokens._read = gone  # type: ignore[method-assign]
+    time.sleep(CACHE_S)
+    assert client.get("/metrics", headers=bearer(texts["read"])).status_code == 200, "who watches must hear of it"
+    assert client.get("/metrics").status_code == 401
+    with caplog.at_level(logging.WARNING, "cotenant.auth"):
+        answer = client.get("/v1/hosts", headers=bearer(texts["admin"]))
+    assert answer.status_code == 503
+    assert answer.json()["code"] == "storage.unavailable"
+    assert "retry-after" in answer.headers
+    assert "db.internal" not in answer.text
+    assert "db.internal" in caplog.text
+    assert client.get("/healthz").status_code == 200
+    ready = client.get("/readyz")
+    assert ready.status_code == 503
+    assert "db.internal" not in ready.text
+
+
+def test_who_asks_too_often_waits_and_nobody_else_does(advisor: Advisor, settings: Settings) -> None:
+    _, eager = advisor.tokens.create("eager", "read", lasts=None)
+    _, calm = advisor.tokens.create("calm", "read", lasts=None)
+    client = Client(create_app(advisor, settings.model_copy(update={"rate_limit": 0.1, "rate_burst": 3})))
+    answers = [client.get("/v1/hosts", headers=bearer(eager)) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert answers[-1].json()["code"] == "limit.rate"
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 10
+    assert client.get("/v1/hosts", headers=bearer(calm)).status_code == 200
+    assert client.get("/healthz", headers=bearer(eager)).status_code == 200
+
+
+def test_a_bucket_fills_again_and_never_beyond_its_size() -> None:
+    clock = [0.0]
+    limit = RateLimit(2.0, 3, monotonic=lambda: clock[0])
+    assert [limit.wait_s("a") for _ in range(5)] == [0, 0, 0, 0.5, 0.5]
+    clock[0] += 0.25
+    assert limit.wait_s("a") == 0.25
+    clock[0] += 0.25
+    assert [limit.wait_s("a"), limit.wait_s("a")] == [0, 0.5]
+    clock[0] += 1000
+    assert [limit.wait_s("a") for _ in range(4)] == [0, 0, 0, 0.5]
+
+
+def test_many_callers_cost_little_memory() -> None:
+    limit = RateLimit(1.0, 1, monotonic=lambda: 0.0)
+    for number in range(MOST_CALLERS + 10):
+        assert limit.wait_s(str(number)) == 0
+    assert len(limit._full_at) == MOST_CALLERS
+
+
+def test_no_limit_is_no_limit() -> None:
+    limit = RateLimit(0.0, 1)
+    assert [limit.wait_s("a") for _ in range(1000)] == [0.0] * 1000

@@ -1,0 +1,269 @@
+"""Tokens of Keystone: its answers are believed as they are, for a short while, and without it nobody gets in by it.
+
+The answers of the double are those of a real Keystone 30, shortened; the last test asks a real one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from api_client import Client
+
+from advisor.errors import IdentityUnavailable, InvalidInput
+from advisor.keystone import CACHE_S, REFUSED_S, Keystone
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.app import create_app
+from tests.servers.keystone import PASSWORD, keystone
+from tests.servers.running import NotInstalled
+
+ROLES = "admin=admin, Member=write,reader=read"
+OURS, THEIRS = "d67b684f49404dd39d81831abbbf0c59", "0d1f0c2d0a1e4f6c8f0b0f6c6f1d2e3a"
+TOKEN = "gAAAAABpIaVq" + "x" * 170
+
+
+def token_of(roles: tuple[str, ...], *, project: str | None = OURS, lasts_s: float = 3600, **more: Any) -> Any:
+    expires = datetime.now(UTC) + timedelta(seconds=lasts_s)
+    described = {
+        "methods": ["password"],
+        "user": {"domain": {"id": "default", "name": "Default"}, "id": "9bd9384a61b24ccc8fb4951242b785c4", "name": "w"},
+        "audit_ids": ["1tyJ3oqNSu-1YYeutbz2bg"],
+        "expires_at": f"{expires:%Y-%m-%dT%H:%M:%S.%f}Z",
+        "roles": [{"id": "5ea03ac0543d4682b78d358980f9c843", "name": role} for role in roles],
+        **more,
+    }
+    if project:
+        described["project"] = {"domain": {"id": "default", "name": "Default"}, "id": project, "name": "service"}
+    return {"token": described}
+
+
+class Double:
+    """Says of every token what it is told to say."""
+
+    def __init__(self) -> None:
+        self.status, self.body = 200, json.dumps(token_of(("member",)))
+        self.asked: list[str | None] = []
+        double = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if "/auth/tokens" not in self.path:  # where the API lies, which a client asks first
+                    versions = {
+                        "version": {"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": double.url}]}
+                    }
+                    self._answer(200, json.dumps(versions), {})
+                    return
+                assert self.headers["X-Auth-Token"] == "ours"
+                double.asked.append(self.headers["X-Subject-Token"])
+                self._answer(double.status, double.body, {})
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self._answer(201, json.dumps(token_of(("service",))), {"X-Subject-Token": "ours"})
+
+            def _answer(self, status: int, body: str, headers: dict[str, str]) -> None:
+                self.send_response(status)
+                for name, value in {**headers, "Content-Type": "application/json"}.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body.encode())))
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v3"
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[Double]:
+    _credential(monkeypatch)
+    server = Double()
+    yield server
+    server.close()
+
+
+def _credential(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
+    given = {"USERNAME": "cotenant", "PASSWORD": PASSWORD, "PROJECT_NAME": "service"}
+    for name, value in {**given, "USER_DOMAIN_ID": "default", "PROJECT_DOMAIN_ID": "default"}.items():
+        monkeypatch.setenv(f"OS_{name}", value)
+
+
+@pytest.mark.parametrize(
+    ("roles", "scope"),
+    [
+        (("reader",), "read"),
+        (("reader", "MEMBER"), "write"),
+        (("admin", "member", "reader"), "admin"),
+        (("service",), None),
+        ((), None),
+    ],
+)
+def test_the_widest_scope_of_all_roles_counts(double: Double, roles: tuple[str, ...], scope: str | None) -> None:
+    double.body = json.dumps(token_of(roles))
+    caller = Keystone(double.url, ROLES).ask(TOKEN)
+    assert (caller and caller.scope) == scope
+    assert caller is None or caller.actor == "keystone:9bd9384a61b24ccc8fb4951242b785c4"
+
+
+@pytest.mark.parametrize(
+    ("described", "counts"),
+    [
+        (token_of(("admin",), project=THEIRS), False),
+        (token_of(("admin",), project=None), False),
+        (token_of(("admin",), project=None, domain={"id": "default"}), False),
+        (token_of(("admin",), project=None, system={"all": True}), True),
+        (token_of(("admin",), lasts_s=-1), False),
+    ],
+    ids=["another project", "no scope", "a domain", "the system", "expired"],
+)
+def test_roles_count_in_our_own_project_and_in_the_system_only(double: Double, described: Any, counts: bool) -> None:
+    double.body = json.dumps(described)
+    assert (Keystone(double.url, ROLES).ask(TOKEN) is not None) == counts
+
+
+def test_an_answer_is_kept_for_a_minute_a_refusal_shorter_and_neither_beyond_the_token(double: Double) -> None:
+    clock = [0.0]
+    asked = Keystone(double.url, ROLES, monotonic=lambda: clock[0])
+
+    def kept_s() -> float:
+        asked.ask(TOKEN)
+        answer = asked.remembered(TOKEN)
+        assert answer is not None
+        clock[0] = answer.until
+        assert asked.remembered(TOKEN) is None
+        kept, clock[0] = answer.until, 0.0
+        return kept
+
+    assert kept_s() == CACHE_S <= 60
+    double.body = json.dumps(token_of(("member",), lasts_s=20))
+    assert 15 < kept_s() <= 20
+    double.status, double.body = (
+        404,
+        '{"error":{"code":404,"message":"Could not recognize Fernet token","title":"Not Found"}}',
+    )
+    assert kept_s() == REFUSED_S
+    assert "gAAAA" not in repr(asked._answers)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (500, ""),
+        (401, '{"error":{"code":401,"message":"The request you have made requires authentication."}}'),
+        (403, "{}"),
+        (200, "<html>"),
+        (200, "[]"),
+        (200, '{"token": {}}'),
+        (200, '{"token": {"expires_at": 7}}'),
+        (200, '{"token": null}'),
+        (302, ""),
+    ],
+)
+def test_an_answer_that_is_none_lets_nobody_in(double: Double, status: int, body: str) -> None:
+    double.status, double.body = status, body
+    asked = Keystone(double.url, ROLES)
+    with pytest.raises(IdentityUnavailable) as caught:
+        asked.ask(TOKEN)
+    assert PASSWORD not in caught.value.message
+    assert asked.remembered(TOKEN) is None
+
+
+@pytest.mark.parametrize("token", ["", "short", "x" * 5000, "a\r\nX-Evil: 1" + "x" * 20, "ä" * 30])
+def test_what_cannot_be_a_token_is_not_sent_on(double: Double, token: str) -> None:
+    assert Keystone(double.url, ROLES).ask(token) is None
+    assert double.asked == []
+
+
+def test_without_a_credential_nobody_gets_in(double: Double, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(IdentityUnavailable, match="name a credential"):
+        Keystone(double.url, ROLES).ask(TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("url", "roles", "field"),
+    [
+        ("keystone:5000", ROLES, "keystone_url"),
+        ("http://user:secret@keystone/v3", ROLES, "keystone_url"),
+        ("http://keystone/v3", "admin", "keystone_roles"),
+        ("http://keystone/v3", "admin=root", "keystone_roles"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(url: str, roles: str, field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Keystone(url, roles)
+    assert caught.value.field == field
+    assert "secret" not in caught.value.message or field == "keystone_roles"
+
+
+def test_the_service_takes_tokens_of_keystone_beside_its_own(double: Double, settings: Settings) -> None:
+    with Advisor(settings.model_copy(update={"keystone_url": double.url, "keystone_roles": ROLES})) as advisor:
+        client = Client(create_app(advisor, settings))
+        assert client.get("/v1/hosts").status_code == 401, "no token of ours is needed for it to be closed"
+        headers = {"X-Auth-Token": TOKEN}
+        assert [client.get("/v1/hosts", headers=headers).status_code for _ in range(3)] == [200] * 3
+        assert double.asked == [TOKEN], "asked once, remembered then"
+        put = client.ask("PUT", "/v1/hosts/h9", headers=headers, json={"kind": "kvm", "pcpus": 4, "memory_mb": 1024})
+        assert put.status_code == 201
+        assert advisor.audit().items[0].actor == "keystone:9bd9384a61b24ccc8fb4951242b785c4"
+        assert client.ask("POST", "/v1/models/prior/activate", headers=headers).status_code == 403
+        double.status, double.body = 500, ""
+        down = client.get("/v1/hosts", headers={"X-Auth-Token": TOKEN[:-1] + "y"})
+        assert (down.status_code, down.json()["code"]) == (503, "auth.unavailable")
+        assert "retry-after" in down.headers
+        _, ours = advisor.tokens.create("ours", "read", lasts=None)
+        assert client.get("/v1/hosts", headers={"Authorization": f"Bearer {ours}"}).status_code == 200
+
+
+@pytest.mark.skipif(
+    os.environ.get("COTENANT_TEST_OPENSTACK") != "1", reason="COTENANT_TEST_OPENSTACK=1 starts a Keystone"
+)
+def test_a_real_keystone_is_asked_and_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        with keystone() as server:
+            _credential(monkeypatch)
+            service, tenant = server.add_project("service"), server.add_project("tenant")
+            server.add_user("cotenant", service, "admin")
+            writer = server.add_user("writer", service, "member")
+            server.add_user("reader", service, "reader")
+            server.add_user("tenant", tenant, "member")
+            asked = Keystone(server.url, ROLES)
+            found = {name: asked.ask(server.token(name, "service")) for name in ("cotenant", "writer", "reader")}
+            assert {name: one and one.scope for name, one in found.items()} == {
+                "cotenant": "admin",
+                "writer": "write",
+                "reader": "read",
+            }
+            assert found["writer"] is not None
+            assert found["writer"].actor == f"keystone:{writer}"
+            assert asked.ask(server.token("tenant", "tenant")) is None, "a member of a project of their own"
+            assert asked.ask(TOKEN) is None
+            revoked = server.token("writer", "service")
+            server.revoke(revoked)
+            assert asked.ask(revoked) is None
+            server.server.stop()
+            with pytest.raises(IdentityUnavailable, match="cannot be asked"):
+                asked.ask(TOKEN[:-1] + "y")
+    except NotInstalled as error:
+        pytest.skip(str(error))

@@ -1,0 +1,143 @@
+"""Lanes and deadlines: few threads, a short queue, and an answer as soon as the time is up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+from api_client import Client
+
+from advisor import deadline, questions
+from advisor.domain import Instance
+from advisor.errors import DeadlinePassed
+from advisor.service import Advisor
+from api.lanes import Lane
+from api.problems import Busy
+
+QUESTION = {"instance": {"name": "n"}, "dry_run": True}
+
+
+def blocked() -> tuple[threading.Event, Callable[[], str]]:
+    """Work that ends when told to."""
+    end = threading.Event()
+
+    def work() -> str:
+        assert end.wait(30)
+        return "done"
+
+    return end, work
+
+
+def test_who_finds_the_queue_full_is_refused_and_the_others_are_answered() -> None:
+    async def ask() -> list[object]:
+        lane = Lane("few", 1, 2)
+        end, work = blocked()
+        asked = [asyncio.create_task(lane.run(work)) for _ in range(5)]
+        await asyncio.sleep(0.2)
+        assert (lane.running, lane.waiting) == (1, 2)
+        end.set()
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        await asyncio.sleep(0.1)
+        assert (lane.running, lane.waiting) == (0, 0)
+        lane.close()
+        return list(found)
+
+    found = asyncio.run(ask())
+    assert found[:3] == ["done", "done", "done"]
+    assert [type(one) for one in found[3:]] == [Busy, Busy]
+
+
+def test_a_question_whose_time_is_up_in_the_queue_is_never_begun() -> None:
+    begun = []
+
+    async def ask() -> None:
+        lane = Lane("few", 1, 2)
+        end, work = blocked()
+        first = asyncio.create_task(lane.run(work))
+        await asyncio.sleep(0.1)
+        with deadline.within(0.1), pytest.raises(DeadlinePassed):
+            await lane.run(lambda: begun.append(1))
+        end.set()
+        assert await first == "done"
+        assert await lane.run(lambda: "free again") == "free again"
+        lane.close()
+
+    asyncio.run(ask())
+    assert begun == []
+
+
+def test_a_question_is_told_that_its_time_is_up_although_its_thread_works_on() -> None:
+    async def ask() -> float:
+        lane = Lane("few", 1, 0)
+        end, work = blocked()
+        began = time.monotonic()
+        with deadline.within(0.2), pytest.raises(DeadlinePassed):
+            await lane.run(work)
+        took = time.monotonic() - began
+        with pytest.raises(Busy):  # the thread is not free
+            await lane.run(work)
+        end.set()
+        while lane.running:
+            await asyncio.sleep(0.01)
+        lane.close()
+        return took
+
+    assert asyncio.run(ask()) < 20
+
+
+def test_the_thread_knows_the_deadline_of_its_question() -> None:
+    async def ask() -> tuple[float, float]:
+        lane = Lane("few", 1, 0)
+        with deadline.within(100):
+            inside = await lane.run(deadline.left_s)
+        outside = await lane.run(deadline.left_s)
+        lane.close()
+        return inside, outside
+
+    inside, outside = asyncio.run(ask())
+    assert 0 < inside <= 100
+    assert outside == float("inf")
+
+
+def test_work_stops_before_the_next_prediction(advisor: Advisor) -> None:
+    view, chosen = advisor._now(datetime.now(UTC))
+    with deadline.within(-1), pytest.raises(DeadlinePassed):
+        questions.place_all(chosen, view.inventory, [Instance("late")], objective="worst", now=datetime.now(UTC))
+
+
+def test_nothing_is_written_once_the_time_is_up(advisor: Advisor) -> None:
+    with deadline.within(-1), pytest.raises(DeadlinePassed):
+        advisor.delete_instance("shop-3")
+    assert advisor.instance("shop-3").host == "h1"
+
+
+def test_a_request_may_have_less_time_than_the_service_allows_and_never_more(client: Client) -> None:
+    late = client.ask("POST", "/v1/placements", json=QUESTION, headers={"X-Request-Timeout": "0.000001"})
+    assert (late.status_code, late.json()["code"]) == (504, "deadline.passed")
+    enough = client.ask("POST", "/v1/placements", json=QUESTION, headers={"X-Request-Timeout": "999999"})
+    assert enough.status_code == 200
+
+
+def test_operations_are_answered_while_every_lane_is_full(client: Client) -> None:
+    async def ask() -> None:
+        lanes = client.app.state.lanes.by_name.values()
+        end, work = blocked()
+        crowd = [asyncio.create_task(lane.run(work)) for lane in lanes for _ in range(lane.threads + lane.places)]
+        await asyncio.sleep(0.1)
+        try:
+            transport = httpx.ASGITransport(client.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
+                for path in ("/healthz", "/readyz", "/metrics"):
+                    assert (await asking.get(path)).status_code == 200
+                busy = await asking.get("/v1/hosts")
+        finally:
+            end.set()
+            await asyncio.gather(*crowd)
+        assert (busy.status_code, busy.json()["code"], busy.headers["retry-after"]) == (503, "service.busy", "1")
+
+    asyncio.run(ask())

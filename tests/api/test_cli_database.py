@@ -1,0 +1,87 @@
+"""`db`: upgrade, backup, restore and prune, as an administrator sees them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from advisor.service import Advisor
+from advisor.settings import Settings
+from advisor.store import samples
+from api.cli import app
+from profiler.observed import MetricSample
+
+CLOUD = str(Path(__file__).parent / "cloud.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["db", *arguments])
+
+
+def load() -> None:
+    assert CliRunner().invoke(app, ["sync", CLOUD]).exit_code == 0
+
+
+def test_a_backup_is_brought_back_elsewhere() -> None:
+    load()
+    made = run("backup", "all.backup", "--json")
+    counts = json.loads(made.stdout)
+    assert counts["rows"]["hosts"] == 6
+    restored = run("restore", "all.backup", "--database", "sqlite:///elsewhere.sqlite3")
+    assert (
+        restored.stdout == f"The database is as it was at {counts['made_at']}: {sum(counts['rows'].values())} rows.\n"
+    )
+    with Advisor(Settings(database="sqlite:///elsewhere.sqlite3")) as advisor:
+        assert len(advisor.hosts().items) == 6
+
+
+def test_what_is_there_is_replaced_only_when_asked() -> None:
+    load()
+    assert run("backup", "all.backup").exit_code == 0
+    refused = run("restore", "all.backup")
+    assert refused.exit_code == 1
+    assert "is not empty" in refused.stderr
+    assert run("restore", "all.backup", "--replace").exit_code == 0
+
+
+def test_samples_may_be_left_out_of_a_backup() -> None:
+    load()
+    counts = json.loads(run("backup", "small.backup", "--no-samples", "--json").stdout)["rows"]
+    assert {"hosts", "samples"} & set(counts) == {"hosts"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["restore", "absent"], 2, "absent cannot be restored: No such file or directory; nothing was changed"),
+        (["backup", "nowhere/all.backup"], 2, "the backup cannot be written: folder"),
+        (["backup", "all.backup", "--database", "postgresql://u:secret@127.0.0.1:1/x"], 1, "does not answer"),
+        (["restore", "absent", "--database", "postgres:u:secret@"], 2, "the database URL is not understood"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_without_a_password(arguments: list[str], code: int, text: str) -> None:
+    load()
+    result = run(*arguments)
+    assert result.exit_code == code
+    assert text in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert "secret" not in result.stderr
+
+
+def test_prune_rolls_up_what_is_old_enough() -> None:
+    load()
+    begin = (datetime.now(UTC) - timedelta(days=8)).timestamp() // 300 * 300
+    with Advisor(Settings()) as advisor, advisor._database.write() as connection:
+        old = [MetricSample("h1", None, "host", "event", 1.0, begin + step) for step in range(10)]
+        samples.add(connection, old)
+    assert json.loads(run("prune", "--json").stdout) == {"samples": 10, "rollups": 0, "series": 0}
+    assert run("prune").stdout == "Rolled up 0 samples; 0 roll-ups expired, 0 series ended.\n"

@@ -1,0 +1,90 @@
+"""`token` and `audit`: a secret is shown once, and everything else about it as often as one likes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.cli import app
+
+CLOUD = str(Path(__file__).parent / "cloud.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_a_token_is_shown_alone_on_standard_output_and_works() -> None:
+    made = run("token", "create", "--name", "agents", "--scope", "write", "--expires", "90d")
+    assert made.exit_code == 0
+    assert re.fullmatch(r"cot_[0-9a-f]{16}_[\w-]{43}\n", made.stdout)
+    assert re.search(r"of scope write lasts until 20\d\d-\d\d-\d\d \d\d:\d\d UTC\. It is shown this once", made.stderr)
+    with Advisor(Settings()) as advisor:
+        advisor.tokens.refresh()
+        caller = advisor.tokens.caller(made.stdout.strip())
+    assert caller is not None
+    assert caller.scope == "write"
+
+
+def test_as_json_it_has_all_that_there_is_to_know() -> None:
+    made = json.loads(run("token", "create", "--name", "a", "--expires", "never", "--json").stdout)
+    listed = json.loads(run("token", "list", "--json").stdout)
+    assert made.pop("token").startswith(f"cot_{made['id']}_")
+    assert listed == [made]
+    assert (made["scope"], made["state"], made["expires_at"], made["revoked_at"]) == ("read", "valid", None, None)
+
+
+def test_a_revoked_token_stays_in_the_list_without_its_secret() -> None:
+    text = run("token", "create", "--name", "old one", "--expires", "1s").stdout.strip()
+    token_id = text.split("_")[1]
+    assert run("token", "revoke", token_id).stdout == f"Token {token_id} (old one) lets nobody ask any more.\n"
+    shown = run("token", "list").stdout
+    assert token_id in shown
+    assert "revoked" in shown
+    assert text.split("_", 2)[2] not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("create", "--name", ""), "1-255 printable characters"),
+        (("create", "--name", "a", "--expires", "soon"), "--expires 'soon' is not a duration; write 12h, 90d or never"),
+        (("create", "--name", "a", "--expires", "999999999d"), "a token lasts up to 3650 days, or never expires"),
+        (("create", "--name", "a", "--expires", "0d"), "lasts up to"),
+        (("create", "--name", "a", "--scope", "root"), "root"),
+        (("create",), "--name"),
+    ],
+)
+def test_what_makes_no_token_is_wrong_usage(arguments: tuple[str, ...], words: str) -> None:
+    result = run("token", *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_revoking_what_does_not_exist_fails() -> None:
+    result = run("token", "revoke", "0" * 16)
+    assert result.exit_code == 1
+    assert result.stderr == f"cotenant: there is no token {'0' * 16}\n"
+
+
+def test_the_audit_log_tells_what_commands_did() -> None:
+    run("sync", CLOUD)
+    token_id = run("token", "create", "--name", "agents").stdout.split("_")[1]
+    told = json.loads(run("audit", "--json").stdout)
+    assert [(one["actor"], one["operation"]) for one in told] == [("local", "token.create"), ("local", "inventory.put")]
+    about = run("audit", "--object", token_id).stdout.splitlines()
+    assert len(about) == 2
+    assert "token.create" in about[1]
+    assert len(run("audit", "--limit", "1").stdout.splitlines()) == 2
+    assert json.loads(run("audit", "--actor", "token:x", "--json").stdout) == []

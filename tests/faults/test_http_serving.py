@@ -1,0 +1,129 @@
+"""`cotenant serve` as processes: workers are replaced, count together, and finish what they have begun."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from http.client import HTTPException
+from pathlib import Path
+
+import pytest
+
+from tests.servers.service import Service
+
+QUESTION = {"instance": {"name": "n"}, "dry_run": True}
+
+
+@pytest.fixture
+def service(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Service]:
+    workers, drain_s = getattr(request, "param", (1, 0))
+    database = f"sqlite:///{tmp_path}/db.sqlite3"
+    started = Service(database, tmp_path, "--workers", str(workers), drain_s=str(drain_s)).start()
+    yield started
+    started.running.stop()
+
+
+def metric(service: Service, name: str) -> float:
+    with urllib.request.urlopen(f"{service.url}/metrics", timeout=30) as answer:
+        found = re.search(rf"^{name} (\S+)", answer.read().decode(), re.MULTILINE)
+    assert found, name
+    return float(found[1])
+
+
+def children(service: Service) -> list[int]:
+    """Processes of the service that listen, by their command line: multiprocessing has one of its own beside them."""
+    assert service.running.process
+    pid = service.running.process.pid
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    commands = {int(one): Path(f"/proc/{one}/cmdline").read_bytes() for one in found}
+    return [one for one, command in commands.items() if b"spawn_main" in command]
+
+
+def ended(service: Service) -> int:
+    assert service.running.process
+    return service.running.process.wait(60)
+
+
+@pytest.mark.parametrize("service", [(2, 0)], indirect=True)
+def test_workers_count_together_are_replaced_and_end_together(service: Service) -> None:
+    for _ in range(6):
+        assert service.ask("POST", "/v1/placements", QUESTION).status == 200
+    assert metric(service, "cotenant_workers") == 2
+    assert metric(service, r'cotenant_placements_total\{degraded="false",outcome="no_host"\}') == 6
+    first = children(service)
+    assert len(first) == 2
+    os.kill(first[0], signal.SIGKILL)
+    deadline = time.monotonic() + 120
+    while first[0] in children(service) or len(children(service)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert service.ask("GET", "/healthz").status == 200, "the other one answers meanwhile"
+    workers = children(service)
+    assert service.running.process
+    service.running.process.send_signal(signal.SIGTERM)
+    assert ended(service) == 0
+    assert not [one for one in workers if Path(f"/proc/{one}").exists()]
+
+
+@pytest.mark.parametrize("service", [(2, 0)], indirect=True)
+def test_workers_end_with_their_parent(service: Service) -> None:
+    workers = children(service)
+    assert service.running.process
+    service.running.process.kill()
+    ended(service)
+    deadline = time.monotonic() + 60
+    while [one for one in workers if Path(f"/proc/{one}").exists()]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("service", [(1, 3)], indirect=True)
+def test_a_service_that_is_to_stop_says_so_first_and_answers_on(service: Service) -> None:
+    assert service.ask("GET", "/readyz").status == 200
+    assert service.running.process
+    service.running.process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + 3
+    while (answer := service.ask("GET", "/readyz")).status == 200:
+        assert time.monotonic() < deadline
+    assert (answer.status, answer.body["code"]) == (503, "service.stopping")
+    assert service.ask("POST", "/v1/placements", QUESTION).status == 200
+    assert ended(service) == 0
+
+
+def test_no_answer_is_cut_off_when_the_service_stops_under_load(service: Service) -> None:
+    """What was begun is answered whole. A connection that no process has accepted yet is reset by the system."""
+    statuses: list[int] = []
+    broken: list[str] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            try:
+                statuses.append(service.ask("POST", "/v1/placements", QUESTION).status)
+            except OSError as error:
+                if "refused" not in str(error) and "reset by peer" not in str(error):
+                    broken.append(repr(error))
+                return
+            except HTTPException as error:  # half an answer
+                broken.append(repr(error))
+                return
+
+    crowd = [threading.Thread(target=ask) for _ in range(4)]
+    for one in crowd:
+        one.start()
+    while len(statuses) < 8:
+        time.sleep(0.01)
+    assert service.running.process
+    service.running.process.send_signal(signal.SIGTERM)
+    code = ended(service)
+    over.set()
+    for one in crowd:
+        one.join()
+    assert code == 0
+    assert set(statuses) == {200}
+    assert broken == []

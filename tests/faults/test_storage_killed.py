@@ -1,0 +1,107 @@
+"""The service is killed while samples come in: what it acknowledged is there, none twice, and no batch by half."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from advisor.store import samples
+from advisor.store.engine import Database
+from tests.servers.fixtures import empty_url, kind, postgres_server
+from tests.servers.service import Service
+
+__all__ = ["empty_url", "kind", "postgres_server"]
+
+KILLS = 20
+BATCH = 200
+BEGIN = 1.7e9  # seconds since the epoch
+
+
+class Sender:
+    """Sends one batch after the other as an agent does: again and again until it is acknowledged."""
+
+    def __init__(self, service: Service, host: str) -> None:
+        self.host = host
+        self.acknowledged = 0
+        self.tries = 0
+        self._service = service
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _send(self) -> None:
+        while not self._stopping.is_set():
+            self.tries += 1
+            body = {"samples": [self._sample(step) for step in range(BATCH)]}
+            with suppress(OSError):  # it was killed: refused, cut off or half an answer
+                answer = self._service.ask("POST", "/v1/samples", body)
+                if answer.status == 200 and answer.body["accepted"] + answer.body["duplicate"] == BATCH:
+                    self.acknowledged += 1
+                    continue
+            time.sleep(0.01)
+
+    def _sample(self, step: int) -> dict[str, Any]:
+        time_s = BEGIN + 10.0 * (self.acknowledged * BATCH + step)
+        when = datetime.fromtimestamp(time_s, UTC).isoformat()
+        return {"host": self.host, "metric": "event", "value": 1.0, "time": when}
+
+
+@pytest.fixture
+def service(empty_url: str, tmp_path: Path) -> Iterator[Service]:
+    service = Service(empty_url, tmp_path).start()
+    yield service
+    service.running.stop()
+
+
+@pytest.mark.timeout(1200)
+def test_every_acknowledged_sample_outlives_kill_9_and_none_is_there_twice(
+    service: Service, kind: str, empty_url: str
+) -> None:
+    chance = random.Random(11)
+    for name in ("h0", "h1"):
+        assert service.ask("PUT", f"/v1/hosts/{name}", {"kind": "kvm", "pcpus": 4, "memory_mb": 1024}).status == 201
+    senders = [Sender(service, name) for name in ("h0", "h1")]
+    try:
+        for _ in range(KILLS):
+            before = sum(one.acknowledged for one in senders)
+            deadline = time.monotonic() + 60
+            while sum(one.acknowledged for one in senders) < before + 4:
+                assert time.monotonic() < deadline, "nothing is acknowledged"
+                time.sleep(0.002)
+            time.sleep(chance.uniform(0, 0.05))
+            service.kill()
+            service.start()
+    finally:
+        for sender in senders:
+            sender.stop()
+    database = Database(empty_url)
+    number = sa.select(samples.series.c.host, samples.samples.c.time_s)
+    with database.read() as connection:
+        rows = connection.execute(number.join(samples.samples, samples.samples.c.series == samples.series.c.id)).all()
+    database.close()
+    for sender in senders:
+        times = [row.time_s for row in rows if row.host == sender.host]
+        assert len(set(times)) == len(times)
+        stored = {round((time_s - BEGIN) / 10) for time_s in times}
+        assert stored >= set(range(sender.acknowledged * BATCH)), "an acknowledged sample is missing"
+        assert len(stored) % BATCH == 0, "half a batch is stored"
+        assert len(stored) <= (sender.acknowledged + 1) * BATCH
+    assert sum(sender.tries - sender.acknowledged for sender in senders) >= KILLS, "it was never killed at work"
+    if kind == "sqlite":
+        with sqlite3.connect(sa.make_url(empty_url).database or "") as plain:
+            assert plain.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        plain.close()

@@ -1,0 +1,85 @@
+"""What Nova asks as a question to Cotenant: the flavor's words, and nothing that the service would refuse."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cotenant_nova.flavors import described
+from cotenant_nova.question import question
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.inventories.openstack import flavors as of_sync
+from api.schemas.placements import PlacementBody
+
+SPECS: dict[str, Any] = {
+    "cotenant:workload": "web-1k", "cotenant:service": "latency", "cotenant:load": "0.5",
+    "cotenant:min_throughput_ratio": "0.9", "cotenant:max_latency_ratio": "2", "cotenant:exclusive": "true",
+    "quota:cpu_quota": "25000", "quota:cpu_period": "50000", "quota:cpu_shares": "200",
+    "quota:vif_outbound_average": "12500", "quota:disk_read_bytes_sec": "10000000",
+    "quota:disk_write_bytes_sec": "5000000",
+}  # fmt: skip
+UUID = "11111111-2222-3333-4444-555555555555"
+
+
+class Spec(SimpleNamespace):
+    """As nova.objects.RequestSpec, of which a field that was never set cannot be read."""
+
+    def __contains__(self, name: str) -> bool:
+        return hasattr(self, name)
+
+    def get_scheduler_hint(self, name: str) -> object:
+        found = self.scheduler_hints.get(name)
+        return found[0] if isinstance(found, list) and len(found) == 1 else found
+
+
+def spec(specs: dict[str, Any] | None = None, **more: object) -> Spec:
+    flavor = SimpleNamespace(vcpus=4, memory_mb=8192, extra_specs=specs)
+    return Spec(instance_uuid=UUID, flavor=flavor, **more)
+
+
+def test_a_plain_flavor_says_what_it_holds() -> None:
+    assert question(spec(), ["h1", "h2"], "worst") == {
+        "instance": {"name": UUID, "vcpus": 4, "memory_mb": 8192},
+        "hosts": ["h1", "h2"], "objective": "worst", "limit": 20, "explain": False,
+    }  # fmt: skip
+
+
+def test_extra_specs_are_limits_and_what_is_accepted() -> None:
+    assert question(spec(SPECS), ["h1"], "total")["instance"] == {
+        "name": UUID, "vcpus": 4, "memory_mb": 8192, "workload": "web-1k", "service": "latency", "load": 0.5,
+        "min_throughput_ratio": 0.9, "max_latency_ratio": 2.0, "exclusive": True,
+        "isolation": {
+            "cap_percent": 200.0, "weight": 512, "disk_limit_mb_s": 15.0,
+            "network": {"mode": "dedicated", "rate_mbit": 100.0},
+        },
+    }  # fmt: skip
+
+
+def test_a_hint_wins_over_the_flavor() -> None:
+    asked = question(spec(SPECS, scheduler_hints={"cotenant:workload": ["batch"]}), ["h1"], "worst")
+    assert asked["instance"]["workload"] == "batch"
+    asked = question(spec(SPECS, scheduler_hints={}), ["h1"], "worst")
+    assert asked["instance"]["workload"] == "web-1k"
+
+
+def test_a_host_whose_name_is_no_id_is_not_asked_about() -> None:
+    assert question(spec(), ["h1", "h 2", "", "ü"], "worst")["hosts"] == ["h1"]
+
+
+@pytest.mark.parametrize("value", ["", "x", "nan", "inf", "-1", "1e999", "0", None, [], "99999999999999999999"])
+@pytest.mark.parametrize("name", [name for name in SPECS if name != "cotenant:workload"])
+def test_a_property_that_makes_no_sense_does_not_keep_a_server_from_being_placed(name: str, value: object) -> None:
+    PlacementBody.model_validate(question(spec({name: value}), ["h1"], "worst")).to_domain()
+
+
+KEYS = st.sampled_from([*SPECS, "quota:disk_total_bytes_sec", "hw:cpu_policy"])
+VALUES = st.one_of(st.sampled_from([*SPECS.values(), "0.001", "-0", "1e308", "TRUE"]), st.text(max_size=4), st.none())
+
+
+@given(st.dictionaries(KEYS, VALUES), st.integers(1, 64))
+def test_weigher_and_sync_read_a_flavor_alike_and_the_service_takes_it(specs: dict[str, Any], vcpus: int) -> None:
+    assert described(specs, vcpus) == of_sync.described(specs, vcpus)
+    PlacementBody.model_validate(question(spec(specs), ["h1"], "worst")).to_domain()

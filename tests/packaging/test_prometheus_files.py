@@ -1,0 +1,172 @@
+"""What is shipped for Prometheus and Grafana: rules that fire and keep silent, a board whose metrics there are."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from advisor.domain import Host, Instance
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.app import create_app
+from profiler.agent.exposition import page
+from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, View
+from profiler.agent.push import PushStatus
+from profiler.agent.spool import SpoolStatus
+from profiler.collectors.further import UNITS
+from profiler.collectors.windows import Statistic, Window
+from profiler.metrics import EIGHT
+from profiler.observed import Colocation, Outcome
+from tests.servers.prometheus import Prometheus, prometheus, promtool
+from tests.servers.running import NotInstalled
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ROOT / "integrations" / "prometheus"
+RULES = yaml.safe_load((SHIPPED / "cotenant.rules.yml").read_text(encoding="utf-8"))
+ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
+TESTS = yaml.safe_load((SHIPPED / "cotenant.rules.test.yml").read_text(encoding="utf-8"))["tests"]
+BOARD = json.loads((ROOT / "integrations" / "grafana" / "cotenant.json").read_text(encoding="utf-8"))
+PANELS = {panel["id"]: panel for panel in BOARD["panels"] if panel["type"] != "row"}
+NAME = re.compile(r"\b(?:cotenant|process)_[a-z0-9_]+\b|\bup\b")
+
+
+def tool(*arguments: str, cwd: Path) -> tuple[int, str]:
+    try:
+        done = promtool(*arguments, cwd=cwd)
+    except NotInstalled as missing:
+        pytest.skip(str(missing))
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The name of every series that the service and the agent show, and `up`, which Prometheus makes."""
+    folder = tmp_path_factory.mktemp("state")
+    settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder)
+    with Advisor(settings) as advisor:
+        advisor.put_host(Host("h1", "kvm", 4, 8192))
+        advisor.record_colocation(_outcome())
+        service = create_app(advisor, settings).state.telemetry.exposition("")[0].decode()
+    found = {"up"}
+    for text in (
+        service,
+        page(_view(), SpoolStatus(*[0] * 8), PushStatus(0, 0, {"x": 0}, 0, {"x": 0}, 1.0), "1").decode(),
+    ):
+        found |= {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
+    # No request was answered, so that the histogram has no series yet; its names follow from its own.
+    return found | {f"cotenant_http_request_duration_seconds_{end}" for end in ("bucket", "count", "sum")}
+
+
+def _outcome() -> Colocation:
+    """What two instances reached on h1, so that the model in use is judged by something."""
+    pair = (Instance("a", host="h1"), Instance("b", host="h1"))
+    outcomes = tuple(Outcome(one, "throughput", 100.0, 90.0, "req/s") for one in pair)
+    return Colocation("run-1", "h1", "1", outcomes)
+
+
+def _view() -> View:
+    keys = [("i1", "instance", metric.name) for metric in EIGHT if "instance" in metric.scopes]
+    keys += [("i1", "instance", name) for name in UNITS]
+    keys += [(None, scope, metric.name) for metric in EIGHT for scope in metric.scopes if scope != "instance"]
+    keys += [(None, "host", "steal"), (None, "host", "busy")]
+    series: dict[Any, Statistic] = {key: Statistic(1.0, 1.0, 10) for key in keys}
+    window = Window("h1", 0.0, 10.0, series, 0)
+    return View(
+        "h1", "lxc", dict.fromkeys(series, 1.0), window, 0, dict.fromkeys(REASONS, 0), 0,
+        dict.fromkeys(WINDOW_REASONS, 0), tuple([0] * (len(BUCKETS_S) + 1)), 0.0,
+    )  # fmt: skip
+
+
+def test_the_rules_are_well_formed_and_every_alert_says_where_to_look() -> None:
+    code, said = tool("check", "rules", "--lint-fatal", "cotenant.rules.yml", cwd=SHIPPED)
+    assert code == 0, said
+    guide = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    for name, rule in ALERTS.items():
+        assert rule["annotations"]["runbook"] == f"docs/operations.md#{name.lower()}"
+        assert f"\n### {name}\n" in guide
+        assert rule["labels"]["severity"] in {"warning", "critical"}
+
+
+def test_every_alert_fires_and_keeps_silent_where_it_should() -> None:
+    code, said = tool("test", "rules", "cotenant.rules.test.yml", cwd=SHIPPED)
+    assert code == 0, said
+
+
+def test_every_alert_is_tested_both_ways() -> None:
+    fires: dict[str, set[bool]] = {}
+    for test in TESTS:
+        for one in test["alert_rule_test"]:
+            if one["eval_time"] != "0m":
+                fires.setdefault(one["alertname"], set()).add(bool(one["exp_alerts"]))
+    assert fires == {name: {True, False} for name in ALERTS}
+
+
+def test_the_tests_of_an_alert_fail_without_it(tmp_path: Path) -> None:
+    shutil.copy(SHIPPED / "cotenant.rules.test.yml", tmp_path)
+    silent = [{**rule, "expr": "vector(0) > 1"} for rule in ALERTS.values()]
+    (tmp_path / "cotenant.rules.yml").write_text(json.dumps({"groups": [{"name": "all", "rules": silent}]}))
+    code, said = tool("test", "rules", "cotenant.rules.test.yml", cwd=tmp_path)
+    assert code != 0
+    assert {name for name in ALERTS if re.search(rf"alertname: {name},", said)} == set(ALERTS)
+
+
+def test_the_rules_name_only_metrics_that_there_are(names: set[str]) -> None:
+    used = {metric for rule in ALERTS.values() for metric in NAME.findall(rule["expr"])}
+    assert used - names == set()
+
+
+@pytest.mark.parametrize("folder", [SHIPPED, ROOT / "packaging" / "container"], ids=["example", "container"])
+def test_prometheus_accepts_the_scrape_configuration(folder: Path, tmp_path: Path) -> None:
+    for file in (*SHIPPED.glob("*.rules.yml"), folder / "prometheus.yml"):
+        shutil.copy(file, tmp_path)
+    text = (tmp_path / "prometheus.yml").read_text(encoding="utf-8")
+    (tmp_path / "prometheus.yml").write_text(text.replace("/etc/prometheus/", ""), encoding="utf-8")
+    (tmp_path / "cotenant.token").write_text("x", encoding="utf-8")
+    (tmp_path / "targets").mkdir()
+    for name in ("cotenant.yml", "agents.yml"):
+        (tmp_path / "targets" / name).write_text("- targets: [127.0.0.1:1]\n", encoding="utf-8")
+    code, said = tool("check", "config", "prometheus.yml", cwd=tmp_path)
+    assert code == 0, said
+    assert "WARNING" not in said
+
+
+@pytest.fixture(scope="module")
+def parser() -> Iterator[Prometheus]:
+    try:
+        with prometheus({}) as running:
+            yield running
+    except NotInstalled as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("number", sorted(PANELS), ids=lambda number: str(PANELS[number]["title"]))
+def test_a_panel_asks_what_prometheus_understands_of_metrics_that_there_are(
+    number: int, names: set[str], parser: Prometheus
+) -> None:
+    panel = PANELS[number]
+    assert panel["description"]
+    assert panel["targets"]
+    for target in panel["targets"]:
+        query = target["expr"].replace("$__rate_interval", "5m").replace("$job", ".+").replace("$host", "h1")
+        assert "$" not in query
+        used = set(NAME.findall(query))
+        assert used
+        assert used - names == set()
+        assert parser.ask("format_query", query=query)
+
+
+def test_the_board_has_one_place_for_every_panel_and_the_variables_it_uses() -> None:
+    variables = {one["name"] for one in BOARD["templating"]["list"]}
+    assert set(re.findall(r"\$\{?([a-z]+)", json.dumps(BOARD["panels"]))) <= variables
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in BOARD["panels"]]
+    assert len(set(places)) == len(places)
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
+    assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in BOARD["panels"])

@@ -1,0 +1,39 @@
+"""Servers and databases as fixtures; a test that needs what is not installed is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.postgres import Postgres, postgres
+from tests.servers.running import NotInstalled
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """A PostgreSQL that tests share: each makes databases of its own, and none stops it."""
+    try:
+        with postgres() as server:
+            yield server
+    except NotInstalled as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each test runs on both; `@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)` says otherwise."""
+    return str(request.param)
+
+
+@pytest.fixture
+def empty_url(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a database without tables."""
+    if kind == "sqlite":
+        yield f"sqlite:///{tmp_path / 'cotenant.sqlite3'}"
+        return
+    server = request.getfixturevalue("postgres_server")
+    name = server.new_database()
+    yield server.url(name)
+    server.drop(name)
