@@ -22,7 +22,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-libvirt test-guests test-xen test-openstack test-scenarios lint setup lab-tools server-tools bench agent clean
+.PHONY: run test test-libvirt test-guests test-xen test-faults test-openstack test-scenarios lint setup lab-tools server-tools bench agent clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -62,6 +62,9 @@ test-guests: setup  ## the lab's own guests in QEMU, KVM or not (Debian, root); 
 
 test-xen: setup  ## real Xen with Dom0 and two guests inside QEMU (Debian, root); builds its root file system once
 	COTENANT_TEST_XEN=1 $(BIN)/python -m pytest tests/xen
+
+test-faults: setup server-tools  ## killed, crowded, without disk or database: real processes, alone on the machine
+	COTENANT_TEST_FAULTS=1 $(BIN)/python -m pytest tests/faults
 
 test-openstack: setup  ## a real OpenStack with 100 simulated computes asks and is read (Debian, root once); installs it once
 	COTENANT_TEST_OPENSTACK=1 $(BIN)/python -m pytest tests/openstack

@@ -95,11 +95,20 @@ def test_a_browser_gets_the_same_as_a_page(advisor: Advisor, settings: Settings)
     assert answer.headers["x-request-id"] in answer.text
 
 
-def test_a_thousand_mistakes_are_not_all_told(client: Client) -> None:
-    answer = client.ask("POST", "/v1/samples", json={"samples": [{}] * 1000})
+def test_of_many_mistakes_in_one_thing_only_the_first_are_told(client: Client) -> None:
+    host = {"kind": "xen", "pcpus": 2, "memory_mb": 1024} | {f"field-{number}": 1 for number in range(50)}
+    answer = client.ask("PUT", "/v1/hosts/h9", json=host)
     assert answer.status_code == 422
     assert len(answer.json()["errors"]) == 20
-    assert "and 3999 more" in answer.json()["detail"]
+    assert "and 49 more" in answer.json()["detail"]
+
+
+def test_of_a_thousand_wrong_things_the_first_is_told(client: Client) -> None:
+    answer = client.ask("POST", "/v1/samples", json={"samples": [{}] * 1000})
+    assert answer.status_code == 422
+    assert {one["field"] for one in answer.json()["errors"]} == {
+        f"samples.0.{name}" for name in ("host", "metric", "value", "time")
+    }
 
 
 def test_what_was_sent_is_not_sent_back(client: Client) -> None:

@@ -24,7 +24,8 @@ __all__ = ["empty_url", "kind", "postgres_server"]
 
 KILLS = 20
 BATCH = 200
-BEGIN = 1.7e9  # seconds since the epoch
+BEGIN = float(int(time.time()) - 86_400)  # what is older than what is kept would be dropped
+STEP_S = 0.125
 
 
 class Sender:
@@ -55,7 +56,7 @@ class Sender:
             time.sleep(0.01)
 
     def _sample(self, step: int) -> dict[str, Any]:
-        time_s = BEGIN + 10.0 * (self.acknowledged * BATCH + step)
+        time_s = BEGIN + STEP_S * (self.acknowledged * BATCH + step)
         when = datetime.fromtimestamp(time_s, UTC).isoformat()
         return {"host": self.host, "metric": "event", "value": 1.0, "time": when}
 
@@ -96,7 +97,7 @@ def test_every_acknowledged_sample_outlives_kill_9_and_none_is_there_twice(
     for sender in senders:
         times = [row.time_s for row in rows if row.host == sender.host]
         assert len(set(times)) == len(times)
-        stored = {round((time_s - BEGIN) / 10) for time_s in times}
+        stored = {round((time_s - BEGIN) / STEP_S) for time_s in times}
         assert stored >= set(range(sender.acknowledged * BATCH)), "an acknowledged sample is missing"
         assert len(stored) % BATCH == 0, "half a batch is stored"
         assert len(stored) <= (sender.acknowledged + 1) * BATCH

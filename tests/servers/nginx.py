@@ -49,7 +49,7 @@ class Nginx:
     def __init__(self, folder: Path, ports: Sequence[int]) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        servers = " ".join(f"server 127.0.0.1:{port} max_fails=1 fail_timeout=1s;" for port in ports)
+        servers = " ".join(f"server 127.0.0.1:{port} max_fails=0;" for port in ports)
         path = folder / "nginx.conf"
         path.write_text(_CONFIGURATION.format(folder=folder, port=self.port, servers=servers), encoding="utf-8")
         argv = [found("nginx"), "-c", str(path), "-p", str(folder), "-e", "stderr"]

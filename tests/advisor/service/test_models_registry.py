@@ -144,6 +144,7 @@ class Faulty:
     failure: str
     version: str = "m-faulty"
     origin: str = "measured"
+    metrics: tuple[str, ...] = ()
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         if self.failure == "raises":

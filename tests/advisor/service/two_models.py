@@ -31,6 +31,7 @@ class Sure:
     expected: float = 0.8
     half: float = 0.1
     origin: str = "measured"
+    metrics: tuple[str, ...] = ()
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         if self.expected <= 0:

@@ -26,7 +26,7 @@ for module in pkgutil.iter_modules(advisor.store.__path__):  # so that no table 
 
 _CATALOGUES = (
     "SELECT conrelid::regclass, conname, pg_get_constraintdef(oid) FROM pg_constraint"
-    " WHERE connamespace = 'public'::regnamespace AND conrelid <> 'alembic_version'::regclass",
+    " WHERE connamespace = 'public'::regnamespace AND conrelid::regclass::text <> 'alembic_version'",
     "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'alembic_version'",
     "SELECT table_name, column_name, data_type, character_maximum_length, is_nullable, column_default"
     " FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'",
