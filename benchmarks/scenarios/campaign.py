@@ -63,11 +63,11 @@ class Told:
 
     @property
     def mended(self) -> bool:
-        """Whether the sufferer was better off in every round than in any without the advice."""
-        cases = self.of(self.scene.sufferer)
-        if cases[0].outcome == "latency":
-            return max(case.after for case in cases) < min(case.before for case in cases)
-        return min(case.after for case in cases) > max(case.before for case in cases)
+        """Whether the sufferer was better off with the advice than without it in every round.
+
+        Within a round, because a disk that others share, too, gives half as much in one round as in the next.
+        """
+        return all(case.gain > 1 for case in self.of(self.scene.sufferer))
 
     @property
     def gain(self) -> float:
