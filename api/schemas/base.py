@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -35,11 +36,11 @@ _LARGEST = 1e15  # above every real memory, rate or counter, and small enough th
 
 
 def _bound(schema: Any) -> None:
-    """Bound every list and mapping of a core schema, in place."""
+    """Bound every list and mapping of a core schema, in place, once: pydantic keeps parts and hands them out again."""
     if isinstance(schema, list | tuple):
         for part in schema:
             _bound(part)
-    if not isinstance(schema, dict):
+    if not isinstance(schema, dict) or _is_bounded(schema):
         return
     for part in schema.values():
         _bound(part)
@@ -48,16 +49,23 @@ def _bound(schema: Any) -> None:
     if schema.get("type") == "dict" and "max_length" in schema:
         inner = dict(schema)
         schema.clear()
-        schema.update(core_schema.no_info_before_validator_function(_few(inner["max_length"]), inner))
+        schema.update(core_schema.no_info_before_validator_function(_Few(inner["max_length"]), inner))
 
 
-def _few(most: int) -> Callable[[Any], Any]:
-    def check(value: Any) -> Any:
-        if isinstance(value, dict) and len(value) > most:
-            raise ValueError(f"has {len(value)} entries, at most {most} are taken")
+def _is_bounded(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "function-before" and isinstance(schema["function"]["function"], _Few)
+
+
+@dataclass(frozen=True, slots=True)
+class _Few:
+    """Refuses a mapping of more than `most` entries before anything in it is looked at."""
+
+    most: int
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > self.most:
+            raise ValueError(f"has {len(value)} entries, at most {self.most} are taken")
         return value
-
-    return check
 
 
 class Schema(BaseModel):
@@ -74,7 +82,9 @@ class Schema(BaseModel):
         """The schema as pydantic makes it, with the two bounds put in."""
         made = handler(source)
         _bound(made)
-        return core_schema.no_info_before_validator_function(_few(MOST_FIELDS), made)
+        # The name goes with the outermost part, or every description would repeat the whole instead of naming it.
+        inner: Any = {key: part for key, part in made.items() if key != "ref"}
+        return core_schema.no_info_before_validator_function(_Few(MOST_FIELDS), inner, ref=made.get("ref"))
 
 
 def examples(*bodies: dict[str, Any]) -> ConfigDict:
