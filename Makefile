@@ -43,11 +43,12 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, print the answer to an example question
 	@BIN=$(BIN) bash examples/run.sh
 
-# Tests that measure nothing share the CPUs; all others have them to themselves, one after the other.
+# Tests that measure nothing share the CPUs; all others have them to themselves, one after the other. Files go out in
+# their order: with those of many tests first, the slow ones that have few would come last and leave a CPU idle.
 test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
 test: setup lab-tools server-tools lint  ## every test and check
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not lab and not measured"
-	$(BIN)/python -m pytest -m "lab or measured"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not measured"
+	$(BIN)/python -m pytest -m measured
 
 test-libvirt: setup  ## real guests under a libvirtd of the test's own (Debian, root); downloads a kernel once
 	$(call apt_install,$(LIBVIRT_TOOLS))
@@ -84,12 +85,12 @@ lab-tools:  ## install what the lab runs; promtool is only unpacked, for its pac
 	  mkdir -p var/tools && cd var/tools && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; \
 	} 2>/dev/null || echo "could not get promtool: the test that needs it will skip"
 
-server-tools:  ## install the programs of PostgreSQL and nginx, with which tests start servers of their own
+server-tools:  ## install PostgreSQL, nginx and Chromium, of which tests start instances of their own
 	$(call apt_install,postgresql-common)
 	@# its main package would make and start a server of the system's own
 	@dpkg -s postgresql >/dev/null 2>&1 || ! test -w $(CREATE_CLUSTER) || \
 	  sed -i -E 's/^#? *create_main_cluster *=.*/create_main_cluster = false/' $(CREATE_CLUSTER)
-	$(call apt_install,postgresql nginx-light)
+	$(call apt_install,postgresql nginx-light chromium fonts-dejavu-core)
 
 bench: setup  ## measure speed and quality of placement; prints tables
 	$(BIN)/python -m benchmarks.decision

@@ -25,15 +25,26 @@ Json = dict[str, Any]
 
 def recommendation_as_json(recommendation: Recommendation) -> Json:
     """The answer to `POST /v1/placements`; numbers that are not finite, which JSON lacks, become null."""
-    request = recommendation.request
+    return head_as_json(recommendation) | body_as_json(recommendation)
+
+
+def head_as_json(recommendation: Recommendation) -> Json:
+    """What is of this one answer: when, by whom, on what."""
     return {
         "id": recommendation.id,
         "created_at": recommendation.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
         "model": {"version": recommendation.model_version, "origin": recommendation.model_origin},
         "degraded": recommendation.degraded,
         "snapshot_age_s": recommendation.snapshot_age_s,
-        "dry_run": request.dry_run,
-        "candidates": [_candidate(one, commands=request.commands) for one in recommendation.candidates],
+        "dry_run": recommendation.request.dry_run,
+    }
+
+
+def body_as_json(recommendation: Recommendation) -> Json:
+    """What was decided."""
+    commands = recommendation.request.commands
+    return {
+        "candidates": [_candidate(one, commands=commands) for one in recommendation.candidates],
         "rejected": [_rejection(one) for one in recommendation.rejected],
         "notes": list(recommendation.notes),
     }

@@ -27,6 +27,8 @@ Operation = Literal[
     "samples.add",
     "colocation.add",
     "placement.answer",
+    "placement.look",
+    "moves.answer",
     "plan.answer",
     "outcome.put",
     "model.register",
@@ -36,6 +38,9 @@ Operation = Literal[
     "model.shadow",
     "token.create",
     "token.revoke",
+    "session.begin",
+    "session.end",
+    "session.refuse",
 ]
 PURGE_EVERY = 500  # entries; twice as many expired ones then go at most, so that it keeps up and nobody waits long
 _acting: ContextVar[tuple[str, str]] = ContextVar("acting", default=("local", ""))  # a command

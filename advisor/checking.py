@@ -15,6 +15,7 @@ from datetime import datetime
 from advisor import placement
 from advisor.current import settings_there
 from advisor.domain import Band, Candidate, Effect, Host, Instance, Inventory, Recommendation, Scene, WorkloadProfile
+from advisor.store.recommendations import OBSERVED_AS
 from advisor.validation import misfit
 from models.examples import measured
 from models.monitoring import Checked, clip, widen
@@ -52,7 +53,7 @@ def of_colocation(
 
 def source_of(recommendation_id: str) -> str:
     """Under which source a placement's outcome is kept; ids of the service have 23 characters."""
-    return f"p-{recommendation_id}"[:64]
+    return f"{OBSERVED_AS}{recommendation_id}"[:64]
 
 
 def of_placement(

@@ -12,6 +12,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from advisor import news, predictors
+from advisor.answering import Answers
 from advisor.domain import Candidate, Host, Instance, Inventory, IsolationSettings, Recommendation, WorkloadProfile
 from advisor.news import News
 from advisor.predictors import Chosen
@@ -96,18 +97,40 @@ class Current:
         self._database = database
         self._settings = settings
         self._building = threading.Lock()
+        self._building_answers = threading.Lock()
+        self._answers: tuple[View, Chosen, Answers] | None = None
         self._view: View | None = None
         self._chosen: tuple[int, Chosen] | None = None  # with the counter that it was chosen at
 
     def at(self, now: datetime) -> tuple[View, Chosen]:
         """The view and the predictor as the database has them now; StorageUnavailable when it cannot be read."""
         with self._database.read() as connection:
-            counts = counters.read(connection)
+            return self.seen_by(connection, now)
+
+    def seen_by(self, connection: Connection, now: datetime) -> tuple[View, Chosen]:
+        """The same for who reads more in one transaction; what has moved is read in another one."""
+        counts = counters.read(connection)
         view, chosen = self._view, self._chosen
         if view is None or not view.holds(counts, now) or chosen is None or chosen[0] != counts.models:
             with self._building:
                 view, chosen = self._refresh(now)
         return view, chosen[1]
+
+    def answers(self, view: View, chosen: Chosen, now: datetime) -> Answers:
+        """What was answered by this predictor in this view, which holds `now`, and in those before it."""
+        with self._building_answers:
+            held = self._answers
+            if held is not None and held[0] is view and held[1] is chosen:
+                moment = held[2].moment
+                moment.seen = max(moment.seen, now)
+                return held[2]
+            if view is not self._view or held is None or held[1] is not chosen:
+                found = Answers.on(view.snapshot)
+            else:
+                found = held[2].after(view.snapshot)
+            if view is self._view:  # whoever is late does not push out what the others use
+                self._answers = view, chosen, found
+            return found
 
     def remembered(self) -> tuple[int, int]:
         """Predictions that were found and missed among those remembered, since the predictor was chosen."""

@@ -72,18 +72,25 @@ def delete_instance(connection: Connection, instance_id: str, only_if: Only[Inst
         raise NotFound(f"there is no instance {instance_id}")
 
 
-def put_workload(connection: Connection, workload: WorkloadProfile) -> bool:
+def put_workload(connection: Connection, workload: WorkloadProfile, only_if: Only[WorkloadProfile] = anyway) -> bool:
+    """Insert or replace the profile on its platform, which is the one that `only_if` is told."""
     check_value(workload)
     check_name(workload)
     changes.note(connection, counters.bump(connection, "inventory"), "workload", [workload.name])
-    is_new = not workloads.exists(connection, workload.name, workload.platform)
+    there = [one for one in workloads.named(connection, workload.name) if one.platform == workload.platform]
+    only_if(there[0] if there else None)
     workloads.put(connection, [workload])
-    return is_new
+    return not there
 
 
-def delete_workload(connection: Connection, name: str) -> None:
-    """Forget a workload on every platform; instances that run it count as unknown from then on."""
+def delete_workload(connection: Connection, name: str, only_if: Only[WorkloadProfile] = anyway) -> None:
+    """Forget a workload on every platform; instances that run it count as unknown from then on.
+
+    `only_if` is told the profile that holds everywhere, or else the first.
+    """
     changes.note(connection, counters.bump(connection, "inventory"), "workload", [name])
+    there = workloads.named(connection, name)
+    only_if(there[0] if there else None)
     if not workloads.delete(connection, name):
         raise NotFound(f"there is no workload {name}")
 

@@ -73,8 +73,11 @@ class Monitor:
             changed = observed.platforms_since(connection, number if known is by_platform else 0)
             by_platform = {**known, **{one: self._widening(connection, one, version) for one in changed}}
             self._factors = version, newest, by_platform
+        wide = {platform: factor for platform, factor in by_platform.items() if factor > 1.0}
+        if not wide:
+            return {}
         named = ((host.id, checking.platform_of(host)) for host in hosts)
-        return {host: by_platform[platform] for host, platform in named if by_platform.get(platform, 1.0) > 1.0}
+        return {host: wide[platform] for host, platform in named if platform in wide}
 
     def quality(self, connection: Connection, version: str, window: int | None = None) -> ModelQuality:
         """Figures, alarms and comparisons of a model by its stored rows, the last `window` of each group."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
-from advisor import predictors, probing, profiling, promql, questions, sample_files, training
+from advisor import predictors, probing, profiling, promql, questions, reporting, sample_files, training
+from advisor.background import Background, of_plan
 from advisor.domain import (
-    Instance,
     InstanceProfile,
     Inventory,
     PlacementRequest,
     Plan,
+    PlanRequest,
     ProbePlan,
     ProbeRequest,
     Recommendation,
@@ -22,9 +24,10 @@ from advisor.domain import (
 )
 from advisor.predictors import Chosen
 from advisor.questions import Progress
+from advisor.reporting import Reported
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
-from advisor.validation import check_writable
+from models.prior import PriorPredictor
 
 
 def where(inventory: Inventory, request: PlacementRequest, *, model: Path | None, settings: Settings) -> Recommendation:
@@ -43,17 +46,26 @@ def predict(scene: Scene, *, model: Path | None, settings: Settings) -> SceneEff
 
 def plan(
     inventory: Inventory,
-    instances: Sequence[Instance],
+    request: PlanRequest,
     *,
     model: Path | None,
     settings: Settings,
-    objective: str = "worst",
     progress: Progress | None = None,
 ) -> Plan:
-    """Place instances one after another on an inventory."""
+    """What should become of the whole cloud of an inventory, however long ago its hosts were seen; nothing is stored.
+
+    The model of an imagined cloud is looked for in the model folder.
+    """
     now = datetime.now(UTC)
+    seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
+    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
+
+    def of_version(version: str) -> Chosen:
+        prior = PriorPredictor()
+        return Chosen(prior if version == prior.version else predictors.load(settings.model_dir / version))
+
     chosen = _choose(model, settings)
-    return questions.place_all(chosen, inventory, instances, objective=objective, now=now, progress=progress)
+    return questions.plan(snapshot, chosen, request, now=now, fresh_s=inf, models=of_version, progress=progress)
 
 
 def probe_plan(
@@ -86,11 +98,47 @@ def write_campaign(plan: ProbePlan, path: Path, workloads: Mapping[str, Mapping[
     return probe_campaign.write_campaign(plan, path, workloads)
 
 
-def write_plan_report(inventory: Inventory, plan: Plan, path: Path) -> None:
-    """Write a plan as one self-contained HTML file; InvalidInput, StorageUnavailable or OutOfSpace on failure."""
+def write_plan_report(
+    inventory: Inventory, plan: Plan, path: Path, *, model: Path | None = None, settings: Settings | None = None
+) -> None:
+    """Write a plan as one HTML file, or without that suffix as a folder with its data; InvalidInput or OutOfSpace.
+
+    `model` and `settings` as it was made with: who hurts whom is asked of the same model, and left out without them.
+    """
     from advisor import reports  # with its drawing library: only who wants a picture waits for it
 
-    reports.write_plan_report(inventory, plan, path)
+    behind = None if settings is None else _background(inventory, plan, _choose(model, settings), model, settings)
+    reports.write_plan_report(inventory, plan, path, behind)
+
+
+def write_cloud_report(
+    inventory: Inventory,
+    request: PlanRequest,
+    folder: Path,
+    *,
+    keep: int,
+    model: Path | None,
+    settings: Settings,
+    progress: Progress | None = None,
+) -> Reported:
+    """Write the state of an inventory and what a plan would do to a new dated folder in `folder`, the newest `keep`
+    of which stay; InvalidInput or OutOfSpace."""
+    reporting.check_folder(folder)
+    made = plan(inventory, request, model=model, settings=settings, progress=progress)
+    behind = _background(inventory, made, _choose(model, settings), model, settings)
+    age_s = (made.created_at - inventory.observed_at).total_seconds() if inventory.observed_at else None
+    ages = {} if age_s is None else {host.id: max(age_s, 0.0) for host in inventory.hosts}
+    return reporting.write(inventory, made, behind, ages, folder, keep=keep)
+
+
+def _background(inventory: Inventory, made: Plan, chosen: Chosen, model: Path | None, settings: Settings) -> Background:
+    """What stands behind a plan on files; the card is that of the artifact that made it."""
+    path = model or settings.model_dir / chosen.predictor.version
+    if made.model_version != chosen.predictor.version or not path.is_dir():
+        return of_plan(inventory, made, chosen.predictor)
+    from models import artifact  # with LightGBM, which the prior does without
+
+    return of_plan(inventory, made, chosen.predictor, artifact.read_card(path))
 
 
 def profile_samples(files: Sequence[Path], instance_id: str) -> InstanceProfile:
@@ -100,8 +148,7 @@ def profile_samples(files: Sequence[Path], instance_id: str) -> InstanceProfile:
 
 def profile_series(settings: Settings, instance_id: str, *, since: str) -> InstanceProfile:
     """What an instance does by the store of series that the settings name; SeriesUnavailable where that is silent."""
-    readings = promql.read(settings, instance_id, since=since, now=datetime.now(UTC))
-    return profiling.profile_readings(readings, instance_id)
+    return profiling.profile_seen(promql.read(settings, instance_id, since=since, now=datetime.now(UTC)), instance_id)
 
 
 def write_profile_picture(profile: InstanceProfile, path: Path) -> None:
@@ -130,11 +177,14 @@ def evaluate(
 ) -> Mapping[str, Any]:
     """Errors of the model and of every baseline on each dataset under each protocol; leaves no artifact behind.
 
-    `report` is written as one self-contained HTML file, whole or not at all; where it cannot be, that is said before
+    `report` is written as one HTML file, or without that suffix as a folder with its data, whole or not at all;
+    where it cannot be, that is said before
     anything is computed: InvalidInput, and OutOfSpace where the disk is full in the end.
     """
     if report is not None:
-        check_writable(report, "report")
+        from advisor.reports import files
+
+        files.check_target(report)
     found = training.evaluate(datasets, protocols, models=models, curve=curve, progress=progress)
     if report is not None:
         from advisor import reports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,11 +38,8 @@ class PredictorFailedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Guarded:
-    """A predictor whose every failure is a PredictorFailedError, so that it is told from a failing filter (rule 1).
-
-    Nothing is predicted for a question whose time is up: predicting is the long step of all of them.
-    """
+class Wrapped:
+    """A predictor that asks another one, under its name; what becomes of the answers says whoever inherits."""
 
     predictor: Predictor
 
@@ -59,26 +56,42 @@ class _Guarded:
         return self.predictor.metrics
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        return self.predictor.predict(scenes, targets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Guarded(Wrapped):
+    """A predictor whose every failure is a `failure`, so that it is told from a failing filter (rule 1).
+
+    Nothing is predicted for a question whose time is up: predicting is the long step of all of them.
+    """
+
+    failure: Callable[[str], Exception] = PredictorFailedError
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         deadline.check()
         try:
             prediction = self.predictor.predict(scenes, targets)
         except Exception as error:
-            raise PredictorFailedError(f"{type(error).__name__}: {error}") from error
+            raise self.failure(f"{type(error).__name__}: {error}") from error
         here = scenes.present
         for target in TARGETS:
             band: Band = getattr(prediction, target)
             if target == "throughput" or target in targets:
                 for edge in (band.expected, band.lower, band.upper):
                     if edge.shape != here.shape or not np.isfinite(edge[here]).all():
-                        raise PredictorFailedError(f"it gave no finite {target} for some instance")
+                        raise self.failure(f"it gave no finite {target} for some instance")
         return prediction
 
 
 def ask(chosen: Chosen, question: Callable[[Predictor, bool, Notes], T]) -> T:
     """Put a question to the predictor in use, and to the prior when that one fails.
 
-    `question` gets a predictor, whether the answer is degraded, and notes for it.
+    `question` gets a predictor, whether the answer is degraded, and notes for it. A question within a question leaves
+    it to the outer one to fall back, so that one answer is of one predictor.
     """
+    if _is_guarded(chosen.predictor):
+        return question(chosen.predictor, chosen.degraded, chosen.notes)
     if isinstance(chosen.predictor, PriorPredictor):
         return question(_Guarded(chosen.predictor), chosen.degraded, chosen.notes)
     try:
@@ -88,6 +101,22 @@ def ask(chosen: Chosen, question: Callable[[Predictor, bool, Notes], T]) -> T:
         log.exception("model %s failed", version)
         note = f"Model {version} failed ({error}); the queueing prior answered instead."
         return question(_Guarded(PriorPredictor()), True, (*chosen.notes, note))
+
+
+def _is_guarded(predictor: Predictor) -> bool:
+    """Whether who asks first sees to failures, however the predictor was wrapped since."""
+    if isinstance(predictor, _Guarded):
+        return True
+    return isinstance(predictor, Wrapped) and _is_guarded(predictor.predictor)
+
+
+def by_name(chosen: Chosen) -> Chosen:
+    """A model that was asked for by its name: none stands in for it, and where it fails that is a BrokenArtifact."""
+    version = chosen.predictor.version
+    return replace(
+        chosen,
+        predictor=_Guarded(chosen.predictor, lambda what: BrokenArtifact(f"model {version} failed: {what}")),
+    )
 
 
 def load(path: Path) -> Predictor:

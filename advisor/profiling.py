@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -34,22 +34,33 @@ def parse_since(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What another store saw of an instance and of who is around it; `notes` tell what it did not see."""
+
+    readings: Readings
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
-    """What the database holds for a profile: windows of the instance, and what it and its host are, where known."""
+    """What there is for a profile: windows of the instance, and what it and its host are, where known."""
 
     windows: Windows
     instance: Instance | None
     host: Host | None
+    notes: tuple[str, ...] = ()
 
 
 def read_stored(
-    connection: Connection, instance_id: str, *, since: str, now: datetime, readings: Readings | None = None
+    connection: Connection, instance_id: str, *, since: str, now: datetime, elsewhere: Seen | None = None
 ) -> Stored:
     """Read what was measured in the last `since`; NotFound where nothing was, InvalidInput where it is too much.
 
-    `readings` are what was measured, where that is not in the database.
+    `elsewhere` is what was measured, where that is not in the database.
     """
-    if readings is None:
+    if elsewhere is not None:
+        readings = elsewhere.readings
+    else:
         seconds = parse_since(since)
         since_s = now.timestamp() - seconds
         short = seconds <= ONE_BY_ONE_S or rollups.reach_s(connection, instance_id, since_s) <= ONE_BY_ONE_S
@@ -60,13 +71,13 @@ def read_stored(
             raise NotFound(f"there is no instance {instance_id}, and no samples of it in the last {since}")
         raise NotFound(f"there are no samples of instance {instance_id} in the last {since}; does its host push any?")
     windows = _windows(readings, instance_id)
-    return Stored(windows, instance, hosts.get(connection, windows.host))
+    return Stored(windows, instance, hosts.get(connection, windows.host), elsewhere.notes if elsewhere else ())
 
 
 def profile_stored(stored: Stored) -> InstanceProfile:
     """Phases and profiles of what was read; takes a second for a day of windows."""
     vcpus = float(stored.instance.vcpus) if stored.instance else None
-    return profile_windows(stored.windows, _limits(stored.instance, stored.host), vcpus)
+    return _noting(profile_windows(stored.windows, _limits(stored.instance, stored.host), vcpus), stored.notes)
 
 
 def profile_samples(found: Sequence[MetricSample], instance_id: str) -> InstanceProfile:
@@ -78,9 +89,9 @@ def profile_samples(found: Sequence[MetricSample], instance_id: str) -> Instance
     return profile_windows(_windows(by_series(found), instance_id))
 
 
-def profile_readings(readings: Readings, instance_id: str) -> InstanceProfile:
+def profile_seen(seen: Seen, instance_id: str) -> InstanceProfile:
     """Profile an instance from readings that have some of it; nothing is known of its limits."""
-    return profile_windows(_windows(readings, instance_id))
+    return _noting(profile_windows(_windows(seen.readings, instance_id)), seen.notes)
 
 
 def workload_of(
@@ -112,6 +123,10 @@ def _windows(readings: Readings, instance_id: str) -> Windows:
         message = f"{len(windows)} windows of {instance_id}, at most {MAX_WINDOWS} are looked at; ask for less time"
         raise InvalidInput(message, field="since")
     return windows
+
+
+def _noting(profile: InstanceProfile, notes: tuple[str, ...]) -> InstanceProfile:
+    return replace(profile, notes=(*profile.notes, *notes)) if notes else profile
 
 
 def _limits(instance: Instance | None, host: Host | None) -> Limits:

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-import math
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode, urlsplit
+from itertools import pairwise
 
 import numpy as np
 
-from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
-from advisor.profiling import parse_since
+from advisor.errors import InvalidInput, NotFound
+from advisor.profiling import Seen, parse_since
+from advisor.series_store import Scraped, SeriesStore
 from advisor.settings import Settings
-from models.windows import Readings, SeriesKey, hosts_of
-from profiler.agent.wire import Server, may_carry_token
+from models.windows import SeriesKey, hosts_of
 from profiler.collectors import unit_of
 from profiler.collectors.further import UNITS
 from profiler.metrics import BY_NAME, SCOPES
 from profiler.observed import check_id
 
-DEADLINE_S = 30.0  # for one query, with its answer
-MOST_BYTES = 128 * 2**20  # of an answer: a day of ten-second windows of 300 instances is about half of it
 _ATTRIBUTED = "cotenant_attributed_"  # begins the name of an instance's part of the driver domain
 # Unit → how the exporter's gauge ends, and the factor from its base unit; profiler/agent/exposition.py has the inverse.
 _OF_UNIT = {
@@ -39,117 +33,38 @@ _OF_UNIT = {
 }
 _PLAIN = {"net_mbit": "network", "disk_mb_s": "disk", "rss_mb": "resident_memory"}
 _WHO = ("__name__", "instance", "scope", "statistic")  # labels that tell series of one scrape apart
+_ENDS = "cotenant_profiler_window_end_timestamp_seconds"
+_FINISHED = "cotenant_profiler_windows_total"
+Source = frozenset[tuple[str, str]]  # all other labels: which scrapes a series is from
 
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """One series: whose it is, which scrapes it is from (all other labels), and its samples in order of time."""
+    """One series of windows: whose it is, which scrapes it is from, and its samples in order of time."""
 
     key: SeriesKey
-    source: frozenset[tuple[str, str]]
+    source: Source
     times: Sequence[float]
     values: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesStore:
-    """A store that answers `/api/v1/query` as Prometheus does (HTTP API, "Instant queries")."""
-
-    url: str
-    authorization: str | None = None
-
-    @classmethod
-    def of(cls, settings: Settings) -> SeriesStore:
-        """The store of the settings; InvalidInput where its URL or its secret cannot be used."""
-        field = "prometheus_url"
-        url = (settings.prometheus_url or "").rstrip("/")
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError as error:
-            raise InvalidInput(f"{url[:100]!r} is no URL ({error})", field=field) from error
-        if parts.username is not None or parts.password is not None:
-            file = "COTENANT_PROMETHEUS_AUTHORIZATION_FILE"
-            raise InvalidInput(f"the URL holds a user or password; name a file by {file} instead", field=field)
-        plain = url.isascii() and url.isprintable() and " " not in url
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or not plain:
-            raise InvalidInput(f"{url[:100]!r} is no URL such as http://127.0.0.1:9090", field=field)
-        secret = _secret(settings.prometheus_authorization_file)
-        if secret and not may_carry_token(Server(parts.scheme == "https", parts.hostname, port or 0, "")):
-            raise InvalidInput(f"{url[:100]} would get the secret unencrypted; give an https URL", field=field)
-        return cls(url, secret)
-
-    def select(self, selector: str, since_s: float, now: datetime) -> Iterator[_Series]:
-        """Every sample of what a selector names in the last `since_s` seconds, as it was scraped."""
-        seconds = math.ceil(since_s)
-        for one in self._query(f"{selector}[{seconds}s]", now):
-            try:
-                labels = {str(name): str(value) for name, value in one["metric"].items()}
-                pairs = [(float(at), float(value)) for at, value in one["values"]]
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise self._unavailable("answered with something that is no series") from error
-            found = _named(labels)
-            if found is not None and pairs:
-                source = frozenset((name, value) for name, value in labels.items() if name not in _WHO)
-                yield _Series(found[0], source, [at for at, _ in pairs], [value * found[1] for _, value in pairs])
-
-    def _query(self, query: str, now: datetime) -> Sequence[Mapping[str, Any]]:
-        status, body = self._post(urlencode({"query": query, "time": f"{now.timestamp():.3f}"}))
-        try:
-            answer = json.loads(body)
-            if answer["status"] == "success" and answer["data"]["resultType"] == "matrix":
-                return list(answer["data"]["result"])
-            said = str(answer["error"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._unavailable(f"answered {status} and nothing that Prometheus would say") from error
-        raise self._unavailable(f"refused the query with {status}: {said[:200]}")
-
-    def _post(self, form: str) -> tuple[int, bytes]:
-        """Ask within the deadline; a redirect is not followed, for the secret would go along."""
-        import urllib3  # only who reads a store waits for it
-
-        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-        if self.authorization is not None:
-            headers["Authorization"] = self.authorization
-        ends = time.monotonic() + DEADLINE_S
-        body = bytearray()
-        try:
-            with urllib3.PoolManager(timeout=DEADLINE_S / 3, retries=False) as pool:
-                answer = pool.request(
-                    "POST", f"{self.url}/api/v1/query", body=form, headers=headers, preload_content=False
-                )
-                for part in answer.stream(2**16):
-                    body += part
-                    if len(body) > MOST_BYTES:
-                        raise self._unavailable(f"answered with over {MOST_BYTES >> 20} MiB; ask for less time")
-                    if time.monotonic() > ends:
-                        raise self._unavailable(f"did not answer within {DEADLINE_S:.0f} s; ask for less time")
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._unavailable(f"does not answer ({_reason(error)})") from error
-        if 300 <= answer.status < 400:
-            raise self._unavailable(f"sends elsewhere with {answer.status}; give the address that answers itself")
-        if answer.status in {401, 403}:
-            raise self._unavailable(f"refuses with {answer.status}; see COTENANT_PROMETHEUS_AUTHORIZATION_FILE")
-        return answer.status, bytes(body)
-
-    def _unavailable(self, what: str) -> SeriesUnavailable:
-        return SeriesUnavailable(f"{self.url} {what}")
-
-
-def read(settings: Settings, instance_id: str, *, since: str, now: datetime) -> Readings:
+def read(settings: Settings, instance_id: str, *, since: str, now: datetime) -> Seen:
     """What a profile is made of: an instance's window means, its host's where it was last, and its neighbours' CPU.
 
-    A window that was scraped more than once counts once, at the first scrape; with scrapes further apart than windows,
-    some windows are not seen. NotFound where the store has nothing of the instance, SeriesUnavailable where it does not
-    answer.
+    A window that was scraped more than once counts once. NotFound where the store has nothing of the instance,
+    SeriesUnavailable where it does not answer.
     """
     try:
         check_id(instance_id, "instance")  # it becomes part of a query
     except ValueError as error:
         raise InvalidInput(str(error), field="instance") from error
     store, since_s = SeriesStore.of(settings), parse_since(since)
+
+    def select(selector: str) -> list[Scraped]:
+        return list(store.select(selector, since_s, now))
+
     mine = f'{{__name__=~"cotenant_.+",statistic="mean",instance="{instance_id}"}}'
-    own = [one for one in store.select(mine, since_s, now) if one.key[1] == instance_id]
+    own = [one for one in _named(select(mine)) if one.key[1] == instance_id]
     hosts = hosts_of({one.key: (one.times, one.values) for one in own}, instance_id)
     if not hosts:
         raise NotFound(
@@ -157,41 +72,89 @@ def read(settings: Settings, instance_id: str, *, since: str, now: datetime) -> 
             "is the agent on its host scraped, with honor_labels: true?"
         )
     last = max(hosts, key=lambda host: (hosts[host][0], host))
-    there = f'statistic="mean",host={json.dumps(last)}'  # escapes as PromQL does: the store may say any name
+    there = f'statistic="mean",host={quoted(last)}'  # the store may say any name
     around = (
         f'{{__name__=~"cotenant_.+",__name__!~"{_ATTRIBUTED}.+",scope!="instance",{there}}}',
         f'cotenant_cpu_ratio{{scope="instance",instance!="{instance_id}",{there}}}',
     )
-    others = [one for selector in around for one in store.select(selector, since_s, now)]
     by_host: dict[str, list[_Series]] = defaultdict(list)
-    for one in (*own, *others):
+    for one in (*own, *(one for selector in around for one in _named(select(selector)))):
         by_host[one.key[0]].append(one)
-    return {key: series for there in by_host.values() for key, series in _windows_of(there).items()}
+    found: dict[SeriesKey, tuple[Sequence[float], Sequence[float]]] = {}
+    notes: tuple[str, ...] = ()
+    for host, series in by_host.items():
+        source = _fullest(series)
+        ends = _only(source, select(f"{_ENDS}{{host={quoted(host)}}}"))
+        found |= _windows_of([one for one in series if one.source == source], ends)
+        if host == last and ends is not None:
+            target = {name: text for name, text in ends.labels.items() if name not in {"__name__", "host"}}
+            matchers = ",".join(f"{name}={quoted(text)}" for name, text in sorted(target.items()))
+            finished = [one for one in select(f"{_FINISHED}{{{matchers}}}") if len(one.labels) == len(target) + 1]
+            notes = _unseen(host, ends, finished)
+    return Seen(found, notes)
 
 
-def _windows_of(there: Sequence[_Series]) -> dict[SeriesKey, tuple[Sequence[float], Sequence[float]]]:
-    """One host's series with each window once, from those scrapes that have most to say.
+def quoted(text: str) -> str:
+    """A string as PromQL reads it: JSON's escapes are among its own, but half a character (\\ud83d) is none there."""
+    return json.dumps(text, ensure_ascii=False)
 
-    The exporter shows a window until the next one is finished, and does not say which it is: scrapes in which nothing
-    of a host differs show the same one.
-    """
-    said: dict[frozenset[tuple[str, str]], int] = defaultdict(int)
-    for one in there:
+
+def _fullest(series: Sequence[_Series]) -> Source:
+    """Those scrapes that have most to say of a host."""
+    said: dict[Source, int] = defaultdict(int)
+    for one in series:
         said[one.source] += len(one.times)
-    best = max(said, key=lambda source: (said[source], sorted(source)))
-    series = {one.key: one for one in there if one.source == best}
+    return max(said, key=lambda source: (said[source], sorted(source)))
+
+
+def _only(source: Source, found: Sequence[Scraped]) -> Scraped | None:
+    """The one series from these scrapes; None where there is none, as of agents of before, or more than one."""
+    those = [one for one in found if _source(one.labels) == source]
+    return those[0] if len(those) == 1 else None
+
+
+def _windows_of(
+    there: Sequence[_Series], ends: Scraped | None
+) -> dict[SeriesKey, tuple[Sequence[float], Sequence[float]]]:
+    """One host's series from the same scrapes with each window once, at its end where the scrape says when that was.
+
+    Where it does not, scrapes in which nothing of a host differs are taken for the same window, at the first of them.
+    """
+    series = {one.key: one for one in there}
     times = np.unique(np.concatenate([one.times for one in series.values()]))
     table = np.full((len(series), len(times)), np.nan)
     for row, one in zip(table, series.values(), strict=True):
         row[np.searchsorted(times, one.times)] = one.values
+    said = dict(zip(ends.times, ends.values, strict=True)) if ends is not None else {}
+    end = np.array([said.get(time, np.nan) for time in times.tolist()])
     before = table[:, :-1]
-    same = ((table[:, 1:] == before) | (np.isnan(table[:, 1:]) & np.isnan(before))).all(axis=0)
-    first = np.concatenate([[True], ~same])
+    alike = ((table[:, 1:] == before) | (np.isnan(table[:, 1:]) & np.isnan(before))).all(axis=0)
+    unknown = np.isnan(end[1:]) | np.isnan(end[:-1])
+    first = np.concatenate([[True], ~np.where(unknown, alike, end[1:] == end[:-1])])
+    when = np.where(np.isnan(end), times, end)
     found: dict[SeriesKey, tuple[Sequence[float], Sequence[float]]] = {}
     for key, row in zip(series, table, strict=True):
         kept = first & ~np.isnan(row)
-        found[key] = times[kept].tolist(), row[kept].tolist()
+        found[key] = when[kept].tolist(), row[kept].tolist()
     return found
+
+
+def _unseen(host: str, ends: Scraped, finished: Sequence[Scraped]) -> tuple[str, ...]:
+    """How many windows its agent finished between the first and the last scrape that none of them saw, if any."""
+    if len(finished) != 1:
+        return ()
+    counts = dict(zip(finished[0].times, finished[0].values, strict=True))
+    seen = [(end, counts[time]) for time, end in zip(ends.times, ends.values, strict=True) if time in counts]
+    # an agent that was started again counts from 0
+    made = sum(int(now - before if now >= before else now) for (_, before), (_, now) in pairwise(seen))
+    missed = made - sum(now != before for (before, _), (now, _) in pairwise(seen))
+    if missed <= 0:
+        return ()
+    return (f"no scrape saw {missed} of {made + 1} windows on host {host}; scrape its agent once per window",)
+
+
+def _source(labels: Mapping[str, str]) -> Source:
+    return frozenset((name, value) for name, value in labels.items() if name not in _WHO)
 
 
 def _gauges() -> dict[str, tuple[str, float]]:
@@ -206,7 +169,18 @@ def _gauges() -> dict[str, tuple[str, float]]:
 GAUGES = _gauges()
 
 
-def _named(labels: Mapping[str, str]) -> tuple[SeriesKey, float] | None:
+def _named(found: Sequence[Scraped]) -> list[_Series]:
+    """Those that are the agent's gauges, with their values in the metrics' units."""
+    series = []
+    for one in found:
+        whose = _whose(one.labels)
+        if whose is not None:
+            key, factor = whose
+            series.append(_Series(key, _source(one.labels), one.times, [value * factor for value in one.values]))
+    return series
+
+
+def _whose(labels: Mapping[str, str]) -> tuple[SeriesKey, float] | None:
     """Whose series it is, and the factor to the metric's unit; None = none of the agent's."""
     name, scope = labels.get("__name__", ""), labels.get("scope", "")
     is_share = name.startswith(_ATTRIBUTED)
@@ -218,23 +192,3 @@ def _named(labels: Mapping[str, str]) -> tuple[SeriesKey, float] | None:
     if is_share != (scope == "driver_domain" and owner is not None):
         return None
     return (labels["host"], owner, scope, gauge[0]), gauge[1]
-
-
-def _secret(file: Path | None) -> str | None:
-    if file is None:
-        return None
-    field = "prometheus_authorization_file"
-    try:
-        text = file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not ASCII"
-        raise InvalidInput(f"{file} cannot be read: {reason}", field=field) from error
-    if not text.isprintable() or len(text) > 8192 or len(text.split(" ")) != 2:
-        raise InvalidInput(f"{file} is to hold one line such as 'Bearer TOKEN' or 'Basic BASE64'", field=field)
-    return text
-
-
-def _reason(error: Exception) -> str:
-    """The last of a chain of causes, which says what happened and not who asked."""
-    reason = getattr(error, "reason", None) or error
-    return str(getattr(reason, "strerror", None) or type(reason).__name__)

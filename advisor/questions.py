@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from advisor import metric_names, placement, predictors
+from advisor import deadline, metric_names, placement, predictors
 from advisor.domain import (
     OBJECTIVES,
-    Instance,
-    Inventory,
     Objective,
     PlacementRequest,
     Plan,
+    PlanRequest,
     Recommendation,
     Scene,
     SceneEffects,
@@ -27,6 +26,7 @@ from advisor.validation import check_unique, check_value, misfit
 from profiler.observed import HOST_KINDS, MAX_CPUS
 
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
+PLANNED = 0.8  # of the time that a request has left: the rest is for what comes before and after the search
 
 
 def recommend(
@@ -65,27 +65,43 @@ def predict_scene(chosen: Chosen, scene: Scene, workloads: Sequence[WorkloadProf
     )
 
 
-def place_all(
+def plan(
+    snapshot: ClusterSnapshot,
     chosen: Chosen,
-    inventory: Inventory,
-    instances: Sequence[Instance],
+    request: PlanRequest,
     *,
-    objective: str,
     now: datetime,
+    fresh_s: float,
+    generation: int | None = None,
+    models: Callable[[str], Chosen],
+    measured: Callable[[str], Sequence[float]] = lambda _: (),
     progress: Progress | None = None,
 ) -> Plan:
-    """Place instances one after another, each with the former ones in place."""
+    """What should become of the whole cloud; InvalidInput says what contradicts itself or the cloud.
+
+    `models` finds a model by its version, `measured` the CPU (%) of each window of an instance, nothing where there
+    are none. The time that is left for whoever asks limits that of the request.
+    """
     from advisor import planning  # with its solver: only who plans waits for it
 
-    aim = check_objective(objective)
-    check_value(tuple(instances))
-    check_unique((instance.id for instance in instances), "instance")
-    return predictors.ask(
+    planning.check(snapshot, request)
+    most_s = max(deadline.left_s() * PLANNED, 0.01)
+    timely = replace(request, time_limit_s=min(request.time_limit_s, most_s))
+    made = predictors.ask(
         chosen,
-        lambda predictor, *_: planning.place_all(
-            inventory, instances, predictor, objective=aim, now=now, progress=progress
+        lambda predictor, degraded, notes: planning.make(
+            snapshot,
+            Chosen(predictor, degraded, notes),
+            timely,
+            now=now,
+            fresh_s=fresh_s,
+            generation=generation,
+            models=models,
+            measured=lambda name: planning.usage_of(measured(name)),
+            progress=progress,
         ),
     )
+    return replace(made, request=request)
 
 
 def check_request(request: PlacementRequest) -> None:

@@ -110,14 +110,17 @@ class Registry:
         self._switch(active, version, "activate" if verdict.passed else "force", verdict.to_json())
         return self.get(version)
 
-    def roll_back(self) -> ModelCard:
+    def roll_back(self, of: str | None = None) -> ModelCard:
         """Let the model answer that did before the one that answers now; Conflict when there was none.
 
-        Not judged. BrokenArtifact, and no change, when its artifact cannot be read any more.
+        `of` is the one that is to answer no more: Conflict when another one answers meanwhile. Not judged.
+        BrokenArtifact, and no change, when the artifact cannot be read any more.
         """
         with self.read() as connection:
             active = _version(models.active(connection))
             target = way_back(models.history(connection))
+        if of is not None and (active or PRIOR) != of:
+            raise Conflict(f"{of} does not answer any more; look at the list, then decide anew")
         if target is None:
             raise Conflict(f"nothing answered before {active or PRIOR}, so there is no way back; activate a model")
         if target != PRIOR:

@@ -1,4 +1,4 @@
-"""Retention: old samples become five-minute means and old means go, in small steps between which others write."""
+"""Retention: old samples become five-minute means, old means, answers and plans go, in small steps between others'."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from advisor.errors import AdvisorError, Conflict
 from advisor.settings import Settings
-from advisor.store import rollups
+from advisor.store import plans, recommendations, rollups
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
 
 SERIES_AT_ONCE = 100
+ANSWERS_AT_ONCE = 200  # of 4 KB each, as a rule
 SPAN_S = 3600.0  # of samples in one step: 36,000 of the agent's, whatever has piled up
 EVERY = timedelta(minutes=10)
 LEASE = timedelta(minutes=10)  # after the last step of a process that was killed another one may go on
@@ -31,6 +33,10 @@ class Retention:
         self._database = database
         self._keep = timedelta(days=settings.keep_samples_days)
         self._keep_rollups = timedelta(days=settings.keep_rollups_days)
+        self._keep_answers = (
+            (recommendations.expire, timedelta(days=settings.keep_recommendations_days), "recommendations"),
+            (plans.expire, timedelta(days=settings.keep_plans_days), "plans"),
+        )
         self._clock = clock
         self._name = uuid.uuid4().hex
         self._due_s = time.monotonic() + _FIRST_S
@@ -39,7 +45,7 @@ class Retention:
         self._thread: threading.Thread | None = None
 
     def nudge(self) -> None:
-        """Begin in the background when it is time; whoever stored samples calls it, for without them nothing grows."""
+        """Begin in the background when it is time; whoever stored samples, answers or plans calls it."""
         with self._starting:
             if time.monotonic() < self._due_s or self._stopping.is_set():
                 return
@@ -65,13 +71,15 @@ class Retention:
         try:
             removed = self._go_over(early=False, pausing=True)
         except AdvisorError as error:  # the next one may find the database in better health
-            log.warning("samples were not rolled up: %s", error)
+            log.warning("what is old was not gone over to the end: %s", error)
         except Exception:
-            log.exception("samples were not rolled up")
+            log.exception("what is old was not gone over to the end")
         else:
-            log.info("retention: %s", removed)
+            if removed is not None:
+                log.info("retention: %s", removed)
 
     def _go_over(self, *, early: bool, pausing: bool) -> Removed | None:
+        """Once over everything, None = another process does; what was done where another one took over on the way."""
         now = self._clock()
         cut_s = (now - self._keep).timestamp() // BUCKET_S * BUCKET_S
         expired_s = cut_s - self._keep_rollups.total_seconds()
@@ -85,7 +93,17 @@ class Retention:
                 break
             removed += self._tidy(ids, cut_s, expired_s, pausing=pausing)
             last = ids[-1]
-            self._hold(cut_s, early=early)
+            if not self._hold(cut_s, early=False):  # a step outlasted the lease: two at once would count samples twice
+                return removed
+        for expire, kept, what in self._keep_answers:
+            while not self._stopping.is_set():
+                with self._resting(pausing=pausing), self._database.write() as connection:
+                    gone = expire(connection, now - kept, ANSWERS_AT_ONCE)
+                removed += Removed(**{what: gone})
+                if gone < ANSWERS_AT_ONCE:
+                    break
+                if not self._hold(cut_s, early=False):
+                    return removed
         with self._database.write() as connection:
             rollups.let_go(connection, self._name, None if self._stopping.is_set() else self._clock() + EVERY)
         return removed
@@ -98,13 +116,18 @@ class Retention:
             if first_s is None or first_s >= cut_s:
                 break
             begin_s = first_s // BUCKET_S * BUCKET_S
-            started = time.monotonic()
-            with self._database.write() as connection:
+            with self._resting(pausing=pausing), self._database.write() as connection:
                 rolled += rollups.roll(connection, ids, begin_s, min(begin_s + SPAN_S, cut_s))
-            if pausing:  # half of the time is for others that wait to write
-                self._stopping.wait(time.monotonic() - started)
         with self._database.write() as connection:
             return Removed(rolled, rollups.expire(connection, ids, expired_s), rollups.drop_empty(connection, ids))
+
+    @contextmanager
+    def _resting(self, *, pausing: bool) -> Iterator[None]:
+        """After a step as long a pause: half of the time is for others that wait to write."""
+        started = time.monotonic()
+        yield
+        if pausing:
+            self._stopping.wait(time.monotonic() - started)
 
     def _hold(self, cut_s: float, *, early: bool) -> bool:
         now = self._clock()

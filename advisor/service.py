@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,17 +11,37 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from advisor import deadline, following, ingest, moving, probing, profiling, promql, questions, turns, vitals, widening
+from advisor import (
+    deadline,
+    following,
+    histories,
+    ingest,
+    outcomes,
+    overview,
+    plan_reading,
+    probing,
+    profiling,
+    promql,
+    questions,
+    vitals,
+    widening,
+)
 from advisor import inventory as cloud
 from advisor.answers import recommendation_as_json
 from advisor.audit import Audit, Operation, acting
+from advisor.background import of_plan
 from advisor.backup import backup_database, restore_database
 from advisor.checking import Judge, source_of
-from advisor.current import Current, View, as_pending
+from advisor.current import Current, View
 from advisor.domain import (
     Activation,
+    Answered,
+    AnsweredAs,
     AuditEntry,
+    CloudNow,
+    Histories,
     Host,
+    HostDetail,
     Instance,
     InstanceProfile,
     Inventory,
@@ -32,6 +51,10 @@ from advisor.domain import (
     Page,
     PlacementRequest,
     Plan,
+    PlanAge,
+    PlanEntry,
+    PlanKind,
+    PlanRequest,
     ProbePlan,
     ProbeRequest,
     Recommendation,
@@ -41,6 +64,7 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput, NotFound, SchemaMismatch, StaleGeneration
 from advisor.following import Followed
+from advisor.inventories.imagined import load_what_if
 from advisor.inventories.reading import Reading, Source
 from advisor.inventories.sources import SOURCES, open_source
 from advisor.inventories.static import load_instances, load_inventory, load_scene
@@ -59,17 +83,24 @@ from advisor.oneshot import (
     train,
     where,
     write_campaign,
+    write_cloud_report,
     write_plan_report,
     write_profile_picture,
 )
+from advisor.placing import Placing
+from advisor.planned import Plans
 from advisor.predictors import Chosen
 from advisor.probing import duration_s, probe_plan_as_json
 from advisor.probing import sentence as probe_sentence
 from advisor.questions import Progress
 from advisor.registry import Registry
+from advisor.replaying import check_report, replay_as_json, replay_trace, write_replay_report
+from advisor.reporting import REPORT_KINDS, Reported, check_folder, every_s, repeat
+from advisor.reporting import write as write_report
 from advisor.retention import Retention
+from advisor.sessions import Sessions, form_key
 from advisor.settings import Settings
-from advisor.store import counters, hosts, instances, migrate, pending, plans, recommendations, workloads
+from advisor.store import counters, hosts, instances, migrate, recommendations, workloads
 from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
 from advisor.tokens import Tokens
@@ -78,21 +109,27 @@ from advisor.vitals import Vitals
 from profiler.observed import Colocation, MetricSample
 
 __all__ = [
+    "REPORT_KINDS",
     "SOURCES",
     "Advisor",
     "Followed",
     "Progress",
     "Reading",
+    "Reported",
     "Source",
     "acting",
     "backup_database",
+    "check_report",
     "duration_s",
     "evaluate",
+    "every_s",
     "findings",
+    "form_key",
     "lab_workloads",
     "load_instances",
     "load_inventory",
     "load_scene",
+    "load_what_if",
     "open_source",
     "picture_kind",
     "plan",
@@ -103,15 +140,19 @@ __all__ = [
     "profile_samples",
     "profile_series",
     "recommendation_as_json",
+    "repeat",
+    "replay_as_json",
+    "replay_trace",
     "restore_database",
     "train",
     "where",
     "write_campaign",
+    "write_cloud_report",
     "write_plan_report",
     "write_profile_picture",
+    "write_replay_report",
 ]
 
-_ATTEMPTS = 5  # at an answer that no other replica's answer overtakes, before it is given regardless
 T = TypeVar("T")
 
 
@@ -131,9 +172,13 @@ class Advisor:
         self._audit = Audit(clock, timedelta(days=settings.keep_audit_days))
         self.keystone = Keystone(settings.keystone_url, settings.keystone_roles) if settings.keystone_url else None
         self.tokens = Tokens(self._read, self._write, clock, self._audit)
+        self.sessions = Sessions(self._read, self._write, clock, self._audit, self.tokens, self.keystone)
+        self._overview = overview.Overview(settings.fresh_s)
         self._registry = Registry(settings.model_dir, self._read, self._write, clock, self._audit)
         self._retention = Retention(self._database, settings, clock)
-        self._placing = threading.Lock()
+        transactions, stored = (self._read, self._write), self._retention.nudge
+        self.placing = Placing(self._current, self._monitor, self._audit, settings, transactions, clock, stored)
+        self._plans = Plans(self._current, self._monitor, self._audit, settings, transactions, clock)
         self._outdated: SchemaMismatch | None = None
         try:
             self._check_tables()
@@ -142,6 +187,7 @@ class Advisor:
             raise
 
     def close(self) -> None:
+        """Finish the step of retention under way, and let go of the database."""
         self._retention.close()
         self._database.close()
 
@@ -163,6 +209,7 @@ class Advisor:
             return cloud.put_host(connection, host, self._clock(), only_if)
 
     def host(self, host_id: str) -> Host:
+        """One host; NotFound when there is none such."""
         with self._read() as connection:
             return _found(hosts.get(connection, host_id), "host", host_id)
 
@@ -192,10 +239,12 @@ class Advisor:
             return cloud.put_instance(connection, instance, only_if)
 
     def instance(self, instance_id: str) -> Instance:
+        """One instance; NotFound when there is none such."""
         with self._read() as connection:
             return _found(instances.get(connection, instance_id), "instance", instance_id)
 
     def delete_instance(self, instance_id: str, *, only_if: Only[Instance] = anyway) -> None:
+        """Forget it, wherever it is; NotFound when there is none such."""
         with self._change("instance.delete", instance_id) as connection:
             cloud.delete_instance(connection, instance_id, only_if)
 
@@ -206,22 +255,28 @@ class Advisor:
         with self._read() as connection:
             return instances.list_page(connection, host=host, workload=workload, cursor=cursor, limit=limit)
 
-    def put_workload(self, workload: WorkloadProfile) -> bool:
-        """True when there was no profile of this name on its platform."""
+    def put_workload(self, workload: WorkloadProfile, *, only_if: Only[WorkloadProfile] = anyway) -> bool:
+        """True when there was no profile of this name on its platform, which is what `only_if` is told of."""
         with self._change("workload.put", workload.name) as connection:
-            return cloud.put_workload(connection, workload)
+            return cloud.put_workload(connection, workload, only_if)
 
     def workload(self, name: str, *, platform: str | None = None) -> WorkloadProfile:
-        """The profile on one platform; without one the profile that holds everywhere, or else any."""
+        """The profile on one platform; without one the profile that holds everywhere, or else any.
+
+        NotFound when there is none such.
+        """
         with self._read() as connection:
             named = workloads.named(connection, name)
         fitting = [one for one in named if platform in {None, one.platform}]
         return _found(fitting[0] if fitting else None, "workload", name)
 
-    def delete_workload(self, name: str) -> None:
-        """Forget it on every platform; instances that run it count as unknown from then on."""
+    def delete_workload(self, name: str, *, only_if: Only[WorkloadProfile] = anyway) -> None:
+        """Forget it on every platform; instances that run it count as unknown from then on.
+
+        `only_if` is told the profile that `workload` finds without a platform.
+        """
         with self._change("workload.delete", name) as connection:
-            cloud.delete_workload(connection, name)
+            cloud.delete_workload(connection, name, only_if)
 
     def workloads(
         self, *, platform: str | None = None, cursor: str | None = None, limit: int = 100
@@ -298,7 +353,7 @@ class Advisor:
         if self._settings.prometheus_url is not None:
             elsewhere = promql.read(self._settings, instance_id, since=since, now=now)
         with self._read() as connection:
-            found = profiling.read_stored(connection, instance_id, since=since, now=now, readings=elsewhere)
+            found = profiling.read_stored(connection, instance_id, since=since, now=now, elsewhere=elsewhere)
         return profiling.profile_stored(found)
 
     def save_profile(
@@ -327,50 +382,57 @@ class Advisor:
 
     def place(self, request: PlacementRequest) -> Recommendation:
         """Answer and store; unless it is a dry run, the first candidate counts as placed for `reserve_s` seconds."""
-        questions.check_request(request)
-        if request.dry_run or self._settings.reserve_s == 0:
-            recommendation, _ = self._answer(request)
-            with self._write() as connection:
-                self._keep(connection, recommendation, held=False)
-            return recommendation
-        with self._placing:  # one at a time in this process, so that each answer counts in the former ones
-            for attempt in range(1, _ATTEMPTS + 1):
-                recommendation, view = self._answer(request)
-                if self._hold([recommendation], view, force=attempt == _ATTEMPTS):
-                    break
-            return recommendation
+        return self.placing.place(request).recommendation
 
-    def place_in_turn(self, requests: Sequence[PlacementRequest], *, hold: bool) -> tuple[Recommendation, ...]:
+    def place_in_turn(
+        self, requests: Sequence[PlacementRequest], *, hold: bool, noted: bool = True
+    ) -> tuple[Recommendation, ...]:
         """Answer for a scheduler that puts instances on hosts and changes no settings, each counting in for the next.
 
-        With `hold` the answers are stored and count as placed for `reserve_s` seconds, without it nothing is kept.
+        With `hold` the answers are stored and count as placed for `reserve_s` seconds, without it nothing is kept but
+        an entry in the audit log; `noted` False leaves that out, for who asks again to hold.
         """
-        for request in requests:
-            questions.check_request(request)
-        if not hold:
-            return self._in_turn(requests)[0]
-        with self._placing:
-            for attempt in range(1, _ATTEMPTS + 1):
-                answers, view = self._in_turn(requests)
-                if self._hold(answers, view, force=attempt == _ATTEMPTS):
-                    break
-            return answers
+        return self.placing.in_turn(requests, hold=hold, noted=noted)
 
     def evacuation(self, host: str, targets: Sequence[str] | None = None) -> tuple[Move, ...]:
-        """Where the residents of a host go when it is emptied, `targets` None = to any other host; keeps nothing."""
-        view, asking = self._asking()
-        return moving.evacuation(view.snapshot, asking, host, targets)
+        """Where the residents of a host go when it is emptied, `targets` None = to any other host; holds nothing."""
+        return self.placing.evacuation(host, targets)
 
     def improvements(self, targets: Mapping[str, Sequence[str]], *, most: int, within_s: float) -> tuple[Move, ...]:
-        """Moves that pay beyond uncertainty, of the instances in `targets` to their hosts; keeps nothing."""
-        view, asking = self._asking()
-        return moving.improvements(view.snapshot, asking, targets, most=most, within_s=within_s)
+        """Moves that pay beyond uncertainty, of the instances in `targets` to their hosts; holds nothing."""
+        return self.placing.improvements(targets, most=most, within_s=within_s)
 
     def cloud(self) -> Inventory:
         """The whole inventory as it stands now, as questions see it; without the answers that are pending."""
         return self._now(self._clock())[0].inventory
 
+    def cloud_now(self) -> CloudNow:
+        """Every host with what is predicted of everybody on it, pending answers included, and how much it is asked."""
+        return self._overview.now(*self._now(self._clock()))
+
+    def host_detail(self, host_id: str) -> HostDetail:
+        """One host more closely: what happens to each resident, and who slows whom by how much.
+
+        NotFound when there is none such.
+        """
+        view, chosen = self._now(self._clock())
+        found = overview.detail(view, chosen, self._overview.now(view, chosen), host_id)
+        return overview.widened(found, self._factors(chosen.predictor.version, [found.now.host]))
+
+    def histories(self, *, host: str | None = None, instance: str | None = None, since: str = "1h") -> Histories:
+        """The eight metrics of everybody on a host, or of one instance, in the last `since` (such as 90m, 24h, 7d).
+
+        Empty where nothing was measured, or where the store of `prometheus_url` cannot be asked, which `missing` says;
+        InvalidInput when `since` is no such time.
+        """
+        now = self._clock()
+        if self._settings.prometheus_url is not None:
+            return histories.scraped(self._settings, instance, since=since, now=now)
+        with self._read() as connection:
+            return histories.stored(connection, host, instance, since=since, now=now)
+
     def recommendation(self, recommendation_id: str) -> Recommendation:
+        """A stored answer; NotFound when there is none such."""
         with self._read() as connection:
             return _found(recommendations.get(connection, recommendation_id), "recommendation", recommendation_id)
 
@@ -404,21 +466,62 @@ class Advisor:
         with self._read() as connection:
             return recommendations.outcome(connection, recommendation_id)
 
-    def plan(self, instances: Sequence[Instance], *, objective: str = "worst") -> Plan:
-        """Place instances one after another on the cloud with its pending answers; kept, and holds nothing."""
-        now = self._clock()
-        view, chosen = self._now(now)
-        answer = questions.place_all(chosen, view.expected, instances, objective=objective, now=now)
-        answer = widening.plan(answer, self._factors(answer.model_version, view.inventory.hosts))
-        with self._write() as connection:
-            plans.add(connection, answer)
-            self._audit.record(connection, "plan.answer", [answer.id], instances=len(instances))
-        return answer
+    def answered(self, *, which: AnsweredAs = "all", cursor: str | None = None, limit: int = 100) -> Page[Answered]:
+        """Answers beside what was told of them, newest first: all, only real ones (no dry runs), or those told of."""
+        with self._read() as connection:
+            return outcomes.page(connection, which, cursor=cursor, limit=limit)
+
+    def answer(self, recommendation_id: str) -> Answered:
+        """One answer beside what was told of it; NotFound when there is none such."""
+        return outcomes.beside(self.recommendation(recommendation_id), self.outcome(recommendation_id))
+
+    def plan(self, request: PlanRequest, progress: Progress | None = None) -> Plan:
+        """What should become of the whole cloud, with its pending answers; kept, and holds nothing."""
+        made = self._plans.make(request, progress)
+        self._retention.nudge()
+        return made
 
     def stored_plan(self, plan_id: str) -> Plan:
         """A plan that was made; NotFound when there is none such."""
-        with self._read() as connection:
-            return _found(plans.get(connection, plan_id), "plan", plan_id)
+        return self._plans.get(plan_id)
+
+    def plans(self, *, kind: PlanKind | None = None, cursor: str | None = None, limit: int = 100) -> Page[PlanEntry]:
+        """The plans that were made, newest first; those of one kind."""
+        return self._plans.page(kind=kind, cursor=cursor, limit=limit)
+
+    def plan_age(self, plan: Plan) -> PlanAge:
+        """Whether the inventory was written since a plan was made, and what of it."""
+        return self._plans.age(plan)
+
+    def plan_sentences(self, plan: Plan) -> tuple[str, ...]:
+        """What becomes of the cloud by a plan, then how its search ended and how far the best may be from it."""
+        return plan_reading.sentences(plan)
+
+    def plan_report(self, plan_id: str) -> str:
+        """The report of a plan that was made, as one HTML file that needs no other; NotFound without such a plan."""
+        return self._reported(plan_id, plan_reading.as_html)
+
+    def plan_report_data(self, plan_id: str) -> dict[str, Any]:
+        """Every word and every number of that report; NotFound without such a plan."""
+        return self._reported(plan_id, plan_reading.as_data)
+
+    def _reported(self, plan_id: str, made: Callable[..., T]) -> T:
+        plan = self.stored_plan(plan_id)
+        view, chosen = self._now(self._clock())
+        card = next((one for one in self.models() if one.version == plan.model_version), None)
+        stale = self.plan_age(plan).stale is not False
+        return made(view.inventory, plan, chosen, card, stale=stale)
+
+    def report(self, request: PlanRequest, folder: Path, *, keep: int, progress: Progress | None = None) -> Reported:
+        """Write the state of the cloud and what a plan would do to a new dated folder in `folder`, the newest `keep`
+        of which stay; InvalidInput or OutOfSpace. The plan is kept as every plan."""
+        check_folder(folder)
+        made = self.plan(request, progress)
+        view, chosen = self._now(self._clock())
+        card = next((one.card for one in self.models() if one.version == made.model_version), None)
+        ages = dict(zip((host.id for host in view.snapshot.hosts), view.snapshot.age_s.tolist(), strict=True))
+        behind = of_plan(view.inventory, made, chosen.predictor, card)
+        return write_report(view.inventory, made, behind, ages, folder, keep=keep)
 
     def probe_plan(self, request: ProbeRequest) -> ProbePlan:
         """Which pairs to measure next, because knowing them would change a decision on the cloud as it is now."""
@@ -433,6 +536,7 @@ class Advisor:
         return self._registry.listing()
 
     def model(self, version: str) -> ModelCard:
+        """One registered model, "prior" for the queueing prior; NotFound when there is none such."""
         return self._registry.get(version)
 
     def model_history(self, version: str | None = None) -> tuple[Activation, ...]:
@@ -458,9 +562,12 @@ class Advisor:
         """
         return self._registry.activate(version, force=force)
 
-    def roll_back_model(self) -> ModelCard:
-        """Let the model answer that did before; Conflict when there was none, BrokenArtifact when it is gone."""
-        return self._registry.roll_back()
+    def roll_back_model(self, of: str | None = None) -> ModelCard:
+        """Let the model answer that did before `of`, by default the one that answers.
+
+        Conflict when there was none or `of` does not answer, BrokenArtifact when it is gone.
+        """
+        return self._registry.roll_back(of)
 
     def shadow_model(self, version: str) -> ModelCard:
         """Let a model be scored beside the active one; "prior" ends that. Conflict when it is the active one."""
@@ -519,7 +626,8 @@ class Advisor:
         return revision
 
     def prune(self) -> Mapping[str, int]:
-        """Roll up samples that are old enough and forget what expired: how many `samples`, `rollups` and `series`.
+        """Roll up samples that are old enough and forget what expired: how many `samples`, `rollups`, `series`,
+        `recommendations` and `plans`.
 
         Conflict while another process is at it.
         """
@@ -568,13 +676,6 @@ class Advisor:
         self._refuse_outdated()
         return self._current.at(now)
 
-    def _answer(self, request: PlacementRequest) -> tuple[Recommendation, View]:
-        now = self._clock()
-        view, chosen = self._now(now)
-        fresh_s = self._settings.fresh_s
-        answer = questions.recommend(view.snapshot, chosen, request, now=now, fresh_s=fresh_s)
-        return widening.recommendation(answer, self._factors(answer.model_version, view.inventory.hosts)), view
-
     def _judges(self, now: datetime) -> tuple[View, Sequence[Judge]]:
         view, chosen = self._now(now)
         with self._read() as connection:
@@ -586,47 +687,6 @@ class Advisor:
             return {}
         with self._read() as connection:
             return self._monitor.factors(connection, version, there)
-
-    def _asking(self) -> tuple[View, moving.Asking]:
-        now = self._clock()
-        view, chosen = self._now(now)
-        return view, moving.Asking(chosen, now, self._settings.fresh_s)
-
-    def _in_turn(self, requests: Sequence[PlacementRequest]) -> tuple[tuple[Recommendation, ...], View]:
-        now = self._clock()
-        view, chosen = self._now(now)
-        answers = turns.in_turn(view.snapshot, chosen, requests, now=now, fresh_s=self._settings.fresh_s)
-        versions = {answer.model_version for answer in answers}
-        factors = {version: self._factors(version, view.inventory.hosts) for version in versions}
-        return tuple(widening.recommendation(answer, factors[answer.model_version]) for answer in answers), view
-
-    def _hold(self, answers: Sequence[Recommendation], view: View, *, force: bool) -> bool:
-        """Store answers and hold their hosts; False, and nothing written, when another answer was held meanwhile."""
-        now = self._clock()
-        until = now + timedelta(seconds=self._settings.reserve_s)
-        held = {one.id: as_pending(one, until) for one in answers if self._settings.reserve_s}
-        coming = [one for one in held.values() if one is not None]
-        with self._write() as connection:
-            if coming:
-                if force:
-                    counters.bump(connection, "pending")
-                elif not counters.bump_from(connection, "pending", view.counts.pending):
-                    return False
-                pending.purge(connection, now)
-                known = hosts.staying(connection, [one.host for one in coming])  # some may be gone since the snapshot
-                for one in coming:
-                    if one.host in known:
-                        pending.hold(connection, one)
-            for answer in answers:
-                self._keep(connection, answer, held=held.get(answer.id) is not None)
-        return True
-
-    def _keep(self, connection: Connection, answer: Recommendation, *, held: bool) -> None:
-        recommendations.add(connection, answer)
-        first = answer.candidates[0].host if answer.candidates else None
-        about = [answer.id, answer.request.instance.id, *filter(None, [first])]
-        told = {"host": first, "dry_run": answer.request.dry_run, "held": held, "model": answer.model_version}
-        self._audit.record(connection, "placement.answer", about, **told)
 
 
 def _found(thing: T | None, what: str, name: str) -> T:

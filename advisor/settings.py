@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+DATABASE = "sqlite:///var/cotenant.sqlite3"  # unless told otherwise; its folder is made
 
 
 class Settings(BaseSettings):
@@ -14,7 +17,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="COTENANT_", extra="forbid", frozen=True)
 
-    database: str = Field("sqlite:///var/cotenant.sqlite3", description="database URL (SQLAlchemy)")
+    database: str = Field(DATABASE, description="database URL (SQLAlchemy); the folder of a SQLite file must be there")
     state_dir: Path = Field(Path("var"), description="folder for model artifacts and other files the service writes")
     datasets_dir: Path = Field(Path("datasets"), description="folder of datasets that train and findings read")
     listen: str = Field("127.0.0.1:8080", description="address and port of the REST service")
@@ -27,6 +30,13 @@ class Settings(BaseSettings):
     max_batch: int = Field(10_000, gt=0, description="most items in one bulk call")
     keep_samples_days: float = Field(7.0, ge=1, le=36500, description="days before samples become five-minute means")
     keep_rollups_days: float = Field(90.0, ge=0, le=36500, description="further days that those means are kept")
+    keep_recommendations_days: float = Field(
+        30.0,
+        ge=1,
+        le=36500,
+        description="days that answers are kept; with an outcome, as long as its observed rows are",
+    )
+    keep_plans_days: float = Field(90.0, ge=1, le=36500, description="days that plans are kept")
     keep_observed: int = Field(20_000, gt=0, description="rows of predicted beside observed kept per platform")
     quality_window: int = Field(200, ge=20, le=10_000, description="observed rows per group that a model is judged by")
     adapt_intervals: bool = Field(
@@ -34,6 +44,9 @@ class Settings(BaseSettings):
     )
     rate_limit: float = Field(0.0, ge=0, description="requests per second of one caller, in each worker; 0 = no limit")
     rate_burst: int = Field(100, ge=1, description="requests that a caller may send at once before the limit holds")
+    trusted_proxies: str = Field(
+        "", description="addresses or networks (a,b/24) of proxies whose X-Forwarded-For and -Proto count; empty = none"
+    )
     keep_audit_days: float = Field(30.0, gt=0, le=36500, description="days that entries of the audit log are kept")
     keystone_url: str = Field("", description="Identity endpoint whose tokens are taken too; empty = none")
     keystone_roles: str = Field(
@@ -47,6 +60,13 @@ class Settings(BaseSettings):
     )
     log_level: str = Field("info", description="debug, info, warning or error")
     log_format: Literal["json", "text"] = Field("json", description="log lines as json or as text for people")
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, text: str) -> str:
+        for one in text.split(",") if text.strip() else ():
+            ip_network(one.strip())  # whose ValueError names it
+        return text
 
     @property
     def model_dir(self) -> Path:

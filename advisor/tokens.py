@@ -137,9 +137,29 @@ class Tokens:
         known = self._known
         token, digest = (known.live if known else {}).get(token_id, (None, self._nobody))
         right = hmac.compare_digest(_digest(secret), digest)
-        if not right or token is None or (token.expires_at is not None and token.expires_at <= self._clock()):
-            return None
-        return Caller(f"token:{token.id}", token.scope)
+        return None if not right or token is None or self._is_over(token) else _caller(token)
+
+    def holder(self, actor: str) -> Caller | None:
+        """Who has the token of this `actor`, None when it has expired or was revoked; `refresh` comes first."""
+        token = self._live(actor)
+        return None if token is None or self._is_over(token) else _caller(token)
+
+    def expires_at(self, actor: str) -> datetime | None:
+        """When the token of this `actor` expires, None = never."""
+        token = self._live(actor)
+        return token.expires_at if token else None
+
+    def _live(self, actor: str) -> Token | None:
+        known = self._known
+        token, _ = (known.live if known else {}).get(actor.removeprefix("token:"), (None, ""))
+        return token
+
+    def _is_over(self, token: Token) -> bool:
+        return token.expires_at is not None and token.expires_at <= self._clock()
+
+
+def _caller(token: Token) -> Caller:
+    return Caller(f"token:{token.id}", token.scope, token.name)
 
 
 def _digest(secret: str) -> str:

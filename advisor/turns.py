@@ -8,12 +8,9 @@ from datetime import datetime
 
 from advisor import questions
 from advisor.current import settings_there
-from advisor.domain import Instance, PlacementRequest, Recommendation, Rejection
-from advisor.placement.mending import MOST_TRIED
+from advisor.domain import Instance, PlacementRequest, Recommendation
 from advisor.predictors import Chosen
 from advisor.snapshot import ClusterSnapshot
-
-NEEDS_SETTINGS = "limit.settings"  # a scheduler puts an instance on a host and changes nothing else there
 
 
 def in_turn(
@@ -21,7 +18,7 @@ def in_turn(
 ) -> tuple[Recommendation, ...]:
     """One answer per question, in their order; the requests are checked ones.
 
-    Hosts that keep every limit only with other settings are rejected with `limit.settings`.
+    Hosts on which a limit breaks as everybody is set are rejected with `limit.settings`.
     """
     answers: list[Recommendation] = []
     for request in requests:
@@ -35,21 +32,8 @@ def in_turn(
 def as_it_is(
     snapshot: ClusterSnapshot, chosen: Chosen, request: PlacementRequest, *, now: datetime, fresh_s: float
 ) -> Recommendation:
-    """The answer to one question without the hosts that the isolation ladder had to mend."""
-    wide = replace(request, limit=request.limit + MOST_TRIED)
-    answer = questions.recommend(snapshot, chosen, wide, now=now, fresh_s=fresh_s)
-    kept = [one for one in answer.candidates if not one.rungs][: request.limit]
-    mended = [
-        Rejection(one.host, NEEDS_SETTINGS, f"a limit holds there with other settings only: {one.rungs[-1].text}")
-        for one in answer.candidates
-        if one.rungs
-    ]
-    return replace(
-        answer,
-        request=request,
-        candidates=tuple(replace(one, rank=rank) for rank, one in enumerate(kept, 1)),
-        rejected=tuple(sorted((*answer.rejected, *mended), key=lambda one: one.host)),
-    )
+    """The answer to one question with everybody's settings as they are."""
+    return questions.recommend(snapshot, chosen, replace(request, mend=False), now=now, fresh_s=fresh_s)
 
 
 def there(answer: Recommendation) -> Instance:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any, cast
 
 from fastapi import Depends, FastAPI, Response
-from fastapi.responses import HTMLResponse, PlainTextResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.middleware import Middleware
@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api import conditional, openapi, problems
-from api.auth import Gate, Guarded, Needs
+from api.auth import Gate, Guarded, Needs, first_step
 from api.bodies import BodyLimit
 from api.deadlines import Deadlines
 from api.envelope import Envelope
@@ -30,17 +30,19 @@ from api.routes import (
     inventory,
     observations,
     operations,
+    plans,
     quality,
     questions,
     registry,
     workloads,
 )
-from api.routes.common import require_json
+from api.routes.common import only_known_parameters, require_json
 from api.schedulers import cloudstack, cortex, kubernetes, opennebula, wlb
 from api.schemas.placements import PlacementAnswer
 from api.telemetry import Telemetry
-from api.web import pages
-from api.web.render import STATIC
+from api.web import cloud, docs, host, instance, models, placements, signing, where
+from api.web import plans as plan_pages
+from api.web.render import SIGN_IN, STATIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,9 @@ ROUTES: tuple[Route, ...] = (
     Route("DELETE", "/v1/instances/{instance}", instances.delete, "inventory", status=204, fails=(404, 412)),
     Route("GET", "/v1/instances/{instance}/profile", instances.profile, "observations", fails=(404,), lane="long"),
     Route("GET", "/v1/instances", instances.listing, "inventory"),
-    Route("PUT", "/v1/workloads/{workload}", workloads.put, "inventory", created=True, fails=(409,)),
+    Route("PUT", "/v1/workloads/{workload}", workloads.put, "inventory", created=True, fails=(409, 412)),
     Route("GET", "/v1/workloads/{workload}", workloads.get, "inventory", fails=(404,)),
-    Route("DELETE", "/v1/workloads/{workload}", workloads.delete, "inventory", status=204, fails=(404,)),
+    Route("DELETE", "/v1/workloads/{workload}", workloads.delete, "inventory", status=204, fails=(404, 412)),
     Route("GET", "/v1/workloads", workloads.listing, "inventory"),
     Route("PUT", "/v1/inventory", inventory.put, "inventory", fails=(409,)),
     Route("GET", "/v1/inventory", inventory.get, "inventory"),
@@ -96,8 +98,9 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", "/v1/placements/{placement}", questions.placement, "questions", fails=(404,), model=PlacementAnswer),
     Route("POST", "/v1/placements/{placement}/outcome", questions.outcome, "questions", status=204, fails=(404, 409)),
-    Route("POST", "/v1/plans", questions.plan, "questions", fails=(409,), lane="long", scope="read"),
-    Route("GET", "/v1/plans/{plan}", questions.stored_plan, "questions", fails=(404,), scope="read"),
+    Route("POST", "/v1/plans", plans.make, "questions", fails=(404, 409), lane="long", scope="read"),
+    Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), scope="read"),
+    Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
     Route("GET", "/v1/models", registry.listing, "models"),
     Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409), lane="long", scope="admin"),
     Route("GET", "/v1/models/{version}", registry.get, "models", fails=(404,)),
@@ -134,8 +137,42 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/healthz", operations.healthz, "operations", lane="none", scope="open"),
     Route("GET", "/readyz", operations.readyz, "operations", lane="none", scope="open"),
     Route("GET", "/metrics", operations.metrics, "operations", answers=PlainTextResponse, lane="none"),
-    Route("GET", "/", pages.where, "pages", answers=HTMLResponse, lane="question"),
-    Route("GET", "/docs", pages.docs, "pages", answers=HTMLResponse, lane="none"),
+    Route("GET", SIGN_IN, signing.form, "pages", answers=HTMLResponse, scope="open"),
+    Route("POST", SIGN_IN, signing.sign_in, "pages", answers=HTMLResponse, scope="open"),
+    Route("POST", "/signout", signing.sign_out, "pages", answers=HTMLResponse, scope="read"),
+    Route("GET", "/", where.where, "pages", answers=HTMLResponse, lane="question"),
+    Route("GET", "/cloud", cloud.cloud, "pages", answers=HTMLResponse, lane="question"),
+    Route("GET", "/hosts/{host}", host.host, "pages", fails=(404,), answers=HTMLResponse, lane="question"),
+    # In no lane of questions: it may wait for another store of samples.
+    Route("GET", "/instances/{instance}", instance.instance, "pages", fails=(404,), answers=HTMLResponse),
+    Route("GET", "/docs", docs.docs, "pages", answers=HTMLResponse, lane="none"),
+    Route("GET", "/placements", placements.listing, "pages", answers=HTMLResponse),
+    Route("GET", "/placements/{placement}", placements.one, "pages", fails=(404,), answers=HTMLResponse),
+    Route("GET", "/plans", plan_pages.listing, "pages", answers=HTMLResponse),
+    Route("POST", "/plans", plan_pages.make, "pages", answers=HTMLResponse, lane="long", scope="read"),
+    Route("GET", "/plans/new", plan_pages.asking, "pages", answers=HTMLResponse),
+    Route("GET", "/plans/compare", plan_pages.compare, "pages", fails=(404,), answers=HTMLResponse),
+    Route("GET", "/plans/{plan}", plan_pages.one, "pages", fails=(404,), answers=HTMLResponse),
+    Route(
+        "GET", "/plans/{plan}/report.html", plan_pages.report, "pages", fails=(404,), answers=HTMLResponse, lane="long"
+    ),
+    Route("GET", "/plans/{plan}/data.json", plan_pages.data, "pages", fails=(404,), answers=JSONResponse),
+    Route("GET", "/models", models.listing, "pages", answers=HTMLResponse, lane="long"),
+    Route("GET", "/models/{version}", models.one, "pages", fails=(404,), answers=HTMLResponse, lane="long"),
+    Route("GET", "/models/{version}/confirm", models.confirm, "pages", fails=(404,), answers=HTMLResponse),
+    Route(
+        "POST", "/models/{version}/activate", models.activate, "pages", answers=HTMLResponse, lane="long", scope="admin"
+    ),
+    Route("POST", "/models/{version}/shadow", models.shadow, "pages", answers=HTMLResponse, lane="long", scope="admin"),
+    Route(
+        "POST",
+        "/models/{version}/rollback",
+        models.roll_back,
+        "pages",
+        answers=HTMLResponse,
+        lane="long",
+        scope="admin",
+    ),
 )
 
 
@@ -157,6 +194,7 @@ def create_app(advisor: Advisor, settings: Settings) -> FastAPI:
                 advisor=advisor,
                 limit=RateLimit(settings.rate_limit, settings.rate_burst),
                 open_paths=frozenset(route.path for route in ROUTES if route.needs == "open"),
+                programs=frozenset(first_step(route.path) for route in ROUTES if route.tag != "pages"),
             ),
             Middleware(BodyLimit, most_bytes=int(settings.max_body_mb * 2**20)),
             Middleware(Deadlines, most_s=settings.max_request_s),
@@ -182,6 +220,7 @@ def _add(app: FastAPI, route: Route, lanes: Lanes) -> None:
         options["response_model"] = None
     if route.model is not None:
         options["response_model"] = route.model
+    checks = {require_json: takes_body, only_known_parameters: route.path.startswith("/v1/")}
     app.add_api_route(
         route.path,
         route.endpoint if route.lane == "none" else lanes.wrap(route.endpoint, route.lane),
@@ -191,7 +230,7 @@ def _add(app: FastAPI, route: Route, lanes: Lanes) -> None:
         summary=title.rstrip("."),
         description=text.strip(),
         operation_id=f"{route.tag}.{route.endpoint.__module__.rpartition('.')[2]}.{route.endpoint.__name__}",
-        dependencies=[Depends(require_json)] if takes_body else [],
+        dependencies=[Depends(one) for one, is_needed in checks.items() if is_needed],
         response_model_exclude_unset=True,  # what was not asked for is absent, not empty
         include_in_schema=route.tag != "pages",
         openapi_extra=openapi.security(route.needs),

@@ -31,6 +31,26 @@ def most_connections(wanted: int) -> int:
     return max(min(wanted, soft - SPARE_FILES), 16)
 
 
+class _AmbiguousError(Exception):
+    """A head by which proxies and servers differ on where the request ends."""
+
+
+class _Connection(h11.Connection):
+    """h11's, which goes by Transfer-Encoding where there is a Content-Length, too.
+
+    A proxy that goes by the other one would let a part of this body through as somebody else's request (RFC 9112,
+    section 6.1).
+    """
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request) and {b"content-length", b"transfer-encoding"} <= {
+            name for name, _ in event.headers
+        }:
+            raise _AmbiguousError
+        return event
+
+
 class GuardedHTTP(H11Protocol):
     """uvicorn's HTTP/1.1, which by itself waits for ever for a head that does not end and for who does not read.
 
@@ -43,12 +63,15 @@ class GuardedHTTP(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has come."""
+        self.conn = _Connection(h11.SERVER, MOST_HEAD_BYTES)
         self._head: asyncio.TimerHandle | None = None
         self._reader: asyncio.TimerHandle | None = None
         self._last = False
         super().connection_made(transport)
         if len(self.connections) > self.most:
-            next(iter(self.idle), self).transport.abort()
+            oldest = next(iter(self.idle), self)
+            self.idle.pop(oldest, None)  # it is lost a turn of the loop later, and many may come in this one
+            oldest.transport.abort()
         self.idle[self] = None
         self._head = self.loop.call_later(HEAD_S, self._end_head)
 
@@ -68,11 +91,15 @@ class GuardedHTTP(H11Protocol):
 
     def handle_events(self) -> None:
         """Whole heads, and pieces of bodies, which `api.bodies` has an eye on."""
-        super().handle_events()
+        try:
+            super().handle_events()
+        except _AmbiguousError:
+            self._refuse(OF_STATUS[400], "the request has a Content-Length and a Transfer-Encoding: send one of them")
         if self in self.idle and self.conn.their_state is not h11.IDLE:
             del self.idle[self]
             self._stop_head()
-            self.cycle.keep_alive = self.cycle.keep_alive and not self._last
+            if self.cycle is not None:  # what is not HTTP begins none
+                self.cycle.keep_alive = self.cycle.keep_alive and not self._last
 
     def shutdown(self) -> None:
         """The service is to stop: what was asked is answered, and who has just come may ask what it came for."""

@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput
 from api.problems import OF_ERROR, respond
 
 HEADER = "X-Request-Timeout"
-_SECONDS = re.compile(r"\d{1,6}(\.\d{1,6})?s?\Z")
+_SECONDS = re.compile(r"\d{1,6}(\.\d{1,20})?s?\Z")  # as many decimals as programs write of 0.1 + 0.2
 
 
 class Deadlines:

@@ -30,7 +30,8 @@ _TIME = {
     "in": "header",
     "required": False,
     "description": "seconds after which the answer is of no use; the service may allow fewer",
-    "schema": {"type": "number", "minimum": 0.001, "maximum": 999999},
+    # Fewer are taken, too; but what can be asked with so little time is no promise.
+    "schema": {"type": "number", "minimum": 1, "maximum": 999999},
 }
 
 

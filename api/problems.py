@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from advisor.errors import (
     AdvisorError,
@@ -35,6 +36,7 @@ from api.web.render import error_page, wants_page
 
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 20  # a batch of ten thousand wrong samples is told about once, not ten thousand times
+_NOT_PARSED = "There was an error parsing the body"  # FastAPI's own words
 log = logging.getLogger("cotenant.errors")
 
 
@@ -48,6 +50,12 @@ class Stopping(AdvisorError):  # noqa: N818
     """The service was told to stop."""
 
     code = "service.stopping"
+
+
+class CrossSite(AdvisorError):  # noqa: N818
+    """A form that another site could have sent."""
+
+    code = "request.cross_site"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,7 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
         "auth.unavailable", 503, "Keystone unavailable", "Wait and try again, or use a token of Cotenant.", _RETRY
     ),
     Busy: Kind("service.busy", 503, "Service busy", "Wait and try again, or run more workers.", {"Retry-After": "1"}),
+    CrossSite: Kind("request.cross_site", 403, "Not sent from here", "Open the page again, and send the form from it."),
     Stopping: Kind("service.stopping", 503, "Service stopping", "Ask another worker, or this one once it is back."),
     DeadlinePassed: Kind(
         "deadline.passed", 504, "Out of time", "Allow it more time; look before repeating a change, it may be done."
@@ -115,8 +124,8 @@ OF_STATUS: Mapping[int, Kind] = {
             "auth.required",
             401,
             "Token required",
-            "Send `Authorization: Bearer TOKEN`; a browser asks for a name (any) and a password (the token). Whoever "
-            "runs the service makes one with `cotenant token create`.",
+            "Send `Authorization: Bearer TOKEN`, or sign in with it on /signin. "
+            "Whoever runs the service makes one with `cotenant token create`.",
         ),
         Kind("auth.forbidden", 403, "Not allowed", "Ask with a token of the scope that is named."),
         Kind("route.unknown", 404, "Unknown path", "See /docs for what there is."),
@@ -161,7 +170,7 @@ def respond(
     request.state.problem = kind.code  # for the log and the count of problems
     every = {**(kind.headers or {}), **(headers or {})}
     if wants_page(request):
-        return error_page(problem, kind.help, every)
+        return error_page(request, problem, kind.help, every)
     return Response(problem.model_dump_json(), kind.status, every, MEDIA_TYPE)
 
 
@@ -213,7 +222,30 @@ def _printable(text: str) -> str:
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
     kind = OF_STATUS.get(error.status_code) or Kind(f"http.{error.status_code}", error.status_code, error.detail, "")
-    detail = error.detail
+    detail, headers = error.detail, error.headers
     if detail == HTTPStatus(error.status_code).phrase:  # the router's own, which says no more than the status
         detail = f"nothing answers {request.method[:20]} {_printable(request.url.path[:200])}"
-    return respond(request, kind, detail, headers=error.headers)
+    elif detail == _NOT_PARSED:
+        detail = _why_not_parsed(error.__cause__)
+    if error.status_code == 405 and (methods := _methods_of_path(request)):
+        headers = {**(headers or {}), "Allow": ", ".join(methods)}
+    return respond(request, kind, detail, headers=headers)
+
+
+def _why_not_parsed(cause: BaseException | None) -> str:
+    """What FastAPI met in a body, beside what is no JSON at all."""
+    match cause:
+        case RecursionError():
+            return "the JSON of the body is nested too deeply"
+        case UnicodeDecodeError():
+            return "the body is not UTF-8"
+        case ValueError():  # int() does not read it, for that takes the square of its length
+            return "a number in the body has too many digits"
+    return "the body could not be read"
+
+
+def _methods_of_path(request: Request) -> list[str]:
+    """Every method that the path can be asked with: Starlette names those of its first route alone."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    there = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in there for method in route.methods or ()})

@@ -149,16 +149,16 @@ def measured(size: int, rate: float, model: Path, options: argparse.Namespace) -
             return {"hosts": size, "rate": rate} | _soaked(port, bodies, rate, options.soak)
         bare = stack.enter_context(_bare(Path(folder), options.workers))
         turns: dict[str, list[Asked]] = {"service": [], "bare": []}
-        looked = _lookups(port)
+        looked, known = _counted(port, "lookups"), _counted(port, "answers")
         for turn in range(options.rounds):
             for name, to, path, what in (("service", port, PATH, bodies), ("bare", bare, PATH, bodies)):
                 turns[name].append(ask(to, path, what, rate=rate, seconds=options.seconds, seed=turn))
-        hits, misses = (now - before for now, before in zip(_lookups(port), looked, strict=True))
         return {
             "hosts": size,
             "rate": rate,
             "answer_bytes": len(answer),
-            "remembered_share": hits / max(hits + misses, 1.0),
+            "answers": _shares(known, _counted(port, "answers")),
+            "lookups": _shares(looked, _counted(port, "lookups")),
             "open_loop": {name: _figures(found) for name, found in turns.items()},
             "wrk": _wrk(Path(folder), {"service": port, "bare": bare}, bodies, options.seconds),
             "rss_mb": rss_mb(port),
@@ -221,12 +221,16 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 @contextlib.contextmanager
 def _bare(folder: Path, workers: int) -> Iterator[int]:
     """The bare endpoint under uvicorn with as many workers; yields its port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    argv = [sys.executable, "-m", "uvicorn", "benchmarks.bare_http:app", "--port", str(port), "--http", "h11"]
+    # A socket of ours, without Nagle's delay as the service's has none: of uvicorn's own, which leaves it on, whoever
+    # waits for an answer before the next question gets each 40 ms late. Connections inherit it from their listener.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.bind(("127.0.0.1", 0))
+    port, number = int(listener.getsockname()[1]), listener.fileno()
+    argv = [sys.executable, "-m", "uvicorn", "benchmarks.bare_http:app", "--fd", str(number), "--http", "h11"]
     argv += ["--workers", str(workers), "--log-level", "warning", "--no-access-log"]
-    process = subprocess.Popen(argv, env=os.environ | {ANSWER: str(folder / "answer.json")})
+    process = subprocess.Popen(argv, env=os.environ | {ANSWER: str(folder / "answer.json")}, pass_fds=[number])
+    listener.close()
     try:
         for _ in range(300):
             with contextlib.suppress(OSError):
@@ -267,14 +271,16 @@ def post(port: int, body: bytes, path: str = PATH, method: str = "POST") -> byte
     return found
 
 
-def _lookups(port: int) -> tuple[float, float]:
-    """Predictions that were remembered, and those that were not, of all workers."""
+def _counted(port: int, what: str) -> Counter[str]:
+    """Answers, or predictions (`lookups`), by where they came from, of all workers."""
     text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60).read().decode()
-    hit, miss = (
-        re.search(rf'^cotenant_remembered_lookups_total{{result="{one}"}} (\S+)', text, re.MULTILINE)
-        for one in ("hit", "miss")
-    )
-    return float(hit[1]) if hit else 0.0, float(miss[1]) if miss else 0.0
+    found = re.findall(rf'^cotenant_remembered_{what}_total{{result="(\w+)"}} (\S+)', text, re.MULTILINE)
+    return Counter({result: float(number) for result, number in found})  # type: ignore[dict-item]
+
+
+def _shares(before: Counter[str], now: Counter[str]) -> dict[str, float]:
+    since = {result: now[result] - before[result] for result in now}
+    return {result: number / max(sum(since.values()), 1.0) for result, number in since.items()}
 
 
 def rss_mb(port: int) -> float:
@@ -315,9 +321,12 @@ def _shown(document: dict[str, Any]) -> str:
             )
         if "wrk" in row:
             fastest = ", ".join(f"{name} {rate:.0f}/s" for name, rate in row["wrk"].items())
-            share, size = row["remembered_share"], row["answer_bytes"]
             lines.append(f"  as fast as they answer: {fastest}")
-            lines.append(f"  {share:.1%} of predictions were remembered, answers of {size} bytes")
+            told, predicted = row["answers"], row["lookups"]
+            lines.append(
+                f"  answers of {row['answer_bytes']} bytes, {told['hit']:.1%} remembered, {told['former']:.1%} of "
+                f"a moment before; {predicted['hit']:.1%} of the predictions for the others were remembered"
+            )
         lines.append(f"  memory of all workers: {row['rss_mb']} MB")
     return "\n".join(lines)
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.isotonic import IsotonicRegression
 
 from models.scene import ProfileTable, SceneBatch
 
@@ -69,6 +68,8 @@ def _falling(levels: Floats, measured: Floats) -> Floats:
     there = np.isfinite(measured)
     if there.sum() <= LEAST_LEVELS:
         return np.full(len(levels), np.nan)
+    from sklearn.isotonic import IsotonicRegression  # half of every command's start; only who has sweeps waits for it
+
     fitted = IsotonicRegression(y_max=1.0, increasing=False, out_of_bounds="clip").fit(levels[there], measured[there])
     return np.asarray(fitted.predict(levels))
 

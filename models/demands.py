@@ -121,6 +121,10 @@ def capacity(scenes: SceneBatch, key: str) -> Floats:
 def guessed_capacity(table: ProfileTable, key: str) -> float:
     """What a disk or a memory can do at least, MB/s, by the workload that reached most alone, 0 = none is known: its
     reader leaves the disk idle while it computes, so that the disk can do as much more as it was not blocked on it."""
+    return table.once(f"capacity {key}", lambda: _reached_most(table, key))
+
+
+def _reached_most(table: ProfileTable, key: str) -> float:
     rates = np.nan_to_num(table.column(key))
     row = int(rates.argmax())
     if rates[row] <= 1e-6:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,17 @@ AS_THIN = 0.9  # unless so many of the profiles of training lacked as much
 
 
 @dataclass(frozen=True, slots=True)
+class _Told:
+    """What a model says of a profile table alone: the `table` with what training knew beside what was `given`, which of
+    its rows are `thin`, and which look as in training, as far as they were asked about."""
+
+    given: ProfileTable
+    table: ProfileTable
+    thin: Bools
+    same: dict[int, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class LearnedPredictor:
     """Prior and learned residual together. `reference` holds, by name, the profiles that training saw.
 
@@ -44,6 +55,7 @@ class LearnedPredictor:
     jitter: FittedTarget | None
     reference: Mapping[str, Sequence[Mapping[str, float]]]
     platforms: Mapping[str, Mapping[str, float]]
+    _told: list[_Told] = field(default_factory=list, init=False, repr=False, compare=False)  # of the last table
 
     @property
     def targets(self) -> dict[str, FittedTarget]:
@@ -53,16 +65,17 @@ class LearnedPredictor:
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Predict every instance of every scene; nan where nobody sits. Twins in neighbouring slots are asked once."""
-        scenes = self._with_what_training_knew(scenes)
+        told = self._of_table(scenes.table)
+        scenes = scenes if told.table is scenes.table else replace(scenes, table=told.table)
         whole = build_matrix(scenes, self.metrics)
         asked = {name: target for name, target in self.targets.items() if name == "throughput" or name in targets}
-        same = self._same_as_seen(scenes)
+        same = self._same_as_seen(scenes, told.same)
         effects = {name: _effects(target, scenes, same) for name, target in asked.items()}
         of_names = [np.round(grid[whole.scene, whole.slot], _DIGITS) for grid in effects.values()]
         matrix, row = _without_twins(whole, scenes, [*(whole.prior_of(name) for name in asked), *of_names])
         size = scenes.present.sum(axis=1)[matrix.scene]
         blank = (scenes.profile == 0)[matrix.scene, matrix.slot] | self._nothing_in_common(matrix)
-        thin = _anybody(scenes, self._thin(scenes.table))[matrix.scene]
+        thin = _anybody(scenes, told.thin)[matrix.scene]
         estimates = {
             name: self._estimate(target, matrix, scenes, same, effects[name], size, thin)
             for name, target in asked.items()
@@ -79,23 +92,34 @@ class LearnedPredictor:
             bands["throughput"], bands.get("latency", nothing), bands.get("jitter", nothing), marks
         )
 
-    def _with_what_training_knew(self, scenes: SceneBatch) -> SceneBatch:
-        """The scenes with the platforms and the sweeps' reporter of the training data, where they bring none."""
-        table = scenes.table
+    def _of_table(self, table: ProfileTable) -> _Told:
+        """Worked out once for all questions on one cloud, which share a table."""
+        for one in self._told:
+            if one.given is table:
+                return one
+        known = self._with_what_training_knew(table)
+        found = _Told(table, known, self._thin(known))
+        self._told[:] = [found]
+        return found
+
+    def _with_what_training_knew(self, table: ProfileTable) -> ProfileTable:
+        """The table with the platforms and the sweeps' reporter of the training data, where it brings none."""
         for metrics in self.reference.get(REPORTER, ())[:1]:
             if REPORTER not in table.names:
                 table = table.with_profile(WorkloadProfile(REPORTER, metrics))
         if self.platforms and not table.platforms:
             table = replace(table, platforms=self.platforms)
-        return scenes if table is scenes.table else replace(scenes, table=table)
+        return table
 
-    def _same_as_seen(self, scenes: SceneBatch) -> Bools:
+    def _same_as_seen(self, scenes: SceneBatch, before: dict[int, bool]) -> Bools:
         """Which rows of the profile table look like the workload of that name in training; (rows,), False where nobody
-        has one."""
+        has one. `before` is what was found of rows of this table."""
         table, found = scenes.table, np.zeros(len(scenes.table.values), dtype=bool)
         for row in np.unique(scenes.profile[scenes.present]).tolist():
-            several = self.reference.get(table.names[row], ())
-            found[row] = any(_same(table.columns, table.values[row], seen) for seen in several)
+            if row not in before:
+                several = self.reference.get(table.names[row], ())
+                before[row] = any(_same(table.columns, table.values[row], seen) for seen in several)
+            found[row] = before[row]
         return found
 
     def _thin(self, table: ProfileTable) -> Bools:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from models.profile import WorkloadProfile
 from profiler.metrics import join_key, split_key
 from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, NET_MODES, Host, Instance
 
+T = TypeVar("T")
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -34,6 +35,14 @@ class ProfileTable:
     rows: Mapping[tuple[str, str], int]
     names: tuple[str, ...]
     platforms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, what: str, work: Callable[[], T]) -> T:
+        """What `work` says of this table, asked the first time only; `what` is its name."""
+        if what not in self._known:
+            self._known[what] = work()
+        found: T = self._known[what]
+        return found
 
     @classmethod
     def build(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import numpy as np
-from scipy.linalg import qr
 
 from models.profile import WorkloadProfile
 
@@ -35,5 +34,7 @@ def select_metrics(
     off = np.where(known, values - centre, 0.0)
     spread = np.sqrt((off**2).sum(axis=0) / count)
     scaled = off / np.maximum(spread, 1e-9)
+    from scipy.linalg import qr  # which every command would wait for, and few datasets need
+
     _, _, order = qr(scaled, mode="economic", pivoting=True)
     return tuple(sorted(names[column] for column in order[:most]))

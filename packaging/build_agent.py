@@ -15,7 +15,7 @@ TARGET = Path("build") / "cotenant-profiler.pyz"
 # Pure Python, taken from where this script runs. Of what rich requires, tables import nothing: Pygments and
 # markdown-it-py colour source text, and are left out.
 DEPENDENCIES = ("prometheus_client", "rich")
-LEFT_OUT = ("profiler/lab/",)
+LEFT_OUT = ("profiler/lab/", "profiler/look/")
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that ZIP knows: the same sources give the same bytes
 _MAIN = """\

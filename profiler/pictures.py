@@ -26,7 +26,7 @@ FORMATS = (".png", ".svg")
 _WIDTH, _HEIGHT = 4.6, 3.0  # inches of one panel
 _DPI = 144
 _TEXT, _SMALL = 9, 8  # points
-_WRITING = threading.Lock()  # matplotlib's settings are one per process
+WRITING = threading.Lock()  # matplotlib's settings are one per process
 
 
 class PictureError(Exception):
@@ -116,7 +116,7 @@ def as_svg(figure: Figure, salt: str) -> str:
     out = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # no date: the same figure gives the same file
     style: Any = {"svg.hashsalt": salt, "svg.fonttype": "none", "font.family": "sans-serif"}
-    with _WRITING, mpl.rc_context(style):
+    with WRITING, mpl.rc_context(style):
         figure.savefig(out, format="svg", metadata=nothing)
     return out.getvalue()
 
@@ -136,7 +136,7 @@ def inline_svg(figure: Figure, salt: str) -> str:
 
 def _png(figure: Figure) -> bytes:
     out = io.BytesIO()
-    with _WRITING:
+    with WRITING:
         figure.savefig(out, format="png", metadata={"Software": None})
     return out.getvalue()
 

@@ -87,7 +87,7 @@ def _of_host(shown: Shown, at: int, cost: Floats, limits: Floats, wants: Floats)
         return ()
     found = []
     for number, resource in enumerate(RESOURCES):
-        victim = min(suffering, key=lambda slot: (-round(cost[slot, number], 9), there[slot].id))
+        victim = min(suffering, key=lambda slot: -round(cost[slot, number], 9))
         if cost[victim, number] <= WORTH_NAMING:
             continue
         limit = float(limits[victim, number])
@@ -117,7 +117,7 @@ def _presser(
         and wants[slot, number] > 0
         and (RESOURCES[number] != "cpu" or (affinity[slot] & affinity[victim]).any())
     ]
-    return min(others, key=lambda slot: (-round(wants[slot, number], 9), slot != last, there[slot].id), default=None)
+    return min(others, key=lambda slot: (-round(wants[slot, number], 9), slot != last), default=None)
 
 
 def sentences(shown: Shown, at: int, found: Sequence[Loss]) -> tuple[Reason, ...]:
@@ -160,8 +160,8 @@ def _nothing_lost(shown: Shown, at: int) -> str:
     there, last = shown.involved(at), shown.scenes.slots - 1
     if len(there) == 1:
         return "No contention is expected: it would be alone on this host."
-    unknown = sorted(one.id for slot, one in there.items() if shown.scenes.profile[at, slot] == 0)
-    slow = min(there, key=lambda slot: (round(shown.ratio(at, slot), 9), there[slot].id))
+    unknown = [one.id for slot, one in there.items() if shown.scenes.profile[at, slot] == 0]
+    slow = min(there, key=lambda slot: round(shown.ratio(at, slot), 9))
     if slow == last or shown.ratio(at, slow) >= 1 - WORTH_NAMING:
         if _late(shown, at):
             return "Nobody loses throughput."
@@ -177,7 +177,7 @@ def _late(shown: Shown, at: int) -> str:
     waiting = [slot for slot, one in there.items() if one.service == "latency" and band.expected[at, slot] >= LATE]
     if not waiting:
         return ""
-    slot = min(waiting, key=lambda slot: (-round(float(band.expected[at, slot]), 9), there[slot].id))
+    slot = min(waiting, key=lambda slot: -round(float(band.expected[at, slot]), 9))
     told, low, high = (float(edge[at, slot]) for edge in (band.expected, band.lower, band.upper))
     return f" {there[slot].id} takes {told:.2f} times as long to answer as alone ({low:.2f}-{high:.2f})."
 

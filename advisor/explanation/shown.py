@@ -40,9 +40,12 @@ class Shown:
     beside: tuple[str, ...] = ()
 
     def involved(self, at: int) -> dict[int, Instance]:
-        """Who is in which slot of scene `at`, the newcomer last."""
-        there = dict(zip(self.slots[at], self.residents[at], strict=True))
-        return {**there, self.scenes.slots - 1: self.newcomer}
+        """Who is in which slot of scene `at`: the newcomer, then residents by id.
+
+        Of equals the first one is named, so that what is said does not depend on what the newcomer is called.
+        """
+        there = sorted(zip(self.slots[at], self.residents[at], strict=True), key=lambda pair: pair[1].id)
+        return {self.scenes.slots - 1: self.newcomer, **dict(there)}
 
     def ratio(self, at: int, slot: int) -> float:
         """The expected T/B that the answer gives."""
@@ -70,6 +73,5 @@ class Shown:
         )
 
     def worst_off(self, at: int) -> int:
-        """The slot that keeps the least; of equals the first by id."""
-        there = self.involved(at)
-        return min(there, key=lambda slot: (round(self.kept(at, slot), 9), there[slot].id))
+        """The slot that keeps the least; of equals the first."""
+        return min(self.involved(at), key=lambda slot: round(self.kept(at, slot), 9))

@@ -79,20 +79,18 @@ def stand(
     broken = [(at, kind) for at, kind in np.ndindex(*short.shape) if short[at, kind] > 0]
     if not broken:
         return None
-    sufferer, kind = min(
-        broken, key=lambda one: (-round(float(short[one]), _DIGITS), shared.parties[one[0]].id, one[1])
-    )
+    sufferer, kind = min(broken, key=lambda one: (-round(float(short[one]), _DIGITS), *one))
     scene = shared.scenes([Trial(changes=changes)])
     prior = solve(scene)
     broken_already = frozenset(at for at, _ in broken)
-    resource, culprit = _pressed(shared.parties, scene, prior, sufferer, broken_already, of_latency=bool(kind))
+    resource, culprit = _pressed(len(shared.parties), scene, prior, sufferer, broken_already, of_latency=bool(kind))
     return Standing(
         shared, changes, prediction, held, least, sufferer, bool(kind), culprit, RESOURCES[resource], prior.demands
     )
 
 
 def _pressed(
-    parties: tuple[Instance, ...],
+    parties: int,
     scene: SceneBatch,
     prior: PriorResult,
     sufferer: int,
@@ -100,7 +98,8 @@ def _pressed(
     *,
     of_latency: bool,
 ) -> tuple[int, int | None]:
-    """The resource that costs the sufferer most, and who presses most on it; by the prior, ties by id.
+    """The resource that costs the sufferer most, and who presses most on it; by the prior, of equals the first,
+    the newcomer last, whatever it is called.
 
     Where throughput is lost the prior says which resource takes it. Where only waiting is too long, or the prior sees
     no loss, the culprit is the one without whom the sufferer would be best off, on the resource where it presses most.
@@ -120,11 +119,9 @@ def _pressed(
     return int(np.where(asked, met, 0.0).argmax()), culprit
 
 
-def _most(
-    parties: tuple[Instance, ...], amounts: Floats, sufferer: int, broken: frozenset[int], above: float
-) -> int | None:
-    others = [at for at in range(len(parties)) if at != sufferer and amounts[at] > above]
-    return min(others, key=lambda at: (at in broken, -round(float(amounts[at]), _DIGITS), parties[at].id), default=None)
+def _most(parties: int, amounts: Floats, sufferer: int, broken: frozenset[int], above: float) -> int | None:
+    others = [at for at in range(parties) if at != sufferer and amounts[at] > above]
+    return min(others, key=lambda at: (at in broken, -round(float(amounts[at]), _DIGITS), at), default=None)
 
 
 def _of(want: Demands) -> Floats:

@@ -97,8 +97,32 @@ def place(question: Question, hosts: Sequence[int], options: Sequence[str]) -> P
 
 def candidates(question: Question, standings: Sequence[RankedHost], remembered: Remembered) -> tuple[Candidate, ...]:
     """The best of the hosts in order, as many as are asked for; the others are there to be compared with."""
+    shown = standings[: max(question.request.limit, 2)]  # the first is compared with the second
+    key, about = _about(question, shown)
+    known = remembered.told.find(key)
+    if known is None or known[0] != about:
+        known = about, _told(question, shown, remembered)
+        remembered.told.keep(key, known)
+    name = {one.host: question.snapshot.hosts[one.host].id for one in standings}
+    return tuple(
+        replace(
+            candidate, tied_with=tuple(name[other.host] for other in standings if other is not one and one.tied(other))
+        )
+        for candidate, one in zip(
+            known[1], shown, strict=False
+        )  # of the second only the first's comparison may be told
+    )
+
+
+def _about(question: Question, shown: Sequence[RankedHost]) -> tuple[object, object]:
+    """All that is told of K hosts depends on this, but for their ties: as a key, and what must be equal beside it."""
+    snapshot, at = question.snapshot, [one.host for one in shown]
+    there = tuple((snapshot.hosts[host], snapshot.residents[host]) for host in at)
+    return _keys(question, shown), (question.request, there, tuple(one.rungs for one in shown))
+
+
+def _told(question: Question, shown: Sequence[RankedHost], remembered: Remembered) -> tuple[Candidate, ...]:
     request = question.request
-    shown = standings[: max(request.limit, 2)]  # the first is compared with the second
     placed = place(question, [one.host for one in shown], [one.option for one in shown])
     scenes = with_changes(question, placed, shown)
     before, after = _predicted(question, placed, scenes, shown, remembered)
@@ -140,7 +164,6 @@ def candidates(question: Question, standings: Sequence[RankedHost], remembered: 
         if request.explain
         else ((),) * len(shown)
     )
-    name = {one.host: question.snapshot.hosts[one.host].id for one in standings}
     return tuple(
         Candidate(
             rank=row + 1,
@@ -156,7 +179,6 @@ def candidates(question: Question, standings: Sequence[RankedHost], remembered: 
                     zip(placed.residents[row], placed.slots[row], strict=True), key=lambda pair: pair[0].id
                 )
             ),
-            tied_with=tuple(name[other.host] for other in standings if other is not one and one.tied(other)),
             reasons=why[row],
             commands=_commands(question, placed, row, settings[row], one) if request.commands else (),
             rungs=one.rungs,
@@ -226,10 +248,7 @@ def _predicted(
     question: Question, placed: Placed, scenes: SceneBatch, shown: Sequence[RankedHost], remembered: Remembered
 ) -> tuple[InterferencePrediction, InterferencePrediction]:
     """Everything about K hosts, without the newcomer and with it, asked where it is not remembered."""
-    _, who = keys(question, np.array([one.host for one in shown], dtype=np.int64), TARGETS)
-    told_of = [
-        key + repr((one.option, one.changes, one.driver_cpus)).encode() for key, one in zip(who, shown, strict=True)
-    ]
+    told_of = _keys(question, shown)
     known, values = remembered.shown.find(told_of, (2, scenes.slots, len(TARGETS) * len(EDGES) + 1))
     new = first_of_each(told_of, known)
     if len(new.first):
@@ -240,6 +259,14 @@ def _predicted(
         remembered.shown.keep([told_of[row] for row in new.first.tolist()], values[new.first])
         values[new.rows] = values[new.like]
     return _unpacked(values[:, 0]), _unpacked(values[:, 1])
+
+
+def _keys(question: Question, shown: Sequence[RankedHost]) -> tuple[bytes, ...]:
+    """What a prediction about each of K hosts depends on, as the newcomer is placed there."""
+    _, who = keys(question, np.array([one.host for one in shown], dtype=np.int64), TARGETS)
+    return tuple(
+        key + repr((one.option, one.changes, one.driver_cpus)).encode() for key, one in zip(who, shown, strict=True)
+    )
 
 
 def _unpacked(values: Floats) -> InterferencePrediction:

@@ -56,7 +56,8 @@ def recommend(
     table, row, unknown = profile_row(snapshot, request)
     if unknown:
         what = request.instance.workload or f"what {request.instance.id} runs"
-        notes = (*notes, f"Nothing is known about {what}: it is treated as unknown and the intervals are wide.")
+        taken = "it counts as busy on all its vCPUs and as using nothing else, with wider intervals"
+        notes = (*notes, f"Nothing is known about {what}: {taken}.")
     found: tuple[Candidate, ...] = ()
     if kept:
         question = Question(snapshot, request, predictor, table, row)
@@ -151,6 +152,8 @@ def _mended(
     """
     rungs: dict[int, tuple[Rung, ...]] = {}
     mended: list[RankedHost] = []
+    if not question.request.mend:
+        return rungs, mended
     others = [question.snapshot.hosts[one.host].id for one in standings[: question.request.limit]]
     in_vain: set[int] = set()  # kinds of hosts: what does not mend one of a kind mends none
     for rank in np.flatnonzero(ranked.broken[ranked.kinds]).tolist():

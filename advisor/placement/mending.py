@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 MOST_TRIED = 3  # hosts on which the ladder is tried, each of which costs as much as a small question
+NEEDS_SETTINGS = "limit.settings"  # of hosts that break a limit, where nobody's settings are to change
 
 
 def mend(
@@ -66,20 +68,18 @@ def rejections(
     `hosts` are (position, kind, option); `rungs` what was tried in vain, by position.
     """
     return [
-        _rejection(question, found, predicted, position, kind, option, rungs.get(position))
-        for position, kind, option in hosts
+        _with_what_was_tried(question, _rejection(question, found, predicted, *one), rungs.get(one[0])) for one in hosts
     ]
 
 
-def _rejection(
-    question: Question,
-    found: Kinds,
-    predicted: Told,
-    position: int,
-    kind: int,
-    option: int,
-    rungs: tuple[Rung, ...] | None,
-) -> Rejection:
+def _with_what_was_tried(question: Question, one: Rejection, rungs: tuple[Rung, ...] | None) -> Rejection:
+    if not question.request.mend:
+        return replace(one, code=NEEDS_SETTINGS, reason=f"{one.reason}, and nobody's settings are to change")
+    tried = "; isolation was tried on better hosts only" if rungs is None else ", and nothing that was tried mends it"
+    return replace(one, reason=one.reason + tried, rungs=rungs or ())
+
+
+def _rejection(question: Question, found: Kinds, predicted: Told, position: int, kind: int, option: int) -> Rejection:
     """The newcomer's own limit is named before a neighbour's, and a throughput before a latency."""
     snapshot, asked = question.snapshot, question.request.instance
     ratio, latency = predicted.expected[option, kind], predicted.latency[option, kind]
@@ -89,21 +89,18 @@ def _rejection(
     last = len(there) - 1
     for broken, code in ((under, "limit.{}"), (slow, "limit.{}_latency")):
         if there[last] and broken[last]:
-            return _said(snapshot.hosts[position].id, code.format("newcomer"), asked, ratio[last], latency[last], rungs)
+            return _said(snapshot.hosts[position].id, code.format("newcomer"), asked, ratio[last], latency[last])
     for broken, code in ((under, "limit.{}"), (slow, "limit.{}_latency")):
         for slot in np.flatnonzero(broken & there)[:1].tolist():
             one = snapshot.residents[position][slot]
-            return _said(snapshot.hosts[position].id, code.format("neighbour"), one, ratio[slot], latency[slot], rungs)
+            return _said(snapshot.hosts[position].id, code.format("neighbour"), one, ratio[slot], latency[slot])
     raise AssertionError("a host that breaks no limit is not rejected for one")
 
 
-def _said(
-    host: str, code: str, one: Instance, ratio: float, latency: float, rungs: tuple[Rung, ...] | None
-) -> Rejection:
+def _said(host: str, code: str, one: Instance, ratio: float, latency: float) -> Rejection:
     verb = "reach" if code.startswith("limit.newcomer") else "fall to"
     if code.endswith("_latency"):
         what = f"{one.id} would wait {latency:.2f} times as long as alone, its limit is {one.max_latency_ratio:g}"
     else:
         what = f"{one.id} would {verb} {ratio:.2f} of its own speed, its limit is {one.min_throughput_ratio}"
-    tried = "; isolation was tried on better hosts only" if rungs is None else ", and nothing that was tried mends it"
-    return Rejection(host, code, what + tried, rungs or ())
+    return Rejection(host, code, what)

@@ -9,10 +9,14 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.domain import Candidate
+from advisor.recent import Recent
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-MOST_BYTES = 64 * 2**20  # of numbers, for each kind: 10,000 hosts with eight residents, no two alike, take 13 MB
+MOST_BYTES = 32 * 2**20  # of numbers, for each kind: 10,000 hosts with eight residents, no two alike, take 13 MB
+MOST_TOLD = 2000  # candidates
 
 
 class Remembered:
@@ -20,7 +24,8 @@ class Remembered:
     answer has shown; one per predictor in use.
 
     Nothing in it goes stale: all that a prediction depends on is part of its key, so that what changed is not found
-    any more, and dropped when there is no room, the longest unused first. Safe to share between threads.
+    any more, and dropped when there is no room, the longest unused first. Safe to share between threads. `told` is what
+    was made of that: candidates with their reasons.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -28,6 +33,7 @@ class Remembered:
         self.before = _Blocks(self._lock, most_bytes)
         self.after = _Blocks(self._lock, most_bytes)
         self.shown = _Blocks(self._lock, most_bytes)
+        self.told: Recent[object, tuple[object, tuple[Candidate, ...]]] = Recent(MOST_TOLD, lambda one: len(one[1]))
 
     def counts(self) -> tuple[int, int]:
         """How many keys were found and how many were not, of all that were ever looked for."""

@@ -188,7 +188,7 @@ def keys(question: Question, hosts: Ints, targets: Sequence[str]) -> tuple[list[
     """What a prediction about each host depends on without the newcomer, and with it."""
     snapshot, one, table = question.snapshot, question.request.instance, question.table
     # The number of slots is one of it: sums over eight and more of them end in other bits.
-    said = fingerprints.of_table(table)
+    said = snapshot.names.table if table is snapshot.scenes.table else fingerprints.of_table(table)
     asked = fingerprints.digest(question.predictor.version, said, question.slots, tuple(targets))
     own = [] if question.row is None else [("", question.row)]
     by_name = [(platform, row) for (platform, name), row in table.rows.items() if name == one.workload]

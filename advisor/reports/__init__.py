@@ -1,15 +1,19 @@
-"""Plans and evaluations as self-contained HTML files, a profile as a picture; nothing is predicted or learned here."""
+"""Plans, replays, evaluations and the state of a cloud as reports, a profile as a picture; nothing is learned here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import jinja2
-
+from advisor.background import Background, of_plan
 from advisor.domain import InstanceProfile, Inventory, Plan
-from advisor.reports import evaluation_words, pictures, timelines, view, words
+from advisor.domain.replays import Replay
+from advisor.reports import files, timelines
+from advisor.reports.cloud import cloud_report
+from advisor.reports.page import page
+from advisor.reports.plan import plan_report
+from advisor.reports.replay import replay_report
 from advisor.validation import picture_kind
 from advisor.writing import write_whole
 
@@ -18,77 +22,88 @@ if TYPE_CHECKING:
 
 __all__ = [
     "evaluation_as_html",
+    "plan_as_data",
+    "plan_as_files",
     "plan_as_html",
+    "replay_as_html",
+    "write_cloud_report",
     "write_evaluation_report",
     "write_plan_report",
     "write_profile_picture",
+    "write_replay_report",
 ]
 
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).parent.parent / "templates"),
-    autoescape=True,  # names come from outside
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_TEMPLATES.filters |= {
-    "percent": words.percent,
-    "points": words.points,
-    "band": words.band,
-    "settings": words.settings,
-    "refusals": words.refusals,
-    "error": evaluation_words.points,
-    "share": evaluation_words.percent,
-    "edges": evaluation_words.edges,
-    "times": evaluation_words.times,
-}
 
+def write_plan_report(inventory: Inventory, plan: Plan, path: Path, background: Background | None = None) -> None:
+    """Write the report, whole or not at all: one page where `path` ends in .html, else a folder with its data, too.
 
-def write_plan_report(inventory: Inventory, plan: Plan, path: Path) -> None:
-    """Write the report, whole or not at all; a file that is there is replaced when the new one is complete.
-
-    OutOfSpace when the disk is full, InvalidInput when `path` cannot be written.
+    What is there is replaced when the new report is complete. OutOfSpace when the disk is full, InvalidInput when
+    `path` cannot be written.
     """
-    write_whole(path, plan_as_html(inventory, plan).encode(), "report")
+    files.write(plan_report(inventory, plan, background or of_plan(inventory, plan, None)), path)
 
 
-def plan_as_html(inventory: Inventory, plan: Plan) -> str:
-    """The report's text; the same plan gives the same text."""
-    hosts = view.hosts(inventory, plan)
-    drawn = view.worth_a_picture(hosts, plan)
-    return _TEMPLATES.get_template("plan.html.j2").render(
-        plan=plan,
-        steps=view.steps(inventory, plan),
-        hosts=hosts,
-        drawn=list(zip(drawn, pictures.throughput(drawn, salt=plan.id), strict=True)),
-        headline=words.headline(plan),
-        sentences=words.summary(inventory, plan, hosts),
-        refused=[step for step in plan.steps if step.host is None],
-        origin=words.origin(plan.model_origin),
-        outside=any(row.after and row.after.outside_training for host in hosts for row in host.rows),
-        left_out=sum(1 for host in hosts if host.rows) - len(drawn),
-    )
+def plan_as_html(inventory: Inventory, plan: Plan, background: Background | None = None) -> str:
+    """The report as one page that needs no other file; the same plan gives the same text.
+
+    `inventory` is the cloud that the plan was made for. Without a `background` (see `advisor.background.of_plan`) who
+    hurts whom and the model's card are left out.
+    """
+    return page(plan_report(inventory, plan, background or of_plan(inventory, plan, None)), beside=False)
+
+
+def plan_as_files(inventory: Inventory, plan: Plan, background: Background | None = None) -> dict[str, bytes]:
+    """The report as the files of a folder, by name: index.html, report.json and one CSV per table."""
+    return files.files(plan_report(inventory, plan, background or of_plan(inventory, plan, None)))
+
+
+def plan_as_data(inventory: Inventory, plan: Plan, background: Background | None = None) -> dict[str, Any]:
+    """Every word and every number of the report, as its report.json has them."""
+    return files.as_json(plan_report(inventory, plan, background or of_plan(inventory, plan, None)))
 
 
 def write_evaluation_report(found: Sequence[Evaluation], path: Path) -> None:
-    """Write evaluations as one report, whole or not at all; a file that is there is replaced when it is complete.
+    """Write evaluations as one report, whole or not at all: a page where `path` ends in .html, else a folder.
 
-    OutOfSpace when the disk is full, InvalidInput when `path` cannot be written.
+    What is there is replaced when the new report is complete. OutOfSpace when the disk is full, InvalidInput when
+    `path` cannot be written.
     """
-    write_whole(path, evaluation_as_html(found).encode(), "report")
+    from advisor.reports.evaluation import evaluation_report  # with the learning libraries: others do without
+
+    files.write(evaluation_report(found), path)
 
 
 def evaluation_as_html(found: Sequence[Evaluation]) -> str:
-    """The report's text; the same evaluations give the same text."""
-    from advisor.reports import evaluation  # with the learning libraries, which a plan's report does without
+    """The report as one page; the same evaluations give the same text."""
+    from advisor.reports.evaluation import evaluation_report
 
-    figures = [one.figures for one in found]
-    return _TEMPLATES.get_template("evaluation.html.j2").render(
-        parts=evaluation.parts(found),
-        ranks=evaluation.ranks(found),
-        headline=evaluation_words.headline(figures),
-        limits={name: text for one in figures for name, text in one["limits"].items()},
-    )
+    return page(evaluation_report(found), beside=False)
+
+
+def write_cloud_report(
+    inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float], path: Path
+) -> str:
+    """Write the state of a cloud and what a plan would do as a folder or a page, as above; returns its headline.
+
+    `ages` are seconds since each host was last seen, inf = never; empty = nobody knows.
+    """
+    report = cloud_report(inventory, plan, background, ages)
+    files.write(report, path)
+    return report.headline
+
+
+def write_replay_report(replay: Replay, path: Path) -> None:
+    """Write what a replay found, whole or not at all: a page where `path` ends in .html, else a folder with its data.
+
+    What is there is replaced when the new report is complete. OutOfSpace when the disk is full, InvalidInput when
+    `path` cannot be written.
+    """
+    files.write(replay_report(replay), path)
+
+
+def replay_as_html(replay: Replay) -> str:
+    """The report as one page; the same replay gives the same text."""
+    return page(replay_report(replay), beside=False)
 
 
 def write_profile_picture(profile: InstanceProfile, path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from advisor.reports.figures import NBSP, edges, share
+from advisor.reports.figures import error as points
+
 OURS = "cotenant"
-NBSP = "\u00a0"
 CLAIMED = (0.87, 0.93)  # coverage that counts as the 90 % that the intervals claim
 PROTOCOLS = {
     "random_row": "Random rows",
@@ -32,29 +34,6 @@ MEANING = {
     "unseen_setting": "A pinning, cap or network mode that was never trained on.",
     "pairs_to_n": "Trained on runs of up to two instances, judged on runs of three and more.",
 }
-
-
-def points(error: float | None) -> str:
-    """An error of T/B in percentage points."""
-    return "–" if error is None else f"{100 * error:.2g}" if error < 0.01 else f"{100 * error:.1f}"
-
-
-def percent(value: float | None) -> str:
-    """A share as a percentage."""
-    return "–" if value is None else f"{100 * value:.1f}{NBSP}%"
-
-
-def edges(interval: Sequence[float] | None) -> str:
-    """An interval of a share, in hundredths; empty where there is none."""
-    if interval is None:
-        return ""
-    between = "–" if interval[0] >= 0 else " to "  # a dash beside a minus is misread
-    return f"{100 * interval[0]:.1f}{between}{100 * interval[1]:.1f}".replace("-", "−")
-
-
-def times(value: float | None) -> str:
-    """A multiple."""
-    return "–" if value is None else f"{value:.2f}{NBSP}×"
 
 
 def title(protocol: str) -> str:
@@ -89,14 +68,14 @@ def _sentences(protocol: str, found: Mapping[str, Any], ours: Mapping[str, Any])
     between = f" (95{NBSP}% interval {edges(one)})" if (one := ours["intervals"]["mae"]) else ""
     yield (
         f"{title(protocol)}: off by {points(ours['mae'])} percentage points of the throughput alone on "
-        f"average{between}, {percent(ours['mape'])} of what was measured; nine in ten rows by less than "
+        f"average{between}, {share(ours['mape'])} of what was measured; nine in ten rows by less than "
         f"{points(ours['p90_abs_error'])}."
     )
     yield from _against(found.get("difference"), "the best baseline")
     yield from _against(found.get("difference_to_composition"), "the best composition of measured pairs")
     if ours["coverage"] is not None:
         verdict = "" if CLAIMED[0] <= ours["coverage"] <= CLAIMED[1] else ", not as claimed"
-        yield f"Its 90{NBSP}% intervals held {percent(ours['coverage'])} of the rows{verdict}."
+        yield f"Its 90{NBSP}% intervals held {share(ours['coverage'])} of the rows{verdict}."
     ratio = (ours["error_over_noise"] or {}).get("mae")
     if found["noise"] and ratio is not None:
         yield (
@@ -104,7 +83,7 @@ def _sentences(protocol: str, found: Mapping[str, Any], ours: Mapping[str, Any])
             f"{points(found['noise']['mae'])}; where there are repeats the error is {ratio:.2f} times that."
         )
     if (right := ours["pair_ranking_accuracy"]) is not None:
-        yield f"Of two neighbours it tells which one hurts less in {percent(right)} of what the measurement can tell."
+        yield f"Of two neighbours it tells which one hurts less in {share(right)} of what the measurement can tell."
 
 
 def _against(difference: Mapping[str, Any] | None, whom: str) -> Iterator[str]:

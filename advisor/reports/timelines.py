@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from advisor.domain import InstanceProfile, PhaseProfile
-from advisor.reports.pictures import DRAWING
+from profiler.pictures import WRITING
 
 # What is drawn, as far as it was measured and not 0 all the time: key, label. The first is drawn in any case.
 ROWS = (
@@ -37,7 +37,7 @@ def timeline(profile: InstanceProfile, kind: Literal["png", "svg"]) -> bytes:
     """The picture as a file's content; the same profile gives the same picture."""
     rows = [row for row in ROWS if row[0] == "cpu" or np.nansum(profile.windows.own.get(row[0], np.zeros(1))) > 0]
     style: Any = {"font.size": 8, "svg.hashsalt": profile.instance, "axes.spines.top": False}
-    with DRAWING, mpl.rc_context(style):
+    with WRITING, mpl.rc_context(style):
         figure = Figure(figsize=(WIDTH, MARGIN + ROW * len(rows)), layout="constrained")
         panels = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (key, label) in zip(panels, rows, strict=True):

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from advisor.domain import Band, Effect, Inventory, Plan, PlanStep
+from advisor.planning.limits import least_of
+from models.scene import ProfileTable
 
-MAX_PICTURES = 24  # beyond them the tables say more
+MAX_PICTURES = 12  # beyond them the tables say more
+SLACK = 1e-9  # of a ratio, as where a plan counts who is below a limit
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What an instance accepts: the least T/B, its own or else the plan's, and the highest latency ratio, inf = any."""
+
+    throughput: float
+    latency: float
+
+    def broken(self, effect: Effect) -> bool:
+        """Whether it is expected to be broken, as `PlanSums.below` counts it."""
+        expected, late = effect.throughput_ratio.expected, effect.latency_ratio.expected
+        return expected < self.throughput - SLACK or late > self.latency + SLACK
+
+    def near(self, effect: Effect) -> bool:
+        """Whether it is broken at an edge of the interval only."""
+        least, latest = effect.throughput_ratio.lower, effect.latency_ratio.upper
+        return not self.broken(effect) and (least < self.throughput - SLACK or latest > self.latency + SLACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +39,7 @@ class Row:
     instance: str
     before: Band | None
     after: Effect | None
-    limit: float | None
+    limit: Limit
     comes: bool
     goes: bool
 
@@ -30,7 +52,12 @@ class Row:
 
     @property
     def below_limit(self) -> bool:
-        return bool(self.limit and self.after and self.after.throughput_ratio.expected < self.limit)
+        return self.after is not None and self.limit.broken(self.after)
+
+    @property
+    def may_break(self) -> bool:
+        """Within its limit as expected, and not at an edge of the interval."""
+        return self.after is not None and self.limit.near(self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +86,49 @@ class StepView:
     loss: float
 
 
+def unchanged(plan: Plan) -> bool:
+    """Whether a plan leaves everybody where it is, with the same T/B."""
+    before, after = (
+        {host: {one.instance: one.throughput_ratio for one in there} for host, there in effects.items()}
+        for effects in (plan.before, plan.after)
+    )
+    return before == after
+
+
 def hosts(inventory: Inventory, plan: Plan) -> tuple[HostRows, ...]:
     """Every host of the plan, by name."""
-    limits = {one.id: one.min_throughput_ratio for one in inventory.instances}
+    limit_of = limits(inventory, plan)
     names = sorted({*plan.before, *plan.after})
-    return tuple(_host(name, plan.before.get(name, ()), plan.after.get(name, ()), limits) for name in names)
+    return tuple(_host(name, plan.before.get(name, ()), plan.after.get(name, ()), limit_of) for name in names)
 
 
-def _host(name: str, before: Sequence[Effect], after: Sequence[Effect], limits: Mapping[str, float | None]) -> HostRows:
+def limits(inventory: Inventory, plan: Plan) -> Callable[[str], Limit]:
+    """The limit of an instance by its name on the host where it ends; one more of a mix (`advisor.planning.filling`)
+    has that of its pattern."""
+    known = {one.id: one for one in (*plan.request.instances, *inventory.instances)}
+    sized = {step.instance: step.settings for step in plan.steps if step.settings is not None}
+    hosts = {one.id: one for one in inventory.hosts}
+    at = {one.instance: hosts.get(host) for there in (plan.before, plan.after) for host, all_of in there.items()
+          for one in all_of}  # fmt: skip
+    table = ProfileTable.build(inventory.workloads)
+    named = [(name, host, known.get(name) or known.get(name.rpartition(".more-")[0])) for name, host in at.items()]
+    pairs = [
+        (name, host, replace(one, settings=sized.get(name, one.settings)))
+        for name, host, one in named
+        if host is not None and one is not None
+    ]
+    lowest = least_of([(host, one) for _, host, one in pairs], table, plan.request.keep_ratio).tolist()
+    least = {name: limit for (name, _, _), limit in zip(pairs, lowest, strict=True)}
+
+    def of(name: str) -> Limit:
+        one = known.get(name) or known.get(name.rpartition(".more-")[0])
+        latest = one.max_latency_ratio if one else None
+        return Limit(least.get(name, plan.request.keep_ratio), math.inf if latest is None else latest)
+
+    return of
+
+
+def _host(name: str, before: Sequence[Effect], after: Sequence[Effect], limit_of: Callable[[str], Limit]) -> HostRows:
     was = {effect.instance: effect.throughput_ratio for effect in before}
     then = {effect.instance: effect for effect in after}
     rows = [
@@ -75,7 +137,7 @@ def _host(name: str, before: Sequence[Effect], after: Sequence[Effect], limits: 
             # one that moved here keeps the ratio it had elsewhere, so that the move can be judged
             before=was.get(instance) or (then[instance].before if instance in then else None),
             after=then.get(instance),
-            limit=limits.get(instance),
+            limit=limit_of(instance),
             comes=instance not in was,
             goes=instance not in then,
         )

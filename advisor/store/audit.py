@@ -27,6 +27,7 @@ audit_objects = sa.Table(
     sa.Column("audit", ID, sa.ForeignKey(audit.c.id, ondelete="CASCADE"), primary_key=True, index=True),
     sqlite_with_rowid=False,
 )
+_INSERT, _INSERT_OBJECTS = sa.insert(audit), sa.insert(audit_objects)  # made once: every change needs them
 
 
 def add(connection: sa.Connection, entry: AuditEntry) -> None:
@@ -40,10 +41,10 @@ def add(connection: sa.Connection, entry: AuditEntry) -> None:
         "objects": list(entry.objects),
         "detail": dict(entry.detail),
     }
-    connection.execute(sa.insert(audit), row)
+    connection.execute(_INSERT, row)
     if entry.objects:
         named = [{"object": name, "audit": entry.id} for name in sorted(set(entry.objects))]
-        connection.execute(sa.insert(audit_objects), named)
+        connection.execute(_INSERT_OBJECTS, named)
 
 
 def list_page(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
 
 from advisor.errors import Conflict, InvalidInput, OutOfSpace, StorageUnavailable
+from advisor.settings import DATABASE
 from advisor.store import codec
 
 BUSY_S = 10.0  # how long a writer waits for another one before it gives up
@@ -26,13 +28,15 @@ _WRITES = "cotenant_writes"  # marks connections that are going to write
 class Database:
     """One database, reached by URL; thread-safe. `read` and `write` open the one transaction of a request.
 
-    Raises InvalidInput when the URL makes no sense, StorageUnavailable when its folder cannot be made.
+    Raises InvalidInput when the URL makes no sense, StorageUnavailable when its folder is not there: a new database in
+    a new folder is more often a typing error than meant, so only that of the default is made.
     """
 
     def __init__(self, url: str, *, busy_s: float = BUSY_S) -> None:
         self.url = _checked(url)
+        self._turn, self._busy_s = threading.Lock(), busy_s
         if self.is_sqlite:
-            _make_folder(self.url)
+            _check_folder(self.url, make=url == DATABASE)
         options = _sqlite_options(busy_s) if self.is_sqlite else _postgresql_options(self.url, busy_s)
         options["json_serializer"] = codec.text
         try:
@@ -66,8 +70,21 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """A transaction that is committed at the end, rolled back on any exception; OutOfSpace on a full disk."""
-        with self._speaking(), self._writer.begin() as connection:
+        with self._speaking(), self._in_line(), self._writer.begin() as connection:
             yield connection
+
+    @contextmanager
+    def _in_line(self) -> Iterator[None]:
+        """Writers of this process one after the other: SQLite lets those who wait sleep and try again, not in turn."""
+        if not self.is_sqlite:
+            yield
+            return
+        if not self._turn.acquire(timeout=self._busy_s):
+            raise StorageUnavailable(f"database {self.name} is locked by another writer; try again")
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         """Close every idle connection."""
@@ -144,12 +161,15 @@ def _checked(url: str) -> URL:
     return parsed
 
 
-def _make_folder(url: URL) -> None:
+def _check_folder(url: URL, *, make: bool) -> None:
     folder = Path(str(url.database)).parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if make:
+            folder.mkdir(parents=True, exist_ok=True)
+        elif not folder.is_dir():
+            raise StorageUnavailable(f"there is no folder {folder} for the database; make it, or name another one")
     except OSError as error:
-        raise StorageUnavailable(f"cannot make folder {folder} for the database: {error.strerror}") from error
+        raise StorageUnavailable(f"folder {folder} for the database cannot be used: {error.strerror}") from error
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:  # noqa: ARG001 - SQLAlchemy's signature

@@ -35,6 +35,7 @@ observed = sa.Table(
     sqlite_autoincrement=True,  # the number of a row that is gone is never given again
 )
 _COLUMNS = tuple(observed.c[field.name] for field in fields(Checked))
+_NEWEST = sa.select(sa.func.max(observed.c.id))  # made once: every question asks for it
 
 
 def add(connection: sa.Connection, rows: Sequence[Checked], *, keep: int) -> int:
@@ -55,7 +56,7 @@ def forget(connection: sa.Connection, source: str) -> None:
 
 def newest(connection: sa.Connection) -> int:
     """The number of the newest row; it grows with every row, and 0 = there is none."""
-    return connection.scalar(sa.select(sa.func.max(observed.c.id))) or 0
+    return connection.scalar(_NEWEST) or 0
 
 
 def platforms_since(connection: sa.Connection, number: int) -> tuple[str, ...]:

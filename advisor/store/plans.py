@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import sqlalchemy as sa
 
-from advisor.domain import Plan
+from advisor.domain import Page, Plan, PlanEntry, PlanKind
 from advisor.store import codec
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import insert_new
+from advisor.store.statements import insert_new, page
 
 plans = sa.Table(
     "plans",
     metadata,
-    sa.Column("id", ID, primary_key=True),
+    sa.Column("id", ID, primary_key=True),  # sorts by time
     sa.Column("created_at", UtcTime, nullable=False, index=True),
     sa.Column("model_version", ID, nullable=False),
     sa.Column("answer", VALUE, nullable=False),  # the whole Plan
+    sa.Column("kind", sa.String(16), nullable=False, server_default="admit"),  # all that there was before
+    sa.Column("generation", sa.BigInteger),  # of the inventory; NULL = not known
+    sa.Index("ix_plans_kind_id", "kind", "id"),
 )
 
 
 def add(connection: sa.Connection, plan: Plan) -> None:
     """Keep a plan; the same question at the same moment has the same plan under the same id, which is kept once."""
-    row = {"id": plan.id, "created_at": plan.created_at, "model_version": plan.model_version, "answer": plan}
+    row = {
+        "id": plan.id,
+        "created_at": plan.created_at,
+        "model_version": plan.model_version,
+        "answer": plan,
+        "kind": plan.request.kind,
+        "generation": plan.generation,
+    }
     insert_new(connection, plans, [row])
 
 
 def get(connection: sa.Connection, plan_id: str) -> Plan | None:
+    """The whole plan, None = there is none such."""
     answer = connection.scalar(sa.select(plans.c.answer).where(plans.c.id == plan_id))
     return None if answer is None else codec.decode(Plan, answer)
+
+
+def list_page(connection: sa.Connection, *, kind: PlanKind | None, cursor: str | None, limit: int) -> Page[PlanEntry]:
+    """Newest first, those of one kind; the plans themselves are not read."""
+    query = sa.select(plans.c.id, plans.c.created_at, plans.c.kind, plans.c.model_version, plans.c.generation)
+    if kind is not None:
+        query = query.where(plans.c.kind == kind)
+    return page(connection, query, [plans.c.id], _read, cursor=cursor, limit=limit, newest_first=True)
+
+
+def expire(connection: sa.Connection, before: datetime, most: int) -> int:
+    """Delete plans from before a time, the oldest first and so many at most; returns how many went."""
+    gone = sa.select(plans.c.id).where(plans.c.created_at < before).order_by(plans.c.created_at).limit(most)
+    return connection.execute(sa.delete(plans).where(plans.c.id.in_(gone.scalar_subquery()))).rowcount
+
+
+def _read(row: sa.RowMapping) -> PlanEntry:
+    return PlanEntry(**row)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
 from advisor.domain import Page, Recommendation
 from advisor.store import codec
+from advisor.store.observed import observed
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import page
 
@@ -22,11 +27,20 @@ recommendations = sa.Table(
     sa.Column("host", ID),  # the first candidate; NULL = nothing fits
     sa.Column("model_version", ID, nullable=False),
     sa.Column("dry_run", sa.Boolean, nullable=False),
-    sa.Column("answer", VALUE, nullable=False),  # the whole Recommendation with its request
+    sa.Column("answer", VALUE, nullable=False),  # the whole Recommendation with its request, see `_unpacked`
     sa.Column("outcome_host", ID),
     sa.Column("outcome_ratios", VALUE),
     sa.Column("outcome_at", UtcTime),
 )
+# Without them a listing of few goes over all the others, newest to oldest, and reads every one.
+_TOLD, _REAL = recommendations.c.outcome_at.is_not(None), sa.not_(recommendations.c.dry_run)
+sa.Index("ix_recommendations_told", recommendations.c.id, sqlite_where=_TOLD, postgresql_where=_TOLD)
+sa.Index("ix_recommendations_real", recommendations.c.id, sqlite_where=_REAL, postgresql_where=_REAL)
+
+OBSERVED_AS = "p-"  # before its id: the source under which what came of an answer is among the observed rows
+_BODY = ("candidates", "rejected", "notes")
+PACKED = "packed"  # these together as JSON, deflated, in base64: a sixth of the bytes
+_INSERT = sa.insert(recommendations)  # made once: values that are given with a statement make a new one each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +52,53 @@ class RecordedOutcome:
     recorded_at: datetime
 
 
-def add(connection: sa.Connection, recommendation: Recommendation) -> None:
-    """Insert an answer; IntegrityError when its id is taken."""
-    connection.execute(
-        sa.insert(recommendations).values(
-            id=recommendation.id,
-            created_at=recommendation.created_at,
-            instance=recommendation.request.instance.id,
-            host=recommendation.candidates[0].host if recommendation.candidates else None,
-            model_version=recommendation.model_version,
-            dry_run=recommendation.request.dry_run,
-            answer=recommendation,
-        )
-    )
+def body_of(recommendation: Recommendation) -> dict[str, Any]:
+    """What is long of an answer, and stored in fewer bytes."""
+    return {name: getattr(recommendation, name) for name in _BODY}
+
+
+def add(connection: sa.Connection, recommendation: Recommendation, body: bytes | None = None) -> None:
+    """Insert an answer; IntegrityError when its id is taken. `body` is the text of its `body_of`, if it is at hand."""
+    text = codec.text(body_of(recommendation)).encode() if body is None else body
+    head = {one.name: getattr(recommendation, one.name) for one in fields(recommendation) if one.name not in _BODY}
+    row = {
+        "id": recommendation.id,
+        "created_at": recommendation.created_at,
+        "instance": recommendation.request.instance.id,
+        "host": recommendation.candidates[0].host if recommendation.candidates else None,
+        "model_version": recommendation.model_version,
+        "dry_run": recommendation.request.dry_run,
+        "answer": head | {PACKED: base64.b64encode(zlib.compress(text, 1)).decode()},
+    }
+    connection.execute(_INSERT, row)
 
 
 def get(connection: sa.Connection, recommendation_id: str) -> Recommendation | None:
+    """The whole answer, None = there is none such."""
     query = sa.select(recommendations.c.answer).where(recommendations.c.id == recommendation_id)
     answer = connection.scalar(query)
-    return None if answer is None else codec.decode(Recommendation, answer)
+    return None if answer is None else _unpacked(answer)
 
 
 def list_page(connection: sa.Connection, *, cursor: str | None, limit: int) -> Page[Recommendation]:
     """Newest first."""
     query = sa.select(recommendations.c.id, recommendations.c.answer)
     return page(connection, query, [recommendations.c.id], _read, cursor=cursor, limit=limit, newest_first=True)
+
+
+def list_with_outcomes(
+    connection: sa.Connection, *, told: bool, real: bool, cursor: str | None, limit: int
+) -> Page[tuple[Recommendation, RecordedOutcome | None]]:
+    """Newest first, each with its outcome; `told` = only those that have one, `real` = no dry runs."""
+    table = recommendations.c
+    query = sa.select(table.id, table.answer, table.outcome_host, table.outcome_ratios, table.outcome_at)
+    query = query.where(_TOLD) if told else query
+    query = query.where(_REAL) if real else query
+
+    def read(row: sa.RowMapping) -> tuple[Recommendation, RecordedOutcome | None]:
+        return _read(row), _outcome(row)
+
+    return page(connection, query, [table.id], read, cursor=cursor, limit=limit, newest_first=True)
 
 
 def set_outcome(connection: sa.Connection, recommendation_id: str, outcome: RecordedOutcome) -> bool:
@@ -74,11 +110,36 @@ def set_outcome(connection: sa.Connection, recommendation_id: str, outcome: Reco
 
 def outcome(connection: sa.Connection, recommendation_id: str) -> RecordedOutcome | None:
     """What really happened, None when nobody has told yet."""
-    row = connection.execute(sa.select(recommendations).where(recommendations.c.id == recommendation_id)).one_or_none()
-    if row is None or row.outcome_at is None:
+    table = recommendations.c
+    query = sa.select(table.outcome_host, table.outcome_ratios, table.outcome_at).where(table.id == recommendation_id)
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else _outcome(row)
+
+
+def expire(connection: sa.Connection, before: datetime, most: int) -> int:
+    """Delete answers from before a time, the oldest first and so many at most; returns how many went.
+
+    Those whose outcome is still among the observed rows stay.
+    """
+    observed_too = sa.exists().where(observed.c.source == OBSERVED_AS + recommendations.c.id)
+    gone = sa.select(recommendations.c.id).where(recommendations.c.created_at < before, ~observed_too)
+    gone = gone.order_by(recommendations.c.created_at).limit(most)
+    statement = sa.delete(recommendations).where(recommendations.c.id.in_(gone.scalar_subquery()))
+    return connection.execute(statement).rowcount
+
+
+def _outcome(row: sa.RowMapping) -> RecordedOutcome | None:
+    if row["outcome_at"] is None:
         return None
-    return RecordedOutcome(row.outcome_host, row.outcome_ratios, row.outcome_at)
+    return RecordedOutcome(row["outcome_host"], row["outcome_ratios"], row["outcome_at"])
 
 
 def _read(row: sa.RowMapping) -> Recommendation:
-    return codec.decode(Recommendation, row["answer"])
+    return _unpacked(row["answer"])
+
+
+def _unpacked(answer: Mapping[str, Any]) -> Recommendation:
+    """From either form: answers of before lie there in plain text."""
+    packed = answer.get(PACKED)
+    body = {} if packed is None else json.loads(zlib.decompress(base64.b64decode(packed)))
+    return codec.decode(Recommendation, {**answer, **body})

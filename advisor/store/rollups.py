@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -43,22 +43,27 @@ retention = sa.Table(  # one row
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What a step did: samples that became roll-ups, roll-ups that expired, series of which nothing is left."""
+    """What a step did: samples that became roll-ups, roll-ups that expired, series of which nothing is left, and
+    recommendations and plans that expired."""
 
     samples: int = 0
     rollups: int = 0
     series: int = 0
+    recommendations: int = 0
+    plans: int = 0
 
     def __add__(self, other: Removed) -> Removed:
-        return Removed(self.samples + other.samples, self.rollups + other.rollups, self.series + other.series)
+        return Removed(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
 
 
-def bucket(connection: sa.Connection, time_s: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
-    """The end of the five minutes that a time lies in; a time on the border begins the next."""
+def bucket(
+    connection: sa.Connection, time_s: sa.ColumnElement[float], width_s: float = BUCKET_S
+) -> sa.ColumnElement[float]:
+    """The end of the five minutes, or other `width_s`, that a time lies in; a time on the border begins the next."""
     # SQLite's CAST cuts the fraction off, PostgreSQL's rounds; times are never negative
-    share = time_s / BUCKET_S
+    share = time_s / width_s
     whole = sa.func.floor(share) if connection.dialect.name == "postgresql" else sa.cast(share, sa.BigInteger)
-    return sa.type_coerce((whole + 1.0) * BUCKET_S, sa.Double)
+    return sa.type_coerce((whole + 1.0) * width_s, sa.Double)
 
 
 def rolled_until(connection: sa.Connection) -> float:

@@ -79,14 +79,16 @@ def page(
     limit: int,
     newest_first: bool = False,
 ) -> Page[T]:
-    """One page of `query` in the order of `keys`, which together are unique; the cursor says where the last one ended.
+    """One page of `query` in the order of `keys`, columns of one table which together are unique.
 
-    Raises InvalidInput on a cursor that was not handed out here and on a limit outside 1-1000.
+    The cursor names that table and says where the last page ended, so that one of another list is refused. Raises
+    InvalidInput on a cursor that was not handed out here and on a limit outside 1-1000.
     """
     if not 1 <= limit <= MAX_PAGE:
         raise InvalidInput(f"limit {limit} is outside 1-{MAX_PAGE}", field="limit")
+    name = keys[0].table.name
     if cursor is not None:
-        last = sa.tuple_(*(sa.literal(part, sa.String) for part in _read_cursor(cursor, len(keys))))
+        last = sa.tuple_(*(sa.literal(part, sa.String) for part in _read_cursor(cursor, name, len(keys))))
         here = sa.tuple_(*keys)
         query = query.where(here < last if newest_first else here > last)
     query = query.order_by(*(key.desc() if newest_first else key for key in keys)).limit(limit + 1)
@@ -94,7 +96,7 @@ def page(
     items = tuple(read(row) for row in rows[:limit])
     if len(rows) <= limit:
         return Page(items)
-    return Page(items, _write_cursor([rows[limit - 1][key.name] for key in keys]))
+    return Page(items, _write_cursor([name, *(rows[limit - 1][key.name] for key in keys)]))
 
 
 def _insert(connection: sa.Connection, table: sa.Table) -> postgresql.Insert | sqlite.Insert:
@@ -106,14 +108,21 @@ def _write_cursor(parts: Sequence[str]) -> str:
     return base64.urlsafe_b64encode(json.dumps(parts, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
-def _read_cursor(cursor: str, length: int) -> list[str]:
+def _read_cursor(cursor: str, name: str, length: int) -> list[str]:
     try:
         parts = json.loads(base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, RecursionError) as error:
         raise _bad_cursor() from error
-    if not isinstance(parts, list) or len(parts) != length or not all(isinstance(part, str) for part in parts):
+    if not isinstance(parts, list) or len(parts) != 1 + length or not all(_is_storable(part) for part in parts):
         raise _bad_cursor()
-    return parts
+    if parts[0] != name:
+        raise _bad_cursor()
+    return parts[1:]
+
+
+def _is_storable(part: object) -> bool:
+    """Whether a database takes it as text: JSON can spell half a character, and NUL, which PostgreSQL does not take."""
+    return isinstance(part, str) and "\0" not in part and not any("\ud800" <= char <= "\udfff" for char in part)
 
 
 def _bad_cursor() -> InvalidInput:

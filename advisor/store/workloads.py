@@ -38,11 +38,6 @@ def get_many(connection: sa.Connection, names: Iterable[str]) -> tuple[WorkloadP
     return tuple(sorted(found, key=lambda profile: (profile.name, profile.platform)))
 
 
-def exists(connection: sa.Connection, name: str, platform: str) -> bool:
-    here = sa.and_(workloads.c.name == name, workloads.c.platform == platform)
-    return connection.scalar(sa.select(sa.exists().where(here))) or False
-
-
 def delete(connection: sa.Connection, name: str) -> bool:
     """Delete a workload on every platform; False when there is none."""
     return connection.execute(sa.delete(workloads).where(workloads.c.name == name)).rowcount > 0

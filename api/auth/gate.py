@@ -8,26 +8,28 @@ import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv6Network, ip_address
 
 from anyio import CapacityLimiter, to_thread
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from advisor.domain import Caller
 from advisor.errors import AdvisorError, StorageUnavailable
-from advisor.service import Advisor, acting
+from advisor.service import Advisor, acting, form_key
+from api.auth import cookies
 from api.auth.listening import is_loopback
+from api.auth.origin import is_from_another_site
 from api.limits import RateLimit
-from api.problems import OF_STATUS, Kind, kind_of, respond
-from api.web.render import wants_page
+from api.problems import OF_ERROR, OF_STATUS, CrossSite, Kind, kind_of, respond
+from api.web.render import to_sign_in, wants_page
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?\Z")
 _STATIC = "/static/"  # what the page that asks for a token is drawn with
-_NEEDED = "this service answers who has a valid token"  # the same for none, a wrong, an expired and a revoked one
+_NEEDED = "a valid token is needed"  # the same for none, a wrong, an expired and a revoked one
+_READS = {"GET", "HEAD", "OPTIONS"}
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cotenant"'}
-# A browser shows its own form for these two, and sends them with every later request.
-_FORM = {"WWW-Authenticate": 'Basic realm="Cotenant: any name, and a token as the password", charset="UTF-8"'}
+ATTEMPTS_PER_S, ATTEMPTS_AT_ONCE = 1.0, 20  # to sign in, from one place: each that fails is a row of the audit log
 _THREADS = 4  # that wait for the database or Keystone: a flood of forged tokens waits for these, and nobody else does
 _LOCAL = Caller("local", "admin")
 log = logging.getLogger("cotenant.auth")
@@ -36,15 +38,22 @@ log = logging.getLogger("cotenant.auth")
 class Gate:
     """Answers 401 to whoever has no valid token, on every path but the open ones, whether it is known or not.
 
+    `programs` are the first steps of the API's paths: there only headers say who asks. Everywhere else it may be a
+    session, too, which a browser keeps as a cookie; who has none is shown where to sign in.
+
     As long as there never was a token and no Keystone is named, everybody on this machine may do everything, and
     nobody else anything.
     """
 
-    def __init__(self, app: ASGIApp, advisor: Advisor, limit: RateLimit, open_paths: frozenset[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, advisor: Advisor, limit: RateLimit, open_paths: frozenset[str], programs: frozenset[str]
+    ) -> None:
         self.app = app
         self.advisor = advisor
         self.limit = limit
         self.open_paths = open_paths
+        self.programs = programs
+        self._attempts = RateLimit(ATTEMPTS_PER_S, ATTEMPTS_AT_ONCE)
         self._threads = CapacityLimiter(_THREADS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,9 +63,13 @@ class Gate:
             return
         request = Request(scope)
         is_open = scope["path"] in self.open_paths or scope["path"].startswith(_STATIC)
+        request.state.form_key = ""
         try:
             caller = await self._caller(request, is_open=is_open)
         except _Refused as refused:
+            if refused.kind.status == 401 and request.method == "GET" and wants_page(request):
+                await to_sign_in(request)(scope, receive, send)
+                return
             await respond(request, refused.kind, refused.detail, headers=refused.headers)(scope, receive, send)
             return
         request.state.caller, request.state.actor = caller, caller and caller.actor
@@ -70,22 +83,25 @@ class Gate:
                 await self._refresh(request.scope["path"])
             if not self.advisor.guarded:
                 _check_from_here(request)
+                _check_sender(request)
                 caller: Caller | None = _LOCAL
             elif is_open:
+                self._count_attempt(request)
                 return None
             else:
-                caller = await self._known(request.headers)
+                caller = await self._known(request)
         except AdvisorError as error:
             # The details name hosts and users of the operator's, and who asks is not known yet.
             log.warning("cannot check who asks: %s", error.message)
             raise _Refused(kind_of(error), "whose token this is cannot be found out now") from error
         if caller is None:
-            raise _Refused(OF_STATUS[401], _NEEDED, _FORM if wants_page(request) else _CHALLENGE)
-        wait_s = 0.0 if is_open else self.limit.wait_s(caller.actor)
-        if wait_s:
-            seconds = str(math.ceil(wait_s))
-            raise _Refused(OF_STATUS[429], f"too many requests: wait {seconds} s", {"Retry-After": seconds})
+            raise _Refused(OF_STATUS[401], _NEEDED, _CHALLENGE)
+        _wait(0.0 if is_open else self.limit.wait_s(caller.actor))
         return caller
+
+    def _count_attempt(self, request: Request) -> None:
+        if request.method == "POST":
+            _wait(self._attempts.wait_s(_place(request.client.host if request.client else "")))
 
     async def _refresh(self, path: str) -> None:
         try:
@@ -95,13 +111,23 @@ class Gate:
             if path != "/metrics" or not self.advisor.tokens.read_once:
                 raise
 
-    async def _known(self, headers: Headers) -> Caller | None:
-        given = headers.getlist("authorization")
+    async def _known(self, request: Request) -> Caller | None:
+        headers = request.headers
+        given, secret = headers.getlist("authorization"), cookies.read(request)
+        if secret and not given and "x-auth-token" not in headers and not self._is_for_programs(request):
+            caller = await to_thread.run_sync(self.advisor.sessions.caller, secret, limiter=self._threads)
+            request.state.form_key = form_key(secret) if caller else ""
+            return caller
+        if any(one.strip().lower().startswith("basic") for one in given):  # which a browser sends again by itself
+            _check_sender(request)
         keystone, subject = self.advisor.keystone, headers.get("x-auth-token")
         if given or keystone is None or subject is None:
             return self.advisor.tokens.caller(_token_in(given))
         answer = keystone.remembered(subject)
         return answer.caller if answer else await to_thread.run_sync(keystone.ask, subject, limiter=self._threads)
+
+    def _is_for_programs(self, request: Request) -> bool:
+        return first_step(request.scope["path"]) in self.programs
 
 
 class _Refused(Exception):  # noqa: N818
@@ -110,6 +136,28 @@ class _Refused(Exception):  # noqa: N818
     def __init__(self, kind: Kind, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
         self.kind, self.detail, self.headers = kind, detail, headers
+
+
+def first_step(path: str) -> str:
+    """`v1` of `/v1/hosts`."""
+    return path.removeprefix("/").partition("/")[0]
+
+
+def _wait(wait_s: float) -> None:
+    if wait_s:
+        seconds = str(math.ceil(wait_s))
+        raise _Refused(OF_STATUS[429], f"too many requests: wait {seconds} s", {"Retry-After": seconds})
+
+
+def _place(client: str) -> str:
+    """An IPv4 address, or the /64 of an IPv6 one: so many of those one person has (RFC 6177)."""
+    try:
+        address = ip_address(client)
+    except ValueError:  # a Unix socket has no peer address
+        return client
+    if address.version == 4:
+        return str(address)
+    return str(address.ipv4_mapped or IPv6Network((int(address), 64), strict=False))
 
 
 def _check_from_here(request: Request) -> None:
@@ -123,6 +171,15 @@ def _check_from_here(request: Request) -> None:
     if not match or not is_loopback(match["name"]) or not is_loopback(client):
         detail = "no token is configured, so only requests to a loopback name or address are answered"
         raise _Refused(OF_STATUS[421], detail)
+
+
+def _check_sender(request: Request) -> None:
+    """Where no token of a header says who asks, a page of another site must not ask in an administrator's browser.
+
+    A change without a body needs no leave of ours to be sent there, and 127.0.0.1 is in everybody's reach.
+    """
+    if request.method not in _READS and is_from_another_site(request):
+        raise _Refused(OF_ERROR[CrossSite], "a page of another site sent this")
 
 
 def _token_in(given: Sequence[str]) -> str:

@@ -12,7 +12,23 @@ import typer
 from typer.core import TyperGroup
 
 from advisor.errors import AdvisorError, InvalidInput
-from api.cli import ask, data, evaluate, learn, measure, probe, quality, registry, serve, sync, tokens
+from api.cli import (
+    ask,
+    data,
+    evaluate,
+    learn,
+    measure,
+    plan,
+    plans,
+    probe,
+    quality,
+    registry,
+    replay,
+    report,
+    serve,
+    sync,
+    tokens,
+)
 
 __all__ = ["app", "main"]
 
@@ -61,14 +77,17 @@ def _root(
 app.command("serve")(serve.serve)
 app.command("where")(ask.where)
 app.command("predict")(ask.predict)
-app.command("plan")(ask.plan)
+app.command("plan")(plan.plan)
+app.command("report")(report.report)
 app.command("probe-plan")(probe.probe_plan)
+app.command("replay")(replay.replay)
 app.command("profile")(measure.profile)
 app.command("train")(learn.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("findings")(learn.findings)
 app.command("sync")(sync.sync)
 registry.models.command("quality")(quality.quality)
+app.add_typer(plans.plans, name="plans")
 app.add_typer(registry.models, name="models")
 app.add_typer(data.db, name="db")
 app.add_typer(tokens.tokens, name="token")

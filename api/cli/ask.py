@@ -1,4 +1,4 @@
-"""The questions on files: where, predict, plan; no server and no database."""
+"""The questions about one instance or one host on files: where, predict; no server and no database."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import typer
 from advisor import service
 from advisor.domain import Instance, Inventory, PlacementRequest
 from advisor.errors import InvalidInput
-from api.cli.answers import model_line, ratio, remark, show_answer, times, worst_neighbour
+from api.cli.answers import model_line, ratio, remark, show_answer, times
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
-from api.cli.output import print_json, print_table, progress, say
+from api.cli.output import print_json, print_table, say
 from api.schemas.effects import SceneAnswer
-from api.schemas.plans import PlanAnswer
 
 InventoryFile = Annotated[Path, typer.Argument(metavar="INVENTORY.yaml", help="Hosts, instances and workloads.")]
 
@@ -48,7 +47,7 @@ def where(
     asked, now_on, others = _find(cloud, instance)
     request = PlacementRequest(
         instance=asked,
-        hosts=_names(hosts),
+        hosts=names_of("--hosts", hosts),
         objective=objective,
         limit=limit,
         explain=explain,
@@ -82,40 +81,6 @@ def predict(
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
 
 
-def plan(
-    inventory: InventoryFile,
-    add: Annotated[Path, typer.Option(metavar="FILE", help="YAML file with the instances to place, in this order.")],
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="OUT.html", help="Write a self-contained report.", show_default="no report"),
-    ] = None,
-    objective: ObjectiveName = "worst",
-    as_json: AsJson = False,
-    model: ModelDir = None,
-) -> None:
-    """Place a list of instances one after another."""
-    cloud = service.load_inventory(inventory)
-    instances = service.load_instances(add)
-    with progress() as advance:
-        answer = service.plan(cloud, instances, model=model, settings=settings(), objective=objective, progress=advance)
-    if report:
-        service.write_plan_report(cloud, answer, report)
-    if as_json:
-        print_json(PlanAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
-        return
-    rows = []
-    for step in answer.steps:
-        there = step.candidate
-        worst = worst_neighbour(there) if there else "; ".join(one.reason for one in step.rejected[:1])
-        rows.append((step.instance, step.host or "none", ratio(there.newcomer) if there else "", worst))
-    print_table(("instance", "host", "newcomer (90 % interval)", "worst neighbour, or why not"), rows)
-    placed = sum(step.host is not None for step in answer.steps)
-    say(f"{placed} of {len(answer.steps)} instances placed.")
-    say(model_line(answer.model_version, answer.model_origin))
-    if report:
-        say(f"Report written to {report}.")
-
-
 def _find(cloud: Inventory, wanted: str) -> tuple[Instance, str | None, Inventory]:
     """The instance in question without a place, where it is now, and the cloud without it."""
     path = Path(wanted)
@@ -135,10 +100,11 @@ def _find(cloud: Inventory, wanted: str) -> tuple[Instance, str | None, Inventor
     return replace(found, host=None, settings=replace(found.settings, pinning=pinning)), found.host, others
 
 
-def _names(hosts: str | None) -> tuple[str, ...] | None:
-    if hosts is None:
+def names_of(option: str, given: str | None) -> tuple[str, ...] | None:
+    """The names of a list such as a,b, None = it was not given; InvalidInput when it names nothing."""
+    if given is None:
         return None
-    names = tuple(name.strip() for name in hosts.split(",") if name.strip())
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
     if not names:
-        raise InvalidInput("--hosts names no host; write --hosts a,b")
+        raise InvalidInput(f"{option} names no {'instance' if option == '--movable' else 'host'}; write {option} a,b")
     return names

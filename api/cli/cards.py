@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from api.cards import figures, is_section, origins
 from api.cli.output import clean, figure, print_table, say
 from api.schemas.registry import ActivationOut, ModelOut
 
@@ -15,19 +16,19 @@ DIGEST = 12  # characters of a fingerprint that are shown; --json has all
 def print_model(model: ModelOut) -> None:
     """Everything that is known of a model, in sections."""
     plain = [("version", model.version), ("status", model.status), ("origin", model.origin)]
-    mix = _origins(model.card.get("datasets"))
+    mix = origins(model.card.get("datasets"))
     if mix:
         plain.append(("rows by origin", mix))
-    rest = {name: value for name, value in model.card.items() if name not in ABOVE and not _is_section(name, value)}
+    rest = {name: value for name, value in model.card.items() if name not in ABOVE and not is_section(name, value)}
     print_table(("", ""), [*plain, *_flat(rest)])
-    if _is_section("datasets", model.card.get("datasets")):
+    if is_section("datasets", model.card.get("datasets")):
         _print_rows("trained on", [_dataset(one) for one in model.card["datasets"]])
-    if _is_section("figures", model.card.get("figures")):
-        _print_rows("held out, as judged at the training", _figures(model.card["figures"]))
+    if is_section("figures", model.card.get("figures")):
+        _print_rows("held out, as judged at the training", figures(model.card["figures"]))
     if model.verdict is not None:
         say()
         print_verdict(model.verdict)
-    if _is_section("libraries", model.card.get("libraries")):
+    if is_section("libraries", model.card.get("libraries")):
         say()
         say("libraries: " + ", ".join(f"{name} {number}" for name, number in model.card["libraries"].items()))
     if model.history:
@@ -49,41 +50,8 @@ def print_history(history: Sequence[ActivationOut]) -> None:
     print_table(("at (UTC)", "before", "after", "by"), rows)
 
 
-def _is_section(name: str, value: object) -> bool:
-    """Whether a part of a card has the shape that its table needs; anything else is shown as it is."""
-    if name == "datasets":
-        return isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
-    if name == "figures":
-        return isinstance(value, Mapping) and bool(_figures(value))
-    return name == "libraries" and isinstance(value, Mapping)
-
-
-def _origins(datasets: object) -> str:
-    """Shares of the training data by origin, such as "measured 80 %, paper 20 %"; "" where nobody counted."""
-    if not _is_section("datasets", datasets) or not isinstance(datasets, list):
-        return ""
-    counts: dict[str, float] = {}
-    for one in datasets:
-        number = one.get("colocations")
-        if isinstance(number, int | float):
-            counts[str(one.get("origin", "?"))] = counts.get(str(one.get("origin", "?")), 0) + number
-    total = sum(counts.values())
-    return ", ".join(f"{name} {100 * count / total:.0f} %" for name, count in sorted(counts.items())) if total else ""
-
-
 def _dataset(card: Mapping[str, Any]) -> dict[str, Any]:
     return {name: str(value)[:DIGEST] if name == "sha256" else value for name, value in card.items()}
-
-
-def _figures(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per target and protocol."""
-    return [
-        {"target": target, "protocol": protocol, **numbers}
-        for target, protocols in figures.items()
-        if isinstance(protocols, Mapping)
-        for protocol, numbers in protocols.items()
-        if isinstance(numbers, Mapping)
-    ]
 
 
 def _print_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -30,7 +30,8 @@ def upgrade(database: Database = None, as_json: AsJson = False) -> None:
 def prune(database: Database = None, as_json: AsJson = False) -> None:
     """Roll up old samples and forget what expired, now.
 
-    A service that takes samples does so by itself; COTENANT_KEEP_SAMPLES_DAYS and COTENANT_KEEP_ROLLUPS_DAYS say when.
+    A service at work does so by itself; COTENANT_KEEP_SAMPLES_DAYS, COTENANT_KEEP_ROLLUPS_DAYS,
+    COTENANT_KEEP_RECOMMENDATIONS_DAYS and COTENANT_KEEP_PLANS_DAYS say when.
     """
     with Advisor(settings(database=database)) as advisor:
         removed = advisor.prune()
@@ -38,13 +39,14 @@ def prune(database: Database = None, as_json: AsJson = False) -> None:
         print_json(dict(removed))
     else:
         gone = f"{removed['rollups']} roll-ups expired, {removed['series']} series ended"
-        say(f"Rolled up {removed['samples']} samples; {gone}.")
+        answers = f"{removed['recommendations']} recommendations and {removed['plans']} plans expired"
+        say(f"Rolled up {removed['samples']} samples; {gone}; {answers}.")
 
 
 @db.command("backup")
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; one that is there is replaced.")],
-    samples: Annotated[bool, typer.Option(help="Leave out what was measured, by far the most.")] = True,
+    samples: Annotated[bool, typer.Option(help="With what was measured, by far the most, or without.")] = True,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:

@@ -34,7 +34,10 @@ def evaluate(
         bool, typer.Option("--curve", help="Learning curves too: error against the number of measured pairs.")
     ] = False,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", dir_okay=False, help="Write a report with pictures.")
+        Path | None,
+        typer.Option(
+            metavar="OUT", help="Write a report: OUT.html, or a folder with its data, too.", show_default="no report"
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

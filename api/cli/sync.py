@@ -112,7 +112,7 @@ def _tell(reading: Reading, news: Followed, *, dry_run: bool, as_json: bool, lin
     trouble = [part for part in reading.parts if part.state != "read"]
     if line:
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        say(f"{now} {_sentence(news, dry_run=dry_run)}")
+        say(f"{now} {_sentence(reading, news, dry_run=dry_run)}")
         for part in trouble:
             say(f"{part.name} {part.state}: {part.reason}")
     else:
@@ -122,16 +122,18 @@ def _tell(reading: Reading, news: Followed, *, dry_run: bool, as_json: bool, lin
             right=(2,),
         )
         say()
-        say(_sentence(news, dry_run=dry_run))
+        say(_sentence(reading, news, dry_run=dry_run))
     for sentence in news.left_out[:MOST_TOLD]:
         say(f"Not taken: {sentence}.")
     if len(news.left_out) > MOST_TOLD:
         say(f"And {len(news.left_out) - MOST_TOLD} more that were not taken (--json tells all).")
-    if trouble and not line:
+    if len(reading.parts) > len(trouble) > 0 and not line:
         say("What could not be read stays as it is.")
 
 
-def _sentence(news: Followed, *, dry_run: bool) -> str:
+def _sentence(reading: Reading, news: Followed, *, dry_run: bool) -> str:
+    if not any(part.state == "read" for part in reading.parts):
+        return f"Nothing could be read of {reading.source}, so nothing was changed."
     verb = "Would put" if dry_run else "Put"
     return (
         f"{verb} {len(news.hosts)} hosts and {len(news.instances)} instances that are new or changed, of "

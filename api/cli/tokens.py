@@ -92,11 +92,18 @@ def show_audit(
     """Show who changed or was told what, newest first."""
     with Advisor(settings(database=database)) as advisor:
         found = advisor.audit(actor=actor, named=named, limit=limit).items
+        names = {f"token:{one.id}": f"token:{one.id} ({one.name})" for one in advisor.tokens.listing()}
     if as_json:
         print_json([AuditOut.of(one).model_dump(mode="json") for one in found])
         return
     rows = [
-        (f"{one.at:%Y-%m-%d %H:%M:%S}", one.actor, one.operation, " ".join(one.objects), _said(one.detail))
+        (
+            f"{one.at:%Y-%m-%d %H:%M:%S}",
+            names.get(one.actor, one.actor),
+            one.operation,
+            " ".join(one.objects),
+            _said(one.detail),
+        )
         for one in found
     ]
     print_table(("when (UTC)", "who", "what", "of", "with"), rows)

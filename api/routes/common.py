@@ -41,6 +41,17 @@ async def require_json(request: Request) -> None:
         raise HTTPException(415, "the body has no content type, application/json is needed")
 
 
+async def only_known_parameters(request: Request) -> None:
+    """Refuse a parameter that the route does not have: a filter of which the name is mistyped would let all through."""
+    if not request.scope["query_string"]:
+        return
+    known = [one.alias for one in request.scope["route"].dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            there = f"there are {', '.join(known)}" if known else "it takes none"
+            raise InvalidInput(f"there is no query parameter {name[:60]!a}; {there}", field=name[:60])
+
+
 AdvisorDep = Annotated[Advisor, Depends(get_advisor)]
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 TelemetryDep = Annotated[Telemetry, Depends(get_telemetry)]

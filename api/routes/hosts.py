@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from fastapi import Query, Response
+from pydantic import AfterValidator, WithJsonSchema
 
 from advisor.errors import InvalidInput
 from api.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
@@ -14,7 +16,16 @@ from api.schemas.pages import PageOut
 from profiler.observed import HostKind
 
 # Without quotes and backslashes in its name, which a database could not be asked for.
-LabelPair = Annotated[str, Query(pattern=r'^[^="\\\x00-\x1f\x7f]{1,255}=[^\x00-\x1f\x7f]{0,255}$')]
+_PAIR = r'^[^="\\\x00-\x1f\x7f]{1,255}=[^\x00-\x1f\x7f]{0,255}$'
+
+
+def _pair(text: str) -> str:
+    if not re.fullmatch(_PAIR, text):
+        raise ValueError("is not name=value, each at most 255 characters that can be seen")
+    return text
+
+
+LabelPair = Annotated[str, AfterValidator(_pair), WithJsonSchema({"type": "string", "pattern": _PAIR})]
 LabelFilter = Annotated[list[LabelPair], Query(max_length=20, description="`name=value`; may be repeated")]
 
 

@@ -20,10 +20,15 @@ IfMatch = Annotated[
 def put(
     body: InventoryBody, advisor: AdvisorDep, settings: SettingsDep, response: Response, if_match: IfMatch = None
 ) -> Generation:
-    """Replace or merge a whole cloud; 409 when the named generation is no longer the current one."""
+    """Replace or merge a whole cloud; 409 when the named generation is no longer the current one.
+
+    Who replaces sends hosts and instances, which may be empty lists, or names the generation.
+    """
     for field in ("hosts", "instances", "workloads"):
         check_batch(getattr(body, field), settings, field)
     expected = _expected(body.generation, if_match)
+    if expected is None:
+        body.check_complete()
     generation = advisor.put_inventory(body.to_domain(), mode=body.mode, generation=expected)
     response.headers["ETag"] = f'"{generation}"'
     return Generation(generation=generation)

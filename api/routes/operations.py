@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from fastapi import Request, Response
 
 from advisor.errors import StorageUnavailable
 from api.problems import Stopping
 from api.routes.common import AdvisorDep, TelemetryDep
 from api.schemas.pages import Health, Readiness
+
+log = logging.getLogger("cotenant.errors")
 
 
 async def healthz() -> Health:
@@ -18,7 +22,8 @@ async def healthz() -> Health:
 def readyz(request: Request, advisor: AdvisorDep) -> Readiness:
     """The database answers and a model is loaded; 503 until then, and once the service was told to stop.
 
-    It asks for no token, so that it tells no more than this where tokens are needed.
+    It asks for no token, so why the database cannot be used stands in the log, and where tokens are needed the state
+    is left out.
     """
     if getattr(request.app.state, "draining", False):
         raise Stopping("the service was told to stop; it finishes what it has begun")
@@ -26,9 +31,8 @@ def readyz(request: Request, advisor: AdvisorDep) -> Readiness:
         state = advisor.ready()
         advisor.tokens.refresh()
     except StorageUnavailable as error:
-        if advisor.guarded:
-            raise type(error)("the service cannot answer: its database cannot be used") from error
-        raise
+        log.warning("not ready: %s", error.message, extra={"request_id": getattr(request.state, "request_id", "")})
+        raise type(error)("the service cannot answer: its database cannot be used; the log says why") from error
     return Readiness(status="ready", **({} if advisor.guarded else state))
 
 

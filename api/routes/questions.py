@@ -1,4 +1,4 @@
-"""The questions: what would these do to each other, where should this go, where should all of these go."""
+"""The questions: what would these do to each other, and where should this go."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pydantic_core import to_json
 from advisor.domain import Recommendation
 from advisor.service import recommendation_as_json
 from api.auth import require
-from api.routes.common import AdvisorDep, PathId, SettingsDep, TelemetryDep, check_batch
+from api.routes.common import AdvisorDep, PathId, TelemetryDep
 from api.schemas.effects import SceneAnswer, SceneBody
 from api.schemas.placements import OutcomeBody, PlacementBody
-from api.schemas.plans import PlanAnswer, PlanBody
 
 
 def predict(body: SceneBody, advisor: AdvisorDep, telemetry: TelemetryDep) -> SceneAnswer:
@@ -28,9 +27,10 @@ def place(body: PlacementBody, advisor: AdvisorDep, telemetry: TelemetryDep, req
     """
     if not body.dry_run:
         require(request, "write")
-    answer = advisor.place(body.to_domain())
-    telemetry.placed(answer)
-    return _written(answer, {"Location": f"/v1/placements/{answer.id}"})
+    answer = advisor.placing.place(body.to_domain())
+    telemetry.placed(answer.head, answer.source)
+    headers = {"Location": f"/v1/placements/{answer.head.id}"}
+    return Response(answer.as_json(), headers=headers, media_type="application/json")
 
 
 def placement(placement: PathId, advisor: AdvisorDep) -> Response:
@@ -41,19 +41,6 @@ def placement(placement: PathId, advisor: AdvisorDep) -> Response:
 def outcome(placement: PathId, body: OutcomeBody, advisor: AdvisorDep) -> None:
     """Report what really happened after a placement."""
     advisor.record_outcome(placement, body.host, body.throughput_ratios)
-
-
-def plan(body: PlanBody, advisor: AdvisorDep, settings: SettingsDep, response: Response) -> PlanAnswer:
-    """Where should all of these instances go, one after another?"""
-    check_batch(body.instances, settings, "instances")
-    answer = advisor.plan(body.to_domain(), objective=body.objective)
-    response.headers["Location"] = f"/v1/plans/{answer.id}"
-    return PlanAnswer.of(answer)
-
-
-def stored_plan(plan: PathId, advisor: AdvisorDep) -> PlanAnswer:
-    """A plan that was made."""
-    return PlanAnswer.of(advisor.stored_plan(plan))
 
 
 def _written(answer: Recommendation, headers: dict[str, str] | None = None) -> Response:

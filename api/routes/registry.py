@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from advisor.errors import InvalidInput, NotFound
-from api.routes.common import AdvisorDep, PathId, SettingsDep
+from api.routes.common import AdvisorDep, Cursor, Limit, PathId, SettingsDep
 from api.schemas.pages import PageOut
 from api.schemas.registry import ActivateBody, ModelBody, ModelOut
 
 
-def listing(advisor: AdvisorDep) -> PageOut[ModelOut]:
-    """All registered models."""
-    return PageOut(items=[ModelOut.of(model) for model in advisor.models()])
+def listing(advisor: AdvisorDep, cursor: Cursor = None, limit: Limit = 100) -> PageOut[ModelOut]:
+    """All registered models, newest first, and last the queueing prior, in pages."""
+    models = advisor.models()
+    versions = [model.version for model in models]
+    if cursor is not None and cursor not in versions:
+        raise InvalidInput("cursor was not handed out by this list; leave it out to start over", field="cursor")
+    start = 0 if cursor is None else versions.index(cursor) + 1
+    end = start + limit
+    last = versions[end - 1] if end < len(versions) else None
+    return PageOut(items=[ModelOut.of(model) for model in models[start:end]], next_cursor=last)
 
 
 def get(version: PathId, advisor: AdvisorDep) -> ModelOut:

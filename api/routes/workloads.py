@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from api.conditional import IfNoneMatch, unless_known
+from api.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import AdvisorDep, Cursor, Limit, PathName, QueryPlatform
 from api.schemas.inventory import WorkloadBody, WorkloadItem
 from api.schemas.pages import PageOut
 
 
-def put(workload: PathName, body: WorkloadBody, advisor: AdvisorDep, response: Response) -> WorkloadItem:
-    """Create or replace a workload's solo profile."""
+def put(
+    workload: PathName,
+    body: WorkloadBody,
+    advisor: AdvisorDep,
+    response: Response,
+    if_match: IfMatch = None,
+    if_none_match: IfNew = None,
+) -> WorkloadItem:
+    """Create or replace a workload's solo profile; conditions are about the one on the platform that the body names."""
     wanted = body.to_domain(workload)
-    if advisor.put_workload(wanted):
+    if advisor.put_workload(wanted, only_if=Condition(WorkloadItem.of, if_match, if_none_match)):
         response.status_code = 201
-    return WorkloadItem.of(wanted)
+    item = WorkloadItem.of(wanted)
+    response.headers["ETag"] = tag(item)
+    return item
 
 
 def get(
@@ -29,9 +38,12 @@ def get(
     return unless_known(WorkloadItem.of(advisor.workload(workload, platform=platform)), if_none_match, response)
 
 
-def delete(workload: PathName, advisor: AdvisorDep) -> None:
-    """Delete a workload; instances that name it become unknown."""
-    advisor.delete_workload(workload)
+def delete(workload: PathName, advisor: AdvisorDep, if_match: IfMatch = None) -> None:
+    """Delete a workload; instances that name it become unknown.
+
+    It goes on every platform; `If-Match` is about what a GET without `platform` answers.
+    """
+    advisor.delete_workload(workload, only_if=Condition(WorkloadItem.of, if_match))
 
 
 def listing(

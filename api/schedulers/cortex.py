@@ -30,11 +30,11 @@ def external(body: ExternalBody, advisor: AdvisorDep) -> ExternalAnswer:
     if not by_name:
         return ExternalAnswer(hosts=list(dict.fromkeys(unknown)))
     instance = _instance(body, advisor)
-    thought = opinion.ask(advisor, instance, tuple(by_name))
-    order = [*thought.scores, *thought.behind, *thought.unknown]
-    if not (body.options and body.options.read_only):
-        best = opinion.hold(advisor, instance, thought)
-        order.sort(key=lambda name: name != best)
+    if body.options and body.options.read_only:
+        thought, best = opinion.ask(advisor, instance, tuple(by_name)), None
+    else:
+        thought, best = opinion.ask_and_hold(advisor, instance, tuple(by_name))
+    order = sorted([*thought.scores, *thought.behind, *thought.unknown], key=lambda name: name != best)
     return ExternalAnswer(hosts=list(dict.fromkeys([*(by_name[name] for name in order), *unknown])))
 
 

@@ -66,8 +66,7 @@ def prioritize(body: ExtenderArgs, advisor: AdvisorDep) -> list[HostPriority]:
         instance = None
     if instance is None or not named:
         return [HostPriority(host=name, score=0) for name in named]
-    thought = opinion.ask(advisor, instance, named)
-    best = opinion.hold(advisor, instance, thought)
+    thought, best = opinion.ask_and_hold(advisor, instance, named)
     points = dict.fromkeys(thought.unknown, NEUTRAL) | thought.points(MOST, best)
     return [HostPriority(host=name, score=points.get(name, 0)) for name in named]
 

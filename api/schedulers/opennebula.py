@@ -21,21 +21,27 @@ def place(body: PlaceBody, advisor: AdvisorDep, settings: SettingsDep) -> PlaceA
     """Where each virtual machine goes, for OpenNebula's external scheduler; each counts in for the next.
 
     A host is answered only from the list that came; where there is nothing to say, `HOST_ID` is left out and OpenNebula
-    ranks by itself. It cannot be told that no host is good enough.
+    ranks by itself. It cannot be told that no host is good enough. What a machine says wrongly of itself is told in
+    `ERROR`, never by an HTTP status, which would leave all the others without advice.
     """
     check_batch(body.vms, settings, "VMS")
     numbers = _numbers(advisor.cloud())
     names = {number: name for name, number in numbers.items()}
     asked: dict[int, PlacementRequest] = {}
+    wrong: dict[int, str] = {}
     for vm in body.vms:
         hosts = [names[number] for number in vm.host_ids if number in names]
         if hosts:
-            asked[vm.id] = opinion.question(_instance(vm, advisor), hosts)
+            try:
+                asked[vm.id] = opinion.question(_instance(vm, advisor), hosts)
+            except InvalidInput as error:
+                wrong[vm.id] = error.message
     answers = dict(zip(asked, advisor.place_in_turn(tuple(asked.values()), hold=True), strict=True)) if asked else {}
     first = {vm: answer.candidates[0].host for vm, answer in answers.items() if answer.candidates}
-    return PlaceAnswer(
-        vms=[Placed(id=vm, host_id=numbers[first[vm]]) if vm in first else Placed(id=vm) for vm in _ids(body)]
-    )
+    told = {vm.id: Placed(id=vm.id) for vm in body.vms}
+    told |= {vm: Placed(id=vm, error=why) for vm, why in wrong.items()}
+    told |= {vm: Placed(id=vm, host_id=numbers[host]) for vm, host in first.items()}
+    return PlaceAnswer(vms=list(told.values()))
 
 
 def optimize(body: OptimizeBody, advisor: AdvisorDep, settings: SettingsDep) -> PlaceAnswer:
@@ -58,10 +64,6 @@ def optimize(body: OptimizeBody, advisor: AdvisorDep, settings: SettingsDep) -> 
     return PlaceAnswer(
         vms=[Placed(id=vms[move.instance].id, host_id=numbers[move.target]) for move in moves if move.target]
     )
-
-
-def _ids(body: PlaceBody) -> list[int]:
-    return list(dict.fromkeys(vm.id for vm in body.vms))
 
 
 def _name(vm: Vm) -> str:

@@ -51,18 +51,24 @@ class Opinion:
         )
 
 
-def ask(advisor: Advisor, instance: Instance, hosts: Sequence[str], *, most: int = MOST_TOLD) -> Opinion:
-    """What is thought of these hosts; nothing is kept."""
-    (answer,) = advisor.place_in_turn([question(instance, hosts, most)], hold=False)
+def ask(
+    advisor: Advisor, instance: Instance, hosts: Sequence[str], *, most: int = MOST_TOLD, noted: bool = True
+) -> Opinion:
+    """What is thought of these hosts; nothing is kept but an entry in the audit log."""
+    (answer,) = advisor.place_in_turn([question(instance, hosts, most)], hold=False, noted=noted)
     return Opinion.of(answer, hosts)
 
 
-def hold(advisor: Advisor, instance: Instance, opinion: Opinion) -> str | None:
-    """Let the best of the hosts count as taken until the inventory shows the instance; None when there is none."""
-    if not opinion.scores:
-        return None
-    (answer,) = advisor.place_in_turn([question(instance, tuple(opinion.scores), 1)], hold=True)
-    return answer.candidates[0].host if answer.candidates else None
+def ask_and_hold(advisor: Advisor, instance: Instance, hosts: Sequence[str]) -> tuple[Opinion, str | None]:
+    """What is thought of these hosts, of which the best counts as taken until the inventory shows the instance.
+
+    None = there is none. One entry in the audit log either way.
+    """
+    thought = ask(advisor, instance, hosts, noted=False)
+    if not thought.scores:
+        return ask(advisor, instance, hosts), None
+    (answer,) = advisor.place_in_turn([question(instance, tuple(thought.scores), 1)], hold=True)
+    return thought, answer.candidates[0].host if answer.candidates else None
 
 
 def question(instance: Instance, hosts: Sequence[str], most: int = 1) -> PlacementRequest:
@@ -103,6 +109,9 @@ def described(
             replace(instance, **{name: given[name]})  # the type's own rule, so that the sentence names this key
         except ValueError as error:
             raise InvalidInput(f"{key} {told[key][:60]!r}: {error}", field=key) from error
+    pinning = instance.settings.pinning
+    if pinning is not None and len(pinning.cpus) > given.get("vcpus", instance.vcpus):
+        given["settings"] = replace(instance.settings, pinning=None)  # of a size that it no longer has
     return _changed(instance, given)
 
 
@@ -113,7 +122,10 @@ def _changed(instance: Instance, given: Mapping[str, Any]) -> Instance:
 
 def number(text: str) -> float:
     """A finite number as text; ValueError else."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not math.isfinite(value):
         raise ValueError("is not a finite number")
     return value

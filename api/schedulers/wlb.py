@@ -68,8 +68,10 @@ def _vm_get_recommendations(call: Call, advisor: Advisor) -> bytes:
     """
     pool = _Pool.of(advisor.cloud(), call)
     instance = pool.instance(_needed(call, "VmUuid"))
-    thought = opinion.ask(advisor, instance, tuple(pool.hosts))
-    held = opinion.hold(advisor, instance, thought) if instance.host is None else None
+    if instance.host is None:
+        thought, held = opinion.ask_and_hold(advisor, instance, tuple(pool.hosts))
+    else:
+        thought, held = opinion.ask(advisor, instance, tuple(pool.hosts)), None
     tenths = thought.points(10 * MOST_STARS, held)
     rows = []
     for number, (name, uuid) in enumerate(pool.hosts.items(), 1):

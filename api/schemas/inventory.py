@@ -214,11 +214,23 @@ class InventoryBody(Schema):
     workloads: list[WorkloadItem] = Field(default=[])
     observed_at: Time | None = Field(default=None, description="when the hosts were last seen; null = now")
     mode: Literal["replace", "merge"] = Field(
-        default="replace", description="replace: hosts and instances that are not named go away; merge: they stay"
+        default="replace",
+        description="replace: hosts and instances that are not named go away, so both lists must be sent (they may be "
+        "empty), or the generation; merge: they stay",
     )
     generation: Annotated[int, Field(strict=True, ge=0, le=2**53)] | None = Field(
         default=None, description="the generation this change was made from: 409 when it is no longer the current one"
     )
+
+    def check_complete(self) -> None:
+        """InvalidInput where it would replace a list that was not sent, which is more often forgotten than meant."""
+        left_out = [name for name in ("hosts", "instances") if name not in self.model_fields_set]
+        if self.mode == "replace" and left_out:
+            name = left_out[0]
+            message = (
+                f"mode replace without {name} would delete all {name}; send the list, the generation, or mode merge"
+            )
+            raise InvalidInput(message, field=name)
 
     def to_domain(self) -> Inventory:
         """The domain's Inventory; InvalidInput names the item that is wrong."""

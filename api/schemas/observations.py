@@ -61,7 +61,10 @@ class SamplesAnswer(Answer):
     """What became of the samples; `reasons` has one entry for each dropped sample."""
 
     accepted: int
-    duplicate: int
+    duplicate: int = Field(
+        description="of a host, instance, scope, metric and time that a sample is stored of; that one stays, "
+        "whatever the value of this one"
+    )
     dropped: int
     reasons: list[Dropped]
 

@@ -45,7 +45,8 @@ Ids = Annotated[list[Id], Field(max_length=10_000)]
 
 
 class NewInstance(Schema):
-    """The instance to place; `profile` may replace `workload`; with neither, it is treated as unknown."""
+    """The instance to place; `profile` may replace `workload`; with neither, it counts as busy on all
+    its vCPUs and as using nothing else, with wider intervals."""
 
     name: Id
     vcpus: Cpus = 1
@@ -139,6 +140,10 @@ class PlacementBody(Schema):
     explain: Flag = True
     commands: Flag = False
     dry_run: Flag = Field(default=False, description="hold nothing: the answer reserves no host")
+    mend: Flag = Field(
+        default=True,
+        description="try other settings on hosts where a limit would break; false: such hosts are rejected",
+    )
 
     def to_domain(self) -> PlacementRequest:
         """The domain's request."""
@@ -153,6 +158,7 @@ class PlacementBody(Schema):
             explain=self.explain,
             commands=self.commands,
             dry_run=self.dry_run,
+            mend=self.mend,
         )
 
 

@@ -1,64 +1,180 @@
-"""Schemas of plans: many instances placed one after another, with what is predicted for everybody."""
+"""Schemas of plans: ordered steps with what is predicted for everybody before and after, figures, and how old it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Any
 
 from pydantic import Field
 
-from advisor.domain import Effect, Instance, Objective, Plan, PlanStep
-from api.schemas.base import Answer, Figure, Schema, Time, examples
-from api.schemas.effects import EffectOut, ModelRef
-from api.schemas.inventory import InstanceItem, each_to_domain
-from api.schemas.placements import RejectionOut
+from advisor.domain import (
+    Capacity,
+    Command,
+    Effect,
+    Plan,
+    PlanAction,
+    PlanAge,
+    PlanEnd,
+    PlanEntry,
+    PlanKind,
+    PlanStep,
+    PlanSums,
+    RunwayPoint,
+    Search,
+    Variant,
+)
+from api.schemas.base import Answer, Figure, Time
+from api.schemas.effects import BandOut, EffectOut, ModelRef
+from api.schemas.placements import CommandOut, RejectionOut
+from api.schemas.plan_questions import PlanBody
 from api.schemas.settings import Isolation, SettingsOut, pinning_map
 
-
-class PlanBody(Schema):
-    """Instances to place, in this order."""
-
-    model_config = examples(
-        {"instances": [{"id": "shop-8", "workload": "web-1k"}, {"id": "shop-9", "workload": "web-1k"}]}
-    )
-
-    instances: Annotated[list[InstanceItem], Field(min_length=1)]
-    objective: Objective = "worst"
-
-    def to_domain(self) -> tuple[Instance, ...]:
-        """The domain's instances; InvalidInput names the one that is wrong."""
-        return each_to_domain("instances", self.instances, InstanceItem.as_domain)
+__all__ = ["PlanAnswer", "PlanBody", "PlanItem", "PlanStepOut"]
 
 
 class PlanStepOut(Answer):
-    """One placement; `host` null = no host could take it, for the reasons in `rejected`."""
+    """One step; `host` null = no host could take it, for the reasons in `rejected`, or it is taken away (undo)."""
 
     instance: str
     host: str | None
-    score: Figure = Field(default=None, description="of that host at that step; absent where there is no host")
+    action: PlanAction = Field(default="place", description="remove is in an undo only")
+    source: str | None = Field(default=None, description="where it is before")
+    stage: int = Field(default=0, description="steps of one stage may run together, the next begins when it is done")
+    why: str = ""
+    gain: BandOut | None = Field(default=None, description="what the worst-off gain by it (T/B)")
+    score: Figure = Field(default=None, description="of that host at that step; absent where nobody was placed")
     tied_with: list[str] = Field(default=[])
     pinning: dict[str, list[int]] | None = None
     isolation: Isolation | None = None
     changes: dict[str, SettingsOut] = Field(default={}, description="settings that neighbours get, by instance")
+    vcpus: int | None = Field(default=None, description="its new size, where the step changes that")
     rejected: list[RejectionOut]
+    commands: list[CommandOut] = Field(default=[], description="where they were asked for")
+    notes: list[str] = Field(default=[])
 
     @classmethod
     def of(cls, step: PlanStep) -> PlanStepOut:
         """From the domain; what happens to whom stands in the plan's `after`."""
-        rejected = [RejectionOut(host=one.host, code=one.code, reason=one.reason) for one in step.rejected]
         there = step.candidate
-        if there is None:
-            return cls(instance=step.instance, host=step.host, rejected=rejected)
+        settings = there.isolation if there is not None else step.settings
+        changes = {**(there.changes if there is not None else {}), **step.changes}
+        told: dict[str, Any] = {}
+        if there is not None:
+            told = {"score": there.score, "tied_with": list(there.tied_with)}
+        if settings is not None:
+            told |= {"pinning": pinning_map(settings.pinning), "isolation": Isolation.of(settings)}
+        if step.vcpus is not None:
+            told["vcpus"] = step.vcpus
+        if step.gain is not None:
+            told["gain"] = BandOut.of(step.gain)
+        if step.commands:
+            told["commands"] = [_command(one) for one in step.commands]
         return cls(
             instance=step.instance,
             host=step.host,
-            score=there.score,
-            tied_with=list(there.tied_with),
-            pinning=pinning_map(there.pinning),
-            isolation=Isolation.of(there.isolation),
-            changes={name: SettingsOut.of(settings) for name, settings in there.changes.items()},
-            rejected=rejected,
+            action=step.action,
+            source=step.source,
+            stage=step.stage,
+            why=step.why,
+            changes={name: SettingsOut.of(one) for name, one in changes.items()},
+            rejected=[RejectionOut(host=one.host, code=one.code, reason=one.reason) for one in step.rejected],
+            notes=list(step.notes),
+            **told,
         )
+
+
+class SumsOut(Answer):
+    """A cloud in figures."""
+
+    hosts: int
+    hosts_used: int
+    instances: int
+    below: int = Field(description="instances under their limit, or under keep_ratio where they have none")
+    worst: Figure = Field(description="the lowest expected T/B")
+    mean: Figure
+    total: Figure
+
+    @classmethod
+    def of(cls, sums: PlanSums) -> SumsOut:
+        """From the domain."""
+        return cls(**{name: getattr(sums, name) for name in cls.model_fields})
+
+
+class SearchOut(Answer):
+    """How the plan was found."""
+
+    aim: str
+    value: Figure
+    bound: Figure = Field(description="what no plan can surpass")
+    gap: Figure = Field(description="how far value and bound are apart, as a share of the bound")
+    ended: PlanEnd
+
+    @classmethod
+    def of(cls, search: Search) -> SearchOut:
+        """From the domain."""
+        return cls(**{name: getattr(search, name) for name in cls.model_fields})
+
+
+class RunwayOut(Answer):
+    """The cloud some months from now."""
+
+    month: float
+    added: int
+    load_factor: float
+    sums: SumsOut
+    fits: bool
+
+    @classmethod
+    def of(cls, point: RunwayPoint) -> RunwayOut:
+        """From the domain."""
+        same = {name: getattr(point, name) for name in cls.model_fields if name != "sums"}
+        return cls(**same, sums=SumsOut.of(point.sums))
+
+
+class CapacityOut(Answer):
+    """How much more of the mix fits."""
+
+    fit: int = Field(description="instances of the mix, as expected")
+    fit_lower: int = Field(description="the same if everybody ends at the worse edge of its interval")
+    by_rule: int = Field(description="what sizes alone would let in, by first fit")
+    first_refusal: str = Field(description="what is in the way of one more")
+    runs_out_month: float | None = Field(description="the first month whose demand does not fit; null = none was met")
+    runway: list[RunwayOut]
+
+    @classmethod
+    def of(cls, found: Capacity) -> CapacityOut:
+        """From the domain."""
+        same = {name: getattr(found, name) for name in cls.model_fields if name != "runway"}
+        return cls(**same, runway=[RunwayOut.of(point) for point in found.runway])
+
+
+class VariantOut(Answer):
+    """One of several clouds side by side."""
+
+    name: str
+    sums: SumsOut
+    fit: int | None = None
+    notes: list[str] = Field(default=[])
+
+    @classmethod
+    def of(cls, variant: Variant) -> VariantOut:
+        """From the domain."""
+        return cls(name=variant.name, sums=SumsOut.of(variant.sums), fit=variant.fit, notes=list(variant.notes))
+
+
+class AgeOut(Answer):
+    """The plan beside the inventory of now."""
+
+    stale: bool | None = Field(description="the inventory was written since; null = nobody knows")
+    generation: int = Field(description="of the inventory now")
+    hosts: list[str] | None = Field(description="put or deleted since; null = it is no longer known which")
+    instances: list[str] | None
+
+    @classmethod
+    def of(cls, age: PlanAge) -> AgeOut:
+        """From the domain."""
+        hosts, instances = (None if one is None else list(one) for one in (age.hosts, age.instances))
+        return cls(stale=age.stale, generation=age.generation, hosts=hosts, instances=instances)
 
 
 class PlanAnswer(Answer):
@@ -66,22 +182,73 @@ class PlanAnswer(Answer):
 
     id: str
     created_at: Time
+    kind: PlanKind
     model: ModelRef
+    degraded: bool = Field(description="the learned model failed and the queueing prior answered")
+    generation: int | None = Field(description="of the inventory that it was made for; null = a file")
+    stale: bool | None = Field(default=None, description="the inventory was written since; in answers of the service")
+    age: AgeOut | None = Field(default=None, description="the same with what was written since")
+    question: PlanBody
+    notes: list[str]
+    search: SearchOut | None
+    sums_before: SumsOut | None
+    sums_after: SumsOut | None
+    capacity: CapacityOut | None = None
+    variants: list[VariantOut] = Field(default=[])
     steps: list[PlanStepOut]
+    undo: list[PlanStepOut] = Field(default=[], description="the steps back, in their order")
     before: dict[str, list[EffectOut]]
     after: dict[str, list[EffectOut]]
 
     @classmethod
-    def of(cls, plan: Plan) -> PlanAnswer:
-        """From the domain."""
+    def of(cls, plan: Plan, age: PlanAge | None = None) -> PlanAnswer:
+        """From the domain; `age` where the plan is beside an inventory."""
+        told: dict[str, Any] = {}
+        if age is not None:
+            told = {"stale": age.stale, "age": AgeOut.of(age)}
+        if plan.capacity is not None:
+            told["capacity"] = CapacityOut.of(plan.capacity)
+        if plan.variants:
+            told["variants"] = [VariantOut.of(one) for one in plan.variants]
         return cls(
             id=plan.id,
             created_at=plan.created_at,
+            kind=plan.request.kind,
             model=ModelRef(version=plan.model_version, origin=plan.model_origin),
+            degraded=plan.degraded,
+            generation=plan.generation,
+            question=PlanBody.of(plan.request),
+            notes=list(plan.notes),
+            search=None if plan.search is None else SearchOut.of(plan.search),
+            sums_before=None if plan.sums_before is None else SumsOut.of(plan.sums_before),
+            sums_after=None if plan.sums_after is None else SumsOut.of(plan.sums_after),
             steps=[PlanStepOut.of(step) for step in plan.steps],
+            undo=[PlanStepOut.of(step) for step in plan.undo],
             before=_by_host(plan.before),
             after=_by_host(plan.after),
+            **told,
         )
+
+
+class PlanItem(Answer):
+    """A plan in a listing."""
+
+    id: str
+    created_at: Time
+    kind: PlanKind
+    model_version: str
+    generation: int | None = Field(description="of the inventory that it was made for; null = not known")
+    stale: bool | None = Field(description="the inventory was written since; null = nobody knows")
+
+    @classmethod
+    def of(cls, entry: PlanEntry, generation: int) -> PlanItem:
+        """From the domain; `generation` is the inventory's of now."""
+        same = {name: getattr(entry, name) for name in cls.model_fields if name != "stale"}
+        return cls(**same, stale=None if entry.generation is None else entry.generation != generation)
+
+
+def _command(one: Command) -> CommandOut:
+    return CommandOut(tool=one.tool, argv=list(one.argv), undo=list(one.undo), note=one.note)
 
 
 def _by_host(effects: Mapping[str, tuple[Effect, ...]]) -> dict[str, list[EffectOut]]:

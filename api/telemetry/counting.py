@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -17,6 +17,7 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 from starlette.types import Scope
 
+from advisor.answering import Source
 from api.problems import KINDS
 from api.telemetry import workers
 from api.telemetry.state import StateCollector
@@ -110,6 +111,12 @@ class Telemetry:
             ("result",),
             registry=registry,
         )
+        self.answers = Counter(
+            "cotenant_remembered_answers",
+            "Answers to POST /v1/placements: hit = decided for another question, former = a moment ago, miss = now",
+            ("result",),
+            registry=registry,
+        )
         self.samples = Counter(
             "cotenant_samples", "Metric samples received, by what became of them", ("result",), registry=registry
         )
@@ -155,8 +162,9 @@ class Telemetry:
             },
         )
 
-    def placed(self, answer: Recommendation) -> None:
+    def placed(self, answer: Recommendation, source: Source) -> None:
         """Count an answered placement."""
+        self.answers.labels(source).inc()
         outcome = "placed" if answer.candidates else "no_host"
         self.placements.labels(outcome, str(answer.degraded).lower()).inc()
         self._count_remembered()  # now, since another worker may be scraped
@@ -191,6 +199,8 @@ class Telemetry:
             self.samples.labels(result)
         for result in ("hit", "miss"):
             self.lookups.labels(result)
+        for source in get_args(Source):
+            self.answers.labels(source)
 
     def _look(self) -> None:
         """Note how busy the lanes are: whoever is scraped next may be another worker, which cannot look here."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from advisor.domain import OBJECTIVES, Instance, Objective, PlacementRequest
 from advisor.errors import InvalidInput
-from profiler.observed import check_id
+from api.web import typed
 
 DEFAULTS: Mapping[str, str] = {
     "instance": "",
@@ -23,6 +22,7 @@ DEFAULTS: Mapping[str, str] = {
     "objective": "worst",
 }
 _RANGES = {"vcpus": (1, 4096), "memory_mb": (0, 1e9), "min_throughput_ratio": (0.01, 1), "max_latency_ratio": (1, 1e6)}
+_LONGEST = 256  # characters of a field: one more than any name has, so that what is cut off is no name
 SHOWN = 10  # candidates on the page; the API gives more
 
 
@@ -36,8 +36,14 @@ class Form:
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Form:
-        """Take the known fields from a query; an empty query is the page before the first question."""
-        given = {name: query[name].strip()[:255] for name in DEFAULTS if name in query}
+        """Take the known fields from a query; an empty query is the page before the first question.
+
+        InvalidInput on an objective that there is none of: no list on the page offers it.
+        """
+        given = {name: query[name].strip()[:_LONGEST] for name in DEFAULTS if name in query}
+        if given.get("objective", DEFAULTS["objective"]) not in OBJECTIVES:
+            message = f"objective {given['objective'][:40]!r} is none of {', '.join(OBJECTIVES)}"
+            raise InvalidInput(message, field="objective")
         return cls(values={**DEFAULTS, **given}, asked=bool(given.get("instance") or given.get("name")))
 
     @property
@@ -52,8 +58,9 @@ class Form:
         limit, slowest = (
             self._number(name) if self.values[name] else None for name in ("min_throughput_ratio", "max_latency_ratio")
         )
-        for name in ("name", "workload"):
-            self._check_id(name)
+        self._check("name", typed.name)
+        if self.values["workload"]:
+            self._check("workload", typed.title)
         if self.values["service"] not in {"latency", "throughput"}:
             self.errors["service"] = "is neither latency nor throughput"
         if self.values["exclusive"] not in {"yes", "no"}:
@@ -89,8 +96,8 @@ class Form:
 
     @property
     def objective(self) -> Objective:
-        """The objective that was chosen; anything else counts as the default."""
-        return next((known for known in OBJECTIVES if known == self.values["objective"]), "worst")
+        """The objective that was chosen."""
+        return next(known for known in OBJECTIVES if known == self.values["objective"])
 
     def blame(self, error: InvalidInput) -> None:
         """Put the advisor's refusal beside the field it speaks of."""
@@ -98,21 +105,14 @@ class Form:
         self.errors[name if name in DEFAULTS else "name"] = error.message
 
     def _number(self, name: str, *, whole: bool = False) -> float | None:
-        text = self.values[name].replace(",", ".")
         try:
-            value = float(int(text)) if whole else float(text)
-        except (ValueError, OverflowError):
-            value = math.nan
-        low, high = _RANGES[name]
-        if not low <= value <= high:
-            self.errors[name] = f"is not a {'whole ' if whole else ''}number from {low:g} to {high:.15g}"
+            return typed.number(self.values[name], *_RANGES[name], whole=whole)
+        except ValueError as error:
+            self.errors[name] = str(error)
             return None
-        return value
 
-    def _check_id(self, name: str) -> None:
-        if name == "workload" and not self.values[name]:
-            return
+    def _check(self, name: str, check: Callable[[str], str]) -> None:
         try:
-            check_id(self.values[name], name)
-        except ValueError:
-            self.errors[name] = "is not 1–255 letters, digits or . _ : -"
+            check(self.values[name])
+        except ValueError as error:
+            self.errors[name] = str(error)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from advisor.domain import Candidate, Effect, IsolationSettings
+from advisor.domain import Band, Beside, Candidate, Effect, IsolationSettings
 from profiler.observed import format_cpus
 
 WIDTH = 240  # of a picture, in its own units
@@ -37,6 +38,7 @@ class Row:
     outside: bool
     words: str
     complaint: str  # in words, when the level is bad
+    loss: float  # of its ratio, by the placement; 0 for the newcomer
 
 
 def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Row:
@@ -64,6 +66,7 @@ def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Row:
         outside=effect.outside_training,
         words=words,
         complaint="below its limit" if limit is not None else f"loses more than {1 - KEPT:.0%}",
+        loss=effect.before.expected - band.expected if effect.before else 0.0,
     )
 
 
@@ -103,3 +106,30 @@ def age_in_words(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class BesideRow:
+    """One instance's measured ratio over the interval that was told before; without one only what was measured."""
+
+    name: str
+    drawn: Row | None
+    measured: float
+    figure: str
+    words: str
+    inside: bool | None
+
+
+def beside(one: Beside, *, limit: float | None = None) -> BesideRow:
+    """What was predicted and what was measured, ready to be drawn."""
+    if one.band is None:
+        return BesideRow(one.instance, None, x(one.measured), f"{one.measured:.2f}", "not predicted there", None)
+    nothing = Band(1.0, 1.0, 1.0)
+    drawn = row(Effect(one.instance, one.band, nothing), newcomer=False, limit=limit)
+    words = "inside" if one.inside else "above" if one.measured > one.band.upper else "below"
+    return BesideRow(one.instance, drawn, x(one.measured), f"{one.measured:.2f}", words, one.inside)
+
+
+def moment(at: datetime) -> str:
+    """A time as the pages show it, in UTC to the minute."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M}"

@@ -6,15 +6,17 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.schemas.pages import Problem
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
+SIGN_IN = "/signin"
 _FOR_PROGRAMS = ("/v1", "/healthz", "/readyz", "/metrics", "/openapi.json", "/static")
 
 _templates = Environment(
@@ -28,9 +30,32 @@ _templates = Environment(
 _templates.filters["shell"] = shlex.join  # for reading and copying; nothing here is ever run
 
 
-def page(template: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any) -> HTMLResponse:
-    """Render a template as an answer."""
-    return HTMLResponse(_templates.get_template(template).render(values), status, headers)
+def page(
+    request: Request, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any
+) -> HTMLResponse:
+    """Render a template as an answer.
+
+    Every template has `caller` (a Caller, None = nobody is signed in), `signed_in` (there is a session to end) and
+    `form_key`, which each form that changes something carries: `{{ parts.form_key(form_key) }}`.
+    """
+    state = request.state
+    common = {
+        "caller": getattr(state, "caller", None),
+        "signed_in": bool(getattr(state, "form_key", "")),
+        "form_key": getattr(state, "form_key", ""),
+    }
+    return HTMLResponse(_templates.get_template(template).render(common | values), status, headers)
+
+
+def to_sign_in(request: Request) -> RedirectResponse:
+    """Where who is not signed in goes first, and comes back from."""
+    path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return see_other(SIGN_IN if path == "/" else f"{SIGN_IN}?{urlencode({'next': path})}")
+
+
+def see_other(path: str) -> RedirectResponse:
+    """Go on there with a GET: what a form that changed something is answered with."""
+    return RedirectResponse(path, 303)
 
 
 def wants_page(request: Request) -> bool:
@@ -38,6 +63,6 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(_FOR_PROGRAMS)
 
 
-def error_page(problem: Problem, help_text: str, headers: Mapping[str, str]) -> HTMLResponse:
+def error_page(request: Request, problem: Problem, help_text: str, headers: Mapping[str, str]) -> HTMLResponse:
     """A problem as a page that says what to do next."""
-    return page("error.html", problem.status, headers, problem=problem, help=help_text)
+    return page(request, "error.html", status=problem.status, headers=headers, problem=problem, help=help_text)

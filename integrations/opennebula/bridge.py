@@ -155,21 +155,41 @@ def advice(known: Settings, path: str, body: Mapping[str, Any]) -> dict[int, int
         headers["Authorization"] = f"Bearer {known.token}"
     request = urllib.request.Request(known.url + path, json.dumps(body).encode(), headers)  # noqa: S310 - see settings()
     try:
-        with _at_most(known.timeout_s), _OPENER.open(request, timeout=known.timeout_s) as answer:
-            raw = answer.read(MOST_BYTES + 1)
+        with _at_most(known.timeout_s):
+            raw = _fetched(request, known.timeout_s)
         if len(raw) > MOST_BYTES:
             raise BridgeError(f"Cotenant's answer is larger than {MOST_BYTES} bytes")
         rows = json.loads(raw)["VMS"]
         told = {row["ID"]: row["HOST_ID"] for row in rows if row.get("HOST_ID") is not None}
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise BridgeError(f"Cotenant answered with HTTP {error.code}") from error
+        for row in rows:
+            if row.get("ERROR") is not None:
+                log("WARN", f"{row['ID']} is left to the own placer: {row['ERROR']}")
     except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BridgeError(f"Cotenant gave no answer: {type(error).__name__} {error}") from error
     whole = all(type(number) is int for pair in told.items() for number in pair)
     if not whole:
         raise BridgeError("Cotenant's answer holds something else than numbers")
     return told
+
+
+def _fetched(request: urllib.request.Request, timeout_s: float) -> bytes:
+    """The answer's body, one byte more than is allowed at most; BridgeError for any status but 2xx."""
+    try:
+        with _OPENER.open(request, timeout=timeout_s) as answer:
+            raw: bytes = answer.read(MOST_BYTES + 1)
+            return raw
+    except urllib.error.HTTPError as error:
+        raise BridgeError(f"Cotenant answered with HTTP {error.code}{_detail(error)}") from error
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    """The sentence of a problem document (RFC 9457) behind a colon; empty for any other body."""
+    try:
+        with error:
+            said = json.loads(error.read(MOST_BYTES)).get("detail")
+    except (OSError, HTTPException, ValueError, AttributeError, RecursionError):
+        return ""
+    return f": {said}" if isinstance(said, str) else ""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -1,19 +1,24 @@
-"""Boosters trained on the workers of a Dask cluster by lightgbm.dask; the one module that knows Dask."""
+"""Work on a Dask cluster: boosters trained by lightgbm.dask, tasks one by one; the one module that knows Dask."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from contextlib import contextmanager, suppress
-from typing import Any
+from importlib.metadata import version
+from typing import Any, TypeVar
 
 import lightgbm
 import numpy as np
 
 from models.scale.store import Measured
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 CONNECT_S = 10.0  # until a scheduler has answered
 WATCH_S = 1.0  # between two looks at whether everybody is still there
@@ -26,6 +31,10 @@ _SET_BY_DASK = ("seed", "num_threads", "num_boost_round")
 
 class ClusterError(RuntimeError):
     """A cluster cannot be reached, has no workers, or lost one; the message says which and what to do."""
+
+
+class _LostError(Exception):
+    """A worker went away with a result; it is made again."""
 
 
 class Cluster:
@@ -54,6 +63,78 @@ class Cluster:
             run(lambda: self._fit(model, x, y))
             text = model.booster_.model_to_string()
         return lightgbm.Booster(model_str=text)
+
+    def map(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[int], None] = lambda _: None
+    ) -> list[Result]:
+        """The function of every task, in their order; `done` is told how many are done.
+
+        What a task raises is raised here. Tasks of a worker that goes away are given to another one; ClusterError when
+        nobody is left, and when the workers run another version of Cotenant or none.
+        """
+        import distributed
+
+        self._same_version()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # a task brings what it needs
+            futures = [self._client.submit(function, task, pure=False) for task in tasks]
+        found: dict[int, Result] = {}
+        number = {future.key: at for at, future in enumerate(futures)}
+        try:
+            while left := [one for at, one in enumerate(futures) if at not in found]:
+                try:
+                    with self._client.as_current():  # wait knows no other
+                        ended = distributed.wait(left, timeout=WATCH_S, return_when="FIRST_COMPLETED").done
+                except TimeoutError:
+                    self._check_anybody()
+                    continue
+                for future in ended:
+                    # a result that is lost on its way is made again, and waited for again
+                    with suppress(_LostError):
+                        found[number[future.key]] = self._result(future)
+                        done(len(found))
+            return [found[at] for at in range(len(futures))]
+        finally:
+            with suppress(Exception):  # of a scheduler that went away
+                self._client.cancel([one for one in futures if not one.done()])
+
+    def _result(self, future: Any) -> Any:
+        from distributed.scheduler import KilledWorker
+
+        if future.status == "finished":
+            try:
+                return future.result(timeout=CONNECT_S)
+            except TimeoutError as late:
+                raise _LostError from late
+        if future.status in {"pending", "lost"}:
+            raise _LostError
+        error = future.exception(timeout=CONNECT_S) if future.status == "error" else None
+        if error is not None and not isinstance(error, KilledWorker):
+            raise error
+        self._check_anybody()
+        raise ClusterError(
+            f"workers of the cluster at {self._address} were lost again and again over one task; look at their memory, "
+            "start them again, and run it again"
+        ) from error
+
+    def _same_version(self) -> None:
+        """ClusterError where a worker runs another Cotenant: results would depend on where they are made."""
+        mine = _own_version()
+        try:
+            found = self._client.run(version, "cotenant", on_error="return")
+        except Exception as error:
+            raise ClusterError(f"the workers at {self._address} do not answer ({_reason(error)})") from error
+        for worker, theirs in sorted(found.items()):
+            if theirs != mine:
+                has = f"Cotenant {theirs}" if isinstance(theirs, str) else "no Cotenant"
+                raise ClusterError(f"worker {worker} runs {has}, and this is {mine}; install the same version there")
+
+    def _check_anybody(self) -> None:
+        """ClusterError when the scheduler or all workers are gone: what waits for them would wait for ever."""
+        there = _workers(self._client) if self._client.status == "running" else None
+        if not there:
+            what = "the scheduler" if there is None else "every worker of the cluster"
+            raise ClusterError(f"{what} at {self._address} went away; start it again, and run it again")
 
     def _fit(self, model: Any, x: Any, y: Any) -> None:
         with self._client.as_current():  # lightgbm.dask waits through the current client, whatever it was given
@@ -154,6 +235,10 @@ def connected(address: str) -> Iterator[Cluster]:
         finally:
             with suppress(Exception):  # what is lost already needs no goodbye
                 client.close(timeout=CONNECT_S)
+
+
+def _own_version() -> str:
+    return version("cotenant")
 
 
 def _workers(client: Any) -> set[str] | None:

@@ -178,6 +178,12 @@ def _of_agent(view: View, version: str) -> Iterator[Metric]:
         f"{prefix}_windows_dropped", "Windows that were not reported, by reason.", "reason",
         sorted(view.windows_dropped.items()),
     )  # fmt: skip
+    if view.window is not None:  # tells windows apart whose numbers are the same, and says of which host
+        ends = GaugeMetricFamily(
+            f"{prefix}_window_end_timestamp_seconds", "When the window that is shown ended.", labels=("host",)
+        )
+        ends.add_metric((view.host,), view.window.end_s)
+        yield ends
     thin = 0 if view.window is None else view.window.thin
     yield GaugeMetricFamily(f"{prefix}_thin_series", "Series of the last window with too few samples for it.", thin)
     buckets, below = [], 0

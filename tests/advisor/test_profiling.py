@@ -20,6 +20,7 @@ from advisor.sample_files import read_samples
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import MetricSample, NetworkSettings
+from tests.servers.fixtures import sqlite_with_tables
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 PERIOD_S = 10.0
@@ -27,7 +28,7 @@ PERIOD_S = 10.0
 
 @pytest.fixture
 def advisor(tmp_path: Path) -> Iterator[Advisor]:
-    settings_here = Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)
+    settings_here = Settings(database=sqlite_with_tables(tmp_path / "db.sqlite3"), state_dir=tmp_path)
     with Advisor(settings_here, clock=lambda: NOW) as opened:
         opened.put_host(Host("h1", "xen", 4, 8192, platform="p1", nic_mbit=1000))
         opened.put_instance(Instance("i1", host="h1"))

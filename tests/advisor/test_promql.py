@@ -6,8 +6,9 @@ import http.server
 import json
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-from advisor import promql
+from advisor import promql, series_store
 from advisor.domain import Host, Instance
 from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
+from advisor.profiling import Seen
+from advisor.series_store import SeriesStore
 from advisor.service import Advisor, profile_series
 from advisor.settings import Settings
 from api.cli import app
 from models.windows import align
-from profiler.agent.exposition import series_text
+from profiler.agent.exposition import page, series_text
 from profiler.agent.loop import BUCKETS_S, View
 from profiler.collectors.further import UNITS
 from profiler.collectors.windows import Key, Statistic, Window
@@ -54,9 +57,9 @@ def measured(number: int) -> dict[Key, float]:
     return found
 
 
-def view(host: str, series: dict[Key, float]) -> View:
-    window = Window(host, 0.0, WINDOW_S, {key: Statistic(value, 2 * value, 10) for key, value in series.items()}, 0)
-    return View(host, "lxc", {}, window, 0, {}, 0, {}, tuple([0] * (len(BUCKETS_S) + 1)), 0.0)
+def view(host: str, series: dict[Key, float], *, end_s: float = 0.0, finished: int = 0) -> View:
+    window = Window(host, end_s, WINDOW_S, {key: Statistic(value, 2 * value, 10) for key, value in series.items()}, 0)
+    return View(host, "lxc", {}, window, 0, {}, finished, {}, tuple([0] * (len(BUCKETS_S) + 1)), 0.0)
 
 
 def scrapes(every_s: float, *, host: str = "h1", target: str = "h1:9405", **labels: str) -> Iterator[tuple[float, Any]]:
@@ -70,6 +73,21 @@ def scrapes(every_s: float, *, host: str = "h1", target: str = "h1:9405", **labe
                     time_s,
                     (sample.name, {"instance": target, "job": "agents", **labels, **sample.labels}, sample.value),
                 )
+
+
+def idle(every_s: float, host: str, *, restarted: int = WINDOWS) -> Iterator[tuple[float, Any]]:
+    """All that an exporter says of a host of this name where nothing changes; its agent starts anew at a window."""
+    series: dict[Key, float] = {(f"i-{host}", "instance", "cpu"): 0.0, (None, "host", "busy"): 2.0}
+    for step in range(int(WINDOWS * WINDOW_S / every_s)):
+        time_s = BEGIN_S + step * every_s + 1.5
+        number = int(step * every_s / WINDOW_S)
+        finished = number + 1 if number < restarted else number + 1 - restarted
+        shown = view(host, series, end_s=BEGIN_S + number * WINDOW_S + 0.25, finished=finished)
+        for family in text_string_to_metric_families(page(shown, None, None, "1").decode()):
+            for sample in family.samples:
+                if sample.name.startswith("cotenant_"):
+                    labels = {"instance": f"{host}:9405", "job": "agents", **sample.labels}
+                    yield (time_s, (sample.name, labels, sample.value))
 
 
 def history(*found: tuple[float, Any]) -> str:
@@ -89,9 +107,10 @@ def history(*found: tuple[float, Any]) -> str:
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[Prometheus]:
-    """Two hosts: h1, scraped every 5 s, and by a second job every 20 s; h2, which had i1 before, every 15 s."""
+    """h1, scraped every 5 s, and by a second job every 20 s; h2, which had i1 before, every 15 s; three idle hosts."""
     before = [(time_s - WINDOWS * WINDOW_S, sample) for time_s, sample in scrapes(15, host="h2", target="h2:9405")]
-    every = (*scrapes(5), *scrapes(20, job="twin"), *before)
+    still = (*idle(5, "calm"), *idle(25, "seldom"), *idle(30, "anew", restarted=WINDOWS // 2))
+    every = (*scrapes(5), *scrapes(20, job="twin"), *before, *still)
     try:
         with prometheus(NOTHING, history=history(*every)) as running:
             yield running
@@ -103,8 +122,12 @@ def settings(url: str, **others: Any) -> Settings:
     return Settings(prometheus_url=url, **others)
 
 
+def seen(url: str, instance: str, since: str = "1h") -> Seen:
+    return promql.read(settings(url), instance, since=since, now=datetime.now(UTC))
+
+
 def read(url: str, since: str = "1h") -> Any:
-    return promql.read(settings(url), "i1", since=since, now=datetime.now(UTC))
+    return seen(url, "i1", since).readings
 
 
 def test_every_gauge_of_the_exporter_is_read_back_in_its_own_unit(store: Prometheus) -> None:
@@ -128,6 +151,22 @@ def test_scrapes_further_apart_than_windows_see_some_of_them_each_as_it_was(stor
     windows = align(read(store.url), "i1", "h2")
     assert windows.period_s == 15
     assert set(windows.own["cpu"].round(6)) <= {round(measured(n)["i1", "instance", "cpu"], 6) for n in range(WINDOWS)}
+
+
+def test_windows_with_the_same_numbers_are_told_apart_by_when_they_ended(store: Prometheus) -> None:
+    found = seen(store.url, "i-calm")
+    times, values = found.readings["calm", "i-calm", "instance", "cpu"]
+    assert list(times) == [BEGIN_S + number * WINDOW_S + 0.25 for number in range(WINDOWS)]
+    assert set(values) == {0.0}
+    assert found.notes == ()
+
+
+def test_windows_that_no_scrape_saw_are_told(store: Prometheus) -> None:
+    told = "no scrape saw {} of {} windows on host {}; scrape its agent once per window"
+    profile = profile_series(settings(store.url), "i-seldom", since="1h")
+    assert profile.notes[-1] == told.format(34, 58, "seldom")  # windows 0, 2, 5, 7 ... 57
+    # 0, 3 ... 27, and after the agent started anew with window 30: 30, 33 ... 57; of 28 and 29 nobody knows any more
+    assert seen(store.url, "i-anew").notes == (told.format(36, 56, "anew"),)
 
 
 def test_the_service_and_the_command_find_the_phases_of_what_was_measured(store: Prometheus, tmp_path: Path) -> None:
@@ -168,6 +207,11 @@ def test_an_instance_that_is_not_there_is_told_with_what_to_look_at(store: Prome
         promql.read(settings(store.url), "i9", since="1h", now=datetime.now(UTC))
 
 
+def test_a_store_understands_any_name_that_it_said_itself(store: Prometheus) -> None:
+    for name in ("h\u00e4", "\U0001f600", 'a"b\\c\n\x7f'):
+        assert list(SeriesStore(store.url).select(f"up{{host={promql.quoted(name)}}}", 60, datetime.now(UTC))) == []
+
+
 def test_a_name_cannot_become_part_of_the_query() -> None:
     with pytest.raises(InvalidInput, match="is not 1-255"):
         promql.read(settings("http://127.0.0.1:1"), 'x"} or up{a="', since="1h", now=datetime.now(UTC))
@@ -198,7 +242,7 @@ def test_a_real_scrape_of_the_real_exporter_is_understood(tmp_path: Path) -> Non
                 _until(lambda at=number: len(_times(running.url)) >= at)
                 page = series_text(view("h1", measured(number)))
             _until(lambda: len(_times(running.url)) >= 4)
-            found = promql.read(settings(running.url), "i1", since="1h", now=datetime.now(UTC))
+            found = read(running.url)
     except NotInstalled as missing:
         pytest.skip(str(missing))
     finally:
@@ -210,15 +254,12 @@ def test_a_real_scrape_of_the_real_exporter_is_understood(tmp_path: Path) -> Non
 
 def _times(url: str) -> Sequence[float]:
     try:
-        found = promql.read(settings(url), "i1", since="1h", now=datetime.now(UTC))
+        return list(read(url)["h1", "i1", "instance", "cpu"][0])
     except NotFound:
         return ()
-    return found["h1", "i1", "instance", "cpu"][0]
 
 
 def _until(true: Callable[[], bool]) -> None:
-    import time
-
     deadline = time.monotonic() + 30
     while not true():
         assert time.monotonic() < deadline
@@ -226,7 +267,9 @@ def _until(true: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def answering(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, list[str | None]]]:
+def answering(
+    status: int, body: bytes, *, byte_every_s: float = 0.0, **headers: str
+) -> Iterator[tuple[str, list[str | None]]]:
     """Something on loopback that gives every POST this answer; its URL, and the secrets that it was sent."""
     secrets: list[str | None] = []
 
@@ -239,13 +282,18 @@ def answering(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, l
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):
+                if not byte_every_s:
+                    self.wfile.write(body)
+                for at in range(len(body) if byte_every_s else 0):
+                    self.wfile.write(body[at : at + 1])
+                    time.sleep(byte_every_s)
 
         def log_message(self, *_: Any) -> None:
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}", secrets
         server.shutdown()
 
@@ -266,10 +314,15 @@ EMPTY = json.dumps({"status": "success", "data": {"resultType": "matrix", "resul
         (422, b'{"status": "error", "errorType": "execution", "error": "too many samples"}', "422: too many samples"),
         (200, EMPTY.replace(b"[]", b'[{"metric": {}, "values": [["a", "b"]]}]'), "something that is no series"),
         (200, EMPTY.replace(b"[]", b'[["a"]]'), "something that is no series"),
+        (
+            200,
+            EMPTY.replace(b"[]", b'[{"metric": {"host": "\\ud83d"}, "values": [[1, "1"]]}]'),
+            "something that is no series",
+        ),
         (401, b"", "refuses with 401; see COTENANT_PROMETHEUS_AUTHORIZATION_FILE"),
         (307, b"", "sends elsewhere with 307"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_what_is_no_good_answer_is_one_sentence(status: int, body: bytes, words: str) -> None:
     with (
@@ -281,14 +334,30 @@ def test_what_is_no_good_answer_is_one_sentence(status: int, body: bytes, words:
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(promql, "MOST_BYTES", 1000)
+    monkeypatch.setattr(series_store, "MOST_BYTES", 1000)
     with answering(200, b" " * 100_000) as (url, _), pytest.raises(SeriesUnavailable, match="ask for less time"):
         read(url)
 
 
-def test_nobody_there_is_told() -> None:
-    with pytest.raises(SeriesUnavailable, match=r"http://127\.0\.0\.1:1 does not answer"):
+def test_an_answer_byte_by_byte_is_not_waited_for_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series_store, "DEADLINE_S", 0.6)
+    with (
+        answering(200, b" " * 200, byte_every_s=0.02) as (url, _),
+        pytest.raises(SeriesUnavailable, match="did not answer within"),
+    ):
+        read(url)
+
+
+def test_nobody_there_is_told_with_why() -> None:
+    with pytest.raises(SeriesUnavailable, match=r"http://127\.0\.0\.1:1 does not answer \(Connection refused\)"):
         read("http://127.0.0.1:1")
+
+
+def test_what_is_no_number_is_no_sample() -> None:
+    one = b'[{"metric": {"__name__": "up"}, "values": [[1, "NaN"], [2, "+Inf"], [3, "0.5"]]}]'
+    with answering(200, EMPTY.replace(b"[]", one)) as (url, _):
+        (found,) = SeriesStore(url).select("up", 60, datetime.now(UTC))
+    assert (found.times, found.values) == ([3.0], [0.5])
 
 
 def test_the_secret_comes_from_a_file_and_is_never_told(tmp_path: Path) -> None:

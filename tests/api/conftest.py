@@ -11,6 +11,7 @@ from api_client import Client
 from advisor.service import Advisor, load_inventory
 from advisor.settings import Settings
 from api.app import create_app
+from tests.servers.fixtures import sqlite_with_tables
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 
@@ -23,7 +24,8 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path, max_body_mb=0.25, max_batch=20)
+    database = sqlite_with_tables(tmp_path / "db.sqlite3")
+    return Settings(database=database, state_dir=tmp_path, max_body_mb=0.25, max_batch=20)
 
 
 @pytest.fixture

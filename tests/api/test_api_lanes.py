@@ -10,13 +10,15 @@ from datetime import UTC, datetime
 
 import httpx
 import pytest
-from api_client import Client
+from api_client import Bent, Client
 
 from advisor import deadline, questions
-from advisor.domain import Instance
+from advisor.domain import Histories, Instance, PlanRequest
 from advisor.errors import DeadlinePassed
 from advisor.service import Advisor
-from api.lanes import Lane
+from advisor.settings import Settings
+from api.app import create_app
+from api.lanes import CPUS, Lane
 from api.problems import Busy
 
 QUESTION = {"instance": {"name": "n"}, "dry_run": True}
@@ -107,7 +109,8 @@ def test_the_thread_knows_the_deadline_of_its_question() -> None:
 def test_work_stops_before_the_next_prediction(advisor: Advisor) -> None:
     view, chosen = advisor._now(datetime.now(UTC))
     with deadline.within(-1), pytest.raises(DeadlinePassed):
-        questions.place_all(chosen, view.inventory, [Instance("late")], objective="worst", now=datetime.now(UTC))
+        asked = PlanRequest(instances=(Instance("late"),))
+        questions.plan(view.snapshot, chosen, asked, now=datetime.now(UTC), fresh_s=60.0, models=lambda _: chosen)
 
 
 def test_nothing_is_written_once_the_time_is_up(advisor: Advisor) -> None:
@@ -139,5 +142,29 @@ def test_operations_are_answered_while_every_lane_is_full(client: Client) -> Non
             end.set()
             await asyncio.gather(*crowd)
         assert (busy.status_code, busy.json()["code"], busy.headers["retry-after"]) == (503, "service.busy", "1")
+
+    asyncio.run(ask())
+
+
+def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(advisor: Advisor, settings: Settings) -> None:
+    end, begun = threading.Event(), threading.Semaphore(0)
+
+    def histories(**_: str) -> Histories:
+        begun.release()
+        end.wait(30)
+        return Histories(0.0, 1.0, 1.0, (), elsewhere=True)
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(create_app(Bent(advisor, histories=histories), settings))  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
+            pages = [asyncio.create_task(asking.get("/instances/shop-3")) for _ in range(CPUS)]
+            try:
+                for _ in pages:
+                    assert await asyncio.to_thread(begun.acquire, timeout=30)
+                answer = await asking.post("/v1/placements", json=QUESTION, headers={"X-Request-Timeout": "10"})
+            finally:
+                end.set()
+                shown = await asyncio.gather(*pages)
+        assert (answer.status_code, {page.status_code for page in shown}) == (200, {200})
 
     asyncio.run(ask())

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from api_client import Client
 
-from api.app import ROUTES
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.app import ROUTES, create_app
 from api.problems import KINDS
+from tests.servers.fixtures import sqlite_with_tables
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """One for the file: nothing here changes it, and making the description takes a second."""
+    folder = tmp_path_factory.mktemp("openapi")
+    settings = Settings(database=sqlite_with_tables(folder / "db.sqlite3"), state_dir=folder)
+    with Advisor(settings) as advisor:
+        yield Client(create_app(advisor, settings))
+
+
+@pytest.fixture(scope="module")
 def document(client: Client) -> dict[str, Any]:
     answer: dict[str, Any] = client.get("/openapi.json").json()
     return answer

@@ -82,9 +82,12 @@ def test_hosts_that_fell_silent_are_counted(settings: Settings, client: Client) 
 def test_what_is_remembered_is_counted_as_hits(client: Client) -> None:
     question = {"instance": {"name": "n"}, "dry_run": True}
     client.ask("POST", "/v1/placements", json=question)
+    assert _metric(client, 'cotenant_remembered_answers_total{result="miss"}') == "1.0"
     missed = float(_metric(client, 'cotenant_remembered_lookups_total{result="miss"}') or 0)
     hits = float(_metric(client, 'cotenant_remembered_lookups_total{result="hit"}') or 0)
     client.ask("POST", "/v1/placements", json=question)
+    assert _metric(client, 'cotenant_remembered_answers_total{result="hit"}') == "1.0"
+    client.ask("POST", "/v1/placements", json=question | {"limit": 1})
     assert missed > 0
     assert float(_metric(client, 'cotenant_remembered_lookups_total{result="miss"}') or 0) == missed
     assert float(_metric(client, 'cotenant_remembered_lookups_total{result="hit"}') or 0) > hits
@@ -162,7 +165,9 @@ settings = Settings(database=f"sqlite:///{state}/db.sqlite3", state_dir=state)
 with Advisor(settings) as advisor:
     client = Client(create_app(advisor, settings))
     for name in sys.argv[4:]:
-        if name == "die":
+        if name.isdecimal():
+            workers.worker_gone(int(name))
+        elif name == "die":
             import os
             os._exit(1)
         elif name == "metrics":
@@ -182,18 +187,16 @@ def test_workers_are_added_up_and_the_dead_are_forgotten_but_for_what_they_count
         f"from pathlib import Path\nfrom api.telemetry import workers\nworkers.share(Path({str(shared)!r}))\n{WORKER}"
     )
 
-    def worker(*what: str) -> str:
+    def worker(*what: str) -> tuple[str, str]:
+        """What it said, and its process id, with which the next one is told that it is gone."""
         argv = [sys.executable, "-c", program, "-", str(state), str(Path(__file__).parent), *what]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
             said, _ = started.communicate()
-        if "die" in what:
-            gone = f"{program.partition(WORKER)[0]}workers.worker_gone({started.pid})"
-            subprocess.run([sys.executable, "-c", gone], check=True, cwd=ROOT)
-        return said
+        return said, str(started.pid)
 
-    worker("a", "b", "die")
-    worker("c", "die")
-    text = worker("d", "metrics")
+    _, first = worker("a", "b", "die")
+    _, second = worker(first, "c", "die")
+    text, _ = worker(second, "d", "metrics")
 
     def told(line: str) -> str | None:
         return next((found.rpartition(" ")[2] for found in text.splitlines() if found.startswith(line + " ")), None)
@@ -215,13 +218,21 @@ def test_workers_are_added_up_and_the_dead_are_forgotten_but_for_what_they_count
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_metrics_go_on_without_the_database(advisor: Advisor, settings: Settings) -> None:
-    gone = failing(StorageUnavailable("gone"))
+def test_metrics_go_on_without_the_database_and_only_the_log_says_which_it_is(
+    advisor: Advisor, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = failing(StorageUnavailable("database postgresql://operator@db.internal/x does not answer"))
     bent = Bent(advisor, vitals=gone, ready=gone)
     client = Client(create_app(bent, settings))  # type: ignore[arg-type]
     assert _metric(client, "cotenant_ready") == "0.0"
     assert _metric(client, "cotenant_hosts") is None
-    assert client.get("/readyz").status_code == 503
+    with caplog.at_level(logging.WARNING, "cotenant.errors"):
+        ready = client.get("/readyz")
+    assert (ready.status_code, ready.json()["code"]) == (503, "storage.unavailable")
+    assert "its database cannot be used" in ready.json()["detail"]
+    assert "operator" not in ready.text
+    assert "db.internal" not in ready.text
+    assert "operator@db.internal" in caplog.text
     assert client.get("/healthz").status_code == 200
 
 

@@ -1,4 +1,4 @@
-"""`where`, `predict` and `plan` on files: tables, JSON, exit codes and one sentence for every mistake."""
+"""`where` and `predict` on files: tables, JSON, exit codes and one sentence for every mistake."""
 
 from __future__ import annotations
 
@@ -203,7 +203,6 @@ def test_no_name_can_speak_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> N
         (("where", "broken.yaml", "--instance", "x"), "broken.yaml, line 1, field hosts[0].pcpus"),
         (("predict", CLOUD), "field host is missing"),
         (("predict", "nope.yaml"), "there is no file nope.yaml"),
-        (("plan", CLOUD, "--add", "nope.yaml"), "there is no file nope.yaml"),
         (("where", ".", "--instance", "x"), "is a directory"),
     ],
 )
@@ -263,21 +262,3 @@ def test_predict_as_json_is_the_answer_of_the_api() -> None:
     found = json.loads(run("predict", "scene.yaml", "--json").stdout)
     assert [one["instance"] for one in found["effects"]] == ["one", "two"]
     assert set(found["effects"][0]["throughput_ratio"]) == {"expected", "lower", "upper"}
-
-
-def test_plan_places_one_after_another_and_writes_a_report() -> None:
-    Path("add.yaml").write_text("[{id: n1, vcpus: 2, workload: web-1k}, {id: n2, vcpus: 64}]", encoding="utf-8")
-    result = run("plan", CLOUD, "--add", "add.yaml", "--report", "out.html")
-    assert result.exit_code == 0
-    assert "1 of 2 instances placed." in result.stdout
-    assert "Report written to out.html." in result.stdout
-    assert "needs 64 vCPUs" in result.stdout
-    assert Path("out.html").read_text(encoding="utf-8").startswith("<!")
-    assert "placing n1: 0 %" in result.stderr
-
-
-def test_plan_as_json_is_the_answer_of_the_api() -> None:
-    Path("add.yaml").write_text("[{id: n1, vcpus: 2, workload: web-1k}]", encoding="utf-8")
-    found = json.loads(run("plan", CLOUD, "--add", "add.yaml", "--json").stdout)
-    assert found["steps"][0]["instance"] == "n1"
-    assert found["steps"][0]["host"] in found["after"]

@@ -83,5 +83,11 @@ def test_prune_rolls_up_what_is_old_enough() -> None:
     with Advisor(Settings()) as advisor, advisor._database.write() as connection:
         old = [MetricSample("h1", None, "host", "event", 1.0, begin + step) for step in range(10)]
         samples.add(connection, old)
-    assert json.loads(run("prune", "--json").stdout) == {"samples": 10, "rollups": 0, "series": 0}
-    assert run("prune").stdout == "Rolled up 0 samples; 0 roll-ups expired, 0 series ended.\n"
+    assert json.loads(run("prune", "--json").stdout) == {
+        "samples": 10,
+        "rollups": 0,
+        "series": 0,
+        "recommendations": 0,
+        "plans": 0,
+    }
+    assert run("prune").stdout.endswith("0 roll-ups expired, 0 series ended; 0 recommendations and 0 plans expired.\n")

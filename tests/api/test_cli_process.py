@@ -19,7 +19,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from api.cli import app
+from api.cli import app, ask, main
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 PROGRAM = (sys.executable, "-W", "error", "-c", "from api.cli import main; main()")
@@ -58,16 +58,24 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_what_nobody_foresaw_is_one_sentence_without_a_traceback(tmp_path: Path) -> None:
-    broken = "import api.cli.ask as a; a.service.load_inventory = lambda _: 1 / 0; from api.cli import main; main()"
-    command = (sys.executable, "-c", broken, "where", "x.yaml", "--instance", "y")
-    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert done.stderr.startswith("cotenant: internal error, ZeroDivisionError: division by zero")
-    assert len(done.stderr.splitlines()) == 1
-    loud = {**os.environ, "COTENANT_LOG_LEVEL": "debug"}
-    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60, env=loud)
-    assert "Traceback" in done.stderr
+def test_what_nobody_foresaw_is_one_sentence_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(ask.service, "load_inventory", broken)
+    monkeypatch.setattr(sys, "argv", ["cotenant", "where", "x.yaml", "--instance", "y"])
+    monkeypatch.delenv("COTENANT_LOG_LEVEL", raising=False)
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    said = capsys.readouterr().err
+    assert said.startswith("cotenant: internal error, ZeroDivisionError: division by zero")
+    assert len(said.splitlines()) == 1
+    monkeypatch.setenv("COTENANT_LOG_LEVEL", "debug")
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert "Traceback" in capsys.readouterr().err
 
 
 class Service:
@@ -86,9 +94,9 @@ class Service:
                 return
         raise AssertionError("".join(self.lines))
 
-    def stop(self, number: int = signal.SIGTERM) -> list[str]:
+    def stop(self) -> list[str]:
         """Ask it to stop; what it had to say."""
-        self.process.send_signal(number)
+        self.process.terminate()
         assert self.process.stderr
         rest = self.process.stderr.readlines()
         self.process.wait(timeout=30)
@@ -105,7 +113,9 @@ def service(tmp_path: Path) -> Iterator[Service]:
         started.process.communicate()
 
 
-def test_the_service_answers_logs_and_stops_gracefully(service: Service, tmp_path: Path) -> None:
+def test_the_service_answers_logs_and_stops_gracefully(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "No token is configured: this machine only." in service.lines[-1]
     loaded = run("sync", str(CLOUD), cwd=tmp_path)
     assert loaded.returncode == 0
@@ -116,8 +126,9 @@ def test_the_service_answers_logs_and_stops_gracefully(service: Service, tmp_pat
         assert answer.json()["candidates"][0]["rank"] == 1
         assert "server" not in answer.headers
         assert client.get("/").status_code == 200
-        taken = run("serve", "--listen", f"127.0.0.1:{service.port}", cwd=tmp_path)
-    assert taken.returncode == 1
+        monkeypatch.chdir(tmp_path)
+        taken = CliRunner().invoke(app, ["serve", "--listen", f"127.0.0.1:{service.port}"])
+    assert taken.exit_code == 1
     assert taken.stderr == (
         f"cotenant: cannot listen on 127.0.0.1:{service.port}: Address already in use; choose another\n"
     )
@@ -128,12 +139,7 @@ def test_the_service_answers_logs_and_stops_gracefully(service: Service, tmp_pat
     assert "secret" not in "".join(lines)
 
 
-def test_ctrl_c_is_a_good_end_too(service: Service) -> None:
-    service.stop(signal.SIGINT)
-    assert service.process.returncode == 0
-
-
-def test_a_request_under_way_is_finished_before_the_end(service: Service) -> None:
+def test_ctrl_c_is_a_good_end_too_and_a_request_under_way_is_finished_before_it(service: Service) -> None:
     body = b'{"samples": []}'
     head = (
         f"POST /v1/samples HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
@@ -141,22 +147,25 @@ def test_a_request_under_way_is_finished_before_the_end(service: Service) -> Non
     with socket.create_connection(("127.0.0.1", service.port), timeout=30) as connection:
         connection.sendall(head.encode() + b"\r\n\r\n" + body[:5])
         time.sleep(0.3)
-        service.process.send_signal(signal.SIGTERM)
+        service.process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         connection.sendall(body[5:])
         answer = b""
         while part := connection.recv(65536):
             answer += part
     assert answer.startswith(b"HTTP/1.1 422")
-    service.stop()
+    service.process.communicate(timeout=30)
     assert service.process.returncode == 0
 
 
-def test_a_database_of_another_program_is_told_before_anybody_asks(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_told_before_anybody_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with contextlib.closing(sqlite3.connect(tmp_path / "other.sqlite3")) as other:
         other.execute("CREATE TABLE songs (title TEXT)")
-    done = run("serve", "--listen", "127.0.0.1:0", "--database", "sqlite:///other.sqlite3", cwd=tmp_path)
-    assert done.returncode == 1
+    done = CliRunner().invoke(app, ["serve", "--listen", "127.0.0.1:0", "--database", "sqlite:///other.sqlite3"])
+    assert done.exit_code == 1
     assert "holds tables of another program" in done.stderr.splitlines()[-1]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from advisor.service import Advisor
+from advisor.service import Advisor, acting, load_inventory
 from advisor.settings import Settings
 from api.cli import app
 
@@ -76,6 +76,13 @@ def test_revoking_what_does_not_exist_fails() -> None:
     result = run("token", "revoke", "0" * 16)
     assert result.exit_code == 1
     assert result.stderr == f"cotenant: there is no token {'0' * 16}\n"
+
+
+def test_the_audit_log_says_who_has_the_token() -> None:
+    token_id = run("token", "create", "--name", "agents on rack 7").stdout.split("_")[1]
+    with Advisor(Settings()) as advisor, acting(f"token:{token_id}", ""):
+        advisor.put_inventory(load_inventory(Path(CLOUD)), mode="replace", generation=None)
+    assert f"token:{token_id} (agents on rack 7)" in run("audit", "--actor", f"token:{token_id}").stdout
 
 
 def test_the_audit_log_tells_what_commands_did() -> None:

@@ -95,8 +95,8 @@ def test_pods_in_quick_succession_spread_as_if_placed_one_by_one(equal: Advisor,
 
 def test_without_reserving_they_all_go_to_one(equal: Advisor, settings: Settings) -> None:
     """What the test above would not see if answers did not count in."""
-    client = Client(create_app(Bent(equal, place_in_turn=lambda asked, hold: equal.place_in_turn(asked, hold=False)),  # type: ignore[arg-type]
-                               settings))  # fmt: skip
+    bent = Bent(equal, place_in_turn=lambda asked, **_: equal.place_in_turn(asked, hold=False))
+    client = Client(create_app(bent, settings))  # type: ignore[arg-type]
     assert len({scheduled(client, f"pod-{number}") for number in range(6)}) == 1
 
 
@@ -127,7 +127,7 @@ def test_a_prioritised_pod_is_stored_once_with_one_candidate(equal: Advisor, set
 def test_the_size_is_what_kubernetes_counts_a_pod_with(equal: Advisor, settings: Settings) -> None:
     """The containers together, or one that runs before them alone, and the overhead."""
     asked = []
-    spied = Bent(equal, place_in_turn=lambda some, hold: asked.extend(some) or equal.place_in_turn(some, hold=False))
+    spied = Bent(equal, place_in_turn=lambda some, **_: asked.extend(some) or equal.place_in_turn(some, hold=False))
     body = pod("p")
     body["spec"] = {
         "containers": [{"resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}, {"resources": None},

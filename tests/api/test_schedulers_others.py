@@ -90,3 +90,42 @@ def test_a_virtual_machine_that_the_inventory_knows_is_placed_as_what_it_is(clie
     (host,) = _place(client, 7, VM_ATTRIBUTES={}).values()
     again = _place(client, 8)
     assert again[8] != host
+
+
+def _newest(advisor: Advisor, since: int) -> list[str]:
+    """Operations of the entries of the audit log after the first `since`, oldest first."""
+    return [one.operation for one in advisor.audit(limit=1000).items][::-1][since:]
+
+
+def _pod(memory: str) -> dict[str, Any]:
+    asks = {"containers": [{"resources": {"requests": {"memory": memory}}}]}
+    about = {"metadata": {"name": "p", "namespace": "d", "uid": "p-1", "labels": {"kubevirt.io": "virt-launcher"}}}
+    return {"Pod": {**about, "spec": asks}, "NodeNames": list(NAMES)}
+
+
+def test_every_recommendation_to_a_scheduler_has_one_entry_in_the_audit_log(client: Client, equal: Advisor) -> None:
+    for name in NAMES:
+        equal.put_host(Host(name, "kvm", 1, 16_384.0, labels={"cluster": "c1"}))
+    vms = {"VMS": [{"ID": 1, "HOST_ID": 0, "HOST_IDS": [0, 1], "CAPACITY": {"CPU": 1.0, "MEMORY": 1024}}]}
+    asked = [
+        ("POST", "/kubernetes/filter", _pod("1Ti"), "placement.look"),
+        ("POST", "/kubernetes/prioritize", _pod("1Ti"), "placement.look"),
+        ("POST", "/kubernetes/prioritize", _pod("1Gi"), "placement.answer"),
+        ("POST", "/opennebula/place", vms, "placement.answer"),
+        ("POST", "/opennebula/optimize", vms, "moves.answer"),
+        ("GET", "/cloudstack/drs-plan/c1", None, "moves.answer"),
+    ]
+    before = len(equal.audit(limit=1000).items)
+    for method, path, body, _ in asked:
+        assert client.ask(method, path, json=body).status_code == 200
+    assert _newest(equal, before) == [operation for *_, operation in asked]
+    assert _cortex(client, "i-1", read_only=True)
+    assert _cortex(client, "i-1")
+    equal.put_instance(Instance("i-2", exclusive=True))
+    for number, name in enumerate(NAMES):
+        equal.put_instance(Instance(f"r-{number}", host=name))
+    before += len(asked)
+    assert _cortex(client, "i-2") == []
+    assert _newest(equal, before) == [
+        "placement.look", "placement.answer", *["instance.put"] * (1 + len(NAMES)), "placement.look",
+    ]  # fmt: skip

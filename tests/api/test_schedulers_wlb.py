@@ -210,6 +210,16 @@ def test_a_crowd_is_told_to_move_apart_and_then_nothing_more(xapi: Xapi, pool: A
     assert xapi.optimisation() == {}
 
 
+def test_every_answer_has_one_entry_in_the_audit_log(xapi: Xapi, pool: Advisor) -> None:
+    before = len(pool.audit(limit=1000).items)
+    xapi.vm_recommendations("uuid-of-v0", live_hosts=3)
+    xapi.vm_recommendations("new", live_hosts=3)
+    xapi.evacuation("u1")
+    xapi.optimisation()
+    found = [one.operation for one in pool.audit(limit=1000).items][::-1][before:]
+    assert found == ["placement.look", "placement.answer", "moves.answer", "moves.answer"]
+
+
 def test_storage_that_is_away_is_told_in_words(pool: Advisor, settings: Settings) -> None:
     bent = Bent(pool, place_in_turn=failing(StorageUnavailable("the database does not answer")))
     with pytest.raises(RefusedError) as error:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 from api_client import Bent, Client
+from page_reader import Page
 from sample_answer import HOSTILE, answer
 
-from advisor.domain import Inventory, PlacementRequest, Rejection
+from advisor.domain import Inventory, PlacementRequest, Rejection, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -21,40 +21,14 @@ from api.web import picture
 
 NEW = "/?name=shop-7&workload=web-1k&vcpus=2&memory_mb=4096&min_throughput_ratio=0.8&service=latency"
 
-
-class Page(HTMLParser):
-    """Collects tags with their attributes, and checks that they are closed in order."""
-
-    VOID = frozenset({"meta", "link", "input", "img", "br"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+PAGES = [
+    *("/", NEW, "/nope", "/?instance=nope", "/?name=&vcpus=x", "/docs", "/cloud", "/cloud?label=a&kind=b"),
+    *("/hosts/h1", "/hosts/nope", "/instances/shop-3", "/instances/nowhere"),
+]
 
 
 def _page(advisor: Advisor, settings: Settings, place: Callable[..., Any], path: str = NEW) -> tuple[int, Page]:
@@ -203,7 +177,8 @@ def test_hundreds_of_rejected_hosts_are_counted_and_folded(advisor: Advisor, set
 
 def test_names_from_outside_stay_text(advisor: Advisor, settings: Settings) -> None:
     _, page = _page(advisor, settings, lambda request: answer(request, hostile=HOSTILE, notes=(HOSTILE,)))
-    assert {tag for tag, _ in page.tags} & {"script", "iframe", "object"} == set()
+    assert {tag for tag, _ in page.tags} & {"iframe", "object"} == set()
+    assert [one["src"] for one in page.all("script")] == ["/static/cotenant.js"]
     assert all(not name.startswith("on") for _, attributes in page.tags for name in attributes)
     assert all(one["src"] == "/static/cotenant.svg" for one in page.all("img"))
     assert HOSTILE in "".join(page.words)
@@ -215,24 +190,28 @@ def test_what_was_typed_stays_text(client: Client) -> None:
     assert HOSTILE in [one.get("value") for one in Page(shown.text).all("input")]
 
 
-@pytest.mark.parametrize("path", ["/", NEW, "/docs", "/nope", "/?instance=nope"])
-def test_pages_need_no_other_host_no_script_and_no_inline_style(client: Client, path: str) -> None:
-    page = Page(client.page(path).text)
-    links = [one.get("href") or one.get("src") or one.get("action") for _, one in page.tags]
-    assert all(re.match(r"[/#](?!/)", link) for link in links if link)
-    assert all("style" not in attributes for _, attributes in page.tags)
-    assert {"script", "style"} & {tag for tag, _ in page.tags} == set()
+def test_pages_need_no_other_host_and_nothing_inline(client: Client) -> None:
+    for path in PAGES:
+        shown = client.page(path)
+        page = Page(shown.text)
+        links = [one.get("href") or one.get("src") or one.get("action") for _, one in page.tags]
+        assert all(re.match(r"[/#](?!/)", link) for link in links if link), path
+        assert all("style" not in attributes for _, attributes in page.tags), path
+        assert page.all("style") == []
+        assert page.all("script") == [{"src": "/static/cotenant.js", "defer": None}]
+        assert shown.headers["content-security-policy"] == POLICY
 
 
-@pytest.mark.parametrize("path", ["/", NEW, "/?instance=nope", "/?name=&vcpus=x", "/docs"])
-def test_every_field_has_a_label_and_every_id_stands_once(client: Client, path: str) -> None:
-    page = Page(client.page(path).text)
-    ids = [one["id"] for _, one in page.tags if "id" in one]
-    assert len(ids) == len(set(ids))
-    labelled = {one["for"] for one in page.all("label")}
-    assert {one["id"] for tag in ("input", "select") for one in page.all(tag)} == labelled
-    described = {one["aria-describedby"] for _, one in page.tags if "aria-describedby" in one}
-    assert described <= set(ids)
+def test_every_field_has_a_label_and_every_id_stands_once(client: Client) -> None:
+    for path in PAGES:
+        page = Page(client.page(path).text)
+        ids = [one["id"] for _, one in page.tags if "id" in one]
+        assert len(ids) == len(set(ids)), path
+        labelled = {one["for"] for one in page.all("label")}
+        fields = [one for tag in ("input", "select") for one in page.all(tag) if one.get("type") != "hidden"]
+        assert {one["id"] for one in fields} == labelled, path
+        described = {one["aria-describedby"] for _, one in page.tags if "aria-describedby" in one}
+        assert described <= set(ids), path
 
 
 @pytest.mark.parametrize(
@@ -240,6 +219,7 @@ def test_every_field_has_a_label_and_every_id_stands_once(client: Client, path: 
     [
         ("instance=nope", "there is no instance nope"),
         ("name=a%20b", "is not 1–255 letters"),
+        pytest.param(f"name={'a' * 300}", "is not 1–255 letters", id="long"),
         ("name=n&vcpus=0", "is not a whole number from 1 to 4096"),
         ("name=n&vcpus=2.5", "is not a whole number from 1 to 4096"),
         ("name=n&memory_mb=nan", "is not a number from 0 to 1000000000"),
@@ -263,6 +243,13 @@ def test_what_the_advisor_refuses_stands_beside_the_field_it_names(advisor: Advi
     assert status == 422
     assert "instance.vcpus is wrong" in page.text
     assert "wrong-vcpus" in [one.get("id") for one in page.all("p")]
+
+
+def test_a_workload_may_be_called_as_the_api_lets_it_be(client: Client, advisor: Advisor) -> None:
+    advisor.put_workload(WorkloadProfile("Web, 1 kB", {"cpu": 50.0}))
+    shown = client.page("/?name=n&workload=Web,%201%20kB")
+    assert (shown.status_code, '<option value="Web, 1 kB" selected>' in shown.text) == (200, True)
+    assert client.page("/?name=n&workload=a%0Ab").status_code == 422
 
 
 def test_a_comma_is_a_decimal_point(client: Client) -> None:

@@ -5,6 +5,7 @@ A file is a list of steps that share one service, in order. A step:
     - say: what this step shows
       PUT: /v1/hosts/h1                 # method and path; $name stands for a value that was kept
       json: {...}                       # the body; or raw: text, or repeat: [text, times]
+      form: key=$key&...                # or what a form of our own pages sends
       headers: {...}
       file: [models/x/card.json, text]  # written below the state folder first
       model: [m-1, 0.02]                # an artifact laid below models/ first, off by so much on held-out rows
@@ -17,6 +18,7 @@ A file is a list of steps that share one service, in order. A step:
       header: {...}                     # of the answer, matched like `has`
       keep: {name: path.in.answer}
       keep_header: {name: header of the answer}
+      keep_match: {name: pattern}       # its first group, searched in the text of the answer
 """
 
 from __future__ import annotations
@@ -38,11 +40,13 @@ from advisor.service import Advisor, load_inventory
 from advisor.settings import Settings
 from api.app import ROUTES, create_app
 from api.problems import KINDS
+from tests.servers.fixtures import sqlite_with_tables
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "models"))
 made_models = importlib.import_module("made_models")
 FILES = sorted(HERE.glob("*.yaml"))
+FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
 METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS", "BREW")
 # Kinds of problems that need a broken service, not a wrong question, or that only a command can meet: tests/api.
 ELSEWHERE = {
@@ -79,7 +83,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_conversation(file: Path, tmp_path: Path, trained: Callable[[], Path]) -> None:
     settings = Settings(
-        database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path, max_body_mb=0.25, max_batch=20, reserve_s=0
+        database=sqlite_with_tables(tmp_path / "db.sqlite3"),
+        state_dir=tmp_path,
+        max_body_mb=0.25,
+        max_batch=20,
+        reserve_s=0,
     )
     with Advisor(settings) as advisor:
         advisor.put_inventory(load_inventory(HERE.parent / "api" / "cloud.yaml"), mode="replace", generation=None)
@@ -122,12 +130,18 @@ async def _play(
             method, path_template = question_of(step)
             path_asked = re.sub(r"\$(\w+)", lambda found: kept[found[1]], path_template)
             given = {key: re.sub(r"\$(\w+)", lambda found: kept[found[1]], text) for key, text in _headers(step)}
-            answer = await client.request(method, path_asked, **_body(step, given))
+            sent = _body(step, given)
+            if "form" in step:
+                text = re.sub(r"\$(\w+)", lambda found: kept[found[1]], step["form"])
+                sent = {"content": text, "headers": {**FORM, **given}}
+            answer = await client.request(method, path_asked, **sent)
             _check(step, answer)
             for name, where in step.get("keep", {}).items():
                 kept[name] = str(_reach(answer.json(), where))
             for name, where in step.get("keep_header", {}).items():
                 kept[name] = answer.headers[where]
+            for name, pattern in step.get("keep_match", {}).items():
+                kept[name] = str(re.search(pattern, answer.text)[1])  # type: ignore[index]  # absent: the step fails
 
 
 def _headers(step: dict[str, Any]) -> Any:

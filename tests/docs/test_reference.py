@@ -19,6 +19,7 @@ from api.app import create_app
 from api.cli import app as cotenant
 from profiler import cli as profiler_cli
 from profiler.metrics import EIGHT
+from tests.servers.fixtures import sqlite_with_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
@@ -84,7 +85,7 @@ def test_every_rejection_code_is_documented(code: str) -> None:
 
 
 def test_every_route_is_documented(tmp_path: Path) -> None:
-    settings = Settings(database=f"sqlite:///{tmp_path}/docs.sqlite3", state_dir=tmp_path)
+    settings = Settings(database=sqlite_with_tables(tmp_path / "docs.sqlite3"), state_dir=tmp_path)
     with Advisor(settings) as advisor:
         paths = create_app(advisor, settings).openapi()["paths"]
     routes = [f"`{method.upper()} {path}`" for path, methods in paths.items() for method in methods]

@@ -38,6 +38,10 @@ class Client:
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
 
+    @property
+    def answered(self) -> int:
+        return sum(self.done.values())
+
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join()
@@ -76,6 +80,16 @@ def replicas(postgres_server: Postgres, tmp_path: Path) -> Iterator[list[Service
         yield services
 
 
+def _all_go_on(clients: list[Client], more: int = 50) -> int:
+    """Wait until every client got that many further answers; how many all have then."""
+    aims = [client.answered + more for client in clients]
+    deadline = time.monotonic() + 120
+    while any(client.answered < aim for client, aim in zip(clients, aims, strict=True)):
+        assert time.monotonic() < deadline, [client.failed for client in clients]
+        time.sleep(0.02)
+    return sum(client.answered for client in clients)
+
+
 @pytest.mark.timeout(900)
 def test_a_rolling_restart_behind_a_load_balancer_fails_no_request(replicas: list[Service]) -> None:
     try:
@@ -84,12 +98,11 @@ def test_a_rolling_restart_behind_a_load_balancer_fails_no_request(replicas: lis
             try:
                 for _ in range(2):
                     for service in replicas:
-                        time.sleep(1)
-                        served = sum(sum(client.done.values()) for client in clients)
+                        served = _all_go_on(clients)
                         service.running.stop()
                         service.start()
-                        assert sum(sum(client.done.values()) for client in clients) > served, "nobody answers meanwhile"
-                time.sleep(1)
+                        assert sum(client.answered for client in clients) > served, "nobody answers meanwhile"
+                _all_go_on(clients)
             finally:
                 for client in clients:
                     client.stop()

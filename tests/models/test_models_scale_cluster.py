@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +25,7 @@ from models.scale.boosting import train_here
 from models.scale.cluster import ClusterError, connected
 from models.scale.store import FeatureFile, Measured
 from models.scene import ProfileTable, build_batch
+from tests.servers.dask import scheduler, workers
 
 Floats = NDArray[np.float64]
 
@@ -119,50 +116,17 @@ def test_a_cluster_without_workers_is_said_in_one_sentence() -> None:
         pass
 
 
-@contextmanager
-def program(*words: str) -> Iterator[subprocess.Popen[str]]:
-    """A program of Dask's, ended by its own process id."""
-    command = [sys.executable, "-m", "dask", *words, "--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        yield running
-    finally:
-        running.terminate()
-        try:
-            running.wait(10)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait(10)
-        running.stderr.close()  # type: ignore[union-attr]
-
-
-def read_until(running: subprocess.Popen[str], pattern: str) -> str:
-    """The first group of the first line on standard error that matches."""
-    for line in running.stderr:  # type: ignore[union-attr]
-        if match := re.search(pattern, line):
-            return match[1]
-    raise AssertionError(f"it ended without saying {pattern}")
-
-
 def test_programs_started_by_hand_train_and_a_killed_worker_ends_the_training(
     rows: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options, _ = booster_options(len(rows), seed=0)
     monkeypatch.setattr(cluster, "WATCH_S", 0.2)
-    with ExitStack() as stack:
-        address = read_until(stack.enter_context(program("scheduler", "--port", "0")), r"Scheduler at:\s+(tcp://\S+)")
-        worker = ("worker", address, "--nthreads", "1", "--no-nanny")
-        workers = [stack.enter_context(program(*worker)) for _ in range(2)]
-        for one in workers:
-            read_until(one, r"(Registered to)")
-        with connected(address) as found:
-            assert found.train(rows, options, 5).num_trees() == 5
-            killer = threading.Timer(1.5, os.kill, (workers[0].pid, signal.SIGKILL))
-            killer.start()
-            begin = time.monotonic()
-            with pytest.raises(
-                ClusterError, match=r"^worker tcp://127\.0\.0\.1:\d+ left the cluster at .*train again$"
-            ):
-                found.train(rows, options, 200_000)
-            assert time.monotonic() - begin < 30
-            killer.join()
+    with scheduler() as address, workers(address) as (one, _), connected(address) as found:
+        assert found.train(rows, options, 5).num_trees() == 5
+        killer = threading.Timer(1.5, os.kill, (one.pid, signal.SIGKILL))
+        killer.start()
+        begin = time.monotonic()
+        with pytest.raises(ClusterError, match=r"^worker tcp://127\.0\.0\.1:\d+ left the cluster at .*train again$"):
+            found.train(rows, options, 200_000)
+        assert time.monotonic() - begin < 30
+        killer.join()

@@ -61,10 +61,7 @@ def record(lab: OpenStackLab) -> dict[str, Any]:
     scenes: dict[str, Any] = {}
     with recorded(lab) as scenes["whole"]:
         admin.read()
-    compute.delete_server(servers[0])
-    lab.processes.wait_for(
-        "one server less", lambda: servers[0] not in {one.id for one in compute.servers(all_projects=True)}
-    )
+    lab.delete_servers(servers[0])
     servers.append(lab.boot("plain-3", "plain"))
     lab.placed(servers[-1:])
     with recorded(lab) as scenes["changed"]:

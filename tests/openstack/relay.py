@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from cloud_scene import TIMEOUT_S
+
 Harm = Callable[["_Answers", bytes], None]
 
 
@@ -82,7 +84,7 @@ def relaying(port: int = 0) -> Iterator[Relay]:
 
 def slow(answers: _Answers, _: bytes) -> None:
     """Says nothing for longer than anybody waits."""
-    time.sleep(8)
+    time.sleep(3 * TIMEOUT_S)
 
 
 def dripping(answers: _Answers, _: bytes) -> None:
@@ -90,7 +92,7 @@ def dripping(answers: _Answers, _: bytes) -> None:
     answers.send_response(200)
     answers.send_header("Content-Length", "100000")
     answers.end_headers()
-    for _ in range(80):
+    for _ in range(int(30 * TIMEOUT_S)):
         answers.wfile.write(b" ")
         answers.wfile.flush()
         time.sleep(0.1)

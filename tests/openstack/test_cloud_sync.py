@@ -36,10 +36,11 @@ def states(told: Mapping[str, Any]) -> dict[str, str]:
 
 
 def test_servers_come_and_go_with_their_hosts_limits_and_labels(
-    lab: OpenStackLab, service: Service, environment: Mapping[str, str]
+    lab: OpenStackLab, relay: Relay, service: Service, environment: Mapping[str, str]
 ) -> None:
     kept, deleted = (lab.boot(name, "capped") for name in ("kept", "deleted"))
     hosts = lab.placed([kept, deleted])
+    assert [len(relay.about(one)) for one in (kept, deleted)] == [1, 1], "it was asked once about each"
     assert pending(service) == 2
     told = service.sync(environment)
     assert states(told) == dict.fromkeys(ALL, "read")
@@ -49,8 +50,7 @@ def test_servers_come_and_go_with_their_hosts_limits_and_labels(
     assert (found["host"], found["vcpus"], found["isolation"]["cap_percent"]) == (hosts[kept], 2, 50.0)
     assert found["service"] == "latency"
     assert found["labels"]["name"] == "kept"
-    lab.connect().compute.delete_server(deleted)
-    lab.processes.wait_for("its end", lambda: not any(one.id == deleted for one in servers(lab)))
+    lab.delete_servers(deleted)
     assert service.sync(environment)["gone_instances"] == [deleted]
 
 
@@ -115,18 +115,14 @@ def test_a_wrong_password_is_told_in_one_sentence_without_it(service: Service, e
     assert "not-the-password" not in str(told)
 
 
-def servers(lab: OpenStackLab) -> list[Any]:
-    return list(lab.connect().compute.servers(details=False, all_projects=True))
-
-
 def test_a_migration_shows(lab: OpenStackLab, relay: Relay, service: Service, environment: Mapping[str, str]) -> None:
     server = lab.boot("mover", "capped")
     before = lab.placed([server])[server]
     service.sync(environment)
-    lab.connect().compute.live_migrate_server(server, host=None, block_migration="auto")
-    lab.processes.wait_for("the migration", lambda: lab.placed([server])[server] != before)
+    after = lab.migrate(server)
+    assert after != before
     service.sync(environment)
-    assert service.get(f"/v1/instances/{server}")["host"] not in {before, None}
+    assert service.get(f"/v1/instances/{server}")["host"] == after
     asked = [question for question, _ in relay.about(server)]
     assert before in asked[0]["hosts"]
     assert before not in asked[-1]["hosts"], "Nova leaves the source out"

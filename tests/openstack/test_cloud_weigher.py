@@ -106,7 +106,7 @@ def test_servers_are_placed_without_an_answer(lab: OpenStackLab, relay: Relay, s
         return
     (line,) = said  # the filter asked, the weigher did not wait once more
     waited_ms = float(re.search(r"without Cotenant after ([\d.]+) ms", line)[1])  # type: ignore[index]
-    assert waited_ms < 1000 * TIMEOUT_S + 500
+    assert waited_ms < 2 * 1000 * TIMEOUT_S, "and not for as long as the harm goes on, which is three times that"
 
 
 def test_servers_are_placed_while_nobody_listens_and_by_the_answer_again_afterwards(
@@ -163,8 +163,9 @@ def all_of(service: Service, noun: str) -> list[object]:
         return list(getattr(there, noun)(limit=1000).items)
 
 
+@pytest.mark.measured
 def test_what_a_question_adds_to_a_boot_is_told(
-    lab: OpenStackLab, relay: Relay, service: Service, record_property: pytest.RecordProperty
+    lab: OpenStackLab, relay: Relay, service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = log_size(lab)
     for number in range(10):
@@ -174,9 +175,9 @@ def test_what_a_question_adds_to_a_boot_is_told(
     ]
     assert len(times) == 10
     median = statistics.median(times)
-    record_property("median_ms", median)
-    print(f"a question about 100 hosts adds {median:.0f} ms to a boot (median of 10, most {max(times):.0f})")
-    assert median < 1000 * TIMEOUT_S
+    with capsys.disabled():
+        print(f"\na question about 100 hosts adds {median:.0f} ms to a boot (median of 10, most {max(times):.0f})")
+    assert median < 1000
 
 
 def log_size(lab: OpenStackLab) -> int:

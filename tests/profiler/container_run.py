@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -54,6 +55,14 @@ def containers(
         chosen = tuple(workloads or [Cpu() for _ in entries])
         with Containers(Setup(registry, tuple(entries), chosen, scratch, **more), maker) as made:
             yield [one for one in made.running if isinstance(one, Container)]
+
+
+@contextmanager
+def native_programs_alone() -> Iterator[None]:
+    """Waits until no other test has native programs: they give the host's one network stack the lab's addresses."""
+    with Path(tempfile.gettempdir(), "cotenant-native-programs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def left_of(run: str) -> list[str]:

@@ -105,6 +105,7 @@ def test_the_agents_own_state_is_there() -> None:
     assert found["cotenant_profiler_build_info", "backend=lxc,version=1.2.3"] == 1
     assert found["cotenant_profiler_dropped_total", "reason=late"] == 1
     assert found["cotenant_profiler_windows_dropped_total", "reason=clock_jump"] == 2
+    assert found["cotenant_profiler_window_end_timestamp_seconds", ""] == 1e9
     assert found["cotenant_profiler_reading_seconds_count", ""] == sum(range(12))
     assert found["cotenant_profiler_reading_seconds_bucket", "le=0.025"] == 3
     assert found["cotenant_profiler_spool_dropped_batches_total", ""] == 2

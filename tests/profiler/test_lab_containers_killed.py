@@ -6,10 +6,11 @@ import random
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from container_run import left_of, programs_of
+from container_run import left_of, native_programs_alone, programs_of
 
 from profiler.lab.processes import wait_until
 from profiler.lab.registry import clean
@@ -45,18 +46,18 @@ def test_after_kill_9_at_any_moment_nothing_runs_on_and_clean_removes_the_rest(
     tmp_path: Path, backing: str, seed: int
 ) -> None:
     here = Path(__file__).parent
-    lab = subprocess.Popen(
-        [sys.executable, "-c", _LAB, here, here.parents[1], tmp_path, backing], stdout=subprocess.PIPE, text=True
-    )
-    assert lab.stdout is not None
-    run = lab.stdout.readline().strip()
-    if seed % 2:
-        assert lab.stdout.readline() == "works\n"
-    time.sleep(random.Random(seed).uniform(0, 0.25))  # in the middle of building, or of working
-    assert lab.poll() is None
-    lab.kill()
-    lab.wait()
-    lab.stdout.close()
-    assert wait_until(lambda: programs_of(run) == [], 2)
-    assert clean(tmp_path / "state")
-    assert wait_until(lambda: left_of(run) == [], 2), left_of(run)  # devices go a moment after their namespace
+    argv = [sys.executable, "-c", _LAB, here, here.parents[1], tmp_path, backing]
+    with native_programs_alone() if backing == "native" else nullcontext():
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as lab:
+            assert lab.stdout is not None
+            try:
+                run = lab.stdout.readline().strip()
+                if seed % 2:
+                    assert lab.stdout.readline() == "works\n"
+                time.sleep(random.Random(seed).uniform(0, 0.25))  # in the middle of building, or of working
+                assert lab.poll() is None
+            finally:
+                lab.kill()
+        assert wait_until(lambda: programs_of(run) == [], 2)
+        assert clean(tmp_path / "state")
+        assert wait_until(lambda: left_of(run) == [], 2), left_of(run)  # devices go a moment after their namespace

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from container_run import answered_ms, ask, echo, left_of, placed, registered
+from container_run import answered_ms, ask, echo, left_of, native_programs_alone, placed, registered
 
 from profiler.lab.control_groups import GroupMaker
 from profiler.lab.errors import PreparationError
@@ -35,7 +35,7 @@ while True:
 
 @contextmanager
 def _native(entries: list[Placed], workloads: list[Workload], **more: Any) -> Iterator[list[Container]]:
-    with registered() as (registry, scratch):
+    with native_programs_alone(), registered() as (registry, scratch):
         maker = GroupMaker()
         maker.prepare()
         setup = Setup(registry, tuple(entries), tuple(workloads), scratch, **more)
@@ -98,9 +98,14 @@ def test_native_programs_with_limits_are_refused() -> None:
 
 
 def test_a_host_that_uses_the_labs_addresses_gets_no_native_programs() -> None:
-    call(["ip", "route", "add", "blackhole", "10.77.0.128/25"])
-    try:
-        with pytest.raises(PreparationError, match="this host has routes to"), _native([placed(0)], [Cpu()]):
-            raise AssertionError("unreachable")
-    finally:
-        call(["ip", "route", "delete", "blackhole", "10.77.0.128/25"])
+    with registered() as (registry, scratch), native_programs_alone():
+        maker = GroupMaker()
+        maker.prepare()
+        native = Native(Setup(registry, (placed(0),), (Cpu(),), scratch), maker)
+        call(["ip", "route", "add", "blackhole", "10.77.0.128/25"])
+        try:
+            with pytest.raises(PreparationError, match="this host has routes to"), native:
+                raise AssertionError("unreachable")
+        finally:
+            call(["ip", "route", "delete", "blackhole", "10.77.0.128/25"])
+        assert left_of(registry.run) == []

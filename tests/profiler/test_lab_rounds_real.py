@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 import yaml
 from lab_commands import TINY, Started, command, environment, finished, lab, left_of, wait_for_runs, write_campaign
+
+from tests.servers.running import own_folder
 
 pytestmark = pytest.mark.lab
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
@@ -64,10 +68,18 @@ def test_a_time_grid_starts_its_rounds_on_time_and_circumstances_are_kept(tmp_pa
     assert {"load_before", "load_after", "time_grid"} <= set(told)
 
 
-def test_a_dry_run_needs_no_root_and_makes_nothing(tmp_path: Path, state: Path) -> None:
-    out = tmp_path / "data"
+@pytest.fixture
+def of_nobody() -> Iterator[Path]:
+    """A folder of a user without rights; pytest closes its own to all others, whenever one starts."""
+    folder = own_folder("nobody")
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_dry_run_needs_no_root_and_makes_nothing(of_nobody: Path) -> None:
+    out, state = of_nobody / "data", of_nobody / "state"
     asked = command("run", TINY, "--out", out, "--state", state, "--dry-run", "--rounds", "4")
-    done = _as_nobody(tmp_path, asked)
+    done = _as_nobody(of_nobody, asked)
     assert done.returncode == 0, done.stderr
     assert "3 groups (3 of 2 members; by pinning: 3 same)" in done.stdout
     assert "each round: 5 runs, 2 of them solo" in done.stdout
@@ -87,20 +99,16 @@ def test_a_dry_run_counts_what_is_finished_and_changes_nothing(tmp_path: Path, s
     assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before
 
 
-def test_without_root_the_lab_says_so_before_anything_starts(tmp_path: Path) -> None:
-    asked = command("run", TINY, "--out", tmp_path / "data", "--state", tmp_path / "state")
-    done = _as_nobody(tmp_path, asked)
+def test_without_root_the_lab_says_so_before_anything_starts(of_nobody: Path) -> None:
+    asked = command("run", TINY, "--out", of_nobody / "data", "--state", of_nobody / "state")
+    done = _as_nobody(of_nobody, asked)
     assert done.returncode == 1
     assert "run it as root" in done.stderr
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / "state").exists()
+    assert not (of_nobody / "state").exists()
 
 
 def _as_nobody(directory: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
-    """As a user without rights, who may enter the test's directory."""
-    for path in (directory, *directory.parents[:2]):
-        path.chmod(0o755)
-    directory.chmod(0o777)
     importing = _run([*NOBODY, words[0], "-c", "import profiler.cli, yaml, rich"], directory)
     if importing.returncode != 0:
         pytest.skip(f"an ordinary user cannot read this installation: {importing.stderr[-200:]}")

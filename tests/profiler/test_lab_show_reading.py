@@ -70,6 +70,15 @@ def test_a_wrong_cell_is_named_with_file_line_and_column(
     assert "\x1b" not in str(error.value)
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path: Path, made: Made) -> None:
+    made.write(tmp_path)
+    before = read_dataset(tmp_path)
+    for path in tmp_path.glob("*.csv*"):  # as a spreadsheet saves them
+        raw, mark = path.read_bytes(), b"\xef\xbb\xbf"
+        path.write_bytes(gzip.compress(mark + gzip.decompress(raw), mtime=0) if path.suffix == ".gz" else mark + raw)
+    assert read_dataset(tmp_path) == before
+
+
 @pytest.mark.parametrize("table", ["colocations.csv", "runs.csv", "outcomes.csv", "series.csv.gz"])
 def test_a_missing_column_is_named(tmp_path: Path, made: Made, table: str) -> None:
     path = made.write(tmp_path) / table

@@ -1,7 +1,8 @@
-"""A real nginx of the test's own: a plain load balancer in front of services."""
+"""A real nginx of the test's own: the load balancer of docs/operations.md in front of services."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,8 +10,7 @@ from pathlib import Path
 
 from tests.servers.running import Running, answers, found, free_port, own_folder
 
-# What a plain configuration has: a server that refuses a connection or says 503 is passed over for the next.
-# POST is asked twice only because every POST of the API may be: samples and colocations are stored once.
+_OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 _CONFIGURATION = """
 daemon off;
 worker_processes 1;
@@ -19,28 +19,28 @@ error_log stderr;
 events {{ worker_connections 256; }}
 http {{
   access_log off;
-  client_max_body_size 16m;
   client_body_temp_path {folder}/body;
   proxy_temp_path {folder}/proxy;
   fastcgi_temp_path {folder}/fastcgi;
   uwsgi_temp_path {folder}/uwsgi;
   scgi_temp_path {folder}/scgi;
-  upstream cotenant {{
-    {servers}
-    keepalive 16;
-  }}
-  server {{
-    listen 127.0.0.1:{port};
-    location / {{
-      proxy_pass http://cotenant;
-      proxy_http_version 1.1;
-      proxy_set_header Connection "";
-      proxy_set_header Host 127.0.0.1;
-      proxy_next_upstream error timeout http_503 non_idempotent;
-    }}
-  }}
+{documented}
 }}
 """
+
+
+def documented(port: int, services: Sequence[int]) -> str:
+    """What docs/operations.md tells users to write, on these ports of 127.0.0.1 and without TLS."""
+    found = re.search(
+        r"^```\n(upstream cotenant \{\n.*?)^```$", _OPERATIONS.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    assert found
+    listening, listens = re.subn(r"listen 443 ssl;", f"listen 127.0.0.1:{port};", found[1])
+    plain, certificates = re.subn(r"^ *ssl_certificate.*\n", "", listening, flags=re.MULTILINE)
+    first, *others = re.findall(r"^ *server 127\.0\.0\.1:.*\n", plain, re.MULTILINE)
+    assert (listens, certificates, len(others)) == (1, 2, 1)
+    servers = "".join(first.replace(":8080", f":{service}") for service in services)
+    return plain.replace(first, servers).replace(others[0], "")
 
 
 class Nginx:
@@ -49,9 +49,9 @@ class Nginx:
     def __init__(self, folder: Path, ports: Sequence[int]) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        servers = " ".join(f"server 127.0.0.1:{port} max_fails=0;" for port in ports)
         path = folder / "nginx.conf"
-        path.write_text(_CONFIGURATION.format(folder=folder, port=self.port, servers=servers), encoding="utf-8")
+        text = _CONFIGURATION.format(folder=folder, documented=documented(self.port, ports))
+        path.write_text(text, encoding="utf-8")
         argv = [found("nginx"), "-c", str(path), "-p", str(folder), "-e", "stderr"]
         self.running = Running(argv, lambda: answers(self.port), folder / "log", drop=True)
 

@@ -10,9 +10,11 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from tests.servers.again import Again
 from tests.servers.running import Running, free_port
 
 COTENANT = Path(sys.executable).with_name("cotenant")
@@ -28,9 +30,14 @@ class Answer:
 
 
 class Service:
-    """A service that is not started yet; `state` is its folder and `more` are settings without their prefix."""
+    """A service that is not started yet; `state` is its folder and `more` are settings without their prefix.
 
-    def __init__(self, database: str, state: Path, *arguments: str, port: int | None = None, **more: str) -> None:
+    `again` = it will be killed and started many times (`again.Again`).
+    """
+
+    def __init__(
+        self, database: str, state: Path, *arguments: str, port: int | None = None, again: bool = False, **more: str
+    ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         environment = {
@@ -38,9 +45,13 @@ class Service:
             "COTENANT_STATE_DIR": str(state),
             **{f"COTENANT_{name.upper()}": value for name, value in more.items()},
         }
-        argv = [str(COTENANT), "serve", "--listen", f"127.0.0.1:{self.port}", *arguments]
+        words = ["serve", "--listen", f"127.0.0.1:{self.port}", *arguments]
         log = state / f"serve-{self.port}.log"
-        self.running = Running(argv, self._alive, log, drop=False, environment=environment)
+        self.running: Running | Again = (
+            Again(words, self._alive, log, environment)
+            if again
+            else Running([str(COTENANT), *words], self._alive, log, drop=False, environment=environment)
+        )
 
     def start(self) -> Service:
         self.running.start()
@@ -61,15 +72,18 @@ class Service:
 
 
 def ask(url: str, method: str = "GET", body: Any = None, *, timeout: float = 30.0) -> Answer:
-    """One request on a connection of its own; OSError when nobody answers."""
+    """One request on a connection of its own; OSError when nobody answers, or not to the end."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
+        try:
+            answer = urllib.request.urlopen(request, timeout=timeout)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
             return _read(answer.status, dict(answer.headers), answer.read())
-    except urllib.error.HTTPError as error:
-        with error:
-            return _read(error.code, dict(error.headers), error.read())
+    except HTTPException as error:
+        raise ConnectionError(f"half an answer: {error!r}") from error
 
 
 def _read(status: int, headers: Mapping[str, str], body: bytes) -> Answer:

@@ -87,6 +87,13 @@ def signed(parameters: Mapping[str, str], asking: Account, now: datetime) -> dic
     return {**whole, "signature": signature(whole, asking.secret)}
 
 
+def _first_cause(error: BaseException) -> str:
+    """What the system said, such as "Connection refused"; requests and urllib3 put three more errors around it."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
 class Api:
     """Calls to one management server."""
 
@@ -123,7 +130,8 @@ class Api:
             inner = answer.json()[f"{command.lower()}response"]
             code = int(inner.get("errorcode", answer.status_code))
         except requests.RequestException as error:
-            raise NotAnsweredError(f"{command}: {type(error).__name__}") from error  # its text holds the address only
+            where = urlsplit(self._asking.endpoint).netloc.rpartition("@")[2]
+            raise NotAnsweredError(f"{command}: no answer of {where}: {_first_cause(error)}"[:200]) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise NotAnsweredError(f"{command}: HTTP {answer.status_code} and no answer of CloudStack's") from error
         if code != 200:

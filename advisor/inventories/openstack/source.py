@@ -17,6 +17,7 @@ from advisor.inventories.openstack.facts import (
 from advisor.inventories.openstack.listings import Listings, Row, connect
 from advisor.inventories.reading import Facts, Part, Reading
 
+_SETTINGS = "name a cloud of clouds.yaml by --cloud or OS_CLOUD, or set OS_AUTH_URL and what belongs to it"
 OVERLAP = timedelta(minutes=5)  # by which clocks may differ: a server that is told twice does no harm
 
 
@@ -48,7 +49,8 @@ class OpenStack:
         try:
             self._connection = self._connection or self._connect()
         except Exception as error:  # noqa: BLE001 - openstacksdk and keystoneauth have no common root for wrong settings
-            return Reading(self.name, (Part("connection", "failed", reason=" ".join(str(error).split())[:200]),))
+            reason = f"{' '.join(str(error).split())[:200]}; {_SETTINGS}"
+            return Reading(self.name, (Part("connection", "failed", reason=reason),))
         listings = Listings(self._connection)
         begun = self._clock()
         whole = self._since is None or self._reads % self._whole_every == 0

@@ -67,6 +67,7 @@ class Placed(Answer):
 
     id: int = Field(serialization_alias="ID")
     host_id: int | None = Field(default=None, serialization_alias="HOST_ID")
+    error: str | None = Field(default=None, serialization_alias="ERROR", description="what it says wrongly of itself")
 
 
 class PlaceAnswer(Answer):

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from xml.etree import ElementTree  # it only writes here: what comes in is read by defusedxml
 
-from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped] # it brings no types
+from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped] # it brings no types
+from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
 ENVELOPE = "http://schemas.xmlsoap.org/soap/envelope/"
 DWM = "http://schemas.citrix.com/DWM"
@@ -34,7 +35,9 @@ def read_call(raw: bytes) -> Call:
     """Read an envelope; MalformedEnvelopeError for anything else. DTDs and entities are refused."""
     try:
         root = fromstring(raw, forbid_dtd=True)
-    except Exception as error:  # expat's, defusedxml's, and what decoding bytes can raise
+    except DefusedXmlException as error:
+        raise MalformedEnvelopeError("the body has a DTD or entities, which are not read") from error
+    except Exception as error:  # expat's, and what decoding bytes can raise
         raise MalformedEnvelopeError(f"the body is no plain XML: {error}"[:200]) from error
     body = root.find(f"{{{ENVELOPE}}}Body")
     if root.tag != f"{{{ENVELOPE}}}Envelope" or body is None or len(body) != 1:

@@ -12,17 +12,8 @@ LEAD = 0.01
 NEUTRAL = 0.5  # of hosts that Cotenant knows nothing of, beside some that it knows: neither best nor worst
 FAR = 1e9  # no score is anywhere near
 UNKNOWN = ("host.unknown", "host.no_data")
-NEEDS_SETTINGS = "limit.settings"
-# Limits that would be broken. What Nova checks by itself (capacity, services that are down) is left to it, for its view
-# is the newer one.
-HARD = (
-    "limit.newcomer",
-    "limit.neighbour",
-    "limit.newcomer_latency",
-    "limit.neighbour_latency",
-    "constraint.exclusive",
-    NEEDS_SETTINGS,
-)
+# What Nova checks by itself (capacity, services that are down) is left to it, for its view is the newer one.
+HARD = ("limit.settings", "constraint.exclusive")
 
 
 @dataclass(frozen=True)
@@ -42,11 +33,7 @@ class Answer:
                 raise ValueError("a rejection of the answer has no host or no code")  # noqa: TRY004 - it is data
             refused[one["host"]] = one["code"]
         for one in _listed(document, "candidates", "host", "score"):
-            score = _score(one)
-            if one.get("rungs"):  # a limit is kept there only with settings that Nova does not apply
-                refused[one["host"]] = NEEDS_SETTINGS
-            else:
-                scores[one["host"]] = score
+            scores[one["host"]] = _score(one)
         return cls(scores, refused)
 
     @property

@@ -17,7 +17,8 @@ def question(spec: Any, hosts: Sequence[str], objective: str) -> dict[str, Any]:
     """The body for a RequestSpec of nova and the candidates' node names.
 
     The instance is named by its UUID, as `cotenant sync openstack` names it, so that a held answer ends when the
-    inventory shows it.
+    inventory shows it. Nova changes nobody's settings, so a host that needs other ones is to be refused, not mended:
+    what is held for the server is then the host that the weigher lets win.
     """
     flavor = spec.flavor
     instance = {
@@ -35,4 +36,5 @@ def question(spec: Any, hosts: Sequence[str], objective: str) -> dict[str, Any]:
         "objective": objective,
         "limit": SHOWN,
         "explain": False,
+        "mend": False,
     }

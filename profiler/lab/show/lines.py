@@ -122,5 +122,5 @@ def lines(path: Path, needed: Sequence[str]) -> Iterator[Line]:
 
 def _open(path: Path) -> io.TextIOWrapper:
     if path.suffix == ".gz":
-        return io.TextIOWrapper(gzip.open(path), encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+        return io.TextIOWrapper(gzip.open(path), encoding="utf-8-sig", newline="")  # spreadsheets write a BOM
+    return path.open(encoding="utf-8-sig", newline="")

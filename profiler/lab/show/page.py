@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
+from profiler import look
 from profiler.lab.errors import LabError
 from profiler.lab.show import pictures, view
 from profiler.lab.show.composition import Composition
@@ -33,13 +33,7 @@ def _plain_range(found: Description) -> str:
     return "" if found.lower is None or found.upper is None else f"{number(found.lower)}–{number(found.upper)}"
 
 
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-    autoescape=True,  # names come from outside
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_TEMPLATES = look.environment(Path(__file__).parent / "templates")
 _FILTERS: dict[str, Callable[..., Any]] = {
     "percent": percent,
     "range": _range,
@@ -67,9 +61,7 @@ def write_page(shown: Shown, path: Path) -> None:
 def page(shown: Shown) -> str:
     """The page's text; the same dataset gives the same text."""
     curves = view.curves(shown.sweeps)
-    return _TEMPLATES.get_template(
-        "lab.html.j2"
-    ).render(
+    return _TEMPLATES.get_template("lab.html.j2").render(
         shown=shown,
         name=shown.about.get("name") or Path(shown.directory).name,
         headline=view.headline(shown),
@@ -83,9 +75,9 @@ def page(shown: Shown) -> str:
         modes_title=view.modes_title,
         composed=_worst_predicted(shown.composition),
         composition_picture=_drawn(pictures.composition_picture, shown.composition, shown.composition.groups),
-        panels=[(panel, Markup(pictures.distribution_picture(panel))) for panel in shown.panels],  # noqa: S704
-        courses=[(name, of, Markup(pictures.course_picture(name, of))) for name, of in shown.courses.items()],  # noqa: S704
-        inside=[(one, list(map(Markup, pictures.inside_pictures(one)))) for one in shown.inside],
+        panels=[(panel, pictures.distribution_picture(panel)) for panel in shown.panels],
+        courses=[(name, of, pictures.course_picture(name, of)) for name, of in shown.courses.items()],
+        inside=[(one, pictures.inside_pictures(one)) for one in shown.inside],
         marked=shown.marked[: view.MOST_MARKED],
         circumstances=view.circumstances(shown.about),
         outcomes=view.mode_outcomes(shown.modes),
@@ -94,8 +86,8 @@ def page(shown: Shown) -> str:
     )
 
 
-def _drawn(draw: Callable[[Any], str], of: Any, wanted: object) -> Markup | None:
-    return Markup(draw(of)) if wanted else None  # noqa: S704 - pictures hold no markup from outside
+def _drawn(draw: Callable[[Any], Markup], of: Any, wanted: object) -> Markup | None:
+    return draw(of) if wanted else None
 
 
 def _curve_pictures(curves: list[view.Curves]) -> Mapping[str, list[tuple[str, Markup, int]]]:
@@ -106,17 +98,14 @@ def _curve_pictures(curves: list[view.Curves]) -> Mapping[str, list[tuple[str, M
         if len(drawn) < view.MOST_PICTURES:
             lines = pictures.lines_of(one.sweeps)
             svg = pictures.sweep_picture(f"{one.factor} {lines[0].role} {one.title}", lines)
-            drawn.append((one.title, Markup(svg), len(one.sweeps) - len(lines)))  # noqa: S704
+            drawn.append((one.title, svg, len(one.sweeps) - len(lines)))
     return found
 
 
 def _mode_pictures(shown: Shown) -> list[tuple[str, Markup]]:
     chosen = shown.modes[: view.MOST_PICTURES]
     titles = [view.modes_title(modes) for modes in chosen]
-    return [
-        (title, Markup(pictures.mode_picture(title, modes)))  # noqa: S704
-        for title, modes in zip(titles, chosen, strict=True)
-    ]
+    return [(title, pictures.mode_picture(title, modes)) for title, modes in zip(titles, chosen, strict=True)]
 
 
 def _worst_predicted(composition: Composition) -> list[Any]:

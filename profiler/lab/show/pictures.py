@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from itertools import pairwise
 from typing import Any
+
+from markupsafe import Markup
 
 from profiler.lab.show.composition import Composition
 from profiler.lab.show.spread import Courses, Inside, Panel
 from profiler.lab.show.sweeps import Mode, Modes, Sweep
 from profiler.lab.show.words import OUTCOMES, ROLES, factor
 from profiler.lab.windows import METRICS
-from profiler.pictures import ACCENT, INK, LINE, PAPER, SERIES, SOFT, inline_svg, label, legend, new_figure
+from profiler.look import inline, short
+from profiler.pictures import LINE, SERIES, SOFT, label, legend, new_figure
 
 MOST_LINES = len(SERIES)  # in one picture of curves; colours would repeat beyond
+LEAST_GAP = 0.1  # of the whole range between two values of a factor, so that both can be read
 _WIDTH, _HEIGHT = 3.7, 2.35  # inches
 _KEY_ROW = 0.17  # inches of one row of a legend
-_LONGEST = 44  # letters of a name in a picture
 _MARKED = 60  # points of a line up to which each is marked
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # beside colour, for who does not see it
 _DASHES = ("-", "--", ":", "-.")
-_COLOURS = {INK: "ink", SOFT: "soft", LINE: "line", PAPER: "sheet", ACCENT: "accent"} | {
-    colour: f"s{number}" for number, colour in enumerate(SERIES)
-}
 
 
-def sweep_picture(title: str, sweeps: Sequence[Sweep]) -> str:
+def sweep_picture(title: str, sweeps: Sequence[Sweep]) -> Markup:
     """T / B of one workload over the values of a factor, one line per neighbour (at most MOST_LINES)."""
     figure, axes = _panel(len(sweeps))
     first = sweeps[0]
@@ -34,22 +33,26 @@ def sweep_picture(title: str, sweeps: Sequence[Sweep]) -> str:
     places = sorted(
         {(point.value is None, point.value or 0.0, point.words) for sweep in sweeps for point in sweep.points}
     )
-    spots = {words: (value if numeric else float(spot)) for spot, (_, value, words) in enumerate(places)}
+    values = [value for _, value, _ in places]
+    gap = min((right - left for left, right in pairwise(values)), default=0.0)
+    # Values that lie apart stand where they are, others a step each, so that none hides another.
+    apart = numeric and gap >= LEAST_GAP * (values[-1] - values[0])
+    spots = {words: (value if apart else float(spot)) for spot, (_, value, words) in enumerate(places)}
     for number, sweep in enumerate(sweeps):
         xs = [spots[point.words] for point in sweep.points]
         ys = [point.ratio.median for point in sweep.points]
         _bars(axes, xs, sweep, number)
         name = f"beside {sweep.neighbour}" + (f" ({sweep.others})" if sweep.others else "")
-        axes.plot(xs, ys, marker=_MARKERS[number], markersize=4, linewidth=1.3, color=SERIES[number], label=_name(name))
+        axes.plot(xs, ys, marker=_MARKERS[number], markersize=4, linewidth=1.3, color=SERIES[number], label=short(name))
     axes.set_xticks(list(spots.values()), list(spots))
     axes.set_ylim(0, max(1.08, axes.get_ylim()[1]))
     axes.axhline(1, color=SOFT, linewidth=0.8)
-    label(axes, x=_name(f"{factor(first.factor)}, {ROLES[first.role]}"), y="T/B")
+    label(axes, x=short(f"{factor(first.factor)}, {ROLES[first.role]}"), y="T/B")
     _key(axes)
-    return _inline(figure, title, f"T/B over {factor(first.factor)}; the table has every value")
+    return inline(figure, title, f"T/B over {factor(first.factor)}; the table has every value")
 
 
-def mode_picture(title: str, modes: Modes) -> str:
+def mode_picture(title: str, modes: Modes) -> Markup:
     """One row per tc mode and one panel per outcome: median and 95 % interval beside the neighbours."""
     known = [name for name in OUTCOMES if any(name in mode.outcomes for mode in modes.modes)]
     height = 0.75 + 0.3 * len(modes.modes)
@@ -57,8 +60,8 @@ def mode_picture(title: str, modes: Modes) -> str:
     for axes, name in zip(panels, known, strict=True):
         unit = next(mode.units[name] for mode in modes.modes if name in mode.units)
         _mode_rows(axes, modes.modes, name)
-        label(axes, x=_name(f"{OUTCOMES[name]}, {unit}"))
-    return _inline(figure, title, "Outcomes by tc mode; the table has every value")
+        label(axes, x=short(f"{OUTCOMES[name]}, {unit}"))
+    return inline(figure, title, "Outcomes by tc mode; the table has every value")
 
 
 def _mode_rows(axes: Any, modes: Sequence[Mode], outcome: str) -> None:
@@ -69,7 +72,7 @@ def _mode_rows(axes: Any, modes: Sequence[Mode], outcome: str) -> None:
         if found.lower is not None and found.upper is not None:
             axes.plot([found.lower, found.upper], [row, row], color=SERIES[0], linewidth=1.6)
         axes.plot([found.median], [row], "o", color=SERIES[0], markersize=5)
-    axes.set_yticks(range(len(modes)), [_name(mode.mode.replace("; beside", ";\nbeside")) for mode in modes])
+    axes.set_yticks(range(len(modes)), [short(mode.mode.replace("; beside", ";\nbeside")) for mode in modes])
     axes.set_ylim(len(modes) - 0.5, -0.5)
     axes.set_xlim(left=0)
     axes.margins(x=0.08)
@@ -77,14 +80,14 @@ def _mode_rows(axes: Any, modes: Sequence[Mode], outcome: str) -> None:
     axes.grid(axis="x", color=LINE, linewidth=0.7)
 
 
-def distribution_picture(panel: Panel) -> str:
+def distribution_picture(panel: Panel) -> Markup:
     """Cumulative distributions, one line each."""
     figure, axes = _panel(len(panel.of))
     for number, one in enumerate(panel.of):
         xs, ys = [one.steps[0][0], *(x for x, _ in one.steps)], [0.0, *(y for _, y in one.steps)]
         colour, dash = SERIES[number % len(SERIES)], _DASHES[number % len(_DASHES)]
         axes.step(
-            xs, ys, where="post", color=colour, linestyle=dash, linewidth=1.4, label=_name(f"{one.name} ({one.count})")
+            xs, ys, where="post", color=colour, linestyle=dash, linewidth=1.4, label=short(f"{one.name} ({one.count})")
         )
     low, high = _middle(panel)
     if low < 1 < high:
@@ -92,9 +95,9 @@ def distribution_picture(panel: Panel) -> str:
     axes.set_xlim(low, high)
     axes.set_ylim(0, 1.02)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
-    label(axes, x=_name(panel.name), y="share of results")
+    label(axes, x=short(panel.name), y="share of results")
     _key(axes)
-    return _inline(figure, f"{panel.name}: distribution", "Cumulative distribution; the table has its quantiles")
+    return inline(figure, f"{panel.name}: distribution", "Cumulative distribution; the table has its quantiles")
 
 
 def _middle(panel: Panel) -> tuple[float, float]:
@@ -105,7 +108,7 @@ def _middle(panel: Panel) -> tuple[float, float]:
     return low - room, high + room
 
 
-def course_picture(name: str, courses: Courses) -> str:
+def course_picture(name: str, courses: Courses) -> Markup:
     """Values over wall-clock time, one line each."""
     figure, axes = new_figure(width=2.4 * _WIDTH, height=_HEIGHT + _KEY_ROW * len(courses.of) / 2)
     axes = axes[0]
@@ -115,15 +118,15 @@ def course_picture(name: str, courses: Courses) -> str:
         axes.plot(
             hours, [value for _, value in course.points], linewidth=1.1, color=SERIES[number % len(SERIES)],
             linestyle=_DASHES[number // len(SERIES) % len(_DASHES)], markersize=3.5,
-            marker=_MARKERS[number % len(_MARKERS)] if len(hours) <= _MARKED else "", label=_name(course.name),
+            marker=_MARKERS[number % len(_MARKERS)] if len(hours) <= _MARKED else "", label=short(course.name),
         )  # fmt: skip
     axes.axhline(1, color=SOFT, linewidth=0.8)
     label(axes, x=f"hours since {start:%Y-%m-%d %H:%M} UTC")
     _key(axes, columns=2)
-    return _inline(figure, name, "Values over the hours of the campaign, one line each")
+    return inline(figure, name, "Values over the hours of the campaign, one line each")
 
 
-def inside_pictures(inside: Inside) -> list[str]:
+def inside_pictures(inside: Inside) -> list[Markup]:
     """The windows of a run, one picture per metric that is not 0 all the time, and one line per instance."""
     return [
         _windows(inside, metric, of)
@@ -132,25 +135,25 @@ def inside_pictures(inside: Inside) -> list[str]:
     ]
 
 
-def _windows(inside: Inside, metric: str, of: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+def _windows(inside: Inside, metric: str, of: Mapping[str, Sequence[tuple[float, float]]]) -> Markup:
     figure, axes = _panel(len(of))
     for number, (instance, points) in enumerate(of.items()):
         colour, dash = SERIES[number % len(SERIES)], _DASHES[number % len(_DASHES)]
         axes.plot(
             [at for at, _ in points], [value for _, value in points], color=colour, linestyle=dash, linewidth=1.2,
-            label=_name(instance),
+            label=short(instance),
         )  # fmt: skip
     axes.set_ylim(bottom=0)
     start = min(at for points in of.values() for at, _ in points)
     if start < 0:
         axes.axvspan(start, 0, color=LINE, alpha=0.6, linewidth=0, label="warm-up")
     unit = METRICS.get(metric, "")
-    label(axes, x="seconds within the run", y=_name(f"{metric}, {unit}" if unit else metric))
+    label(axes, x="seconds within the run", y=short(f"{metric}, {unit}" if unit else metric))
     _key(axes)
-    return _inline(figure, f"{inside.run} round {inside.repeat} {metric}", f"Windows of {metric} within a run")
+    return inline(figure, f"{inside.run} round {inside.repeat} {metric}", f"Windows of {metric} within a run")
 
 
-def composition_picture(composition: Composition) -> str:
+def composition_picture(composition: Composition) -> Markup:
     """Measured combined score over the one that the pairs let expect, one point per group and rule."""
     figure, axes = _panel(2)
     ends: list[float] = []
@@ -165,7 +168,7 @@ def composition_picture(composition: Composition) -> str:
     axes.set_ylim(low, high)
     label(axes, x="predicted from the pairs", y="measured combined score")
     _key(axes)
-    return _inline(figure, "composition", "Measured against predicted combined scores; the table has every group")
+    return inline(figure, "composition", "Measured against predicted combined scores; the table has every group")
 
 
 def _bars(axes: Any, xs: Sequence[float], sweep: Sweep, number: int) -> None:
@@ -184,22 +187,6 @@ def _key(axes: Any, columns: int = 1) -> None:
     """Below the panel, where it covers nothing."""
     if axes.get_legend_handles_labels()[0]:
         legend(axes.figure, loc="outside lower left", ncols=columns, borderpad=0, handlelength=2.2)
-
-
-def _name(text: str) -> str:
-    """As far as there is room, and only what cannot be markup: matplotlib reads formulas between dollar signs."""
-    name = re.sub(r"[^A-Za-z0-9_ .:;,+%/()=\n'-]|^_", "?", text)  # a name with _ first gets no legend
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
-
-
-def _inline(figure: Any, salt: str, says: str) -> str:
-    """The picture with a text alternative, its colours as the page's variables, without ids that would meet others."""
-    svg = inline_svg(figure, salt)
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    svg = re.sub(r"; font-family: [^;\"]*", "", svg)
-    for colour, variable in _COLOURS.items():
-        svg = svg.replace(colour, f"var(--{variable})")
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(says)}" ', 1)
 
 
 def lines_of(sweeps: Iterable[Sweep]) -> list[Sweep]:

@@ -24,6 +24,7 @@ from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, instances, pending
 from advisor.store.pending import Pending
 from profiler.observed import MetricSample
+from tests.servers.fixtures import sqlite_with_tables
 
 HOSTS, VMS = ("a", "b", "B"), ("x", "y", "Y", "z")
 steps = st.one_of(
@@ -99,7 +100,9 @@ def same(one: View, other: View, *, ages: bool) -> None:
 @given(taken=st.lists(steps, min_size=1, max_size=10))
 def test_who_follows_changes_sees_what_one_sees_who_reads_everything(taken: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        wanted = Settings(state_dir=Path(folder), database=f"sqlite:///{folder}/c.db", fresh_s=600.0, reserve_s=60.0)
+        wanted = Settings(
+            state_dir=Path(folder), database=sqlite_with_tables(Path(folder, "c.db")), fresh_s=600.0, reserve_s=60.0
+        )
         clock = Clock()
         with Advisor(wanted, clock=clock) as advisor:
             do(advisor, clock, ("replace", {"a", "B"}))
@@ -116,7 +119,7 @@ def test_who_follows_changes_sees_what_one_sees_who_reads_everything(taken: list
 def test_a_changed_instance_is_read_alone_and_sightings_are_not_read_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = Settings(state_dir=tmp_path, database=f"sqlite:///{tmp_path}/c.db")
+    wanted = Settings(state_dir=tmp_path, database=sqlite_with_tables(tmp_path / "c.db"))
     with Advisor(wanted, clock=lambda: NOW) as advisor:
         advisor.put_inventory(Inventory((host("a"),), (vm("x", on="a"),), WORKLOADS), mode="replace", generation=None)
         advisor.ready()
@@ -134,7 +137,7 @@ def test_a_changed_instance_is_read_alone_and_sightings_are_not_read_for_it(
 
 
 def test_what_an_answer_changes_for_residents_counts_until_it_expires(tmp_path: Path) -> None:
-    wanted = Settings(state_dir=tmp_path, database=f"sqlite:///{tmp_path}/c.db", fresh_s=600.0, reserve_s=60.0)
+    wanted = Settings(state_dir=tmp_path, database=sqlite_with_tables(tmp_path / "c.db"), fresh_s=600.0, reserve_s=60.0)
     clock = Clock()
     there = (*(vm(f"a{number}", on="h1") for number in range(3)), vm("b", on="h1", min_throughput_ratio=0.95))
     with Advisor(wanted, clock=clock) as advisor:
@@ -159,7 +162,7 @@ def test_what_an_answer_changes_for_residents_counts_until_it_expires(tmp_path: 
 
 
 def test_where_an_answer_lets_the_driver_domain_run_counts_and_so_do_changes_of_who_is_pending(tmp_path: Path) -> None:
-    wanted = Settings(state_dir=tmp_path, database=f"sqlite:///{tmp_path}/c.db")
+    wanted = Settings(state_dir=tmp_path, database=sqlite_with_tables(tmp_path / "c.db"))
     later = NOW + timedelta(seconds=60)
     light = IsolationSettings(weight=64)
     with Advisor(wanted, clock=lambda: NOW) as advisor:

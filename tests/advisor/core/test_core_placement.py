@@ -197,7 +197,8 @@ def test_an_unknown_workload_gets_wide_intervals_and_a_note() -> None:
     known, unknown, stranger = (ask(snapshot, request(vm("n", name))) for name in ("calm", None, "stranger"))
     assert known.notes == ()
     assert unknown.notes == (
-        "Nothing is known about what n runs: it is treated as unknown and the intervals are wide.",
+        "Nothing is known about what n runs: it counts as busy on all its vCPUs and as using nothing else, "
+        "with wider intervals.",
     )
     assert "Nothing is known about stranger" in stranger.notes[0]
 

@@ -6,6 +6,7 @@ from core_clouds import FRESH_S, NOW, ask, cloud, codes, host, hosts_of, request
 
 from advisor import turns
 from advisor.domain import PlacementRequest, Recommendation
+from advisor.placement.mending import NEEDS_SETTINGS
 from advisor.predictors import Chosen
 from advisor.snapshot import ClusterSnapshot
 from models.prior import PriorPredictor
@@ -55,5 +56,6 @@ def test_a_host_that_only_other_settings_would_save_is_refused_and_the_others_ke
     (answer,) = in_turn(snapshot, request(limit=3))
     assert [(one.rank, one.host, one.rungs) for one in answer.candidates] == [(1, "c", ()), (2, "b", ())]
     (refused,) = answer.rejected
-    assert (refused.host, refused.code) == ("a", turns.NEEDS_SETTINGS)
-    assert "other settings only" in refused.reason
+    assert (refused.host, refused.code) == ("a", NEEDS_SETTINGS)
+    assert refused.reason.startswith("r would fall to 0.5") and "nobody's settings are to change" in refused.reason
+    assert not refused.rungs

@@ -90,7 +90,7 @@ def replaying() -> Iterator[Replay]:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         replay = handler.replay = Replay(f"http://127.0.0.1:{server.server_address[1]}")
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield replay

@@ -17,6 +17,7 @@ from advisor.inventories.sources import open_source
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import NetworkSettings
+from tests.servers.running import free_port
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -217,6 +218,12 @@ def test_an_answer_that_is_none_is_a_failed_part(source: CloudStack, cloud: Clou
     reading = source.read()
     assert (_states(reading)["hosts"], _states(reading)["machines"]) == ("failed", "read")
     assert (reading.hosts, reading.every_host) == ((), False)
+
+
+def test_who_does_not_answer_is_named_with_the_reason() -> None:
+    port = free_port()
+    reading = CloudStack(open_api=lambda: Api(Account(f"http://127.0.0.1:{port}/client/api", "key", "secret"))).read()
+    assert reading.parts[0].reason == f"listHosts: no answer of 127.0.0.1:{port}: Connection refused"
 
 
 @pytest.mark.parametrize("wrong", [{"cpunumber": None}, {"cpunumber": "many"}, {"memory": {}}, {"tags": 5}])

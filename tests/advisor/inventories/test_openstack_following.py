@@ -14,6 +14,7 @@ from advisor.domain import Host, Instance, IsolationSettings, Pinning, Placement
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
 from advisor.settings import Settings
+from tests.servers.fixtures import sqlite_with_tables
 
 MINE = {"source": "openstack"}
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,7 +34,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def advisor(tmp_path: Path, clock: Clock) -> Iterator[Advisor]:
-    settings = Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path, fresh_s=100.0)
+    settings = Settings(database=sqlite_with_tables(tmp_path / "db.sqlite3"), state_dir=tmp_path, fresh_s=100.0)
     with Advisor(settings, clock=clock) as made:
         yield made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -269,6 +270,21 @@ def test_the_command_tells_the_parts_and_ends_with_1_where_one_is_missing(
     assert (told["complete"], told["hosts"], told["gone_hosts"]) == (False, [], [])
     assert [part["state"] for part in told["parts"] if part["name"] == "placement"] == ["refused"]
     assert "secret" not in first.output + second.output
+
+
+def test_the_command_says_which_settings_it_lacks_and_that_nothing_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
+    result = CliRunner().invoke(app, ["sync", "openstack"])
+    assert result.exit_code == 1
+    said = " ".join(result.stdout.split())
+    assert "OS_CLOUD" in said
+    assert "Nothing could be read of openstack, so nothing was changed." in said
+    assert "Put 0 hosts" not in said
 
 
 @pytest.mark.parametrize(

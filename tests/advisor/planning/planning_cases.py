@@ -14,6 +14,7 @@ from advisor.domain import (
     IsolationSettings,
     Pinning,
     Plan,
+    PlanRequest,
     PlanStep,
     Reason,
     Rejection,
@@ -77,4 +78,5 @@ def plan_by_hand() -> tuple[Inventory, Plan]:
     }
     steps = (PlanStep("shop-7", "h1", candidate), PlanStep("huge-1", None, None, refused))
     inventory = cloud(vm("db-1", on="h1", min_throughput_ratio=0.8), vm("bulk-1", "bulk", on="h2"))
-    return inventory, Plan("0190-plan", NOW, "v7", "measured", steps, before, after)
+    asked = PlanRequest(instances=(vm("shop-7"), vm("huge-1", memory_mb=99_999)))
+    return inventory, Plan("0190-plan", NOW, "v7", "measured", steps, before, after, asked)

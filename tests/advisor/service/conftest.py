@@ -14,6 +14,7 @@ import models.artifact
 from advisor import service
 from advisor.service import Advisor
 from advisor.settings import Settings
+from tests.servers.fixtures import sqlite_with_tables
 
 ROOT = Path(__file__).parents[3]
 sys.path.append(str(ROOT / "tests" / "models"))  # made_models lies there
@@ -36,9 +37,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(
-        database=f"sqlite:///{tmp_path / 'cotenant.sqlite3'}", state_dir=tmp_path, fresh_s=3600, reserve_s=60
-    )
+    database = sqlite_with_tables(tmp_path / "cotenant.sqlite3")
+    return Settings(database=database, state_dir=tmp_path, fresh_s=3600, reserve_s=60)
 
 
 @pytest.fixture

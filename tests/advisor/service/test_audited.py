@@ -11,13 +11,13 @@ from made_models import make
 from service_clock import Clock
 
 from advisor.audit import Operation
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, PlanRequest, WorkloadProfile
 from advisor.errors import AdvisorError, RefusedByGate
 from advisor.service import Advisor
 from profiler.observed import Colocation, MetricSample, Outcome
 
 # Told by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync.
-ELSEWHERE = {"token.create", "token.revoke", "inventory.follow"}
+ELSEWHERE = {"token.create", "token.revoke", "inventory.follow", "session.begin", "session.end", "session.refuse"}
 
 
 def told(advisor: Advisor) -> list[tuple[str, tuple[str, ...], Mapping[str, Any]]]:
@@ -95,7 +95,7 @@ def test_every_recommendation_is_told_with_where_it_sends_whom_and_whether_that_
     dry = small.place(PlacementRequest(Instance("n", vcpus=1), dry_run=True))
     held = small.place(PlacementRequest(Instance("n", vcpus=1)))
     none = small.place(PlacementRequest(Instance("n", vcpus=1, memory_mb=10**9)))
-    plan = small.plan([Instance("m", vcpus=1)])
+    plan = small.plan(PlanRequest(instances=(Instance("m", vcpus=1),)))
     small.record_outcome(held.id, "h1", {"n": 0.9})
     small.record_outcome(held.id, "h1", {"n": 0.9})
     assert told(small)[1:] == [
@@ -106,9 +106,28 @@ def test_every_recommendation_is_told_with_where_it_sends_whom_and_whether_that_
             {"host": "h1", "dry_run": False, "held": True, "model": "prior"},
         ),
         ("placement.answer", (none.id, "n"), {"host": None, "dry_run": False, "held": False, "model": "prior"}),
-        ("plan.answer", (plan.id,), {"instances": 1}),
+        ("plan.answer", (plan.id,), {"kind": "admit", "instances": 1}),
         ("outcome.put", (held.id, "h1"), {}),
     ]
+
+
+def test_what_schedulers_are_told_is_told_though_nothing_is_stored(small: Advisor) -> None:
+    small.put_host(Host("h2", "kvm", 4, 8192))
+    fits, huge = PlacementRequest(Instance("n")), PlacementRequest(Instance("m", memory_mb=10**9), hosts=("h1", "h2"))
+    small.place_in_turn([fits, huge], hold=False)
+    small.place_in_turn([fits], hold=False, noted=False)
+    small.evacuation("h1")
+    small.put_host(Host("h2", "kvm", 4, 8192, enabled=False))
+    small.evacuation("h1", ["h2"])
+    small.improvements({"a": ["h1", "h2"]}, most=5, within_s=60.0)
+    assert [entry for entry in told(small) if entry[0] not in {"inventory.put", "host.put"}] == [
+        ("placement.look", ("n", "h2"), {"host": "h2", "rejected": 0, "model": "prior"}),
+        ("placement.look", ("m",), {"host": None, "rejected": 2, "model": "prior"}),
+        ("moves.answer", ("h1", "a", "h2"), {"moves": 1, "stuck": 0, "model": "prior"}),
+        ("moves.answer", ("h1",), {"moves": 0, "stuck": 1, "model": "prior"}),
+        ("moves.answer", (), {"moves": 0, "stuck": 0, "model": "prior"}),
+    ]
+    assert small.recommendations().items == ()
 
 
 def test_every_change_of_the_registry_is_told(small: Advisor, trained: Path) -> None:

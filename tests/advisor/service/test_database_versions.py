@@ -14,7 +14,8 @@ from advisor.store import migrate
 from advisor.store.engine import Database
 
 
-def test_an_empty_database_is_brought_up_without_asking(settings: Settings) -> None:
+def test_an_empty_database_is_brought_up_without_asking(settings: Settings, tmp_path: Path) -> None:
+    settings = _without_tables(settings, tmp_path)
     with Advisor(settings) as advisor:
         assert advisor.hosts().items == ()
 
@@ -26,7 +27,8 @@ def test_a_newer_database_is_refused_at_once(settings: Settings) -> None:
         Advisor(settings)
 
 
-def test_the_database_of_another_program_is_refused_at_once(settings: Settings) -> None:
+def test_the_database_of_another_program_is_refused_at_once(settings: Settings, tmp_path: Path) -> None:
+    settings = _without_tables(settings, tmp_path)
     _execute(settings, "CREATE TABLE theirs (id INTEGER)")
     with pytest.raises(SchemaMismatch, match="another program"):
         Advisor(settings)
@@ -45,11 +47,16 @@ def test_an_older_database_is_refused_until_it_is_upgraded(settings: Settings, m
 
 
 def test_a_failed_start_leaves_the_database_unlocked(settings: Settings, tmp_path: Path) -> None:
+    settings = _without_tables(settings, tmp_path)
     _execute(settings, "CREATE TABLE theirs (id INTEGER)")
     with pytest.raises(SchemaMismatch):
         Advisor(settings)
     _execute(settings, "DROP TABLE theirs")
     Advisor(settings).close()
+
+
+def _without_tables(settings: Settings, folder: Path) -> Settings:
+    return settings.model_copy(update={"database": f"sqlite:///{folder}/without-tables.sqlite3"})
 
 
 def _execute(settings: Settings, statement: str) -> None:

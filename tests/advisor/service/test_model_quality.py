@@ -8,7 +8,7 @@ import pytest
 from service_clock import Clock
 from two_models import ASKED, CLOUD, HOSTS, placed, rows_of, seen
 
-from advisor.domain import Instance, Scene
+from advisor.domain import Instance, PlanRequest, Scene, WhatIf
 from advisor.errors import NotFound
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -66,7 +66,8 @@ WILD = [0.8 * math.exp(0.2 * (-1) ** number) for number in range(30)]  # twice t
 
 @pytest.mark.usefixtures("two")
 def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor: Advisor, clock: Clock) -> None:
-    before = advisor.place(ASKED)
+    imagined = PlanRequest("what_if", (ASKED.instance,), whatif=WhatIf(model="prior"), then="admit")
+    before, of_prior = advisor.place(ASKED), advisor.plan(imagined)
     watch(advisor, clock, WILD)
     after = advisor.place(ASKED)
     (factor,) = {round(value, 9) for value in after.widened.values()}
@@ -82,9 +83,16 @@ def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor:
     assert "Intervals on h1, h2 are 2." in after.notes[-1]
     assert before.widened == {}
     assert advisor.predict(SCENE).effects[0].throughput_ratio == after.candidates[0].newcomer.throughput_ratio
-    plan = advisor.plan([ASKED.instance])
+    plan = advisor.plan(PlanRequest(instances=(ASKED.instance,)))
     assert plan.steps[0].candidate is not None
     assert plan.after["h1"][0].throughput_ratio.upper > 0.8 * math.exp(0.1)
+    again = advisor.plan(imagined)
+    assert [step.host for step in again.steps] == ["h1"]
+    with advisor._database.read() as connection:
+        own = advisor._monitor.factors(connection, "prior", HOSTS)["h1"]
+    bands = [told.after["h1"][0].throughput_ratio for told in (of_prior, again)]
+    assert math.log(bands[1].upper) == pytest.approx(own * math.log(bands[0].upper))
+    assert own > 1.5 * factor, "each model is widened by what was observed of it"
 
 
 @pytest.mark.usefixtures("two")

@@ -15,7 +15,7 @@ from service_clock import Clock
 
 import models.artifact
 from advisor import service
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, Scene, WorkloadProfile
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, PlanRequest, Scene, WorkloadProfile
 from advisor.errors import AdvisorError, BrokenArtifact, InvalidInput, NotFound, StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -28,6 +28,7 @@ HOSTS = (Host("h1", "xen", 4, 8192), Host("h2", "xen", 4, 8192))
 WEB = WorkloadProfile("web", {"cpu": 80.0})
 CLOUD = Inventory(HOSTS, (Instance("a", host="h1", workload="web"),), (WEB,))
 REQUEST = PlacementRequest(Instance("new", workload="web"), dry_run=True)
+NEW = PlanRequest(instances=(Instance("n", workload="web"),))
 SCENE = Scene(HOSTS[0], (Instance("a", workload="web"), Instance("b", workload="web")), (WEB,))
 
 
@@ -64,7 +65,7 @@ def test_an_active_model_answers_and_the_prior_can_be_called_back(advisor: Advis
     answer = advisor.place(REQUEST)
     assert (answer.model_version, answer.model_origin, answer.degraded) == (version, "paper", False)
     assert advisor.predict(SCENE).model_version == version
-    assert advisor.plan([Instance("new", workload="web")]).model_version == version
+    assert advisor.plan(PlanRequest(instances=(Instance("new", workload="web"),))).model_version == version
     assert advisor.ready()["model"] == version
     assert advisor.register_model(trained).status == "active"
     assert advisor.activate_model("prior").status == "active"
@@ -170,7 +171,7 @@ def test_a_predictor_that_fails_falls_back_to_the_prior(
     assert (answer.model_version, answer.degraded) == ("prior", True)
     assert "failed" in answer.notes[0]
     assert advisor.predict(SCENE).degraded
-    assert advisor.plan([Instance("new")]).model_version == "prior"
+    assert advisor.plan(PlanRequest(instances=(Instance("new"),))).model_version == "prior"
 
 
 def test_a_filter_that_fails_fails_the_question(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +195,7 @@ def test_one_shot_questions_use_the_prior_then_the_newest_intact_artifact_then_t
     answer = service.where(CLOUD, REQUEST, model=None, settings=settings)
     assert (answer.model_version, answer.degraded) == (trained.name, False)
     assert service.predict(SCENE, model=trained, settings=settings).model_version == trained.name
-    assert service.plan(CLOUD, [Instance("n")], model=trained, settings=settings).model_version == trained.name
+    assert service.plan(CLOUD, NEW, model=trained, settings=settings).model_version == trained.name
     with pytest.raises(BrokenArtifact):
         service.where(CLOUD, REQUEST, model=tmp_path / "none", settings=settings)
 
@@ -221,7 +222,7 @@ def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_written_as_a_report_or_the_reason_is_said(tmp_path: Path) -> None:
-    plan = service.plan(CLOUD, [Instance("n", workload="web")], model=None, settings=Settings(state_dir=tmp_path))
+    plan = service.plan(CLOUD, NEW, model=None, settings=Settings(state_dir=tmp_path))
     service.write_plan_report(CLOUD, plan, tmp_path / "report.html")
     assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
     with pytest.raises(AdvisorError, match="does not exist"):

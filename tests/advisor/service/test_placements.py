@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 from service_clock import Clock
 
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, Recommendation, Scene, WorkloadProfile
+from advisor import questions
+from advisor.domain import (
+    Host,
+    Instance,
+    Inventory,
+    PlacementRequest,
+    PlanRequest,
+    Recommendation,
+    Scene,
+    WorkloadProfile,
+)
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import Advisor, recommendation_as_json
 from advisor.settings import Settings
@@ -32,6 +42,41 @@ def first(answer: Recommendation) -> str:
 @pytest.fixture(autouse=True)
 def _cloud(advisor: Advisor) -> None:
     advisor.put_inventory(Inventory(HOSTS, workloads=(BUSY,)), mode="replace", generation=None)
+
+
+def test_only_who_holds_no_host_and_would_wait_is_told_what_was_true_a_moment_ago(
+    advisor: Advisor, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def slowly(snapshot: Any, chosen: Any, request: PlacementRequest, **more: Any) -> Recommendation:
+        if request.instance.memory_mb == 7.0:
+            begun.set()
+            assert over.wait(30)
+        return recommend(snapshot, chosen, request, **more)
+
+    recommend = questions.recommend
+    monkeypatch.setattr(questions, "recommend", slowly)
+    dry, wait = ask("a", dry_run=True), PlacementRequest(Instance("long", memory_mb=7.0), dry_run=True)
+    assert advisor.placing.place(dry).source == "miss"
+    clock.turn(0.3)
+    assert advisor.placing.place(dry).source == "hit"
+    advisor.delete_host("h1")
+    waiting = threading.Thread(target=advisor.placing.place, args=(wait,))
+    waiting.start()
+    try:
+        assert begun.wait(30)
+        clock.turn(0.4)
+        told = advisor.placing.place(dry)
+        held = advisor.placing.place(replace(dry, dry_run=False))
+        clock.turn(0.2)
+        late = advisor.placing.place(dry)
+    finally:
+        over.set()
+        waiting.join()
+    assert (told.source, first(told.head), told.head.snapshot_age_s) == ("former", "h1", pytest.approx(0.7))
+    assert first(held.head) != "h1"
+    assert (late.source, "h1" in {one.host for one in late.head.candidates}) == ("miss", False)
 
 
 def test_an_answer_is_stored_as_it_was_given(advisor: Advisor) -> None:
@@ -233,10 +278,12 @@ def test_an_impossible_scene_is_refused(advisor: Advisor, instances: tuple[Insta
 
 def test_a_plan_builds_on_pending_answers_and_holds_nothing_itself(advisor: Advisor) -> None:
     taken = first(advisor.place(ask("a")))
-    arriving = [ask(f"n{number}").instance for number in range(3)]
-    plan = advisor.plan(arriving)
-    assert {step.host for step in plan.steps} == {host.id for host in HOSTS} - {taken}
-    assert advisor.plan(arriving).steps == plan.steps
+    arriving = tuple(ask(f"n{number}").instance for number in range(3))
+    asked = PlanRequest(instances=arriving)
+    plan = advisor.plan(asked)
+    assert "a" in {effect.instance for effect in plan.before[taken]}
+    assert [step.instance for step in plan.steps] == ["n0", "n1", "n2"]
+    assert advisor.plan(asked).steps == plan.steps
 
 
 def test_readiness_tells_what_answers(advisor: Advisor, clock: Clock) -> None:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from advisor.store import migrate
 from advisor.store.engine import Database
-from tests.servers.fixtures import empty_url, kind, postgres_server
+from tests.servers.fixtures import empty_url, kind, postgres_server, sqlite_with_tables
 from tests.servers.postgres import Postgres
 
 __all__ = ["empty_url", "kind", "postgres_server"]
@@ -21,9 +21,7 @@ __all__ = ["empty_url", "kind", "postgres_server"]
 def url(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a database with the newest tables and nothing in them."""
     if kind == "sqlite":
-        url = f"sqlite:///{tmp_path / 'cotenant.sqlite3'}"
-        _upgrade(url)
-        yield url
+        yield sqlite_with_tables(tmp_path / "cotenant.sqlite3")
         return
     kept = request.getfixturevalue("kept_database")
     yield kept.url

@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from advisor.errors import InvalidInput, OutOfSpace, StorageUnavailable
+from advisor.settings import DATABASE
 from advisor.store import counters, hosts, migrate, samples
 from advisor.store.engine import Database
 from profiler.observed import Host, MetricSample
@@ -48,16 +49,26 @@ def test_a_password_is_not_repeated() -> None:
     assert "secret" not in refused.value.message
 
 
-def test_missing_folders_are_made(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path}/a/b/c.sqlite3")
+def test_the_folder_of_the_default_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    database = Database(DATABASE)
     assert migrate.upgrade(database)
     database.close()
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["a/b", "file", "file/x"])
+def test_a_folder_that_is_not_there_is_named_and_not_made(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StorageUnavailable, match="cannot make folder"):
-        Database(f"sqlite:///{tmp_path}/file/x/c.sqlite3")
+    with pytest.raises(StorageUnavailable, match=f"there is no folder {tmp_path}/{folder} for the database"):
+        Database(f"sqlite:///{tmp_path}/{folder}/c.sqlite3")
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_default_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("var").touch()
+    with pytest.raises(StorageUnavailable, match="folder var for the database cannot be used: File exists"):
+        Database(DATABASE)
 
 
 def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:

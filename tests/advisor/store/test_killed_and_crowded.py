@@ -51,7 +51,7 @@ def test_every_acknowledged_write_outlives_kill_9_and_none_is_there_twice(
 ) -> None:
     chance = random.Random(7)
     acknowledged: list[str] = []
-    for attempt in range(5):
+    for attempt in range(3):  # and 20 times the whole service in tests/faults
         acknowledged += _kill_after(_hammer(url, f"a{attempt}"), 4, chance.uniform(0, 0.15))
         stored_hosts, stored_samples = _stored(database)
         assert {line.split()[1] for line in acknowledged} <= stored_hosts
@@ -64,7 +64,7 @@ def test_every_acknowledged_write_outlives_kill_9_and_none_is_there_twice(
             assert counters.read(connection).inventory == len(stored_hosts), (
                 "a generation is missing or a host too many"
             )
-    assert len(acknowledged) > 20
+    assert len(acknowledged) > 12
     database.close()
     if kind == "postgresql":
         return

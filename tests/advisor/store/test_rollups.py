@@ -157,6 +157,22 @@ def test_one_process_of_several_works_and_another_follows_one_that_was_killed(
     assert keeper.run().samples == 1
 
 
+def test_who_lost_its_turn_to_another_process_stops_after_the_step_under_way(
+    database: Database, keeper: Retention, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(database, [*measured(3, [1.0]), *measured(3, [1.0], "waiting")])
+    roll, later = rollups.roll, clock() + retention.LEASE + timedelta(seconds=1)
+
+    def overtaken(connection: sa.Connection, *step: object) -> int:  # it took longer than the lease
+        assert rollups.hold(connection, "another", later, later + retention.LEASE, 0.0)
+        return roll(connection, *step)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rollups, "roll", overtaken)
+    monkeypatch.setattr(retention, "SERIES_AT_ONCE", 1)
+    assert keeper.run() == rollups.Removed(samples=1)
+    assert len(stored(database)[0]) == 1
+
+
 def test_processes_in_the_background_take_turns(database: Database, url: str, keeper: Retention, clock: Clock) -> None:
     other = Retention(database, _settings(url), clock)
     assert keeper._go_over(early=False, pausing=False) == rollups.Removed()

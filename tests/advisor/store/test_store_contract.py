@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -59,11 +60,30 @@ def test_what_was_inserted_before_the_cursor_does_not_move_the_next_page(databas
     assert [host.id for host in rest.items] == ["d"]
 
 
-@pytest.mark.parametrize("cursor", ["x", "", "////", "W10", "WyJhIiwiYiJd", "\u00fc", "W1tbW1tb", "bnVsbA"])
+def cursor_of(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+HALF_A_CHARACTER, NUL = cursor_of(r'["hosts","\ud800"]'), cursor_of(r'["hosts","\u0000"]')
+MISSHAPEN = [
+    cursor_of(text) for text in ("[]", "null", "[[[[[[", '["hosts"]', '["a"]', '["hosts","a","b"]', '["hosts",1]')
+]
+
+
+@pytest.mark.parametrize("cursor", ["x", "", "////", "\u00fc", *MISSHAPEN, HALF_A_CHARACTER, NUL])
 def test_a_cursor_from_elsewhere_is_refused(database: Database, cursor: str) -> None:
     with pytest.raises(InvalidInput, match="cursor") as caught, database.read() as connection:
         hosts.list_page(connection, cursor=cursor, limit=3)
     assert caught.value.field == "cursor"
+
+
+def test_a_cursor_of_another_list_is_refused(database: Database) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [HOST, Host("h2", "kvm", 4, 1024)], NOW)
+        cursor = hosts.list_page(connection, cursor=None, limit=1).next_cursor
+        assert [host.id for host in hosts.list_page(connection, cursor=cursor, limit=1).items] == ["h2"]
+        with pytest.raises(InvalidInput, match="not handed out by this list"):
+            instances.list_page(connection, host=None, workload=None, cursor=cursor, limit=1)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])

@@ -16,14 +16,14 @@ from advisor import filters
 HOSTS = ["h1", "h2", "h3", "h4", "h5", "h6"]
 
 
-def answer(scores: list[tuple[str, float]], refused: dict[str, str] | None = None, **more: Any) -> Answer:
-    candidates = [{"host": host, "score": score, **more} for host, score in scores]
+def answer(scores: list[tuple[str, float]], refused: dict[str, str] | None = None) -> Answer:
+    candidates = [{"host": host, "score": score} for host, score in scores]
     rejected = [{"host": host, "code": code, "reason": "..."} for host, code in (refused or {}).items()]
     return Answer.of({"candidates": candidates, "rejected": rejected})
 
 
-def weights(*arguments: Any, **more: Any) -> dict[str, float]:
-    return dict(zip(HOSTS, answer(*arguments, **more).weights(HOSTS), strict=True))
+def weights(*arguments: Any) -> dict[str, float]:
+    return dict(zip(HOSTS, answer(*arguments).weights(HOSTS), strict=True))
 
 
 def test_scores_are_weights_and_those_not_shown_rank_behind() -> None:
@@ -39,7 +39,7 @@ def test_the_first_wins_by_the_lead_over_hosts_of_the_same_score() -> None:
 
 
 def test_unknown_hosts_are_neither_best_nor_worst() -> None:
-    found = weights([("h2", 0.9), ("h1", 0.3)], {"h3": "host.unknown", "h4": "host.no_data", "h5": "limit.newcomer"})
+    found = weights([("h2", 0.9), ("h1", 0.3)], {"h3": "host.unknown", "h4": "host.no_data", "h5": "limit.settings"})
     assert found["h3"] == found["h4"] == NEUTRAL
     assert found["h1"] < NEUTRAL < found["h2"]
     assert found["h5"] == 0.0
@@ -60,23 +60,14 @@ def test_scores_beyond_the_scale_are_clamped() -> None:
     assert (found["h1"], found["h2"], found["h3"]) == (1.0, 1.0 - LEAD, 0.0)
 
 
-def test_a_host_that_needs_other_settings_is_none_for_nova_which_applies_none() -> None:
-    mended = {"host": "h1", "score": 0.9, "rungs": [{"action": "cap"}]}
-    plain = {"host": "h2", "score": 0.8, "rungs": []}
-    found = Answer.of({"candidates": [mended, plain], "rejected": []})
-    assert found.first == "h2"
-    assert found.weights(["h1", "h2"]) == [0.0, 0.8]
-    assert found.passes(["h1", "h2"]) == ["h2"]
-
-
 def test_the_filter_refuses_broken_limits_only() -> None:
     soft = ["capacity.vcpus", "host.disabled", "host.unknown", "host.no_data"]
-    found = answer([], dict(zip(HOSTS, [*soft, *HARD[-2:]], strict=True)))
+    found = answer([], dict(zip(HOSTS, [*soft, *HARD], strict=True)))
     assert found.passes([*HOSTS, "elsewhere"]) == ["h1", "h2", "h3", "h4", "elsewhere"]
 
 
 def test_every_code_of_the_filter_is_one_that_the_service_gives() -> None:
-    from advisor.turns import NEEDS_SETTINGS
+    from advisor.placement.mending import NEEDS_SETTINGS
 
     assert set(HARD) <= {*filters.CODES, NEEDS_SETTINGS}
 
@@ -128,9 +119,7 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["candidates", "rejected", "host", "score", "code", "rungs"]), inner, max_size=4
-        )
+        | st.dictionaries(st.sampled_from(["candidates", "rejected", "host", "score", "code"]), inner, max_size=4)
     ),
     max_leaves=12,
 )

@@ -40,6 +40,9 @@ def saying(answer: bytes) -> Serve:
     def serve(connection: socket.socket) -> None:
         connection.recv(65_536)
         connection.sendall(answer)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65_536):  # closed with a part of the question unread, the answer would be lost
+            pass
 
     return serve
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cotenant_nova.answer import Answer
 from cotenant_nova.flavors import described
 from cotenant_nova.question import question
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.inventories.openstack import flavors as of_sync
+from advisor.service import Advisor, recommendation_as_json
+from advisor.settings import Settings
 from api.schemas.placements import PlacementBody
 
 SPECS: dict[str, Any] = {
@@ -43,7 +48,7 @@ def spec(specs: dict[str, Any] | None = None, **more: object) -> Spec:
 def test_a_plain_flavor_says_what_it_holds() -> None:
     assert question(spec(), ["h1", "h2"], "worst") == {
         "instance": {"name": UUID, "vcpus": 4, "memory_mb": 8192},
-        "hosts": ["h1", "h2"], "objective": "worst", "limit": 20, "explain": False,
+        "hosts": ["h1", "h2"], "objective": "worst", "limit": 20, "explain": False, "mend": False,
     }  # fmt: skip
 
 
@@ -63,6 +68,24 @@ def test_a_hint_wins_over_the_flavor() -> None:
     assert asked["instance"]["workload"] == "batch"
     asked = question(spec(SPECS, scheduler_hints={}), ["h1"], "worst")
     assert asked["instance"]["workload"] == "web-1k"
+
+
+def test_a_host_that_needs_other_settings_is_refused_and_not_held_for_the_server(tmp_path: Path) -> None:
+    """A cap on the newcomer would keep the resident's limit there; Nova sets none."""
+    cloud = Inventory(
+        hosts=(Host(id="h1", kind="kvm", pcpus=16, memory_mb=65_536.0),),
+        instances=(Instance("strict", 12, 1024.0, host="h1", workload="big", min_throughput_ratio=0.9),),
+        workloads=(WorkloadProfile("big", {"cpu": 1200.0}), WorkloadProfile("hog", {"cpu": 600.0})),
+    )
+    flavor = SimpleNamespace(vcpus=6, memory_mb=4096, extra_specs={"cotenant:workload": "hog"})
+    asked = question(Spec(instance_uuid=UUID, flavor=flavor), ["h1"], "worst")
+    with Advisor(Settings(database=f"sqlite:///{tmp_path}/one.sqlite3", state_dir=tmp_path)) as advisor:
+        advisor.put_inventory(cloud, mode="replace", generation=None)
+        told = advisor.place(PlacementBody.model_validate(asked).to_domain())
+        assert Answer.of(recommendation_as_json(told)).passes(["h1"]) == []
+        assert advisor.vitals().pending == 0
+        mended = advisor.place(PlacementBody.model_validate({**asked, "mend": True}).to_domain())
+        assert (mended.candidates[0].rungs[-1].satisfies, advisor.vitals().pending) == (True, 1)
 
 
 def test_a_host_whose_name_is_no_id_is_not_asked_about() -> None:

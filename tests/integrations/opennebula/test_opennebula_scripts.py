@@ -175,7 +175,7 @@ def saying(tmp_path: Path) -> Iterator[Any]:
     """A service that says what it is told to say."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Says)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
 
     def says(said: tuple[int, bytes] | None) -> Scripts:
         server.said = said  # type: ignore[attr-defined]
@@ -278,6 +278,22 @@ def test_a_token_is_sent_and_never_shown(saying: Any, tmp_path: Path) -> None:
     done = saying((401, b"cot_geheim")).run("place", document(Machine(32)), token_file=tmp_path / "token")
     assert "HTTP 401" in done.stderr
     assert "geheim" not in done.stderr + done.stdout
+
+
+def test_one_that_is_wrong_about_itself_leaves_the_others_their_advice(scripts: Scripts) -> None:
+    """Node 3 is crowded, and it is the one that the own placer would take of the two."""
+    wrong, right = document(Machine(60, workload="x" * 256), Machine(61), hosts=(4, 3)), {"61": "4"}
+    done = scripts.run("place", wrong)
+    assert (done.returncode, hosts_of(done).items() >= right.items()) == (0, True)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("WARN: 60 is left to the own placer: COTENANT_WORKLOAD 'xxx")
+    assert line.endswith("is not 1-255 printable characters")
+
+
+def test_why_a_question_was_refused_is_in_the_log(saying: Any) -> None:
+    problem = json.dumps({"status": 422, "detail": "VMS.0.ID is\nbelow 0"}).encode()
+    done = saying((422, problem)).run("place", document(Machine(32)))
+    assert done.stderr == "WARN: placing without Cotenant: Cotenant answered with HTTP 422: VMS.0.ID is below 0\n"
 
 
 # optimize

@@ -12,10 +12,12 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[2]
 CACHE = REPOSITORY / "var" / "openstack-lab"
 VENV = CACHE / "venv"
+BIN = VENV / "bin"
+INSIDE = HERE / "inside"  # what runs in that environment
 RABBITMQ = CACHE / "rabbitmq"
 # The server cores without the packages that would start a server of their own on this machine.
 PACKAGES = (
-    "mariadb-server-core", "mariadb-client-core", "socat",
+    "mariadb-server-core", "mariadb-client-core",
     *(f"erlang-{part}" for part in (
         "base", "crypto", "eldap", "inets", "mnesia", "os-mon", "parsetools", "public-key", "runtime-tools", "ssl",
         "syntax-tools", "tools", "xmerl",
@@ -43,8 +45,8 @@ def prepare() -> None:
     wanted = (HERE / "requirements.txt").read_text()
     if not done.exists() or done.read_text() != wanted:
         subprocess.run((sys.executable, "-m", "venv", "--clear", str(VENV)), check=True)
-        pip = (str(VENV / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", "--no-deps")
-        subprocess.run((*pip, "-r", str(HERE / "requirements.txt")), check=True)
+        pip = (str(VENV / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check")
+        subprocess.run((*pip, "--no-deps", "--require-hashes", "-r", str(HERE / "requirements.txt")), check=True)
         done.write_text(wanted)
 
 

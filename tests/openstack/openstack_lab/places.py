@@ -130,6 +130,7 @@ def _nova(places: Places) -> Sections:
             "heal_instance_info_cache_interval": -1,
             "periodic_fuzzy_delay": 0,
             "service_down_time": 600,
+            "rpc_response_timeout": 240,  # a migration asks four services in turn, and a busy machine has its own pace
             "initial_cpu_allocation_ratio": 4.0,
             "initial_ram_allocation_ratio": 1.0,
         },

@@ -85,7 +85,7 @@ class Processes:
             self.check()
             if time.monotonic() > until:
                 raise RuntimeError(f"{what} did not come within {seconds:.0f} s")
-            time.sleep(0.1)
+            time.sleep(0.25)
 
 
 def free_ports(count: int) -> list[int]:

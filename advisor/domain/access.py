@@ -1,0 +1,48 @@
+"""Who may ask, who asks, and who did what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+TokenScope = Literal["read", "write", "admin"]
+TOKEN_SCOPES: tuple[TokenScope, ...] = ("read", "write", "admin")  # each includes those before it
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as it is listed: its secret is known only to who got it. `expires_at` None = never."""
+
+    id: str
+    name: str
+    scope: TokenScope
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and what they may: `actor` is `local`, `token:ID` or `keystone:USER`; `name` is for people."""
+
+    actor: str
+    scope: TokenScope
+    name: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Who changed or was told what: `objects` are the ids it is about, `detail` what else there is to say.
+
+    `request_id` is empty where it was a command. Bulk calls name no objects, their counts stand in `detail`.
+    """
+
+    id: str
+    at: datetime
+    actor: str
+    request_id: str
+    operation: str
+    objects: tuple[str, ...]
+    detail: Mapping[str, Any]

@@ -1,0 +1,173 @@
+"""What is answered: effects, reasons, candidates with their commands, recommendations, moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from advisor.domain.questions import PlacementRequest
+from profiler.observed import IsolationSettings, Pinning
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A predicted ratio with its 90 % interval."""
+
+    expected: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What happens to one instance: `before` is its throughput ratio without the newcomer (None for the newcomer).
+
+    `jitter_ratio` is None only in answers that were stored before it was predicted.
+    """
+
+    instance: str
+    throughput_ratio: Band
+    latency_ratio: Band
+    before: Band | None = None
+    outside_training: bool = False
+    jitter_ratio: Band | None = None
+
+
+ReasonKind = Literal["loss", "comparison", "counterfactual", "uncertainty"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One part of an explanation: `resource` (cpu, driver_domain, nic, disk, memory, unknown), its `share` of the loss
+    (0-1), who presses (`neighbour`, None = nobody in particular) and a sentence.
+
+    `kind`: what is lost, how the host compares with the next one, what would be if, and what is not sure. `finding` is
+    the papers' finding with the same mechanism ("" = none), `ratio` the T/B the sentence speaks of, None = none.
+    """
+
+    resource: str
+    share: float
+    text: str
+    neighbour: str | None = None
+    kind: ReasonKind = "loss"
+    finding: str = ""
+    ratio: float | None = None
+
+
+RungAction = Literal["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One step of the isolation ladder as it was tried on a host where a limit would break.
+
+    `changes` are the settings that instances (the newcomer or residents, by id) would run under, together with those of
+    the rungs it stands on; empty where no setting says it (a hint, or another host). `effects` is what is predicted
+    for everybody with it, the newcomer first, with `before` = without it on the same host; empty where nothing can be
+    predicted. `satisfies` = no limit is broken any more: the ladder ends there. Such a step may be the last resort,
+    which takes more than half from whom no limit protects; the same step then also stands before, at a milder strength.
+    `driver_cpus` are the pCPUs that the driver domain would run on, None = as it does. `notes` are what must be known
+    before it is followed: what keeps its commands from being rendered, and whom it takes more than half from.
+    """
+
+    action: RungAction
+    text: str
+    changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
+    effects: tuple[Effect, ...] = ()
+    satisfies: bool = False
+    driver_cpus: tuple[int, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One step to apply and how to undo it; argv lists, never shell text."""
+
+    tool: str
+    argv: tuple[str, ...]
+    undo: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One host that can take the instance, with the pinning and settings that suit it best there.
+
+    `rungs` are the steps of the isolation ladder that were tried because the placement alone broke a limit, the last
+    one mended it; `changes` are the settings that residents get by it, `notes` what must be known before that.
+    """
+
+    rank: int
+    host: str
+    score: float
+    combined_score: float
+    pinning: Pinning | None
+    isolation: IsolationSettings
+    newcomer: Effect
+    neighbours: tuple[Effect, ...]
+    tied_with: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    commands: tuple[Command, ...] = ()
+    rungs: tuple[Rung, ...] = ()
+    changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be known before its settings are made: of the rung that mends it."""
+        return self.rungs[-1].notes if self.rungs else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A host that cannot take the instance: a stable code, a sentence, and which rungs did not mend a broken limit."""
+
+    host: str
+    code: str
+    reason: str
+    rungs: tuple[Rung, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The stored answer to a PlacementRequest. `widened` is by which factor the throughput bands on a host are wider
+    than the model's own; hosts whose bands are the model's own are left out."""
+
+    id: str
+    created_at: datetime
+    request: PlacementRequest
+    model_version: str
+    model_origin: str
+    degraded: bool
+    snapshot_age_s: float
+    candidates: tuple[Candidate, ...]
+    rejected: tuple[Rejection, ...]
+    notes: tuple[str, ...] = ()
+    widened: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SceneEffects:
+    """The answer to a Scene, one Effect per instance in the scene's order."""
+
+    model_version: str
+    model_origin: str
+    degraded: bool
+    effects: tuple[Effect, ...]
+    combined_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A resident that should go from one host to another; `target` None = it should, and no host can take it.
+
+    `score` is what the target is ranked by, `gain` how much that is more than staying; None where it has no say.
+    """
+
+    instance: str
+    source: str
+    target: str | None
+    why: str
+    score: float | None = None
+    gain: float | None = None

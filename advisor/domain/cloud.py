@@ -1,0 +1,101 @@
+"""The cloud as it stands: what is predicted of everybody where they are, how hosts are used, what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from advisor.domain.answers import Effect
+from profiler.observed import Host, Instance
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentNow:
+    """An instance where it is, or where an answer that is still `pending` puts it; `expected` is its T/B there."""
+
+    instance: Instance
+    expected: float
+    pending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HostNow:
+    """A host with who is on it, the worst off first; `seen_at` None = nobody ever reported it.
+
+    `pressure` is demand over capacity by resource (see advisor.pressure), None = nobody knows the capacity.
+    """
+
+    host: Host
+    residents: tuple[ResidentNow, ...]
+    pressure: Mapping[str, float | None]
+    seen_at: datetime | None
+
+    @property
+    def worst(self) -> ResidentNow | None:
+        """Who keeps least of its speed there."""
+        return self.residents[0] if self.residents else None
+
+
+@dataclass(frozen=True, slots=True)
+class CloudNow:
+    """Every host, the one with the worst-off instance first; what is equal is ordered by pressure, then by id.
+
+    `fresh_s` is how old the news of a host may be before it counts as without data.
+    """
+
+    hosts: tuple[HostNow, ...]
+    generation: int
+    model_version: str
+    model_origin: str
+    degraded: bool
+    fresh_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Slowing:
+    """What `victim` would keep more of its speed without `neighbour`, as T/B; below 0 = it is better off with it."""
+
+    victim: str
+    neighbour: str
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostDetail:
+    """One host more closely: what happens to each resident, in the order of `now`, and who slows whom."""
+
+    now: HostNow
+    effects: tuple[Effect, ...]
+    slowing: tuple[Slowing, ...]
+    degraded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One metric over time, as means of equal steps: `times` are their ends (s since the epoch), `values` in `unit`.
+
+    `instance` None = the host's own. A step without a sample is left out.
+    """
+
+    host: str
+    instance: str | None
+    metric: str
+    unit: str
+    times: Sequence[float]
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Histories:
+    """What was measured from `begin_s` to `end_s` in steps of `step_s`; `elsewhere` = another store has the samples.
+
+    `missing` says why that store could not be asked, empty = it was.
+    """
+
+    begin_s: float
+    end_s: float
+    step_s: float
+    found: tuple[History, ...]
+    elsewhere: bool = False
+    missing: str = ""

@@ -1,0 +1,35 @@
+"""What became of an answer: where the instance went, and each predicted ratio beside the one that was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from advisor.domain.answers import Band, Recommendation
+
+AnsweredAs = Literal["all", "real", "told"]  # every answer, those that were no dry run, those with an outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """One instance's throughput ratio as it was measured, and the `band` that was told before; None = none was."""
+
+    instance: str
+    measured: float
+    band: Band | None = None
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether it was measured inside the interval; None where nothing was predicted."""
+        return None if self.band is None else self.band.lower <= self.measured <= self.band.upper
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A stored answer and what was told of it: `host` is where the instance went, `told_at` None = nothing told yet."""
+
+    recommendation: Recommendation
+    host: str | None = None
+    told_at: datetime | None = None
+    beside: tuple[Beside, ...] = ()

@@ -1,0 +1,230 @@
+"""Plans: what is asked of a whole cloud at once, the ordered steps that answer it, and what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from advisor.domain.answers import Band, Candidate, Command, Effect, Rejection
+from advisor.domain.questions import Objective
+from profiler.observed import Host, Instance, IsolationSettings
+
+PlanKind = Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size"]
+PLAN_KINDS: tuple[PlanKind, ...] = (
+    "admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size",
+)  # fmt: skip
+PinningPolicy = Literal["as_it_is", "unpinned", "own"]
+PINNING_POLICIES: tuple[PinningPolicy, ...] = ("as_it_is", "unpinned", "own")
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How demand grows: by how many instances of the mix a month, and by how much the load of who is there."""
+
+    instances_per_month: float = 0.0
+    load_percent_per_month: float = 0.0
+    months: int = 24  # how far is looked ahead
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A cloud that is only imagined. `hosts` come in addition, or instead of the one of the same id.
+
+    `pinning`: nobody has one any more (unpinned), or everybody has pCPUs of its own where they suffice (own).
+    `model` is the version that is asked instead, None = the one that answers.
+    """
+
+    hosts: tuple[Host, ...] = ()
+    remove: tuple[str, ...] = ()
+    cpu_overcommit: float | None = None
+    memory_overcommit: float | None = None
+    pinning: PinningPolicy = "as_it_is"
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What should become of the whole cloud?
+
+    `instances` are those to place (admit), or the mix of which more should fit (capacity). `empty` are the hosts to
+    be emptied (evacuate), `hosts` those that may be used, None = all, `movable` who may move, None = everybody without
+    a pinning that the caller made. `keep_ratio` is the T/B that whoever has no limit of its own must keep. A move must
+    gain more than `move_gain` (T/B of the worst-off) and more than is uncertain. `at_once` moves may run together, one
+    per host. `whatif` is the cloud that is imagined, `then` the question that is asked there (capacity, admit,
+    consolidate, rebalance), None = only what happens to everybody. After `time_limit_s` the best so far is answered.
+    """
+
+    kind: PlanKind = "admit"
+    instances: tuple[Instance, ...] = ()
+    empty: tuple[str, ...] = ()
+    hosts: tuple[str, ...] | None = None
+    movable: tuple[str, ...] | None = None
+    objective: Objective = "worst"
+    keep_ratio: float = 0.8
+    max_moves: int | None = None
+    move_gain: float = 0.05
+    at_once: int = 2
+    growth: Growth | None = None
+    whatif: WhatIf | None = None
+    then: PlanKind | None = None
+    commands: bool = False
+    time_limit_s: float = 30.0
+    seed: int = 1
+
+
+PlanAction = Literal["place", "move", "settings", "resize", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One step of a plan: `host` None = no host can take the instance, with the reasons in `rejected`.
+
+    `candidate` is how a newcomer stands in the ranking where that was asked. Steps of one `stage` may run together,
+    those of the next one begin when it is done, and after each step nobody is below a limit who was not before.
+    `gain` is what the worst-off gain by it (T/B), None where that is not why. `settings` are what the instance runs
+    under afterwards, `changes` what others get by it. `vcpus` is its new size, where the step changes that. Only an
+    undo removes: it takes away from `source` who was placed there, and has no host.
+    """
+
+    instance: str
+    host: str | None
+    candidate: Candidate | None = None
+    rejected: tuple[Rejection, ...] = ()
+    action: PlanAction = "place"
+    source: str | None = None
+    stage: int = 0
+    why: str = ""
+    gain: Band | None = None
+    settings: IsolationSettings | None = None
+    changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
+    vcpus: int | None = None
+    commands: tuple[Command, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSums:
+    """A cloud in figures: `below` instances are under their limit (or `keep_ratio`), `worst` is the lowest expected
+    T/B, `mean` the mean and `total` the sum of all; 1.0 and 0 for a cloud without instances."""
+
+    hosts: int
+    hosts_used: int
+    instances: int
+    below: int
+    worst: float
+    mean: float
+    total: float
+
+
+PlanEnd = Literal["optimal", "time", "search", "already fine", "in the way"]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How a plan was found: `value` is what it reaches of `aim`, `bound` what no plan can surpass, `gap` how far they
+    are apart as a share of the bound (0 = nothing better exists), or of 1 where the bound is 0.
+
+    `ended`: optimal = proven, time = the limit was reached, search = the local search found nothing better, already
+    fine = nothing is to be done, in the way = not everything that was asked for can be (the notes say what hinders).
+    """
+
+    aim: str
+    value: float
+    bound: float
+    gap: float
+    ended: PlanEnd
+
+    @property
+    def away(self) -> str:
+        """How far value and bound are apart: a share of the bound, or their distance where that is 0."""
+        return f"{self.gap:.4g}" if self.bound == 0 else f"{100 * self.gap:.1f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class RunwayPoint:
+    """The cloud some `month` from now: how many instances of the mix came, and how it stands."""
+
+    month: float
+    added: int
+    load_factor: float
+    sums: PlanSums
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How much more of a mix fits: `fit` as expected, `fit_lower` if everybody ends at the lower edge of its interval.
+
+    `by_rule` is how many the sizes alone would let in. `first_refusal` says what is in the way of one more.
+    `runs_out_month` is when, given the growth, the cloud is full: None = not within what was looked ahead.
+    """
+
+    fit: int
+    fit_lower: int
+    by_rule: int
+    first_refusal: str
+    runs_out_month: float | None = None
+    runway: tuple[RunwayPoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One of several clouds side by side: its name, how it stands, how much more fits where that was asked."""
+
+    name: str
+    sums: PlanSums
+    fit: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Ordered steps, with what is predicted for everybody before and after, by host.
+
+    `generation` is the inventory's that it was made for, None = a file: when the cloud has another one, the plan is
+    stale. `undo` are the steps back, in their order.
+    """
+
+    id: str
+    created_at: datetime
+    model_version: str
+    model_origin: str
+    steps: tuple[PlanStep, ...]
+    before: Mapping[str, tuple[Effect, ...]]
+    after: Mapping[str, tuple[Effect, ...]]
+    request: PlanRequest = field(default_factory=PlanRequest)
+    generation: int | None = None
+    sums_before: PlanSums | None = None
+    sums_after: PlanSums | None = None
+    search: Search | None = None
+    capacity: Capacity | None = None
+    variants: tuple[Variant, ...] = ()
+    undo: tuple[PlanStep, ...] = ()
+    degraded: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEntry:
+    """A plan in a listing: what was asked, when, and for which generation of the inventory (None = not known)."""
+
+    id: str
+    created_at: datetime
+    kind: PlanKind
+    model_version: str
+    generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAge:
+    """How a stored plan stands to the inventory of now: `stale` when that was written since, None = nobody knows.
+
+    `hosts` and `instances` are those that were put or deleted since, None = it is no longer known which.
+    """
+
+    stale: bool | None
+    generation: int
+    hosts: tuple[str, ...] | None = None
+    instances: tuple[str, ...] | None = None

@@ -1,0 +1,100 @@
+"""Which measurements would change a decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.domain.questions import Objective
+from profiler.observed import Instance
+
+ProbePinning = Literal["same", "different", "shared"]
+PROBE_PINNINGS: tuple[ProbePinning, ...] = ("same", "different", "shared")
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """Which measurements would change a decision? `instances` None = every one of the cloud, as if yet to be placed.
+
+    `pinnings` are the forms that can be measured; a run takes `seconds_per_run` and what the lab needs around it.
+    """
+
+    budget_s: float
+    instances: tuple[Instance, ...] | None = None
+    seconds_per_run: int = 20
+    rounds: int = 3
+    pinnings: tuple[ProbePinning, ...] = PROBE_PINNINGS
+    objective: Objective = "worst"
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePair:
+    """Two workloads to be measured together on hosts of one kind and platform ("" = none is named).
+
+    `pinning`: `same` = they have fewer pCPUs together than vCPUs, `different` = pCPUs of their own, `shared` = pCPUs
+    that both may use and that are enough for both.
+    """
+
+    first: str
+    second: str
+    pinning: ProbePinning
+    kind: str
+    platform: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTurn:
+    """A decision that a measurement could turn: from which host to which, and how probably."""
+
+    instance: str
+    before: str
+    after: str
+    probability: float
+    gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeStep:
+    """One pair to measure: on which `hosts` of the decisions it meets, what it could turn and gain beyond the steps
+    before it (T/B of the worst-off, summed over decisions), and the time it adds."""
+
+    pair: ProbePair
+    hosts: tuple[str, ...]
+    turns: tuple[ProbeTurn, ...]
+    probability: float
+    gain: float
+    seconds: float
+    cumulative_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeDecision:
+    """A decision: today's host, how probably full knowledge would choose otherwise, and the expected regret."""
+
+    instance: str
+    host: str
+    probability_before: float
+    probability_after: float
+    regret_before: float
+    regret_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePlan:
+    """What to measure next. `ended`: every choice is `settled`, the `budget` is spent, or there is `no gain` left."""
+
+    request: ProbeRequest
+    model_version: str
+    model_origin: str
+    degraded: bool
+    run_s: float
+    steps: tuple[ProbeStep, ...]
+    decisions: tuple[ProbeDecision, ...]
+    ended: Literal["settled", "budget", "no gain"]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """What all steps take together."""
+        return self.steps[-1].cumulative_s if self.steps else 0.0

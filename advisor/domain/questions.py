@@ -1,0 +1,64 @@
+"""What is asked: a cloud as the caller sees it, what to place there, a scene."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from models.profile import WorkloadProfile
+from profiler.observed import Host, Instance
+
+Objective = Literal["worst", "total", "pack"]
+OBJECTIVES: tuple[Objective, ...] = ("worst", "total", "pack")
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """A whole cloud as the caller sees it. `observed_at` is when hosts were last seen (UTC); None = now."""
+
+    hosts: tuple[Host, ...] = ()
+    instances: tuple[Instance, ...] = ()
+    workloads: tuple[WorkloadProfile, ...] = ()
+    observed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What a host must satisfy: every label, not in `exclude`, beside all of `affinity`, apart from `anti_affinity`."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    exclude: tuple[str, ...] = ()
+    affinity: tuple[str, ...] = ()
+    anti_affinity: tuple[str, ...] = ()
+    kind: str | None = None
+    allow_stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRequest:
+    """Where should this instance go? `profile` may replace the instance's workload; with neither it is unknown.
+
+    Without `mend` nobody's settings are to change: a host on which a limit breaks is rejected, whatever would mend it.
+    """
+
+    instance: Instance
+    profile: WorkloadProfile | None = None
+    hosts: tuple[str, ...] | None = None
+    constraints: Constraints = field(default_factory=Constraints)
+    objective: Objective = "worst"
+    limit: int = 5
+    explain: bool = True
+    commands: bool = False
+    dry_run: bool = False
+    mend: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A host and who shares it: the question of `predict`. Workloads not among `workloads` are looked up by name."""
+
+    host: Host
+    instances: tuple[Instance, ...]
+    workloads: tuple[WorkloadProfile, ...] = ()

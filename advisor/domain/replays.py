@@ -1,0 +1,131 @@
+"""Replays: what policies made of one trace of real demand, side by side; every ratio in them is predicted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from advisor.domain.questions import Objective
+
+PolicyName = Literal["cotenant", "first fit", "best fit", "nova-like", "random", "lower bound"]
+REPLAY_POLICIES: tuple[PolicyName, ...] = ("cotenant", "first fit", "best fit", "nova-like", "random", "lower bound")
+TraceForm = Literal["bitbrains", "planetlab", "csv", "parquet"]
+TRACE_FORMS: tuple[TraceForm, ...] = ("bitbrains", "planetlab", "csv", "parquet")
+ReplayJudge = Literal["model", "prior"]
+REPLAY_JUDGES: tuple[ReplayJudge, ...] = ("model", "prior")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """What would policies have made of a trace?
+
+    `hosts` None = half as many again as the busiest moment needs at least. The first `history_s` of the trace is only
+    watched, None = a day, and at most a quarter of the trace. Who decides by demand takes of everybody what it asked
+    for at most in `plan_for` (0-1) of the last day. `rebalance_s` is how often residents may move, None = never.
+    `shards` deals the instances out to that many clouds of their own. `judge` says who predicts the ratios: the model
+    that also advises, or the queueing prior.
+    """
+
+    policies: tuple[PolicyName, ...] = REPLAY_POLICIES
+    hosts: int | None = None
+    keep_ratio: float = 0.8
+    objective: Objective = "pack"
+    seeds: tuple[int, ...] = (1,)
+    shards: int = 1
+    history_s: float | None = None
+    plan_for: float = 0.95
+    rebalance_s: float | None = None
+    judge: ReplayJudge = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class RatioSpread:
+    """How T/B is distributed over instance-moments (one instance at one moment): at each of `quantiles` (0-1, rising)
+    the `expected` ratio and the `lower` edge of its 90 % interval, both rounded down to 0.001."""
+
+    quantiles: tuple[float, ...]
+    expected: tuple[float, ...]
+    lower: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The sums of one policy under another seed: hosts used (mean over moments), share of instance-moments below the
+    limit, lowest and mean expected T/B, moves, instances refused."""
+
+    seed: int
+    hosts_mean: float
+    violation_share: float
+    worst: float
+    mean: float
+    moves: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What one policy made of a trace.
+
+    Over time, one value per entry of `Replay.times_s`: `hosts_used` with anybody on them, `below` instances under
+    their limit, `worst_over_time` the lowest expected T/B (1.0 where nobody is there). Summed up over all
+    instance-moments: `violations` of `instance_moments` were below the limit (`violation_share` of them), `worst` and
+    `mean` expected T/B, `ratios` their distribution. `moves` are moves of residents, `refused` the instances that no
+    host could take, which then count nowhere else. `decision_s` is the time that all decisions took, and
+    `longest_decision_s` the longest one. `hosts_mean` is the mean of `hosts_used`.
+
+    All of it is of the first seed; `repeats` are the sums under every seed, the first one included. The lower bound
+    places nobody: it has `hosts_used` (with fewer not everybody can have a host and be kept at the limit) and
+    `hosts_mean`; `ratios`, `worst` and `mean` are None there, the counts 0, `below` and `worst_over_time` empty.
+    """
+
+    policy: str
+    hosts_used: tuple[int, ...]
+    hosts_mean: float
+    below: tuple[int, ...] = ()
+    worst_over_time: tuple[float, ...] = ()
+    instance_moments: int = 0
+    violations: int = 0
+    violation_share: float = 0.0
+    worst: float | None = None
+    mean: float | None = None
+    ratios: RatioSpread | None = None
+    moves: int = 0
+    refused: int = 0
+    decisions: int = 0
+    decision_s: float = 0.0
+    longest_decision_s: float = 0.0
+    repeats: tuple[Repeat, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One trace through policies side by side, at the same limits and on the same hosts.
+
+    `trace` is its file's name and `form` how it was read; `instances` took part, over `steps` moments of `interval_s`,
+    which begin at `times_s` after the trace's first one; `hosts` there were, described by `host_type`. `keep_ratio` is
+    the T/B below which an instance counts as violated. `assumptions` are sentences: what the trace does not say and
+    what was taken instead. `judge_version` and `judge_origin` name the model whose predictions the ratios are; nothing
+    in a replay was measured on hosts. `shards` is how many clouds of their own the trace was dealt out to, `seeds` the
+    seeds that were tried; `conclusion` says in words what came of the first one.
+    """
+
+    trace: str
+    form: TraceForm
+    instances: int
+    steps: int
+    interval_s: float
+    times_s: tuple[float, ...]
+    hosts: int
+    host_type: str
+    keep_ratio: float
+    seeds: tuple[int, ...]
+    assumptions: tuple[str, ...]
+    model_version: str
+    model_origin: str
+    policies: tuple[Replayed, ...]
+    conclusion: str
+    generated_at: datetime
+    judge_version: str = ""
+    judge_origin: str = ""
+    shards: int = 1

@@ -1,0 +1,29 @@
+"""Stored answers beside what was told of them afterwards: each band that was told, and the ratio that was measured."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from advisor.domain import Answered, AnsweredAs, Beside, Page, Recommendation
+from advisor.store import recommendations
+from advisor.store.recommendations import RecordedOutcome
+
+
+def page(connection: Connection, which: AnsweredAs, *, cursor: str | None, limit: int) -> Page[Answered]:
+    """Answers with their outcomes, newest first."""
+    found = recommendations.list_with_outcomes(
+        connection, told=which == "told", real=which == "real", cursor=cursor, limit=limit
+    )
+    return Page(tuple(beside(*one) for one in found.items), found.next_cursor)
+
+
+def beside(answer: Recommendation, outcome: RecordedOutcome | None) -> Answered:
+    """An answer and its outcome, instance by instance: the newcomer first, then as it was told."""
+    if outcome is None:
+        return Answered(answer)
+    there = next((one for one in answer.candidates if one.host == outcome.host), None)
+    bands = {one.instance: one.throughput_ratio for one in (there.newcomer, *there.neighbours)} if there else {}
+    newcomer = answer.request.instance.id
+    names = sorted(outcome.ratios, key=lambda name: (name != newcomer, name))
+    rows = tuple(Beside(name, outcome.ratios[name], bands.get(name)) for name in names)
+    return Answered(answer, outcome.host, outcome.recorded_at, rows)

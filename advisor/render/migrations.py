@@ -1,0 +1,167 @@
+"""Steps of a plan → commands: a move to another host, a placement, another size, other settings; each with its undo.
+
+Syntax by xl(1) (migrate, vcpu-set), virsh(1) (migrate, setvcpus), python-openstackclient's compute/v2/server.py
+(server migrate) and CloudStack's MigrateVMCmd.java; of these the virsh ones were read on the installed tool's page, and
+none was run against a cloud.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from advisor.domain import Command
+from advisor.errors import InvalidInput
+from advisor.render import cloudstack, commands, openstack, tc
+from advisor.render.names import domain_name, target_of
+from advisor.render.whole import plan as of_newcomer
+from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
+
+ADDRESS = "address"  # label of a host: the name by which other hosts reach it, where that is not its id
+# Nova lets a live migration name its host, and have the scheduler check it, since this version (Nova's REST history).
+LIVE_TO_HOST = "2.30"
+_HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?\Z")
+_ANYWHERE: tuple[int, ...] = ()
+
+
+def move(
+    former: Instance, then: Instance, source: Host, target: Host, left: Sequence[Instance], met: Sequence[Instance]
+) -> tuple[Command, ...]:
+    """What brings a running instance from `source` to `target` and sets there what it is to run under, in this order.
+
+    `former` and `then` are how it is before and after, `left` those who stay at the source, `met` those it meets at the
+    target. A command with a note that begins with "on" runs there. Without argv it says why there is no command.
+    InvalidInput for names that a tool would read as something else.
+    """
+    runs = target_of(source, None)
+    if source.kind != target.kind or runs != target_of(target, None):
+        text = f"no tool moves a running instance from a {source.kind} host to a {target.kind} host of other tools"
+        return (Command(runs, (), (), f"{text}: {then.id} is stopped on {source.id} and made anew on {target.id}"),)
+    if source.kind == "lxc" and runs == "native":
+        text = f"a container has no live migration: stop {then.id} on {source.id}, move its root file system, and start"
+        stopped = Command("lxc", (), (), f"{text} it on {target.id}")
+        return (stopped, *_arrived(then, target, met), *_unshaped(former, source, left))
+    if runs != "native":
+        return (_by_cloud(runs, then, source, target), *_changed(target, then, former.settings, then.settings, met))
+    arrived = tuple(_arrived(then, target, met))
+    # A class on the uplink needs no running instance: there before it, it holds from the first packet on.
+    ready = tuple(one for one in arrived if one.argv and one.tool == "tc")
+    return (
+        *_unpinned(former, source, left),
+        *ready,
+        _live(then, source, target),
+        *(one for one in arrived if one not in ready),
+        *_unshaped(former, source, left),
+    )
+
+
+def place(then: Instance, target: Host, met: Sequence[Instance]) -> tuple[Command, ...]:
+    """What an instance that comes needs on its host; whoever starts it puts it there."""
+    return of_newcomer(target, then, then.settings, met, {})
+
+
+def settings(host: Host, former: Instance, then: Instance, beside: Sequence[Instance]) -> tuple[Command, ...]:
+    """From the settings that an instance has to those it should have where it is."""
+    return tuple(_changed(host, then, former.settings, then.settings, beside))
+
+
+def resize(host: Host, former: Instance, then: Instance) -> tuple[Command, ...]:
+    """Another number of vCPUs where it is."""
+    runs = target_of(host, None)
+    if runs != "native":
+        what = "flavor" if runs == "openstack" else "service offering"
+        verb = "server resize --flavor" if runs == "openstack" else "scale virtualmachine"
+        size = f"{then.vcpus} vCPU{'s' if then.vcpus > 1 else ''}"
+        text = f"give {then.id} a {what} of {size} ({_program(runs)} {verb}); which one is not known here"
+        return (Command(_program(runs), (), (), text),)
+    if host.kind == "lxc":
+        text = f"a container has no vCPUs of its own: a cap of {100 * then.vcpus} % lets {then.id} use as many CPUs"
+        return (Command("lxc", (), (), text),)
+    name = domain_name(then)
+    most = "more than its definition's most needs that changed and a restart"
+    note = f"on {host.id}; {most}"
+    if host.kind == "xen":
+        argv, undo = (("xl", "vcpu-set", name, str(count)) for count in (then.vcpus, former.vcpus))
+        return (Command("xl", argv, undo, note),)
+    # Only vCPUs that were plugged in can be taken out of a running domain (virsh(1), setvcpus), so fewer come by its
+    # definition; what is live alone would be lost when it starts again.
+    more = then.vcpus > former.vcpus
+    sets = ("virsh", "setvcpus", "--domain", name, *(("--live",) if more else ()), "--config", "--count")
+    later = "holds from its next start; --live does it at once where they are hot-pluggable"
+    note = note if more else f"on {host.id}; {later}"
+    return (Command("virsh", (*sets, str(then.vcpus)), (*sets, str(former.vcpus)), note),)
+
+
+def _program(target: str) -> str:
+    return openstack.TOOL if target == "openstack" else cloudstack.TOOL
+
+
+def _live(one: Instance, source: Host, target: Host) -> Command:
+    """The migration itself; both tools are started where the instance is."""
+    name, there, back = domain_name(one), _address(target), _address(source)
+    note = f"on {source.id}, its undo on {target.id}; both need each other's keys (ssh) and the same storage"
+    if source.kind == "xen":
+        return Command("xl", ("xl", "migrate", name, there), ("xl", "migrate", name, back), note)
+    start = ("virsh", "migrate", "--live", "--persistent", "--undefinesource", "--domain", name, "--desturi")
+    argv, undo = ((*start, f"qemu+ssh://{host}/system") for host in (there, back))
+    return Command("virsh", argv, undo, f"{note}; disks of their own need --copy-storage-all")
+
+
+def _by_cloud(target: str, one: Instance, source: Host, to: Host) -> Command:
+    if target == "openstack":
+        server = _plain(one.id, "instance", openstack.TOOL)
+        start = (openstack.TOOL, "--os-compute-api-version", LIVE_TO_HOST, "server", "migrate", "--live-migration")
+        argv, undo = (
+            (*start, "--host", _plain(host.id, "host", openstack.TOOL), "--wait", server) for host in (to, source)
+        )
+        return Command(openstack.TOOL, argv, undo, "the scheduler checks the host")
+    call = (cloudstack.TOOL, "migrate", "virtualmachine", f"virtualmachineid={one.id}")
+    return Command(cloudstack.TOOL, (*call, f"hostid={to.id}"), (*call, f"hostid={source.id}"))
+
+
+def _plain(name: str, what: str, tool: str) -> str:
+    if name.startswith("-"):
+        raise InvalidInput(f"no command can be rendered for {what} {name[:60]!r}: {tool} would read it as an option")
+    return name
+
+
+def _address(host: Host) -> str:
+    name = host.labels.get(ADDRESS, host.id)
+    if not _HOST_NAME.match(name):
+        message = (
+            f"host {host.id}: {name[:60]!r} is no host name that others could reach it by; give it label {ADDRESS}"
+        )
+        raise InvalidInput(message, field=f"host.labels.{ADDRESS}")
+    return name
+
+
+def _unpinned(former: Instance, source: Host, left: Sequence[Instance]) -> Iterator[Command]:
+    """Pins speak of the pCPUs of one host, and go along: they come off before."""
+    if former.settings.pinning is not None:
+        free = IsolationSettings(pinning=Pinning((_ANYWHERE,) * former.vcpus))
+        yield from _on(source, _changed(source, former, former.settings, free, left))
+
+
+def _arrived(then: Instance, target: Host, met: Sequence[Instance]) -> Iterator[Command]:
+    yield from _on(target, place(then, target, met))
+
+
+def _unshaped(former: Instance, source: Host, left: Sequence[Instance]) -> Iterator[Command]:
+    """Its class on the uplink that it left."""
+    if tc.is_shaped(former.settings.network) and tc.on_uplink(source, None):
+        held, gone = (
+            IsolationSettings(network=network) for network in (former.settings.network, NetworkSettings("none"))
+        )
+        yield from _on(source, _changed(source, former, held, gone, left))
+
+
+def _changed(
+    host: Host, one: Instance, now: IsolationSettings, wanted: IsolationSettings, beside: Sequence[Instance]
+) -> tuple[Command, ...]:
+    return commands(host, one, now, wanted, neighbours=beside)
+
+
+def _on(host: Host, rendered: Sequence[Command]) -> Iterator[Command]:
+    for one in rendered:
+        yield replace(one, note=f"on {host.id}; {one.note}" if one.note else f"on {host.id}") if one.argv else one

@@ -1,0 +1,81 @@
+"""Cloud: who is on which of many hosts of one type, with what sizes alone let in; and the fewest hosts that do."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.domain import Host
+from advisor.replay.trace import Trace
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class Cloud:
+    """H hosts of one type while a trace is replayed: `where` (I,) is the host of each instance, -1 = none; `used_vcpus`
+    and `used_memory_mb` (H,) are what they hold."""
+
+    def __init__(self, host: Host, hosts: int, trace: Trace) -> None:
+        self.host = host
+        self.where = np.full(len(trace), -1, dtype=np.int64)
+        self.used_vcpus, self.used_memory_mb = np.zeros(hosts), np.zeros(hosts)
+        self._vcpus, self._memory_mb = trace.vcpus, trace.memory_mb
+        self.room_vcpus, self.room_memory_mb = room(host)
+
+    def fits(self, who: int) -> Bools:
+        """The hosts that may take an instance by its size, (H,): what every policy is bound to alike."""
+        if self._vcpus[who] > self.host.pcpus:
+            return np.zeros(len(self.used_vcpus), dtype=bool)
+        return np.asarray(
+            (self.used_vcpus + self._vcpus[who] <= self.room_vcpus)
+            & (self.used_memory_mb + self._memory_mb[who] <= self.room_memory_mb)
+        )
+
+    def put(self, who: int, host: int) -> None:
+        """An instance comes to a host, from another one or from nowhere, or goes, -1."""
+        for place, sign in ((int(self.where[who]), -1), (host, 1)):
+            if place >= 0:
+                self.used_vcpus[place] += sign * self._vcpus[who]
+                self.used_memory_mb[place] += sign * self._memory_mb[who]
+        self.where[who] = host
+
+
+def room(host: Host) -> tuple[float, float]:
+    """vCPUs and MB that may be promised on a host."""
+    return host.pcpus * host.cpu_overcommit, host.memory_mb * host.memory_overcommit
+
+
+def fewest_by_size(trace: Trace, host: Host, step: int) -> int:
+    """No fewer hosts can hold by their sizes those who are there in a step."""
+    there = trace.present[step]
+    return max(
+        bin_bound(size[there].astype(np.float64), most)
+        for size, most in zip((trace.vcpus, trace.memory_mb), room(host), strict=True)
+    )
+
+
+def fewest_kept(trace: Trace, host: Host, step: int, keep_ratio: float) -> int:
+    """No fewer hosts can carry a step with everybody at `keep_ratio` of what it asks for, and hold them by size."""
+    there = trace.present[step]
+    asked = float((np.minimum(trace.cpu[step][there], 1.0) * trace.vcpus[there]).sum())
+    return max(fewest_by_size(trace, host, step), math.ceil(asked * keep_ratio / host.pcpus - 1e-9))
+
+
+def bin_bound(sizes: Floats, room: float) -> int:
+    """Fewest bins of `room` that sizes can need: the bound L2 of Martello and Toth (1990), at least the sum.
+
+    Who is larger than room - a shares with nobody of at least a; who is larger than half shares with none of its like.
+    """
+    sizes = sizes[(sizes > 0) & (sizes <= room)]  # who fits nowhere is refused by everybody
+    best: int = math.ceil(sizes.sum() / room - 1e-9)
+    for a in np.unique(sizes[sizes <= room / 2]).tolist():
+        large = sizes > room - a
+        middle = ~large & (sizes > room / 2)
+        small = ~large & ~middle & (sizes >= a)
+        left = float(sizes[small].sum()) - float(middle.sum() * room - sizes[middle].sum())
+        best = max(best, int(large.sum() + middle.sum()) + max(0, math.ceil(left / room - 1e-9)))
+    return max(best, int((sizes > room / 2).sum()))

@@ -1,0 +1,230 @@
+"""The forms that traces come in, each read piece by piece and checked cell by cell; no file is held as a whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from advisor.domain import TraceForm
+from advisor.errors import InvalidInput
+from advisor.replay.cells import MOST_OF_ITS_CPUS, Cells, first_line, parquet_pieces, text_pieces, unreadable
+from advisor.replay.grid import Rows
+from profiler.observed import MAX_CPUS
+
+MAX_TIME_S = 1e11
+MAX_MEMORY_MB, MAX_RATE = 1e9, 1e9
+PLANETLAB_STEP_S = 300.0
+KIB_PER_MB = 1024.0
+CPU_COLUMNS = ("cpu_percent", "cpu_mhz")
+REQUIRED = ("instance", "time_s")
+OPTIONAL = ("vcpus", "capacity_mhz", "memory_mb", "net_mbit", "disk_mb_s", "workload")
+BITBRAINS = ("id", "timestamp", "duration", "cpu_usage")
+META = ("id", "cpu_count", "cpu_capacity", "mem_capacity")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A trace as a stream: `kinds` are the demands that its rows have, cpu first, and what it does not say."""
+
+    form: TraceForm
+    kinds: tuple[str, ...]
+    rows: Iterator[Rows]
+    unsaid: tuple[str, ...] = ()
+
+
+def open_trace(path: Path, form: TraceForm | None = None) -> Source:
+    """Open a trace; `form` None = by what the file looks like. InvalidInput names file, row, column and reason."""
+    if not path.is_file():
+        raise InvalidInput(f"there is no trace {path}; name a file", field="trace")
+    try:
+        return FORMS[form or recognise(path)](path)
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise unreadable(path, error) from error
+
+
+def recognise(path: Path) -> TraceForm:
+    """The form of a file, by its first bytes and its columns."""
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic == b"PAR1":
+        return "bitbrains" if set(BITBRAINS) <= set(parquet.read_schema(path).names) else "parquet"
+    cells = first_line(path)
+    if set(REQUIRED) & set(cells):
+        return "csv"
+    if len(cells) > 2 and all(re.fullmatch(r"[0-9.]+", cell) for cell in cells[1:]):
+        return "planetlab"
+    raise InvalidInput(
+        f"{path.name} looks like no trace: its first line has neither the columns {', '.join(REQUIRED)} nor a name "
+        "followed by numbers",
+        field="trace",
+    )
+
+
+def _own_csv(path: Path) -> Source:
+    return _own(path, "csv", first_line(path), text_pieces(path), first_row=2)
+
+
+def _own_parquet(path: Path) -> Source:
+    file = parquet.ParquetFile(path)
+    return _own(path, "parquet", file.schema_arrow.names, parquet_pieces(file), first_row=1)
+
+
+def _own(
+    path: Path, form: TraceForm, columns: Sequence[str], pieces: Iterator[pa.RecordBatch], first_row: int
+) -> Source:
+    """The project's own form (docs/traces.md): one row per instance and time."""
+    known = (*REQUIRED, *CPU_COLUMNS, *OPTIONAL)
+    for name in columns:
+        if name not in known:
+            raise InvalidInput(f"{path.name}: column {name[:40]!r} is none of {', '.join(known)}", field="trace")
+        if list(columns).count(name) > 1:
+            raise InvalidInput(f"{path.name}: column {name} stands twice", field="trace")
+    cpu = [name for name in CPU_COLUMNS if name in columns]
+    missing = [name for name in REQUIRED if name not in columns]
+    if cpu == ["cpu_mhz"] and "capacity_mhz" not in columns:
+        missing.append("capacity_mhz (what cpu_mhz is a part of)")
+    if missing or len(cpu) != 1:
+        what = f"column {missing[0]} is missing" if missing else f"exactly one of {' and '.join(CPU_COLUMNS)} is needed"
+        raise InvalidInput(f"{path.name}: {what}", field="trace")
+    kinds = ("cpu", *(name for name in ("net_mbit", "disk_mb_s") if name in columns))
+
+    def rows() -> Iterator[Rows]:
+        row = first_row
+        for piece in pieces:
+            cells = Cells(path.name, piece, row)
+            vcpus = cells.whole("vcpus", MAX_CPUS) if "vcpus" in columns else np.ones(len(cells))
+            if cpu == ["cpu_percent"]:
+                share = cells.numbers("cpu_percent", 100.0 * MAX_CPUS * MOST_OF_ITS_CPUS) / (100 * vcpus)
+            else:
+                capacity = cells.numbers("capacity_mhz", MAX_RATE, above_zero=True)
+                share = cells.numbers("cpu_mhz", MAX_RATE) / capacity
+            cells.check_share(share, cpu[0])
+            demands = [share, *(cells.numbers(name, MAX_RATE) for name in kinds[1:])]
+            names, who = cells.names("instance")
+            yield Rows(
+                names=names,
+                who=who,
+                time_s=cells.numbers("time_s", MAX_TIME_S, least=-MAX_TIME_S),
+                demands=np.column_stack(demands),
+                vcpus=vcpus,
+                memory_mb=cells.numbers("memory_mb", MAX_MEMORY_MB) if "memory_mb" in columns else np.zeros(len(cells)),
+                workloads=cells.text("workload") if "workload" in columns else np.full(len(cells), "", dtype=object),
+                numbers=cells.row_numbers(),
+            )
+            row += len(cells)
+
+    named = {"memory_mb": "memory", "net_mbit": "network", "disk_mb_s": "disk", "workload": "what the instances run"}
+    return Source(form, kinds, _told(path, rows()), tuple(text for name, text in named.items() if name not in columns))
+
+
+def _planetlab(path: Path) -> Source:
+    """PlanetLab as one row per VM: its name, which may be any text, then its CPU percent every five minutes."""
+    count = len(first_line(path)) - 1
+    if count < 1:
+        raise InvalidInput(f"{path.name}: row 1 has a name and no value", field="trace")
+
+    def rows() -> Iterator[Rows]:
+        row = 1
+        for piece in text_pieces(path, header=False):
+            cells = Cells(path.name, piece, row)
+            values = [cells.numbers(str(at + 2), 100 * MOST_OF_ITS_CPUS) for at in range(count)]
+            names, who = cells.names("1", free=True)
+            every = len(cells) * count
+            yield Rows(
+                names=names,
+                who=np.repeat(who, count),
+                time_s=np.tile(np.arange(count) * PLANETLAB_STEP_S, len(cells)),
+                demands=np.column_stack(values).reshape(-1, 1) / 100,
+                vcpus=np.ones(every),
+                memory_mb=np.zeros(every),
+                workloads=np.full(every, "", dtype=object),
+                numbers=np.repeat(cells.row_numbers(), count),
+            )
+            row += len(cells)
+
+    unsaid = ("size (one vCPU is taken)", "memory", "network", "disk", "what the instances run")
+    return Source("planetlab", ("cpu",), _told(path, rows()), unsaid)
+
+
+def _bitbrains(path: Path) -> Source:
+    """Bitbrains' GWA-T-12 as OpenDC stores it: a row is the mean over `duration` ms until `timestamp`, sizes are in the
+    meta file beside it, memory in KiB."""
+    file = parquet.ParquetFile(path)
+    for name in BITBRAINS:
+        if name not in file.schema_arrow.names:
+            raise InvalidInput(f"{path.name}: column {name} is missing", field="trace")
+    sizes = _meta(path)
+
+    def rows() -> Iterator[Rows]:
+        row = 1
+        for piece in parquet_pieces(file, BITBRAINS):
+            cells = Cells(path.name, piece, row)
+            names, who = cells.names("id")
+            for at, name in enumerate(names):
+                if name not in sizes:
+                    cells.fail(int((who == at).argmax()), "id", f"instance {name} is not in the meta file")
+            vcpus, capacity, memory = np.array([sizes[name] for name in names]).T[:, who]
+            share = cells.numbers("cpu_usage", MAX_RATE) / capacity
+            cells.check_share(share, "cpu_usage")
+            lasts = cells.numbers("duration", 1e3 * MAX_TIME_S, above_zero=True) / 1000
+            yield Rows(
+                names=names,
+                who=who,
+                time_s=cells.numbers("timestamp", MAX_TIME_S, least=-MAX_TIME_S) - lasts,
+                demands=share[:, None],
+                vcpus=vcpus,
+                memory_mb=memory / KIB_PER_MB,
+                workloads=np.full(len(cells), "", dtype=object),
+                numbers=cells.row_numbers(),
+            )
+            row += len(cells)
+
+    return Source("bitbrains", ("cpu",), _told(path, rows()), ("network", "disk", "what the instances run"))
+
+
+def _meta(path: Path) -> Mapping[str, tuple[float, float, float]]:
+    """vCPUs, MHz of all of them together and memory in KiB by instance, from the file beside the trace."""
+    beside = path.with_name(path.name.replace("trace", "meta"))
+    if beside == path or not beside.is_file():
+        raise InvalidInput(
+            f"{path.name}: the sizes of its instances should be beside it in {beside.name}", field="trace"
+        )
+    try:
+        table = parquet.read_table(beside, columns=list(META))
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(beside, error) from error
+    found: dict[str, tuple[float, float, float]] = {}
+    row = 1
+    for piece in table.to_batches():
+        cells = Cells(beside.name, piece, row)
+        vcpus, memory = cells.whole("cpu_count", MAX_CPUS), cells.numbers("mem_capacity", KIB_PER_MB * MAX_MEMORY_MB)
+        mhz = cells.numbers("cpu_capacity", MAX_RATE, above_zero=True)
+        names, who = cells.names("id")
+        for at, name in enumerate(names[one] for one in who.tolist()):
+            if name in found:
+                cells.fail(at, "id", f"instance {name} stands twice")
+            found[name] = (float(vcpus[at]), float(mhz[at]), float(memory[at]))
+        row += len(cells)
+    return found
+
+
+FORMS: Mapping[TraceForm, Callable[[Path], Source]] = {
+    "bitbrains": _bitbrains,
+    "planetlab": _planetlab,
+    "csv": _own_csv,
+    "parquet": _own_parquet,
+}
+
+
+def _told(path: Path, rows: Iterator[Rows]) -> Iterator[Rows]:
+    """The same rows; what the library cannot read is told as any other broken cell."""
+    try:
+        yield from rows
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise unreadable(path, error) from error

@@ -1,0 +1,139 @@
+"""What a model predicts of everybody at every moment of a replay, many moments and all hosts in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.domain import Instance
+from advisor.errors import BrokenArtifact
+from advisor.replay.workloads import Demand
+from advisor.snapshot.rows import HOST_FIELDS
+from models.prediction import Predictor
+from models.scene import ProfileTable, SceneBatch, build_batch, slot_values
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+CELLS = 300_000  # scenes x slots x slots that are predicted at a time
+BIN, MOST_RATIO = 0.001, 1.5  # ratios are counted in bins this wide, the last one takes all above
+BINS = round(MOST_RATIO / BIN)
+CLOSE = 1e-9  # a ratio this little below the limit is at it
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was predicted of T moments: `below` (T,) instances under the limit, `worst` (T,) the lowest T/B, 1 where
+    nobody was; counts of expected and lower ratios by bin, (BINS,); how many there were and their sum."""
+
+    below: Ints
+    worst: Floats
+    expected: Ints
+    lower: Ints
+    count: int
+    total: float
+
+    def plus(self, other: Judged) -> Judged:
+        """The same of another cloud at the same moments added."""
+        sums = {one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)}
+        return Judged(**{**sums, "worst": np.minimum(self.worst, other.worst)})
+
+
+def judge(demand: Demand, where: Ints, first: int, predictor: Predictor, keep_ratio: float) -> Judged:
+    """Predict everybody's T/B where they are: `where` (T, I) hosts by number, -1 = nowhere, from step `first` on.
+
+    BrokenArtifact when the model gives no numbers.
+    """
+    moments = len(where)
+    below, worst = np.zeros(moments, dtype=np.int64), np.ones(moments)
+    expected, lower = np.zeros(BINS, dtype=np.int64), np.zeros(BINS, dtype=np.int64)
+    count, total = 0, 0.0
+    layout = _Layout.of(demand)
+    for begin, end in _pieces(where):
+        scenes, scene, slot, moment = layout.scenes(demand, where[begin:end], first + begin)
+        band = predictor.predict(scenes, ()).throughput
+        ratio, low = band.expected[scene, slot], band.lower[scene, slot]
+        if not (np.isfinite(ratio).all() and np.isfinite(low).all()):
+            raise BrokenArtifact(f"model {predictor.version} gave no finite throughput for some instance")
+        below[begin:end] = np.bincount(moment[ratio < keep_ratio - CLOSE], minlength=end - begin)
+        np.minimum.at(worst, begin + moment, ratio)
+        expected += _counted(ratio)
+        lower += _counted(low)
+        count, total = count + len(ratio), total + float(ratio.sum())
+    return Judged(below, worst, expected, lower, count, total)
+
+
+def _counted(ratios: Floats) -> Ints:
+    return np.bincount(np.clip((ratios / BIN + 1e-6).astype(np.int64), 0, BINS - 1), minlength=BINS)
+
+
+def _pieces(where: Ints) -> Iterator[tuple[int, int]]:
+    """Moments that are predicted together, as [begin, end); those in which nobody is there are left out."""
+    begin, used, slots = 0, 0, 0
+    for moment, places in enumerate(where):
+        there = np.bincount(places[places >= 0])
+        hosts, most = int((there > 0).sum()), int(there.max(initial=0))
+        if used and (used + hosts) * max(slots, most) ** 2 > CELLS:
+            yield begin, moment
+            begin, used, slots = moment, 0, 0
+        used, slots = used + hosts, max(slots, most)
+    if used:
+        yield begin, len(where)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What does not change over time: an empty host as a scene, the values of anybody's slot, and the row of each
+    instance's profile (I,)."""
+
+    host: SceneBatch
+    anybody: dict[str, np.generic | NDArray[np.bool_]]
+    row: Ints
+
+    @classmethod
+    def of(cls, demand: Demand) -> _Layout:
+        table = ProfileTable.build(demand.profiles)
+        host = build_batch([(demand.host, ())], table)
+        row = np.array([table.row(name, demand.host.platform) for name in demand.names], dtype=np.int64)
+        width = demand.host.pcpus
+        return cls(host, slot_values(Instance("anybody"), 0, width, width), row)
+
+    def scenes(self, demand: Demand, where: Ints, step: int) -> tuple[SceneBatch, Ints, Ints, Ints]:
+        """Every host in use at each moment as a scene; and scene, slot and moment of everybody who is there."""
+        moment, who = np.nonzero(where >= 0)
+        key = moment * (int(where.max()) + 1) + where[moment, who]
+        order = np.argsort(key, kind="stable")
+        moment, who = moment[order], who[order]
+        _, first, scene = np.unique(key[order], return_index=True, return_inverse=True)
+        slot = np.arange(len(who)) - first[scene]
+        shape = (len(first), int(slot.max()) + 1)
+        load = demand.loads(step, step + len(where))[moment, who]
+        table, row = self._table(demand, step, moment, who, load)
+        own = {"present": True, "profile": row, "load": load, "vcpus": demand.trace.vcpus[who]}
+        columns = {}
+        for name, value in self.anybody.items():
+            empty = np.zeros((*shape, *np.shape(value)), dtype=value.dtype)
+            if name not in {"present", "load", "vcpus", "profile", "affinity"}:
+                empty[...] = value
+            empty[scene, slot] = own.get(name, value)
+            columns[name] = empty
+        hosts = np.zeros(len(first), dtype=np.int64)
+        of_hosts = {name: getattr(self.host, name)[hosts] for name in HOST_FIELDS}
+        return SceneBatch(table=table, **of_hosts, **columns), scene, slot, moment
+
+    def _table(self, demand: Demand, step: int, moment: Ints, who: Ints, load: Floats) -> tuple[ProfileTable, Ints]:
+        """The profiles, and each one's row; where the trace has network or disk every instance has a row per moment."""
+        table, rates = self.host.table, demand.rates()
+        if not rates:
+            return table, self.row[who]
+        columns = (*table.columns, *(name for name in rates if name not in table.columns))
+        known = len(table.values)  # they stay: what a host can do is guessed by all profiles, whoever is there
+        values = np.full((known + len(who), len(columns)), np.nan)
+        values[:, : len(table.columns)] = np.concatenate([table.values, table.values[self.row[who]]])
+        for name, rate in rates.items():  # over the load, by which it is multiplied again
+            values[known:, columns.index(name)] = rate[step + moment, who] / load
+        names = (*table.names, *(demand.names[one] for one in who.tolist()))
+        return ProfileTable(columns, values, {}, names, table.platforms), np.arange(known, len(values))

@@ -1,0 +1,218 @@
+"""Who decides where an instance of a trace goes: the advisor, and the rules that schedulers go by without it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor import turns
+from advisor.domain import (
+    Instance,
+    Inventory,
+    IsolationSettings,
+    Objective,
+    Pinning,
+    PlacementRequest,
+    PolicyName,
+    WorkloadProfile,
+)
+from advisor.predictors import Chosen
+from advisor.replay.clouds import Cloud
+from advisor.replay.workloads import LEAST_LOAD, Demand
+from advisor.snapshot import ClusterSnapshot
+
+Floats = NDArray[np.float64]
+
+WHEN = datetime(2000, 1, 1, tzinfo=UTC)  # any moment: hosts of a replay are always fresh
+
+
+class Policy(Protocol):
+    """Who decides: the host of a newcomer in a step, None = none can take it."""
+
+    def choose(self, cloud: Cloud, who: int, step: int) -> int | None: ...
+
+
+class FirstFit:
+    """The first host with room."""
+
+    def choose(self, cloud: Cloud, who: int, _step: int) -> int | None:
+        fits = cloud.fits(who)
+        return int(fits.argmax()) if fits.any() else None
+
+
+class BestFit:
+    """The host with room that has the most vCPUs promised; of several the first."""
+
+    def choose(self, cloud: Cloud, who: int, _step: int) -> int | None:
+        fits = cloud.fits(who)
+        return int(np.where(fits, cloud.used_vcpus, -1.0).argmax()) if fits.any() else None
+
+
+class NovaLike:
+    """Nova's default CPU and RAM weighers: free vCPUs and free memory, each scaled to 0-1 over the hosts with room and
+    weighed alike (nova/weights.py, nova/scheduler/weights/{cpu,ram}.py)."""
+
+    def choose(self, cloud: Cloud, who: int, _step: int) -> int | None:
+        hosts = np.flatnonzero(cloud.fits(who))
+        if not len(hosts):
+            return None
+        weight = _scaled(-cloud.used_vcpus[hosts]) + _scaled(-cloud.used_memory_mb[hosts])
+        return int(hosts[np.round(weight, 9).argmax()])
+
+
+def _scaled(values: Floats) -> Floats:
+    width = values.max() - values.min()
+    return (values - values.min()) / width if width else np.zeros(len(values))
+
+
+class Random:
+    """Any host with room, by lot."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def choose(self, cloud: Cloud, who: int, _step: int) -> int | None:
+        hosts = np.flatnonzero(cloud.fits(who))
+        return int(self._random.choice(hosts)) if len(hosts) else None
+
+
+class Advised:
+    """The advisor as a scheduler asks it: a host for each newcomer, nobody pinned and nobody's settings changed.
+
+    It knows the demand that was seen till then. Where every host would break a limit, it is asked again without limits,
+    so that it refuses nobody whom the others take.
+    """
+
+    def __init__(
+        self, demand: Demand, chosen: Chosen, *, keep_ratio: float, objective: Objective, plan_for: float
+    ) -> None:
+        self._demand, self._chosen = demand, chosen
+        self._keep, self._objective, self._plan_for = keep_ratio, objective, plan_for
+        self._step = -1
+        self._instances: list[Instance] = []
+        self._profiles: tuple[WorkloadProfile, ...] = ()
+        self._snapshots: dict[bool, ClusterSnapshot] = {}  # of this step, with limits and without
+
+    def choose(self, cloud: Cloud, who: int, step: int) -> int | None:
+        for limited in (True, False):
+            snapshot = self.snapshot(cloud, step, limited=limited)
+            instance = self._instance(who, None, limited=limited)
+            request = PlacementRequest(instance, objective=self._objective, limit=1, explain=False)
+            answer = turns.as_it_is(snapshot, self._chosen, request, now=WHEN, fresh_s=math.inf)
+            if answer.candidates:
+                placed = int(answer.candidates[0].host)
+                for which, there in self._snapshots.items():
+                    self._snapshots[which] = turns.after(there, self._instance(who, placed, limited=which))
+                return placed
+        return None
+
+    def snapshot(self, cloud: Cloud, step: int, *, limited: bool = True) -> ClusterSnapshot:
+        """The cloud as the advisor knows it before a step."""
+        if step != self._step:
+            self._step = step
+            self._snapshots.clear()
+            self._instances, self._profiles = self._known(step)
+        if limited not in self._snapshots:
+            names = [_name(number) for number in range(len(cloud.used_vcpus))]
+            inventory = Inventory(
+                tuple(replace(cloud.host, id=name) for name in names),
+                tuple(
+                    self._instance(who, int(cloud.where[who]), limited=limited)
+                    for who in np.flatnonzero(cloud.where >= 0).tolist()
+                ),
+                self._profiles,
+            )
+            seen = dict.fromkeys(names, WHEN)
+            self._snapshots[limited] = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=WHEN)
+        return self._snapshots[limited]
+
+    def moved(self) -> None:
+        """What was known of this step holds no more."""
+        self._step = -1
+
+    def number(self, name: str) -> int:
+        """The number of an instance in the trace by its name in a snapshot."""
+        return int(name.removeprefix("i"))
+
+    def _instance(self, who: int, host: int | None, *, limited: bool) -> Instance:
+        known = self._instances[who]
+        name = None if host is None else _name(host)
+        return replace(known, host=name, min_throughput_ratio=self._keep if limited else None)
+
+    def _known(self, step: int) -> tuple[list[Instance], tuple[WorkloadProfile, ...]]:
+        """Everybody with the load that is known of it, and their profiles."""
+        demand, trace = self._demand, self._demand.trace
+        loads, rates = demand.planned(step, self._plan_for)
+        # On all pCPUs and nowhere else: with a pinning of its own nobody is offered another one.
+        anywhere = tuple(range(demand.host.pcpus))
+        pinned: dict[int, IsolationSettings] = {
+            vcpus: IsolationSettings(pinning=Pinning.all_on(anywhere, vcpus))
+            for vcpus in np.unique(trace.vcpus).tolist()
+        }
+        names, profiles = demand.names, demand.profiles
+        if rates:
+            names, profiles = _with_rates(demand, loads, rates)
+        instances = [
+            Instance(
+                f"i{who}",
+                vcpus=int(trace.vcpus[who]),
+                memory_mb=float(trace.memory_mb[who]),
+                workload=names[who],
+                load=max(float(loads[who]), LEAST_LOAD),
+                settings=pinned[int(trace.vcpus[who])],
+            )
+            for who in range(len(trace))
+        ]
+        return instances, profiles
+
+
+def _with_rates(
+    demand: Demand, loads: Floats, rates: Mapping[str, Floats]
+) -> tuple[tuple[str, ...], tuple[WorkloadProfile, ...]]:
+    """A profile for each instance whose network and disk are what was seen of it."""
+    by_name: dict[str, list[WorkloadProfile]] = {}
+    for profile in demand.profiles:
+        by_name.setdefault(profile.name, []).append(profile)
+    names, profiles = [], list(demand.profiles)  # by all of them it is guessed what a host can do
+    for who, kind in enumerate(demand.names):
+        own = {name: float(values[who] / loads[who]) for name, values in rates.items()}
+        names.append(f"{kind} of {who}")
+        profiles += [replace(one, name=names[-1], metrics={**one.metrics, **own}) for one in by_name[kind]]
+    return tuple(names), tuple(profiles)
+
+
+def _name(host: int) -> str:
+    """A host's id, whose order is that of the numbers."""
+    return f"{host:06d}"
+
+
+def policy_of(
+    name: PolicyName,
+    demand: Demand,
+    chosen: Chosen,
+    seed: int,
+    *,
+    keep_ratio: float,
+    objective: Objective,
+    plan_for: float,
+) -> Policy:
+    """The policy of that name; the lower bound is none."""
+    match name:
+        case "cotenant":
+            return Advised(demand, chosen, keep_ratio=keep_ratio, objective=objective, plan_for=plan_for)
+        case "first fit":
+            return FirstFit()
+        case "best fit":
+            return BestFit()
+        case "nova-like":
+            return NovaLike()
+        case "random":
+            return Random(seed)
+        case "lower bound":
+            raise ValueError("the lower bound places nobody")

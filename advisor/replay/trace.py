@@ -1,0 +1,63 @@
+"""Trace: who was there when, and what each asked for, as arrays over equal steps of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.domain import TraceForm
+
+Floats = NDArray[np.float64]
+Floats32 = NDArray[np.float32]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """I instances over T steps of `interval_s` seconds.
+
+    `ids` (I) in the order in which the file names them first, `vcpus` and `memory_mb` (I,) their sizes, `workloads` (I)
+    what each runs, None = not said. `cpu` (T, I) is the mean share of its vCPUs that an instance asked for in a step,
+    nan where it was not there; `net_mbit` and `disk_mb_s` (T, I) where the trace has them.
+    """
+
+    name: str
+    form: TraceForm
+    interval_s: float
+    ids: tuple[str, ...]
+    vcpus: Ints
+    memory_mb: Floats
+    workloads: tuple[str | None, ...]
+    cpu: Floats32
+    net_mbit: Floats32 | None = None
+    disk_mb_s: Floats32 | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return len(self.cpu)
+
+    @property
+    def present(self) -> Bools:
+        """Who is there in each step, (T, I)."""
+        return ~np.isnan(self.cpu)
+
+    def of(self, instances: Ints) -> Trace:
+        """The trace of these instances only, over the same steps."""
+        numbers = instances.tolist()
+        return replace(
+            self,
+            ids=tuple(self.ids[one] for one in numbers),
+            workloads=tuple(self.workloads[one] for one in numbers),
+            vcpus=self.vcpus[instances],
+            memory_mb=self.memory_mb[instances],
+            cpu=self.cpu[:, instances],
+            net_mbit=None if self.net_mbit is None else self.net_mbit[:, instances],
+            disk_mb_s=None if self.disk_mb_s is None else self.disk_mb_s[:, instances],
+        )

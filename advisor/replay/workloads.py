@@ -1,0 +1,134 @@
+"""What instances of a trace run, and how much of it they ask for: profiles at full load, and loads over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.domain import Host, WorkloadProfile
+from advisor.errors import InvalidInput
+from advisor.replay.trace import Trace
+from models.demands import guessed_capacity
+from models.scene import ProfileTable
+from profiler.metrics import BY_NAME, split_key
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LEAST_LOAD = 1e-3  # a load is above 0; who does nothing asks for a thousandth of its CPUs
+WINDOW_S = 86_400.0  # how long what somebody asked for is remembered by who decides by it
+LEAST_SEEN = 12  # steps before an instance is judged by itself; till then it is taken to be like the others
+CPU_ONLY = "cpu only"
+# What grows with the size of an instance: of the eight metrics all but ratios, and what is moved in a second.
+GROWS = frozenset({name for name, one in BY_NAME.items() if one.kind != "ratio"}) | {
+    "net_mbit", "disk_mb_s", "mem_bw_mb_s", "throughput_kb_s", "throughput_rps",
+}  # fmt: skip
+RATES = ("net_mbit", "disk_mb_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The demand of I instances: `names` (I) of their `profiles`, which fill an instance's vCPUs at load 1; what a
+    trace says of network and disk takes the place of a profile's. `host` is the type that all hosts are of."""
+
+    trace: Trace
+    names: tuple[str, ...]
+    profiles: tuple[WorkloadProfile, ...]
+    host: Host
+    assumptions: tuple[str, ...] = ()
+
+    def rates(self) -> Mapping[str, NDArray[np.float32]]:
+        """Network and disk over time, (T, I), where the trace has them."""
+        found = {name: getattr(self.trace, name) for name in RATES}
+        return {name: values for name, values in found.items() if values is not None}
+
+    def loads(self, first: int, end: int) -> Floats:
+        """Share of its vCPUs that each asks for, (T, I), in these steps; nan where it is not there."""
+        return np.clip(self.trace.cpu[first:end].astype(np.float64), LEAST_LOAD, 1.0)
+
+    def of(self, instances: Ints) -> Demand:
+        """The demand of these instances only."""
+        return replace(self, trace=self.trace.of(instances), names=tuple(self.names[one] for one in instances.tolist()))
+
+    def planned(self, step: int, quantile: float) -> tuple[Floats, Mapping[str, Floats]]:
+        """What somebody who decides before `step` knows: the load of each, (I,), and its network and disk.
+
+        The quantile of what it asked for in the last WINDOW_S; of who was hardly seen, that of everybody seen till
+        then, and full load where nobody was. What comes is never looked at.
+        """
+        window = slice(max(0, step - round(WINDOW_S / self.trace.interval_s)), step)
+        load = _known(np.clip(self.trace.cpu[window], LEAST_LOAD, 1.0), quantile, 1.0)
+        return load, {name: _known(values[window], quantile, 0.0) for name, values in self.rates().items()}
+
+
+def demand_of(
+    trace: Trace, unsaid: Sequence[str], host: Host, workloads: Sequence[WorkloadProfile], seed: int
+) -> Demand:
+    """Give every instance a profile: its workload's where the trace names one, else one of `workloads` by lot, else one
+    of CPU only. InvalidInput where a trace names a workload that is not among them, or one says nothing of its CPU."""
+    known: dict[str, list[WorkloadProfile]] = {}
+    for profile in workloads:
+        known.setdefault(profile.name, []).append(profile)
+    drawn = np.random.default_rng(seed).integers(0, max(len(known), 1), len(trace)).tolist()
+    everything = sorted(known)
+    names: list[str] = []
+    made: dict[str, list[WorkloadProfile]] = {}
+    for number, named in enumerate(trace.workloads):
+        name = named or (everything[drawn[number]] if everything else CPU_ONLY)
+        if name not in known and name != CPU_ONLY:
+            where = f"instance {trace.ids[number]} of {trace.name} runs {name[:60]!r}"
+            raise InvalidInput(f"{where}, of which the host type's file has no profile", field="workload")
+        vcpus = int(trace.vcpus[number])
+        own = f"{name} x {vcpus}"
+        if own not in made:
+            profiles = known.get(name) or [WorkloadProfile(CPU_ONLY, {"cpu": 100.0}, origin="given")]
+            made[own] = [_filling(profile, own, vcpus) for profile in profiles]
+        names.append(own)
+    said = [f"The trace does not say: {', '.join(unsaid)}."] if unsaid else []
+    if everything and None in trace.workloads:
+        said.append(
+            f"What an instance runs is drawn (seed {seed}) from the profiles given ({len(everything)}), scaled so that "
+            "they fill its vCPUs at full load; the trace says how much of that it asks for."
+        )
+    elif not everything:
+        said.append("Instances are taken to need CPU only: caches, memory bandwidth and driver domain are left out.")
+    above = int((trace.cpu > 1).sum())
+    if above:
+        said.append(f"What was asked for above all of an instance's vCPUs ({above:,} values) counts as all of them.")
+    if trace.disk_mb_s is not None and host.disk_mb_s is None:
+        most = float(np.nanmax(trace.disk_mb_s))
+        host = replace(host, disk_mb_s=most or None)
+        said.append(f"A host's disk is taken to do {most:,.1f} MB/s, the most that one instance of the trace did.")
+    filling = tuple(one for some in made.values() for one in some)
+    table = ProfileTable.build(filling)
+    for key, what in (("disk_mb_s", "disk"), ("mem_bw_mb_s", "memory bandwidth")):
+        if getattr(host, key) is None and (guessed := guessed_capacity(table, key)):
+            said.append(
+                f"A host's {what} is taken to be {guessed:,.1f} MB/s, by the profile that reached most alone; another "
+                "host type may say what it is."
+            )
+    return Demand(trace, tuple(names), filling, host, tuple(said))
+
+
+def _filling(profile: WorkloadProfile, name: str, vcpus: int) -> WorkloadProfile:
+    """A profile of an instance that many vCPUs large whose CPUs are full: what it does grows, what it is like stays."""
+    cpu = profile.get("cpu")
+    if not cpu:
+        raise InvalidInput(f"workload {profile.name}: its profile says nothing of cpu", field="workload")
+    growth = 100 * vcpus / cpu
+    metrics = {key: value * (growth if split_key(key)[1] in GROWS else 1) for key, value in profile.metrics.items()}
+    return WorkloadProfile(name, metrics, profile.platform, profile.origin)
+
+
+def _known(seen: NDArray[np.floating], quantile: float, nothing: float) -> Floats:
+    """The quantile of each column (T, I), of all columns where it has few values, `nothing` where there are none."""
+    there = ~np.isnan(seen)
+    everybody = np.float64(nothing if not there.any() else np.quantile(seen[there], quantile))
+    found = np.full(seen.shape[1], everybody)
+    enough = there.sum(axis=0) >= LEAST_SEEN
+    if enough.any():
+        found[enough] = np.nanquantile(seen[:, enough], quantile, axis=0)
+    return found

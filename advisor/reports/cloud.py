@@ -1,0 +1,121 @@
+"""The state of a cloud as a report: its hosts, who is worst off, how old the data are, what a plan would do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from advisor.background import Background
+from advisor.domain import Inventory, Plan
+from advisor.reports import view
+from advisor.reports.figures import count, percent
+from advisor.reports.hosts import RESOURCES
+from advisor.reports.parts import Column, Report, Section, Table
+from advisor.reports.plan import plan_report
+from advisor.reports.plan_words import headline as of_plan
+
+MOST_HOSTS = 100
+MOST_WORST = 25
+
+
+def cloud_report(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> Report:
+    """What stands on the hosts now, and below it what the plan would do.
+
+    `ages` are seconds since each host was last seen, inf = never; empty = nobody knows, as with a file.
+    """
+    whole = plan_report(inventory, plan, background)
+    there = sum(len(found) for found in plan.before.values())
+    return replace(
+        whole,
+        what="cloud",
+        title="State of the cloud",
+        headline=_headline(plan, there),
+        sentences=[*_ages(ages), f"{whole.title}: {of_plan(plan)}", *whole.sentences],
+        sections=[_worst(inventory, plan), _hosts(inventory, plan, background, ages), *whole.sections],
+    )
+
+
+def _headline(plan: Plan, there: int) -> str:
+    counted = f"{count(len(plan.before), 'host')} with {count(there, 'instance')}"
+    now = plan.sums_before
+    if now is None or not there:
+        return f"{counted}."
+    below = (
+        "nobody is below its limit"
+        if not now.below
+        else f"{now.below:,} below {'its' if now.below == 1 else 'their'} limit"
+    )
+    return f"{counted}: {below}, the worst-off is predicted to reach {percent(now.worst)} of what it does alone."
+
+
+def _ages(ages: Mapping[str, float]) -> list[str]:
+    if not ages:
+        return []
+    never = sum(1 for age in ages.values() if math.isinf(age))
+    seen = [age for age in ages.values() if not math.isinf(age)]
+    told = [f"The oldest data of a host are {duration(max(seen))} old."] if seen else []
+    if never:
+        told.append(f"{count(never, 'host')} {'was' if never == 1 else 'were'} never seen.")
+    return told
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that people would say it in."""
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}s"
+    return count(round(seconds), "second")
+
+
+def _worst(inventory: Inventory, plan: Plan) -> Section:
+    """Those below their limit, then the others, the lowest T/B first."""
+    limit_of = view.limits(inventory, plan)
+    there = [(limit_of(one.instance), host, one) for host, effects in plan.before.items() for one in effects]
+    there.sort(key=lambda one: (not one[0].broken(one[2]), one[2].throughput_ratio.expected, one[2].instance))
+    columns = (
+        Column("instance", "Instance", "name"),
+        Column("host", "Host"),
+        Column("ratio", "T/B", "band"),
+        Column("limit", "Limit", "ratio"),
+        Column("below", ""),
+    )
+    rows = [
+        (one.instance, host, one.throughput_ratio, limit.throughput, "below its limit" if limit.broken(one) else None)
+        for limit, host, one in there[:MOST_WORST]
+    ]
+    return Section(
+        "worst",
+        "Who is worst off now",
+        tables=[Table("worst", "Those below their limit, then the lowest predicted throughput", columns, rows)],
+    )
+
+
+def _hosts(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> Section:
+    known = {host.id: host for host in inventory.hosts}
+    rows = []
+    for name, there in plan.before.items():
+        host, pressed = known.get(name), background.before.get(name, {})
+        most = max(
+            ((value, resource) for resource, value in pressed.items() if value is not None), default=(None, None)
+        )
+        age = ages.get(name)
+        rows.append((
+            name, host.kind if host else None, host.pcpus if host else None, len(there),
+            min((one.throughput_ratio.expected for one in there), default=None),
+            RESOURCES[most[1]] if most[0] and most[1] else None, most[0] or None,
+            None if age is None or math.isinf(age) else round(age, 1),
+            "disabled" if host and not host.enabled else "never seen" if age is not None and math.isinf(age) else None,
+        ))  # fmt: skip
+    rows.sort(key=lambda row: (row[4] if row[4] is not None else 2.0, row[0]))
+    columns = (
+        Column("host", "Host", "name"), Column("kind", "Kind"), Column("pcpus", "pCPUs", "count"),
+        Column("instances", "Instances", "count"), Column("worst", "Worst-off T/B", "ratio"),
+        Column("pressed_by", "Most pressed"), Column("pressure", "Demand over capacity", "ratio"),
+        Column("age_s", "Data, s old", "number"), Column("state", ""),
+    )  # fmt: skip
+    return Section(
+        "hosts",
+        "The hosts now",
+        tables=[Table("hosts", "Those with the worst-off instances first", columns, rows, most=MOST_HOSTS)],
+    )

@@ -1,0 +1,166 @@
+"""Numbers as people read them and as programs do: one value of a column as a cell of the page and of a data file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from advisor.domain import Band
+from advisor.reports.parts import Column, Kind
+
+MOST_NAMED = 8  # more names than these are counted
+NBSP = "\u00a0"
+NOTHING = "–"
+BETWEEN: Mapping[str, Kind] = {"figure_between": "figure", "share_between": "share"}
+"""Kinds whose values are (value, edges of its interval or None), and what the value alone is."""
+PRESSED = (("n", 0.5), ("w1", 0.75), ("w2", 0.9), ("w3", 1.0), ("w4", 1.25))
+"""Class of a cell and the pressure (demand over capacity) below which it holds; from the last on it is w5."""
+HARMED = (("n", 0.01), ("w1", 0.03), ("w2", 0.08), ("w3", 0.15), ("w4", 0.30))
+"""The same for what somebody loses by a neighbour, of T/B."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What stands in a cell: the value, small print beside it, its class, and lines of their own instead."""
+
+    text: str
+    small: str = ""
+    css: str = ""
+    lines: Sequence[str] = ()
+
+
+def cell(value: Any, kind: Kind) -> Cell:
+    """A value as it stands on the page; a dash for what is not known."""
+    css = _CLASSES.get(kind, "")
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return Cell(NOTHING, css=css)
+    if kind == "band":
+        return Cell(percent(value.expected), interval(value), css)
+    if kind in BETWEEN:
+        shown = cell(value[0], BETWEEN[kind])
+        return Cell(shown.text, edges(value[1]) if value[1] else "", css)
+    if kind in ("listed", "sentences", "argv"):
+        return Cell("", css=css, lines=[str(one) for one in value])
+    if kind == "pressure":
+        return Cell(percent(value), css=_strength(value, PRESSED))
+    if kind == "harm":
+        return Cell(points(-value), css=_strength(value, HARMED))
+    return Cell(_WORDS.get(kind, str)(value), css=css)
+
+
+def plain(column: Column, value: Any) -> Mapping[str, Any]:
+    """A value as data by its key; what has an interval is three of them."""
+    found: Sequence[Any] = (value,)
+    if column.kind == "band":
+        found = (value.expected, value.lower, value.upper) if isinstance(value, Band) else (None, None, None)
+    elif column.kind in BETWEEN:
+        found = (value[0], *(value[1] or (None, None))) if value else (None, None, None)
+    return dict(zip(keys(column), (_finite(one) for one in found), strict=True))
+
+
+def keys(column: Column) -> tuple[str, ...]:
+    """The names in the data under which a column stands."""
+    if column.kind == "band" or column.kind in BETWEEN:
+        return column.key, f"{column.key}_lower", f"{column.key}_upper"
+    return (column.key,)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as a whole percentage; a dash for what is unknown."""
+    return NOTHING if ratio is None or not math.isfinite(ratio) else f"{100 * ratio:.0f}{NBSP}%"
+
+
+def points(change: float) -> str:
+    """A change of a ratio in percentage points, with its sign."""
+    return f"{100 * change:+.0f}".replace("-", "−") if abs(change) >= 0.005 else "0"
+
+
+def interval(value: Band | None) -> str:
+    """The interval of a ratio."""
+    if value is None or not (math.isfinite(value.lower) and math.isfinite(value.upper)):
+        return NOTHING
+    return f"{100 * value.lower:.0f}–{100 * value.upper:.0f}{NBSP}%"
+
+
+def number(value: float) -> str:
+    """Four digits of a number, and never an exponent."""
+    if float(value).is_integer() or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 1e-4 else "< 0.0001"
+
+
+def share(value: float) -> str:
+    """A share as a percentage with one digit, and with two that count where it is below one."""
+    shown = f"{100 * value:.1f}" if value == 0 or value >= 0.01 else number(float(f"{100 * value:.2g}"))
+    return f"{shown}{NBSP}%"
+
+
+def error(value: float) -> str:
+    """An error of T/B in percentage points."""
+    return f"{100 * value:.2g}" if abs(value) < 0.01 else f"{100 * value:.1f}"
+
+
+def edges(value: Sequence[float]) -> str:
+    """An interval of a share, in hundredths."""
+    between = "–" if value[0] >= 0 else " to "  # a dash beside a minus is misread
+    return f"{100 * value[0]:.1f}{between}{100 * value[1]:.1f}".replace("-", "−")
+
+
+def when(value: datetime) -> str:
+    """A moment, in its own zone."""
+    return f"{value:%Y-%m-%d %H:%M} {value.tzname() or ''}".strip()
+
+
+def listed(names: Sequence[str], what: str) -> str:
+    """A few names, or the first of them and how many more."""
+    return joined(names) if len(names) <= MOST_NAMED else f"{', '.join(names[:3])} and {len(names) - 3:,} more {what}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Names as a sentence lists them."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def count(number: int, thing: str) -> str:
+    """A number of things."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def scale(classes: Sequence[tuple[str, float]], shown: Callable[[float], str]) -> list[tuple[str, str]]:
+    """The legend of coloured cells: class and range, from the least."""
+    ends = [shown(below) for _, below in classes]
+    ranges = [f"below {ends[0]}", *(f"{low} to {high}" for low, high in pairwise(ends))]
+    return [*zip([name for name, _ in classes], ranges, strict=True), ("w5", f"{ends[-1]} and more")]
+
+
+def _strength(value: float, classes: Sequence[tuple[str, float]]) -> str:
+    return next((name for name, below in classes if value < below), "w5")
+
+
+_WORDS: Mapping[str, Callable[[Any], str]] = {
+    "count": lambda value: f"{value:,}",
+    "number": number,
+    "figure": error,
+    "ratio": percent,
+    "points": points,
+    "times": lambda value: f"{value:.2f}{NBSP}×",
+    "share": share,
+    "when": when,
+}
+NUMERIC = frozenset({"count", "number", "figure", "ratio", "band", "points", "times", "share", *BETWEEN})
+_CLASSES = dict.fromkeys(NUMERIC, "number") | {
+    "name": "name", "prose": "prose",
+    "listed": "listed", "sentences": "sentences", "argv": "argv", "pressure": "none", "harm": "none",
+}  # fmt: skip

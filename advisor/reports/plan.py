@@ -1,0 +1,227 @@
+"""A plan laid out as a report: which sections it has, and the rows of their tables; nothing is predicted here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from advisor.background import Background
+from advisor.domain import Inventory, Plan
+from advisor.reports import hosts as host_sections
+from advisor.reports import plan_pictures as pictures
+from advisor.reports import plan_words as words
+from advisor.reports import side_by_side, view
+from advisor.reports.cards import card_section
+from advisor.reports.figures import listed, percent, when
+from advisor.reports.parts import Column, Picture, Report, Section, Table
+from advisor.reports.words import origin, refusals, settings
+from profiler.look import AFTER, BEFORE
+
+MOST_STEPS = 300
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
+
+
+def plan_report(inventory: Inventory, plan: Plan, background: Background) -> Report:
+    """The report of a plan of any kind; `inventory` is the cloud that it was made for."""
+    hosts = view.hosts(inventory, plan)
+    sections = (
+        side_by_side.standing(plan),
+        _steps(inventory, plan),
+        _commands(plan),
+        _refused(plan),
+        side_by_side.capacity(plan),
+        side_by_side.variants(plan),
+        _distribution(plan),
+        host_sections.pressure(background, plan.id),
+        host_sections.harm(background.harm),
+        host_sections.throughput(hosts, plan),
+        host_sections.instances(hosts, plan),
+        _uncertainty(hosts),
+        card_section(plan.model_version, plan.model_origin, background.card),
+        _how(plan, background),
+    )
+    return Report(
+        what="plan",
+        title=words.TITLES[plan.request.kind],
+        headline=words.headline(plan),
+        sentences=words.summary(inventory, plan, hosts),
+        facts=_facts(plan),
+        sections=[section for section in sections if section],
+        made_at=plan.created_at,
+    )
+
+
+def _facts(plan: Plan) -> Mapping[str, str]:
+    facts = {"Model": f"{plan.model_version}: {origin(plan.model_origin)}."}
+    if plan.degraded:
+        facts["Degraded"] = "The model that should have answered could not; the queueing prior stood in for it."
+    if plan.generation is not None:
+        facts["Inventory"] = f"generation {plan.generation:,}; the plan is stale when the cloud has another one"
+    return {**facts, "Plan": plan.id}
+
+
+def _steps(inventory: Inventory, plan: Plan) -> Section:
+    after = {one.instance: one.throughput_ratio for there in plan.after.values() for one in there}
+    staged = len({step.stage for step in plan.steps}) > 1
+    rows = [
+        (
+            number, shown.step.stage + 1 if staged else None, shown.step.instance, shown.step.action,
+            shown.step.source or shown.origin, shown.step.host or "none", after.get(shown.step.instance),
+            shown.step.gain, _loser(shown), shown.step.vcpus, tuple(_settings(shown)), tuple(_why(shown)),
+        )
+        for number, shown in enumerate(view.steps(inventory, plan), 1)
+    ]  # fmt: skip
+    columns = (
+        Column("step", "Step", "count"), Column("stage", "Stage", "count"), Column("instance", "Instance", "name"),
+        Column("action", "What"), Column("source", "From"), Column("host", "To"),
+        Column("after", "T/B after the plan", "band"), Column("gain", "Worst-off gain", "band"),
+        Column("loser", "Neighbours"), Column("vcpus", "vCPUs", "count"),
+        Column("settings", "Settings", "listed"), Column("why", "Why", "sentences"),
+    )  # fmt: skip
+    note = "Neighbours and reasons are those of the step itself; later ones change more."
+    if staged:
+        note = f"Steps of one stage may run together; those of the next one begin when it is done. {note}"
+    table = Table("steps", "Steps, in this order", columns, rows, most=MOST_STEPS)
+    return Section("steps", "What to do", note if rows else "", tables=[table])
+
+
+def _loser(shown: view.StepView) -> str | None:
+    best = shown.step.candidate
+    if best is None:
+        return None
+    if not best.neighbours:
+        return "none there"
+    if shown.loser is None or shown.loser.before is None or shown.loss < words.FELT:
+        return "none loses 1 % or more"
+    before, after = shown.loser.before.expected, shown.loser.throughput_ratio.expected
+    return f"{shown.loser.instance} {percent(before)} → {percent(after)}"
+
+
+def _settings(shown: view.StepView) -> Iterator[str]:
+    step = shown.step
+    own = settings(step.settings or (step.candidate.isolation if step.candidate else None))
+    yield from own or (["as they are"] if step.host else [])
+    changes = {**(step.candidate.changes if step.candidate else {}), **step.changes}
+    for name, wanted in sorted(changes.items()):
+        yield f"{name}: {'; '.join(settings(wanted)) or 'as before'}"
+
+
+def _why(shown: view.StepView) -> Iterator[str]:
+    step = shown.step
+    if step.why:
+        yield step.why
+    if step.candidate:
+        yield from (reason.text for reason in step.candidate.reasons)
+        if step.candidate.tied_with:
+            yield f"As good within the interval: {listed(step.candidate.tied_with, 'hosts')}."
+    yield from step.notes
+    if step.host is None:
+        yield "No host can take it; see who finds no host."
+
+
+def _commands(plan: Plan) -> Section:
+    tables = []
+    for name, caption, steps in (
+        ("commands", "Commands, in this order", plan.steps), ("undo", "The way back, in this order", plan.undo)
+    ):  # fmt: skip
+        rows = [
+            (
+                number,
+                step.instance,
+                one.tool,
+                (" ".join(one.argv),),
+                (" ".join(one.undo),) if one.undo else None,
+                one.note,
+            )
+            for number, step in enumerate(steps, 1)
+            for one in step.commands or (step.candidate.commands if step.candidate else ())
+        ]
+        columns = (
+            Column("step", "Step", "count"), Column("instance", "Instance", "name"), Column("tool", "Tool"),
+            Column("command", "Command", "argv"), Column("undo", "Undo", "argv"), Column("note", "Note"),
+        )  # fmt: skip
+        tables.append(Table(name, caption, columns, rows, look="folded"))
+    note = "Nothing was run: they are for you to read and carry out. Words with blanks in them need quotes in a shell."
+    return (
+        Section("commands", "Commands", note, tables=tables)
+        if any(table.rows for table in tables)
+        else Section("commands", "Commands")
+    )
+
+
+def _refused(plan: Plan) -> Section:
+    rows = [(step.instance, tuple(refusals(step.rejected))) for step in plan.steps if step.host is None]
+    columns = (Column("instance", "Instance", "name"), Column("reasons", "Why", "sentences"))
+    table = Table("refused", "Instances without a host", columns, rows, most=50)
+    return Section("refused", "Who finds no host, and why", tables=[table])
+
+
+def _distribution(plan: Plan) -> Section:
+    clouds = {"before": (plan.before, BEFORE), "after": (plan.after, AFTER)}
+    values = {
+        name: sorted(one.throughput_ratio.expected for there in effects.values() for one in there)
+        for name, (effects, _) in clouds.items()
+    }
+    values = {name: found for name, found in values.items() if found}
+    if view.unchanged(plan) and "before" in values:
+        values = {"now": values["before"]}
+    lines = {name: (found, clouds.get(name, (None, AFTER))[1]) for name, found in values.items()}
+    rows = [(name, len(found), *(_quantile(found, share) for share in QUANTILES)) for name, found in values.items()]
+    heads = [Column(f"q{100 * share:.0f}", f"{100 * share:.0f} % up to", "ratio") for share in QUANTILES[1:-1]]
+    columns = (
+        Column("cloud", "", "name"), Column("instances", "Instances", "count"),
+        Column("least", "Least", "ratio"), *heads, Column("most", "Most", "ratio"),
+    )  # fmt: skip
+    drawn = [Picture("Predicted T/B of every instance", pictures.distribution(lines, plan.id, "T/B"))] if lines else []
+    table = Table("distribution", "How T/B is distributed", columns, rows)
+    title = "Predicted throughput" + (", before and after" if len(values) > 1 else "")
+    return Section("distribution", title, pictures=drawn, tables=[table])
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """The least value that this share of all does not exceed."""
+    return ordered[max(math.ceil(share * len(ordered) - 1e-9), 1) - 1]
+
+
+def _uncertainty(hosts: Sequence[view.HostRows]) -> Section:
+    there = [row for host in hosts for row in host.rows if row.after is not None]
+    if not there:
+        return Section("uncertainty", "What is not sure")
+    widths = sorted(row.after.throughput_ratio.upper - row.after.throughput_ratio.lower for row in there if row.after)
+    outside = sum(1 for row in there if row.after and row.after.outside_training)
+    rows = [(len(there), outside, outside / len(there), _quantile(widths, 0.5), _quantile(widths, 0.9), widths[-1],
+             sum(1 for row in there if row.may_break))]  # fmt: skip
+    columns = (
+        Column("predictions", "Predictions", "count"), Column("outside", "Outside training", "count"),
+        Column("outside_share", "Share of all", "share"), Column("width", "Median width, points", "figure"),
+        Column("width_p90", "Nine in ten below", "figure"), Column("width_most", "Widest", "figure"),
+        Column("may_break", "May break a limit", "count"),
+    )  # fmt: skip
+    note = (
+        "An interval is expected to hold the value nine times out of ten; its width is in percentage points of T/B. "
+        "Outside the training data nothing learned is applied: the queueing prior answers there, with a wider interval."
+    )
+    return Section(
+        "uncertainty",
+        "What is not sure",
+        note,
+        tables=[Table("uncertainty", "Intervals of T/B after the plan", columns, rows)],
+    )
+
+
+def _how(plan: Plan, background: Background) -> Section:
+    facts = {
+        "What they are": "Predictions, not measurements.",
+        "T/B": "What an instance does beside its neighbours over what it does alone on the same host; 100 % means that "
+        "the neighbours do not slow it.",
+        "Interval": "The value is expected to lie in it nine times out of ten.",
+        "Pressure": "What the residents of a host ask of a resource when nobody holds them back, over what it has, by "
+        "solo profiles, load and limits. Above 100 % somebody must wait.",
+        "Who hurts whom": "The difference between the predicted T/B as it is and without that one neighbour. Others "
+        "ask for more then, so the figures of several neighbours do not add up to the whole loss.",
+    }
+    if searched := words.searched(plan):
+        facts["Search"] = " ".join(searched)
+    if background.notes:
+        facts["Left out"] = " ".join(background.notes)
+    return Section("how", "How these figures were obtained", facts={**facts, "Date": when(plan.created_at)})

@@ -1,0 +1,255 @@
+"""A replay laid out as a report: policies side by side, over time, and by what they leave of T/B."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from advisor.domain.replays import Replay, Replayed
+from advisor.reports import replay_pictures as pictures
+from advisor.reports.figures import NBSP, count, percent, share
+from advisor.reports.parts import Column, Kind, Picture, Report, Section, Table
+from advisor.reports.words import origin
+
+_HOUR_S = 3600
+OURS = frozenset({"cotenant"})
+MOST_MOMENTS = 100  # rows over time on the page
+QUANTILES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)  # those of the table, where the replay has them
+
+
+def replay_report(replay: Replay) -> Report:
+    """The report of a replay; the same replay gives the same report."""
+    return Report(
+        what="replay",
+        title=f"Replay of {replay.trace}",
+        headline=_headline(replay),
+        sentences=[
+            replay.conclusion.replace(" %", f"{NBSP}%"),
+            "Demand is the trace's, every ratio is a prediction, and placements are simulated. An instance-moment is "
+            "one instance at one moment.",
+        ],
+        facts={
+            "Trace": f"{replay.instances:,} instances over {replay.steps:,} moments of {replay.interval_s:g} s "
+            f"({replay.steps * replay.interval_s / _HOUR_S:,.1f} hours), read as {replay.form}",
+            "Hosts": f"{replay.hosts:,} of {replay.host_type}"
+            + (f", in {replay.shards} clouds of their own" if replay.shards > 1 else ""),
+            "Limit": f"expected T/B of {percent(replay.keep_ratio)}; an instance-moment below it is a violation",
+            "Model": f"{replay.model_version}: {origin(replay.model_origin)}.",
+            "Judge": "the same model"
+            if replay.judge_version in ("", replay.model_version)
+            else f"{replay.judge_version}: {origin(replay.judge_origin)}.",
+            "Seeds": ", ".join(str(seed) for seed in replay.seeds)
+            + ("; what is not said of another one is of the first" if len(replay.seeds) > 1 else ""),
+        },
+        sections=[
+            _side_by_side(replay),
+            _over_time(replay),
+            _spread(replay),
+            _repeats(replay),
+            Section(
+                "assumed",
+                "What was assumed",
+                sentences=[one.replace(" %", f"{NBSP}%") for one in replay.assumptions],
+            ),
+            _how(replay),
+        ],
+        made_at=replay.generated_at,
+    )
+
+
+def _headline(replay: Replay) -> str:
+    """The two figures of ours beside the best of the others in each; no verdict."""
+    by_name = {one.policy: one for one in replay.policies}
+    ours, others = by_name.get("cotenant"), [one for one in _placing(replay) if one.policy != "cotenant"]
+    if ours is None or not others:
+        return f"{len(replay.policies)} {'policy' if len(replay.policies) == 1 else 'policies'} on the same demand."
+    fewest = min(others, key=lambda one: (one.hosts_mean, one.violation_share, one.policy))
+    least = min(others, key=lambda one: (one.violation_share, one.hosts_mean, one.policy))
+    theirs = [
+        f"{share(one.violation_share)} on {one.hosts_mean:.1f} by {one.policy}{_turned_away(one)}"
+        for one in ((least,) if least is fewest else (least, fewest))
+    ]
+    return (
+        f"Predicted: {share(ours.violation_share)} of instance-moments below the limit on {ours.hosts_mean:.1f} hosts"
+        f"{_turned_away(ours)}; {', '.join(theirs)}."
+    )
+
+
+def _turned_away(one: Replayed) -> str:
+    """Who refuses is easily better at the others, so it is said beside."""
+    return f" ({count(one.refused, 'instance')} refused)" if one.refused else ""
+
+
+def _placing(replay: Replay) -> list[Replayed]:
+    """The policies that place somebody: all but the lower bound."""
+    return [one for one in replay.policies if one.mean is not None]
+
+
+def _side_by_side(replay: Replay) -> Section:
+    columns = (
+        Column("policy", "Policy", "name"), Column("hosts_mean", "mean", "number", "Hosts in use"),
+        Column("hosts_most", "most", "count", "Hosts in use"),
+        Column("violation_share", "below the limit", "share", "Instance-moments"),
+        Column("violations", "that is", "count", "Instance-moments"),
+        Column("instance_moments", "of", "count", "Instance-moments"),
+        Column("worst", "worst", "ratio", "T/B"), Column("mean", "mean", "share", "T/B"),
+        Column("moves", "Moves", "count"), Column("refused", "Refused", "count"),
+    )  # fmt: skip
+    deciding = (
+        Column("policy", "Policy", "name"), Column("decisions", "Decisions", "count"),
+        Column("decision_s", "All of them, s", "number"), Column("longest_decision_s", "The longest, s", "number"),
+    )  # fmt: skip
+    rows = [
+        (one.policy, round(one.hosts_mean, 2), max(one.hosts_used, default=0), *(
+            (one.violation_share, one.violations, one.instance_moments, one.worst, one.mean, one.moves, one.refused)
+            if one.mean is not None else (None,) * 7
+        ))
+        for one in replay.policies
+    ]  # fmt: skip
+    times = [(one.policy, one.decisions, one.decision_s, one.longest_decision_s) for one in _placing(replay)]
+    points = {one.policy: (one.hosts_mean, one.violation_share) for one in _placing(replay)}
+    drawn = []
+    if points:
+        svg = pictures.against(points, replay.trace)
+        drawn = [Picture("Hosts against violations", svg, "down and left is better")]
+    return Section(
+        "policies",
+        "Policies side by side",
+        "All see the same demand and the same hosts, at the same limits. The lower bound places nobody: with fewer "
+        "hosts not everybody can be taken and kept at the limit; who leaves some below it or refuses some may do "
+        "with fewer.",
+        pictures=drawn,
+        tables=[
+            Table("policies", "Over the whole trace", columns, rows, picked=OURS),
+            Table("deciding", "How long deciding took", deciding, times, look="folded", picked=OURS),
+        ],
+    )  # fmt: skip
+
+
+def _over_time(replay: Replay) -> Section:
+    hours = [time / _HOUR_S for time in replay.times_s]
+    told: list[tuple[str, Kind, Mapping[str, Sequence[float]]]] = [
+        (over, kind, {name: values for name, values in lines.items() if values and len(values) == len(hours)})
+        for over, kind, lines in _lines(replay.policies)
+    ]
+    columns = [Column("hours", "Hours", "number")]
+    columns += [Column(_key(f"{over} {name}"), name, kind, over) for over, kind, lines in told for name in lines]
+    rows = [
+        (round(hour, 4), *(values[at] for _, _, lines in told for values in lines.values()))
+        for at, hour in enumerate(hours)
+    ]
+    (_, _, used), (_, _, below), _ = told
+    drawn = []
+    if hours and used:
+        svg = pictures.panels(hours, used, "hosts in use", replay.trace, step=replay.interval_s / _HOUR_S)
+        drawn.append(Picture("Hosts in use over time", svg, _thinned(hours), broad=True))
+    if hours and any(any(values) for values in below.values()):
+        words = "instances below the limit"
+        svg = pictures.panels(hours, below, words, replay.trace, step=replay.interval_s / _HOUR_S)
+        drawn.append(Picture("Instances below the limit over time", svg, _thinned(hours), broad=True))
+    table = Table("over_time", "Every moment in a table", columns, rows, most=MOST_MOMENTS, look="folded")
+    note = f"Of the first seed, {replay.seeds[0]}." if replay.seeds else ""
+    if below and len(drawn) == 1:
+        note += " Nobody was below the limit at any moment."
+    return Section("time", "Over time", note, pictures=drawn, tables=[table])
+
+
+def _lines(policies: Sequence[Replayed]) -> tuple[tuple[str, Kind, Mapping[str, Sequence[float]]], ...]:
+    return (
+        ("Hosts in use", "count", {one.policy: one.hosts_used for one in policies}),
+        ("Below the limit", "count", {one.policy: one.below for one in policies}),
+        ("Worst-off T/B", "ratio", {one.policy: one.worst_over_time for one in policies}),
+    )
+
+
+def _thinned(hours: Sequence[float]) -> str:
+    many = len(hours) > pictures.MOST_MOMENTS
+    return f"of each stretch of {-(-len(hours) // pictures.MOST_MOMENTS)} moments the highest" if many else ""
+
+
+def _key(policy: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", policy.lower())
+
+
+def _spread(replay: Replay) -> Section:
+    known = [(one.policy, one.ratios) for one in _placing(replay) if one.ratios is not None]
+    lines = {policy: (ratios.quantiles, ratios.expected) for policy, ratios in known}
+    rows = [
+        (policy, edge, expected, lower)
+        for policy, ratios in known
+        for edge, expected, lower in zip(ratios.quantiles, ratios.expected, ratios.lower, strict=True)
+    ]
+    short = [
+        (policy, *(dict(zip(ratios.quantiles, ratios.expected, strict=True)).get(edge) for edge in QUANTILES))
+        for policy, ratios in known
+    ]
+    heads = [Column(f"q{edge:g}", _edge(edge), "ratio") for edge in QUANTILES]
+    columns = (
+        Column("policy", "Policy", "name"), Column("quantile", "Share up to", "share"),
+        Column("expected", "T/B", "ratio"), Column("lower", "Lower edge", "ratio"),
+    )  # fmt: skip
+    drawn = []
+    if lines:
+        svg = pictures.spread(lines, replay.keep_ratio, replay.trace)
+        caption = "How much of all instance-moments stays at or below each T/B"
+        drawn = [Picture(caption, svg, "the points stand in the table; the vertical line is the limit", broad=True)]
+    quantiles = (Column("policy", "Policy", "name"), *heads)
+    return Section(
+        "spread",
+        "What is left of the throughput",
+        "One instance at one moment counts once. The share is drawn on a logarithmic scale, for the part that suffers "
+        "is small. Policies that come out alike hide one another.",
+        pictures=drawn,
+        tables=[
+            Table("quantiles", "T/B at some shares of all instance-moments", quantiles, short, picked=OURS),
+            Table("spread", "Every quantile, with the lower edge of the interval", columns, rows, look="folded"),
+        ],
+    )
+
+
+def _edge(share: float) -> str:
+    return {0.0: "least", 1.0: "most"}.get(share, f"{100 * share:g} % up to")
+
+
+def _repeats(replay: Replay) -> Section:
+    columns = (
+        Column("policy", "Policy", "name"), Column("seed", "Seed", "count"),
+        Column("hosts_mean", "Hosts, mean", "number"),
+        Column("violation_share", "Below the limit", "share"), Column("worst", "Worst T/B", "ratio"),
+        Column("mean", "Mean T/B", "share"), Column("moves", "Moves", "count"), Column("refused", "Refused", "count"),
+    )  # fmt: skip
+    rows = [
+        (
+            one.policy,
+            two.seed,
+            round(two.hosts_mean, 2),
+            two.violation_share,
+            two.worst,
+            two.mean,
+            two.moves,
+            two.refused,
+        )
+        for one in replay.policies
+        for two in one.repeats
+    ]
+    note = (
+        "How far the figures move when lots are drawn anew: what instances run, if that is drawn, and random's hosts."
+    )
+    table = Table("seeds", "Every seed", columns, rows if len(replay.seeds) > 1 else ())
+    return Section("seeds", "Under other seeds", note, tables=[table])
+
+
+def _how(replay: Replay) -> Section:
+    return Section(
+        "how",
+        "How these figures were obtained",
+        facts={
+            "What they are": "Simulated: instances of the trace arrive in its order, each policy places them on the "
+            "same hosts, and at every moment the T/B of everybody is predicted by the judge.",
+            "T/B": "What an instance does beside its neighbours over what it does alone on the same host.",
+            "Below the limit": f"Its expected T/B is under {percent(replay.keep_ratio)} at that moment.",
+            "Lower bound": "The fewest hosts that can hold the sizes of all who are there and carry their demand with "
+            "everybody at the limit, moment by moment, as if everybody could be moved at any time.",
+            "Deciding": "Wall-clock time of all decisions of one policy on the machine that ran the replay.",
+        },
+    )

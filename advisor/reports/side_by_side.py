@@ -1,0 +1,74 @@
+"""Sections that set clouds side by side: before and after, month by month, variants of it."""
+
+from __future__ import annotations
+
+from advisor.domain import Plan, PlanSums
+from advisor.reports import plan_pictures as pictures
+from advisor.reports.parts import Column, Picture, Section, Table
+
+_SUMS = (
+    Column("hosts", "Hosts", "count"), Column("hosts_used", "In use", "count"),
+    Column("instances", "Instances", "count"), Column("below", "Below their limit", "count"),
+    Column("worst", "Worst-off", "ratio"), Column("mean", "Mean", "ratio"), Column("total", "Sum of T/B", "number"),
+)  # fmt: skip
+
+
+def standing(plan: Plan) -> Section:
+    clouds = [("before", plan.sums_before), ("after", plan.sums_after)]
+    if plan.sums_before == plan.sums_after:
+        clouds = [("now", plan.sums_before)]
+    rows = [(name, *_sums(sums)) for name, sums in clouds if sums is not None]
+    table = Table("sums", "The cloud in figures", (Column("cloud", "", "name"), *_SUMS), rows)
+    return Section(
+        "cloud", "The cloud", "Predicted throughput beside others over throughput alone (T/B).", tables=[table]
+    )
+
+
+def _sums(sums: PlanSums) -> tuple[float, ...]:
+    return sums.hosts, sums.hosts_used, sums.instances, sums.below, sums.worst, sums.mean, sums.total
+
+
+def capacity(plan: Plan) -> Section:
+    found = plan.capacity
+    if found is None:
+        return Section("capacity", "Capacity")
+    fit = Table(
+        "capacity", "How many more of the mix fit",
+        (Column("fit", "As expected", "count"), Column("fit_lower", "At the lower edges", "count"),
+         Column("by_rule", "By sizes alone", "count"), Column("runs_out_month", "Full in month", "number"),
+         Column("first_refusal", "In the way of one more", "prose")),
+        [(found.fit, found.fit_lower, found.by_rule, found.runs_out_month, found.first_refusal or None)],
+    )  # fmt: skip
+    columns = (
+        Column("month", "Month", "number"), Column("added", "Added", "count"),
+        Column("load_factor", "Load", "times"), *_SUMS, Column("fits", "Fits"),
+    )  # fmt: skip
+    rows = [
+        (one.month, one.added, one.load_factor, *_sums(one.sums), "yes" if one.fits else "no") for one in found.runway
+    ]
+    runway = Table("runway", "The run-way, month by month", columns, rows, look="folded")
+    drawn = [Picture("Run-way", pictures.runway(found, plan.id), _growth(plan), broad=True)] if found.runway else []
+    return Section("capacity", "Capacity", pictures=drawn, tables=[fit, runway])
+
+
+def _growth(plan: Plan) -> str:
+    growth = plan.request.growth
+    if growth is None:
+        return ""
+    return (
+        f"{growth.instances_per_month:g} more instances a month, load growing by {growth.load_percent_per_month:g} % a "
+        "month; the line is where the cloud is full"
+    )
+
+
+def variants(plan: Plan) -> Section:
+    columns = (
+        Column("name", "Cloud", "name"),
+        *_SUMS,
+        Column("fit", "More that fit", "count"),
+        Column("notes", "Notes", "listed"),
+    )
+    rows = [(one.name, *_sums(one.sums), one.fit, one.notes) for one in plan.variants]
+    drawn = [Picture("Worst-off and mean T/B", pictures.variants(plan.variants, plan.id))] if rows else []
+    table = Table("variants", "Clouds side by side", columns, rows)
+    return Section("variants", "Side by side", pictures=drawn, tables=[table])

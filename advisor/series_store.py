@@ -1,0 +1,139 @@
+"""A Prometheus-compatible store, asked for series as they were scraped; whatever it answers is one error or data."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from advisor.errors import InvalidInput, SeriesUnavailable
+from advisor.settings import Settings
+from profiler.agent.wire import Server, may_carry_token
+
+DEADLINE_S = 30.0  # for one query, with its answer
+MOST_BYTES = 128 * 2**20  # of an answer: a day of ten-second windows of 300 instances is about half of it
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """One series: its labels with its name as `__name__`, and its samples in order of time (s, any unit)."""
+
+    labels: Mapping[str, str]
+    times: Sequence[float]
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesStore:
+    """A store that answers `/api/v1/query` as Prometheus does (HTTP API, "Instant queries")."""
+
+    url: str
+    authorization: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> SeriesStore:
+        """The store of the settings; InvalidInput where its URL or its secret cannot be used."""
+        field = "prometheus_url"
+        url = (settings.prometheus_url or "").rstrip("/")
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise InvalidInput(f"{url[:100]!r} is no URL ({error})", field=field) from error
+        if parts.username is not None or parts.password is not None:
+            file = "COTENANT_PROMETHEUS_AUTHORIZATION_FILE"
+            raise InvalidInput(f"the URL holds a user or password; name a file by {file} instead", field=field)
+        plain = url.isascii() and url.isprintable() and " " not in url
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or not plain:
+            raise InvalidInput(f"{url[:100]!r} is no URL such as http://127.0.0.1:9090", field=field)
+        secret = _secret(settings.prometheus_authorization_file)
+        if secret and not may_carry_token(Server(parts.scheme == "https", parts.hostname, port or 0, "")):
+            raise InvalidInput(f"{url[:100]} would get the secret unencrypted; give an https URL", field=field)
+        return cls(url, secret)
+
+    def select(self, selector: str, since_s: float, now: datetime) -> Iterator[Scraped]:
+        """Every sample of what a selector names in the last `since_s` seconds, as it was scraped; no NaN or infinity.
+
+        SeriesUnavailable where the store does not answer, refuses, or answers with what is none.
+        """
+        seconds = math.ceil(since_s)
+        for one in self._query(f"{selector}[{seconds}s]", now):
+            try:
+                labels = {str(name): str(value) for name, value in one["metric"].items()}
+                "".join((*labels, *labels.values())).encode()  # JSON can spell half a character, nobody can ask for one
+                every = [(float(at), float(value)) for at, value in one["values"]]
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise self._unavailable("answered with something that is no series") from error
+            pairs = [pair for pair in every if math.isfinite(pair[1])]
+            if pairs:
+                yield Scraped(labels, [at for at, _ in pairs], [value for _, value in pairs])
+
+    def _query(self, query: str, now: datetime) -> Sequence[Mapping[str, Any]]:
+        status, body = self._post(urlencode({"query": query, "time": f"{now.timestamp():.3f}"}))
+        try:
+            answer = json.loads(body)
+            if answer["status"] == "success" and answer["data"]["resultType"] == "matrix":
+                return list(answer["data"]["result"])
+            said = str(answer["error"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._unavailable(f"answered {status} and nothing that Prometheus would say") from error
+        raise self._unavailable(f"refused the query with {status}: {said[:200]}")
+
+    def _post(self, form: str) -> tuple[int, bytes]:
+        """Ask within the deadline; a redirect is not followed, for the secret would go along."""
+        import urllib3  # only who reads a store waits for it
+
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        if self.authorization is not None:
+            headers["Authorization"] = self.authorization
+        ends = time.monotonic() + DEADLINE_S
+        body = bytearray()
+        try:
+            with urllib3.PoolManager(timeout=DEADLINE_S / 3, retries=False) as pool:
+                answer = pool.request(
+                    "POST", f"{self.url}/api/v1/query", body=form, headers=headers, preload_content=False
+                )
+                while part := answer.read1(2**16):  # what is there: to wait for so much could outlast the deadline
+                    body += part
+                    if len(body) > MOST_BYTES:
+                        raise self._unavailable(f"answered with over {MOST_BYTES >> 20} MiB; ask for less time")
+                    if time.monotonic() > ends:
+                        raise self._unavailable(f"did not answer within {DEADLINE_S:.0f} s; ask for less time")
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._unavailable(f"does not answer ({_reason(error)})") from error
+        if 300 <= answer.status < 400:
+            raise self._unavailable(f"sends elsewhere with {answer.status}; give the address that answers itself")
+        if answer.status in {401, 403}:
+            raise self._unavailable(f"refuses with {answer.status}; see COTENANT_PROMETHEUS_AUTHORIZATION_FILE")
+        return answer.status, bytes(body)
+
+    def _unavailable(self, what: str) -> SeriesUnavailable:
+        return SeriesUnavailable(f"{self.url} {what}")
+
+
+def _secret(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    field = "prometheus_authorization_file"
+    try:
+        text = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not ASCII"
+        raise InvalidInput(f"{file} cannot be read: {reason}", field=field) from error
+    if not text.isprintable() or len(text) > 8192 or len(text.split(" ")) != 2:
+        raise InvalidInput(f"{file} is to hold one line such as 'Bearer TOKEN' or 'Basic BASE64'", field=field)
+    return text
+
+
+def _reason(error: Exception) -> str:
+    """The first of a chain of causes, which says what happened and not who asked."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return str(getattr(cause, "strerror", None) or type(cause).__name__)

@@ -1,0 +1,162 @@
+"""Plans on files: what should become of a whole cloud, as steps by stage, figures before and after, commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor import service
+from advisor.domain import Growth, PlanKind, PlanRequest
+from advisor.errors import InvalidInput
+from api.cli import plan_words
+from api.cli.ask import InventoryFile, names_of
+from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
+from api.cli.output import print_json, progress, say
+from api.schemas.plans import PlanAnswer
+
+STANDARD = PlanRequest()
+# Options that are not called as their fields are.
+OPTIONS = {
+    "instances": "--add", "whatif": "--what-if", "growth.instances_per_month": "--growth",
+    "growth.load_percent_per_month": "--load-growth", "growth.months": "--months", "time_limit_s": "--time-limit",
+}  # fmt: skip
+
+
+def plan(
+    inventory: InventoryFile,
+    kind: Annotated[
+        PlanKind | None,
+        typer.Option(
+            help="What is asked.",
+            show_default="what_if with --what-if, evacuate with --empty, capacity with growth, else admit",
+        ),
+    ] = None,
+    add: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="YAML file with the instances to place, or the mix of which more are to fit."
+        ),
+    ] = None,
+    empty: Annotated[str | None, typer.Option(metavar="A,B", help="Hosts to be emptied (evacuate).")] = None,
+    hosts: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Hosts that may be used.", show_default="all")
+    ] = None,
+    movable: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Instances that may move.", show_default="all without a pinning"),
+    ] = None,
+    growth: Annotated[
+        float | None, typer.Option(min=0.0, metavar="N", help="Instances of the mix that come each month (capacity).")
+    ] = None,
+    load_growth: Annotated[
+        float, typer.Option(min=0.0, metavar="PERCENT", help="By how much everybody's load grows each month.")
+    ] = 0.0,
+    months: Annotated[
+        int | None, typer.Option(min=1, max=240, help="How far is looked ahead.", show_default=str(Growth().months))
+    ] = None,
+    what_if: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="YAML file with what is otherwise: hosts, remove, cpu_overcommit, memory_overcommit, pinning, model.",
+        ),
+    ] = None,
+    then: Annotated[
+        PlanKind | None,
+        typer.Option(help="What is asked of the imagined cloud: admit, rebalance, consolidate or capacity."),
+    ] = None,
+    objective: ObjectiveName = "worst",
+    keep_ratio: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="T/B that who has no limit of its own must keep.")
+    ] = STANDARD.keep_ratio,
+    max_moves: Annotated[int | None, typer.Option(min=0, help="Most moves.", show_default="any number")] = None,
+    move_gain: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="T/B that a move must give the worst-off at least.")
+    ] = STANDARD.move_gain,
+    at_once: Annotated[int, typer.Option(min=1, max=1000, help="Moves in one stage.")] = STANDARD.at_once,
+    commands: Annotated[bool, typer.Option("--commands", help="Print the commands of every step.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Print the steps back, too.")] = False,
+    time_limit: Annotated[
+        float, typer.Option(min=0.1, max=3600.0, metavar="SECONDS", help="After it the best so far is told.")
+    ] = STANDARD.time_limit_s,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed finds the same plan.")] = STANDARD.seed,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OUT", help="Write a report: OUT.html, or a folder with its data, too.", show_default="no report"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    model: ModelDir = None,
+) -> None:
+    """Say what should become of a whole cloud.
+
+    Places instances (admit), mends with the fewest moves (rebalance), empties hosts (evacuate), needs fewer of them
+    (consolidate), says how many more fit (capacity), compares with an imagined cloud (what_if), or suits sizes and caps
+    to what is used (right_size). No server and no database are needed, and nothing is carried out.
+    """
+    cloud = service.load_inventory(inventory)
+    grows = growth_of(growth, load_growth, months)
+    wanted = _kind(kind, empty, grows, what_if)
+    request = PlanRequest(
+        kind=wanted,
+        instances=service.load_instances(add) if add else (),
+        empty=names_of("--empty", empty) or (),
+        hosts=names_of("--hosts", hosts),
+        movable=names_of("--movable", movable),
+        objective=objective,
+        keep_ratio=keep_ratio,
+        max_moves=max_moves,
+        move_gain=move_gain,
+        at_once=at_once,
+        growth=grows,
+        whatif=service.load_what_if(what_if) if what_if else None,
+        then=then,
+        commands=commands,
+        time_limit_s=time_limit,
+        seed=seed,
+    )
+    if report:
+        service.check_report(report)
+    try:
+        with progress() as advance:
+            answer = service.plan(cloud, request, model=model, settings=settings(), progress=advance)
+    except InvalidInput as error:
+        raise by_option(error) from error
+    if report:
+        service.write_plan_report(cloud, answer, report, model=model, settings=settings())
+    if as_json:
+        print_json(PlanAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
+        return
+    plan_words.show(answer, undo=undo)
+    if report:
+        say(f"Report written to {report}.")
+
+
+def by_option(error: InvalidInput) -> InvalidInput:
+    """The same refusal with the option that the field is given by."""
+    asked = error.field or ""
+    option = OPTIONS.get(asked) or OPTIONS.get(asked.partition(".")[0]) or f"--{asked.replace('_', '-')}"
+    known = asked in OPTIONS or asked.partition(".")[0] in {*OPTIONS, *PlanRequest.__dataclass_fields__}
+    return InvalidInput(f"{option}: {error.message}", field=asked) if known else error
+
+
+def _kind(given: PlanKind | None, empty: str | None, growth: Growth | None, what_if: Path | None) -> PlanKind:
+    if given is not None:
+        return given
+    if what_if is not None:
+        return "what_if"
+    if empty is not None:
+        return "evacuate"
+    return "capacity" if growth is not None else "admit"
+
+
+def growth_of(instances: float | None, load: float, months: int | None = None) -> Growth | None:
+    """How demand grows as the options say it; None = it does not."""
+    if instances is not None or load:
+        return Growth(instances or 0.0, load, months or Growth().months)
+    if months is not None:
+        raise InvalidInput("--months is about growth; name it with --growth or --load-growth", field="growth")
+    return None

@@ -1,0 +1,179 @@
+"""What a plan says on a terminal: steps by stage, sums, capacity, variants, and how the search ended, in words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from advisor.domain import Capacity, IsolationSettings, Plan, PlanStep, PlanSums, Search, Variant
+from api.cli.answers import model_line, ratio, settings_text
+from api.cli.output import print_table, say
+
+DONE = {"place": "place", "move": "move", "settings": "set", "resize": "resize", "remove": "take away"}
+
+
+def show(plan: Plan, *, undo: bool) -> None:
+    """Everything that a plan says, with the steps back where they are wanted."""
+    show_steps(plan.steps)
+    if plan.capacity is not None:
+        show_capacity(plan.capacity)
+    show_variants(plan.variants)
+    for line in summary(plan):
+        say(line)
+    for note in plan.notes:
+        say(f"Note: {note}")
+    show_commands(plan.steps)
+    if undo and plan.undo:
+        say("")
+        say("The steps back:")
+        show_steps(plan.undo)
+        show_commands(plan.undo)
+    say(model_line(plan.model_version, plan.model_origin, degraded=plan.degraded))
+
+
+def show_steps(steps: Sequence[PlanStep]) -> None:
+    """One line for each step, those of one stage together."""
+    if not steps:
+        return
+    ranked = any(step.candidate for step in steps)  # only who is placed anew stands in a ranking
+    rows = [
+        (
+            step.stage + 1 if step.host or step.action == "remove" else "",
+            DONE[step.action],
+            step.instance,
+            step.source or "",
+            step.host or ("" if step.action == "remove" else "none"),
+            *([ratio(step.candidate.newcomer) if step.candidate else ""] if ranked else []),
+            _what(step),
+        )
+        for step in steps
+    ]
+    newcomer = ["newcomer (90 % interval)"] if ranked else []
+    print_table(("stage", "step", "instance", "from", "to", *newcomer, "why"), rows, right=(0,))
+
+
+def _what(step: PlanStep) -> str:
+    """The reason, or why there is no host; with the new size or settings where these are the step."""
+    if step.rejected and step.host is None:
+        first = step.rejected[0]
+        more = f" (and {len(step.rejected) - 1} more hosts refuse)" if len(step.rejected) > 1 else ""
+        return f"{first.host}: {first.reason}{more}"
+    parts = [step.why]
+    if step.vcpus is not None:
+        parts.insert(0, f"to {step.vcpus} vCPU{'s' if step.vcpus > 1 else ''}")
+    elif step.settings is not None and step.settings != IsolationSettings():
+        parts.insert(0, settings_text(step.settings))
+    return "; ".join(part for part in parts if part)
+
+
+def summary(plan: Plan) -> Iterator[str]:
+    """What was reached, how the cloud stands, and how far from the best that is."""
+    kind = plan.request.kind
+    if "admit" in {kind, plan.request.then}:
+        asked, found = {one.id for one in plan.request.instances}, {step.instance for step in plan.steps if step.host}
+        yield f"{len(asked & found)} of {len(asked)} instances placed."
+    elif plan.search is not None and plan.search.ended == "already fine":
+        yield "Already fine: nothing is to be done."
+    elif plan.steps:
+        done = [step for step in plan.steps if step.host is not None]
+        stages = len({step.stage for step in done})
+        missing = f"; {len(plan.steps) - len(done)} find no host" if len(done) < len(plan.steps) else ""
+        yield f"{_count(len(done), 'step')} in {_count(stages, 'stage')}{missing}."
+    elif kind == "right_size":
+        yield "No other size or cap would suit better, as far as is known."
+    for name, sums in (("Before", plan.sums_before), ("After", plan.sums_after)):
+        if sums is not None and not plan.variants:  # which say it side by side
+            yield f"{name}: {_sums(sums)}."
+    if plan.search is not None and kind != "what_if" and plan.search.ended != "already fine":
+        yield from _gap(plan.search)
+    if plan.capacity is not None:
+        yield from _runway(plan.capacity)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _sums(sums: PlanSums) -> str:
+    return (
+        f"{sums.hosts_used} of {sums.hosts} hosts used, {sums.below} of {sums.instances} instances below what they "
+        f"must keep, worst T/B {sums.worst:.2f}, mean {sums.mean:.2f}"
+    )
+
+
+def _gap(search: Search) -> Iterator[str]:
+    """How the search ended."""
+    found = f"{search.aim}: {search.value:.4g}"
+    if search.ended == "optimal" or search.gap <= 0:
+        yield f"{found}; nothing better exists by these predictions."
+        return
+    why = {
+        "time": "the time was over, this is the best so far",
+        "in the way": "not everything that was asked for can be",
+    }.get(search.ended, "the search found nothing better")
+    yield f"{found}; {why}. No plan can surpass {search.bound:.4g} ({search.away} away)."
+
+
+def show_capacity(found: Capacity) -> None:
+    """How many more fit, and month by month where that was asked."""
+    say(
+        f"{found.fit} more of the mix fit ({found.fit_lower} if everybody ends at the worse edge of its interval); "
+        f"sizes alone would let in {found.by_rule}."
+    )
+    say(f"In the way of one more: {found.first_refusal}.")
+    if found.runway:
+        rows = [
+            (
+                f"{point.month:g}",
+                point.added,
+                f"{point.load_factor:.2f}",
+                point.sums.hosts_used,
+                point.sums.below,
+                f"{point.sums.worst:.2f}",
+                "yes" if point.fits else "no",
+            )
+            for point in found.runway
+        ]
+        header = ("month", "added", "load", "hosts used", "below", "worst T/B", "fits")
+        print_table(header, rows, right=(0, 1, 2, 3, 4, 5))
+
+
+def _runway(found: Capacity) -> Iterator[str]:
+    if found.runs_out_month is not None:
+        yield f"With this growth the cloud is full in month {found.runs_out_month:g}."
+    elif len(found.runway) > 1:
+        yield f"With this growth the cloud lasts for the {found.runway[-1].month:g} months that were looked at."
+
+
+def show_variants(variants: Sequence[Variant]) -> None:
+    """Clouds side by side."""
+    if not variants:
+        return
+    rows = [
+        (
+            one.name,
+            f"{one.sums.hosts_used} of {one.sums.hosts}",
+            one.sums.instances,
+            one.sums.below,
+            f"{one.sums.worst:.2f}",
+            f"{one.sums.mean:.2f}",
+            "" if one.fit is None else one.fit,
+        )
+        for one in variants
+    ]
+    header = ("cloud", "hosts used", "instances", "below", "worst T/B", "mean T/B", "fit")
+    print_table(header, rows, right=(2, 3, 4, 5, 6))
+
+
+def show_commands(steps: Sequence[PlanStep]) -> None:
+    """The commands of each step, with what must be known."""
+    for step in steps:
+        for note in step.notes:
+            say(f"{step.instance}: {note}")
+        for command in step.commands:
+            if not command.argv:
+                continue
+            say(f"# stage {step.stage + 1}, {step.instance}{f': {command.note}' if command.note else ''}")
+            say(shlex.join(command.argv))
+            if command.undo:
+                say(f"#   undo: {shlex.join(command.undo)}")

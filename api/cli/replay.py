@@ -1,0 +1,179 @@
+"""Replays: a trace of real demand through placement policies side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from advisor import service
+from advisor.domain import (
+    REPLAY_POLICIES,
+    Objective,
+    PolicyName,
+    Replay,
+    Replayed,
+    ReplayJudge,
+    ReplayRequest,
+    TraceForm,
+)
+from advisor.errors import InvalidInput
+from api.cli.answers import model_line
+from api.cli.options import AsJson, ModelDir, settings
+from api.cli.output import print_json, print_table, progress, say
+
+COLUMNS = ("policy", "hosts (mean)", "most", "below limit", "worst", "mean T/B", "moves", "refused", "ms a decision")
+
+
+def replay(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A file of one of the forms of docs/traces.md.")],
+    form: Annotated[
+        TraceForm | None, typer.Option(help="Form of the trace.", show_default="by what the file looks like")
+    ] = None,
+    hosts: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many hosts.", show_default="half as many again as the busiest moment needs"),
+    ] = None,
+    host_type: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Inventory file with one host, which all are like, and with the workloads that instances may run.",
+            show_default="kvm, 32 pCPUs, 256 GB",
+        ),
+    ] = None,
+    policies: Annotated[
+        str | None, typer.Option(metavar="A,B", help=f"Of {', '.join(REPLAY_POLICIES)}.", show_default="all")
+    ] = None,
+    keep_ratio: Annotated[
+        float, typer.Option(min=0.01, max=1.0, help="An instance below this T/B counts as violated.")
+    ] = 0.8,
+    objective: Annotated[Objective, typer.Option(help="What cotenant places by.")] = "pack",
+    interval: Annotated[float, typer.Option(min=1.0, help="Seconds of a step.")] = 300.0,
+    history: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Hours at the beginning that are only watched.",
+            show_default="24, at most a quarter of the trace",
+        ),
+    ] = None,
+    plan_for: Annotated[
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="Share of an instance's last day in which what cotenant plans for was enough."
+        ),
+    ] = 0.95,
+    rebalance: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Hours after which cotenant may move residents.", show_default="never"),
+    ] = None,
+    limit_instances: Annotated[
+        int | None, typer.Option(min=1, help="Take only the first so many instances.", show_default="all")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn by lot.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Repeat with so many seeds, from --seed on.")] = 1,
+    shards: Annotated[int, typer.Option(min=1, help="Deal the instances out to so many clouds of their own.")] = 1,
+    judge: Annotated[ReplayJudge, typer.Option(help="Who predicts the ratios that policies are judged by.")] = "model",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Run on this Dask cluster, tcp://host:port.", show_default="processes of this machine"
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OUT",
+            help="Write a report: OUT.html, or a folder with its tables as CSV.",
+            show_default="no report",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    model: ModelDir = None,
+) -> None:
+    """Replay a trace of real demand through placement policies.
+
+    Demand is the trace's; every ratio is predicted. No server and no database are needed.
+    """
+    if report is not None:
+        service.check_report(report)
+    request = ReplayRequest(
+        policies=REPLAY_POLICIES if policies is None else _policies(policies),
+        hosts=hosts,
+        keep_ratio=keep_ratio,
+        objective=objective,
+        seeds=tuple(range(seed, seed + seeds)),
+        shards=shards,
+        history_s=None if history is None else 3600 * history,
+        plan_for=plan_for,
+        rebalance_s=None if rebalance is None else 3600 * rebalance,
+        judge=judge,
+    )
+    with progress() as advance:
+        found = service.replay_trace(
+            trace,
+            request,
+            form=form,
+            interval_s=interval,
+            most_instances=limit_instances,
+            host_type=host_type,
+            model=model,
+            settings=settings(),
+            scheduler=scheduler,
+            progress=advance,
+        )
+    if report is not None:
+        service.write_replay_report(found, report)
+    if as_json:
+        print_json(service.replay_as_json(found))
+        return
+    show(found)
+    if report is not None:
+        say(f"Report written to {report}.")
+
+
+def show(found: Replay) -> None:
+    """Print the policies side by side, what can be said of them, and what it rests on."""
+    hours = found.steps * found.interval_s / 3600
+    say(
+        f"{found.instances} instances of {found.trace} ({found.form}) over {hours:.1f} hours, {found.steps} steps, on "
+        f"{found.hosts} hosts ({found.host_type}); limit: T/B of {found.keep_ratio:g}. Ratios are predicted."
+    )
+    print_table(COLUMNS, [_row(one) for one in found.policies], right=range(1, len(COLUMNS)))
+    if len(found.seeds) > 1:
+        say()
+        rows = [
+            (one.policy, it.seed, f"{it.hosts_mean:.2f}", f"{it.violation_share:.2%}", f"{it.worst:.2f}", it.moves)
+            for one in found.policies
+            for it in one.repeats
+        ]
+        print_table(("policy", "seed", "hosts (mean)", "below limit", "worst", "moves"), rows, right=range(1, 6))
+    say()
+    say(found.conclusion)
+    for assumption in found.assumptions:
+        say(f"- {assumption}")
+    say(model_line(found.model_version, found.model_origin))
+    if found.judge_version != found.model_version:
+        say(f"Judged by {found.judge_version} ({found.judge_origin}).")
+
+
+def _row(one: Replayed) -> tuple[object, ...]:
+    hosts = (one.policy, f"{one.hosts_mean:.2f}", max(one.hosts_used, default=0))
+    if one.mean is None or one.worst is None:
+        return (*hosts, *("",) * (len(COLUMNS) - len(hosts)))
+    each = f"{1000 * one.decision_s / one.decisions:.1f}" if one.decisions else ""
+    below = f"{one.violation_share:.2%}"
+    return (*hosts, below, f"{one.worst:.3f}", f"{one.mean:.4f}", one.moves, one.refused, each)
+
+
+def _policies(names: str) -> tuple[PolicyName, ...]:
+    wanted = tuple(" ".join(name.replace("_", " ").split()) for name in names.split(",") if name.strip())
+    known = {name.replace("-", " "): name for name in get_args(PolicyName)}
+    for name in wanted:
+        if name.replace("-", " ") not in known:
+            raise InvalidInput(f"--policies: {name[:40]!r} is none of {', '.join(REPLAY_POLICIES)}", field="policies")
+    if not wanted:
+        raise InvalidInput("--policies names none; write --policies cotenant,first-fit", field="policies")
+    return tuple(dict.fromkeys(known[name.replace("-", " ")] for name in wanted))

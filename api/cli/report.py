@@ -1,0 +1,133 @@
+"""`cotenant report`: the state of a cloud as a dated folder with a page and its data, once or on a schedule."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor import service
+from advisor.domain import PlanKind, PlanRequest
+from advisor.errors import InvalidInput
+from advisor.service import Advisor, Reported
+from api.cli.options import Database, ModelDir, settings
+from api.cli.output import Advance, print_json, progress, say
+from api.cli.plan import growth_of
+from api.telemetry import start_logging
+
+KEEP = 30
+
+
+def report(
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where reports go, one dated folder each.")],
+    inventory: Annotated[
+        Path | None,
+        typer.Argument(metavar="INVENTORY.yaml", help="Read a file.", show_default="the database"),
+    ] = None,
+    database: Database = None,
+    kind: Annotated[
+        PlanKind, typer.Option(help=f"What a plan in it answers: {', '.join(service.REPORT_KINDS)}.")
+    ] = "rebalance",
+    add: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="YAML file with the mix of which more should fit (capacity).")
+    ] = None,
+    growth: Annotated[
+        float | None, typer.Option(min=0.0, metavar="N", help="Instances of the mix that come each month (capacity).")
+    ] = None,
+    load_growth: Annotated[
+        float, typer.Option(min=0.0, metavar="PERCENT", help="By how much everybody's load grows each month.")
+    ] = 0.0,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Again and again, such as 24h, until SIGTERM.", show_default="once"),
+    ] = None,
+    keep: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Delete older reports in the folder beyond these.")
+    ] = KEEP,
+    time_limit: Annotated[
+        float, typer.Option(min=0.1, max=3600.0, metavar="SECONDS", help="After it the best plan so far is told.")
+    ] = 60.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print where it is as JSON, with --every a line each.")
+    ] = False,
+    model: ModelDir = None,
+) -> None:
+    """Write a report of the whole cloud: hosts, pressure, who is worst off, how old the data are, what a plan would do.
+
+    Each is a folder with a page that needs no other file, and with all of its numbers as JSON and CSV, whole or not at
+    all. Nothing is carried out.
+    """
+    if kind not in service.REPORT_KINDS:
+        raise InvalidInput(
+            f"--kind {kind} is none of {', '.join(service.REPORT_KINDS)}; ask it with plan", field="kind"
+        )
+    if inventory is not None and database is not None:
+        raise InvalidInput("--database goes without a file; leave one of them out", field="database")
+    if inventory is None and model is not None:
+        raise InvalidInput("--model goes with a file; of a database the active model answers", field="model")
+    pause_s = service.every_s(every) if every is not None else None
+    chosen = settings(database=database)
+    request = PlanRequest(
+        kind=kind,
+        instances=service.load_instances(add) if add else (),
+        growth=growth_of(growth, load_growth),
+        commands=True,
+        time_limit_s=time_limit,
+    )
+
+    def of_file(file: Path, advance: Advance) -> Reported:
+        cloud = service.load_inventory(file)
+        return service.write_cloud_report(cloud, request, to, keep=keep, model=model, settings=chosen, progress=advance)
+
+    turns = _Turns(pause_s, as_json)
+    if pause_s is not None:
+        start_logging(chosen.log_level, chosen.log_format)
+    if inventory is not None:
+        turns.run(partial(of_file, inventory))
+        return
+    with Advisor(chosen) as advisor:
+        turns.run(lambda advance: advisor.report(request, to, keep=keep, progress=advance))
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """Once, or every `pause_s` seconds until SIGINT or SIGTERM, after the report that is being written then."""
+
+    pause_s: float | None
+    as_json: bool
+
+    def run(self, write: Callable[[Advance], Reported]) -> None:
+        if self.pause_s is None:
+            self._once(write)
+            return
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        service.repeat(partial(self._once, write), self.pause_s, stop)
+
+    def _once(self, write: Callable[[Advance], Reported]) -> None:
+        with progress() as advance:
+            made = write(advance)
+        _tell(made, as_json=self.as_json, line=self.pause_s is not None)
+
+
+def _tell(made: Reported, *, as_json: bool, line: bool) -> None:
+    headline = " ".join(made.headline.split())  # a page keeps figure and unit together, a line need not
+    told = {"report": str(made.path), "headline": headline, "removed": list(made.removed)}
+    if as_json and line:
+        typer.echo(json.dumps(told))
+        return
+    if as_json:
+        print_json(told)
+        return
+    say(headline)
+    say(f"Report written to {made.path}/index.html.")
+    if made.removed:
+        say(f"{len(made.removed)} older report{'' if len(made.removed) == 1 else 's'} deleted.")

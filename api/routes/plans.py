@@ -1,0 +1,40 @@
+"""Plans: what should become of the whole cloud, the plans that were made, and how old they are."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from advisor.domain import PlanKind
+from api.routes.common import AdvisorDep, Cursor, Limit, PathId, SettingsDep, check_batch
+from api.schemas.pages import PageOut
+from api.schemas.plans import PlanAnswer, PlanBody, PlanItem
+
+
+def make(body: PlanBody, advisor: AdvisorDep, settings: SettingsDep, response: Response) -> PlanAnswer:
+    """What should become of the whole cloud?
+
+    Ordered steps with what is predicted for everybody before and after. Nothing is carried out and nothing held; the
+    answer is kept. Without `kind` the instances are placed.
+    """
+    check_batch(body.instances, settings, "instances")
+    check_batch(body.whatif.hosts if body.whatif else (), settings, "whatif.hosts")
+    answer = advisor.plan(body.to_domain())
+    response.headers["Location"] = f"/v1/plans/{answer.id}"
+    return PlanAnswer.of(answer, advisor.plan_age(answer))
+
+
+def get(plan: PathId, advisor: AdvisorDep) -> PlanAnswer:
+    """A plan that was made.
+
+    `stale` says whether the inventory was written since.
+    """
+    found = advisor.stored_plan(plan)
+    return PlanAnswer.of(found, advisor.plan_age(found))
+
+
+def listing(
+    advisor: AdvisorDep, kind: PlanKind | None = None, cursor: Cursor = None, limit: Limit = 100
+) -> PageOut[PlanItem]:
+    """Plans that were made, newest first; of one kind."""
+    page, generation = advisor.plans(kind=kind, cursor=cursor, limit=limit), advisor.generation()
+    return PageOut(items=[PlanItem.of(one, generation) for one in page.items], next_cursor=page.next_cursor)

@@ -1,0 +1,135 @@
+"""Schemas of what is asked of a whole cloud: the question, how demand grows, and a cloud that is only imagined."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from advisor.domain import Growth, Objective, PinningPolicy, PlanKind, PlanRequest, WhatIf
+from api.schemas.base import Amount, Flag, Id, Positive, Ratio, Schema, examples
+from api.schemas.inventory import HostItem, InstanceItem, each_to_domain
+
+Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+Ids = Annotated[list[Id], Field(max_length=100_000)]
+
+
+class GrowthBody(Schema):
+    """How demand grows."""
+
+    instances_per_month: Amount = Field(default=0.0, description="of the mix in `instances`")
+    load_percent_per_month: Amount = Field(default=0.0, description="of everybody, compounded")
+    months: Annotated[int, Field(strict=True, ge=1, le=240)] = Field(default=24, description="how far is looked ahead")
+
+    def to_domain(self) -> Growth:
+        """The domain's Growth."""
+        return Growth(**{name: getattr(self, name) for name in type(self).model_fields})
+
+
+class WhatIfBody(Schema):
+    """A cloud that is only imagined."""
+
+    hosts: list[HostItem] = Field(default=[], description="in addition, or instead of the one of the same id")
+    remove: Ids = Field(default=[], description="hosts that are gone; who was there is placed anew")
+    cpu_overcommit: Positive | None = None
+    memory_overcommit: Positive | None = None
+    pinning: PinningPolicy = Field(
+        default="as_it_is", description="unpinned: nobody is; own: everybody has pCPUs of its own where they suffice"
+    )
+    model: Id | None = Field(default=None, description="version of the model that is asked instead")
+
+    def to_domain(self) -> WhatIf:
+        """The domain's WhatIf; InvalidInput names the host that is wrong."""
+        return WhatIf(
+            hosts=each_to_domain("whatif.hosts", self.hosts, HostItem.as_domain),
+            remove=tuple(self.remove),
+            cpu_overcommit=self.cpu_overcommit,
+            memory_overcommit=self.memory_overcommit,
+            pinning=self.pinning,
+            model=self.model,
+        )
+
+    @classmethod
+    def of(cls, imagined: WhatIf) -> WhatIfBody:
+        """From the domain, unchecked."""
+        same: dict[str, Any] = {
+            name: getattr(imagined, name) for name in cls.model_fields if name not in {"hosts", "remove"}
+        }
+        hosts = [HostItem.of(host) for host in imagined.hosts]
+        return cls.model_construct(**same, hosts=hosts, remove=list(imagined.remove))
+
+
+class PlanBody(Schema):
+    """What should become of the whole cloud? Without `kind`: place `instances`."""
+
+    model_config = examples(
+        {"instances": [{"id": "shop-8", "workload": "web-1k"}, {"id": "shop-9", "workload": "web-1k"}]},
+        {"kind": "evacuate", "empty": ["h3"], "commands": True},
+        {
+            "kind": "capacity",
+            "instances": [{"id": "shop", "vcpus": 2, "memory_mb": 4096, "workload": "web-1k"}],
+            "growth": {"instances_per_month": 5},
+        },
+    )
+
+    kind: PlanKind = "admit"
+    instances: list[InstanceItem] = Field(default=[], description="to place, or the mix of which more should fit")
+    empty: Ids = Field(default=[], description="hosts to be emptied (evacuate)")
+    hosts: Ids | None = Field(default=None, description="hosts that may be used; null = all")
+    movable: Ids | None = Field(
+        default=None, description="instances that may move; null = all whose pinning the caller did not give"
+    )
+    objective: Objective = "worst"
+    keep_ratio: Ratio = Field(default=0.8, description="T/B that who has no limit of its own must keep")
+    max_moves: Count | None = None
+    move_gain: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
+        default=0.05, description="T/B that a move must give the worst-off, beside what is uncertain"
+    )
+    at_once: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(default=2, description="moves in one stage")
+    growth: GrowthBody | None = None
+    whatif: WhatIfBody | None = None
+    then: PlanKind | None = Field(
+        default=None, description="asked of the imagined cloud: admit, rebalance, consolidate or capacity"
+    )
+    commands: Flag = False
+    time_limit_s: Annotated[float, Field(strict=True, gt=0, le=3600)] = Field(
+        default=30.0, description="after it the best so far is answered; the request's own deadline ends it sooner"
+    )
+    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 1
+
+    def to_domain(self) -> PlanRequest:
+        """The domain's request; InvalidInput names what is wrong."""
+        return PlanRequest(
+            kind=self.kind,
+            instances=each_to_domain("instances", self.instances, InstanceItem.as_domain),
+            empty=tuple(self.empty),
+            hosts=None if self.hosts is None else tuple(self.hosts),
+            movable=None if self.movable is None else tuple(self.movable),
+            objective=self.objective,
+            keep_ratio=self.keep_ratio,
+            max_moves=self.max_moves,
+            move_gain=self.move_gain,
+            at_once=self.at_once,
+            growth=self.growth.to_domain() if self.growth else None,
+            whatif=self.whatif.to_domain() if self.whatif else None,
+            then=self.then,
+            commands=self.commands,
+            time_limit_s=self.time_limit_s,
+            seed=self.seed,
+        )
+
+    @classmethod
+    def of(cls, request: PlanRequest) -> PlanBody:
+        """From the domain, unchecked."""
+        lists: dict[str, Any] = {
+            "instances": [InstanceItem.of(one) for one in request.instances],
+            "empty": list(request.empty),
+            "hosts": None if request.hosts is None else list(request.hosts),
+            "movable": None if request.movable is None else list(request.movable),
+            "growth": None if request.growth is None else GrowthBody.model_construct(
+                **{name: getattr(request.growth, name) for name in GrowthBody.model_fields}
+            ),
+            "whatif": None if request.whatif is None else WhatIfBody.of(request.whatif),
+        }  # fmt: skip
+        same: dict[str, Any] = {name: getattr(request, name) for name in cls.model_fields if name not in lists}
+        return cls.model_construct(**same, **lists)

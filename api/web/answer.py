@@ -1,0 +1,117 @@
+"""A recommendation laid out for reading: its cards, its reasons by what they say, its headline; asks nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.domain import Band, Candidate, Instance, Reason, Recommendation
+from api.web import picture
+
+# In the order in which a reader asks: what is lost, why not the next one, what would change it, how sure is that.
+_KINDS = {
+    "loss": "What is lost",
+    "comparison": "Beside the next host",
+    "counterfactual": "What would change it",
+    "uncertainty": "What is not sure",
+}
+_NARROW, _WIDE = 0.06, 0.15  # half widths of an interval, as shares of the speed alone
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One candidate, ready to be shown."""
+
+    candidate: Candidate
+    rows: tuple[picture.Row, ...]
+    settings: list[tuple[str, str]]
+    changes: list[tuple[str, list[tuple[str, str]]]]  # what neighbours get, by name
+    here: bool  # the instance is on this host already
+
+    @property
+    def reasons(self) -> list[tuple[str, list[Reason]]]:
+        """The reasons under what they speak of; kinds without a reason are left out."""
+        found = [(title, [one for one in self.candidate.reasons if one.kind == kind]) for kind, title in _KINDS.items()]
+        return [(title, reasons) for title, reasons in found if reasons]
+
+    @property
+    def affected(self) -> list[picture.Row]:
+        """The neighbours who lose a point or more by it, who loses most first."""
+        lose = [row for row in self.rows if not row.newcomer and row.loss >= 0.01]
+        return sorted(lose, key=lambda row: -row.loss)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A recommendation, ready to be shown."""
+
+    recommendation: Recommendation
+    instance: Instance
+    cards: tuple[Card, ...]
+    current: Card | None = None  # where it is now, when that is not among the cards
+    stay: bool = False  # it is already where it is best off, or nowhere surely better
+
+    @property
+    def best(self) -> Card | None:
+        """The first card."""
+        return self.cards[0] if self.cards else None
+
+    @property
+    def rejected(self) -> list[tuple[str, int]]:
+        """How many hosts were rejected for which code, the most frequent first."""
+        return Counter(one.code for one in self.recommendation.rejected).most_common()
+
+    @property
+    def told(self) -> Card | None:
+        """The card that the headline speaks of: where it stays, else the best one."""
+        staying = next((card for card in self.cards if card.here), self.current)
+        return staying if self.stay else self.best
+
+    @property
+    def age(self) -> str:
+        """How old the data behind the answer is."""
+        return picture.age_in_words(self.recommendation.snapshot_age_s)
+
+    @property
+    def sure(self) -> str:
+        """How sure the headline is, in words: the width of the interval, what was not trained on, what was widened."""
+        if self.told is None:
+            return ""
+        effect = self.told.candidate.newcomer
+        words = [_width(effect.throughput_ratio)]
+        if effect.outside_training:
+            words.append("nothing like it was measured, so the queueing model answers with a wider interval")
+        factor = self.recommendation.widened.get(self.told.candidate.host)
+        if factor:
+            words.append(f"intervals here are {factor:.1f} times as wide as the model's own, for it was off of late")
+        return "; ".join(words)
+
+
+def answer(
+    recommendation: Recommendation, instance: Instance, limits: Mapping[str, float], there: Candidate | None = None
+) -> Answer:
+    """Lay it out; `limits` are the lowest ratios that neighbours accept, `there` is how it stands where it is now."""
+    cards = tuple(card(candidate, instance, limits) for candidate in recommendation.candidates)
+    current = card(there, instance, limits) if there else None
+    stay = bool(cards) and (cards[0].here or instance.host in cards[0].candidate.tied_with)
+    return Answer(recommendation, instance, cards, current, stay)
+
+
+def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float]) -> Card:
+    """One candidate with everybody on its host, the newcomer first, then who is worst off."""
+    newcomer = picture.row(candidate.newcomer, newcomer=True, limit=instance.min_throughput_ratio)
+    neighbours = sorted(candidate.neighbours, key=lambda one: (one.throughput_ratio.expected, one.instance))
+    rows = (newcomer, *(picture.row(one, newcomer=False, limit=limits.get(one.instance)) for one in neighbours))
+    settings = picture.settings_in_words(candidate.isolation)
+    changes = [(name, picture.settings_in_words(wanted)) for name, wanted in candidate.changes.items()]
+    return Card(candidate, rows, settings, changes, candidate.host == instance.host)
+
+
+def _width(band: Band) -> str:
+    half = (band.upper - band.lower) / 2
+    if half <= _NARROW:
+        return "Sure to a few per cent: 90 of 100 such intervals hold what is then measured"
+    if half <= _WIDE:
+        return "Fairly sure: 90 of 100 such intervals hold what is then measured"
+    return "Not sure: the interval is so wide that a measurement may turn the order over"

@@ -1,0 +1,142 @@
+"""Histories → line charts as values: where lines run, what edges are called, and the same in figures; no HTML here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from advisor.domain import Histories, History
+from profiler.metrics import EIGHT
+
+WIDTH, HEIGHT = 320, 104  # of a chart, in its own units
+MOST_LINES = 6  # as many as can be told apart by colour and dashes
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 316.0, 8.0, 84.0
+_TITLES = {"cpu": "CPU"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One series, drawn: `at` is its number, by which it is coloured and dashed."""
+
+    name: str
+    at: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The same in figures: last, mean, least and most."""
+
+    name: str
+    last: str
+    mean: str
+    least: str
+    most: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One metric over time. `figures` has everybody, `lines` those with the highest means."""
+
+    title: str
+    unit: str
+    help: str
+    top: str
+    begin: str
+    end: str
+    lines: tuple[Line, ...]
+    figures: tuple[Figures, ...]
+
+    @property
+    def words(self) -> str:
+        """What a picture of it shows, for who does not see it."""
+        shown = ", ".join(line.name for line in self.lines)
+        return f"{self.title} in {self.unit} of {shown} from {self.begin} to {self.end}, at most {self.top}"
+
+
+def charts(told: Histories, names: Mapping[str, int]) -> tuple[Chart, ...]:
+    """The eight metrics in their order, those that were measured; `names` are instances with their number, the first
+    MOST_LINES of which are drawn everywhere; the host's own series are drawn as number 0."""
+    by_metric: dict[str, list[History]] = {}
+    for one in told.found:
+        by_metric.setdefault(one.metric, []).append(one)
+    return tuple(
+        _chart(metric.name, metric.help, by_metric[metric.name], told, names)
+        for metric in EIGHT
+        if metric.name in by_metric
+    )
+
+
+def ranked(told: Histories) -> dict[str, int]:
+    """Numbers for the instances of a host: who used most CPU comes first, so that who is drawn is who matters."""
+    cpu = {one.instance: _mean(one.values) for one in told.found if one.metric == "cpu" and one.instance}
+    every = sorted({one.instance for one in told.found if one.instance}, key=lambda name: (-cpu.get(name, 0.0), name))
+    return {name: at for at, name in enumerate(every)}
+
+
+def _chart(metric: str, help_text: str, found: Sequence[History], told: Histories, names: Mapping[str, int]) -> Chart:
+    ordered = sorted(found, key=lambda one: (names.get(one.instance or "", -1), one.host))
+    drawn = [one for one in ordered if names.get(one.instance or "", 0) < MOST_LINES]
+    top = _round_up(max((max(one.values) for one in drawn), default=0.0))
+    lines = tuple(Line(_name(one), names.get(one.instance or "", 0), _path(one, told, top)) for one in drawn)
+    figures = tuple(
+        Figures(
+            _name(one),
+            *(_figure(value) for value in (one.values[-1], _mean(one.values), min(one.values), max(one.values))),
+        )
+        for one in ordered
+    )
+    begin, end = (_moment(at, told) for at in (told.begin_s, told.end_s))
+    return Chart(
+        _TITLES.get(metric, metric.replace("_", " ").capitalize()),
+        found[0].unit,
+        help_text,
+        _figure(top),
+        begin,
+        end,
+        lines,
+        figures,
+    )
+
+
+def _path(one: History, told: Histories, top: float) -> str:
+    """The line through the middles of the steps, broken where more than one step is missing."""
+    span = told.end_s - told.begin_s
+    points = [
+        (
+            round(_LEFT + (_RIGHT - _LEFT) * (at - told.step_s / 2 - told.begin_s) / span, 1),
+            round(_BOTTOM - (_BOTTOM - _TOP) * min(max(value / top, 0.0), 1.0), 1),
+        )
+        for at, value in zip(one.times, one.values, strict=True)
+    ]
+    steps = [True, *(after - before > 2.5 * told.step_s for before, after in pairwise(one.times))]
+    return "".join(f"{'M' if new else 'L'}{x:g} {y:g}" for (x, y), new in zip(points, steps, strict=True)) + "h.1"
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 5 times a power of ten."""
+    if not 0 < value < math.inf:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next((step * power for step in (1, 2, 5, 10) if step * power >= value * (1 - 1e-9)), 10 * power)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _name(one: History) -> str:
+    return one.instance or f"host {one.host}"
+
+
+def _moment(at: float, told: Histories) -> str:
+    span = told.end_s - told.begin_s
+    form = "%H:%M UTC" if span < 86_400 else "%m-%d %H:%M UTC" if span == 86_400 else "%Y-%m-%d"
+    return f"{datetime.fromtimestamp(at, UTC):{form}}"

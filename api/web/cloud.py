@@ -1,0 +1,170 @@
+"""The cloud on one page: every host with what it is asked for, and who is worst off."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import Query, Request
+from fastapi.responses import HTMLResponse
+
+from advisor.domain import CloudNow, HostNow, ResidentNow
+from api.routes.common import AdvisorDep
+from api.web import bars, picture
+from api.web.queries import check_names
+from api.web.render import page
+from profiler.observed import HOST_KINDS
+
+AT_ONCE = 50  # hosts on a page
+WORST = 10  # instances in the list of the worst off
+_LONGEST = 255
+PageNumber = Annotated[int, Query(alias="page", ge=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """One instance where it is, ready to be shown."""
+
+    name: str
+    host: str
+    figure: str
+    level: str  # good or bad: whether it keeps its limit, or what unharmed means without one
+    limit: str
+    workload: str
+    pending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One host, ready to be shown."""
+
+    name: str
+    kind: str
+    labels: str
+    enabled: bool
+    instances: int
+    worst: Resident | None
+    bars: tuple[bars.Bar, ...]
+    age: str
+    stale: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which hosts are shown: a part of the name, a label as `zone=a`, a kind; and what is wrong with that."""
+
+    name: str
+    label: str
+    kind: str
+    wrong: Mapping[str, str]
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> Filter:
+        """What stands in the address bar; a filter that makes no sense is told and left out."""
+        given = {key: query.get(key, "").strip()[:_LONGEST] for key in ("name", "label", "kind")}
+        wrong = {}
+        if given["label"] and not given["label"].partition("=")[1]:
+            wrong["label"] = "is not a label and its value, such as zone=a"
+        if given["kind"] not in {"", *HOST_KINDS}:
+            wrong["kind"] = f"is none of {', '.join(HOST_KINDS)}"
+        return cls(**given, wrong=wrong)
+
+    def lets_through(self, one: HostNow) -> bool:
+        """Whether a host is to be shown."""
+        key, _, value = self.label.partition("=")
+        return (
+            self.name.lower() in one.host.id.lower()
+            and (not self.label or "label" in self.wrong or one.host.labels.get(key.strip()) == value.strip())
+            and (not self.kind or "kind" in self.wrong or one.host.kind == self.kind)
+        )
+
+    @property
+    def query(self) -> str:
+        """The filter as it stands in an address, with what follows it."""
+        given = {"name": self.name, "label": self.label, "kind": self.kind}
+        return urlencode({key: value for key, value in given.items() if value})
+
+
+def cloud(request: Request, advisor: AdvisorDep, number: PageNumber = 1) -> HTMLResponse:
+    """Every host, the one with the worst-off instance first; beyond the last page there is the last one."""
+    check_names(request, ("name", "label", "kind", "page"))
+    chosen = Filter.read(request.query_params)
+    now, told = datetime.now(UTC), advisor.cloud_now()
+    fitting = [one for one in told.hosts if chosen.lets_through(one)]
+    last = max((len(fitting) + AT_ONCE - 1) // AT_ONCE, 1)
+    number = min(number, last)
+    shown = fitting[(number - 1) * AT_ONCE : number * AT_ONCE]
+    return page(
+        request,
+        "cloud.html",
+        status=422 if chosen.wrong else 200,
+        told=told,
+        filter=chosen,
+        kinds=HOST_KINDS,
+        hosts=[_line(one, told, now) for one in shown],
+        fitting=len(fitting),
+        instances=sum(len(one.residents) for one in told.hosts),
+        stale=sum(_is_stale(one, told, now) for one in told.hosts),
+        newest=_newest(told, now),
+        worst=_worst(fitting),
+        resources=bars.NAMES.values(),
+        number=number,
+        last=last,
+    )
+
+
+def resident(one: ResidentNow, host: str) -> Resident:
+    """One instance where it is, ready to be shown."""
+    limit = one.instance.min_throughput_ratio
+    return Resident(
+        name=one.instance.id,
+        host=host,
+        figure=f"{one.expected:.2f}",
+        level="bad" if one.expected < (picture.KEPT if limit is None else limit) else "good",
+        limit="" if limit is None else f"{limit:.2f}",
+        workload=one.instance.workload or "",
+        pending=one.pending,
+    )
+
+
+def age(one: HostNow, now: datetime) -> str:
+    """How old the news of a host is, in words."""
+    return "never seen" if one.seen_at is None else picture.age_in_words(max((now - one.seen_at).total_seconds(), 0.0))
+
+
+def _line(one: HostNow, told: CloudNow, now: datetime) -> Line:
+    return Line(
+        name=one.host.id,
+        kind=one.host.kind,
+        labels=", ".join(f"{key}={value}" for key, value in sorted(one.host.labels.items())),
+        enabled=one.host.enabled,
+        instances=len(one.residents),
+        worst=resident(one.worst, one.host.id) if one.worst else None,
+        bars=bars.bars(one.pressure),
+        age=age(one, now),
+        stale=_is_stale(one, told, now),
+    )
+
+
+def _is_stale(one: HostNow, told: CloudNow, now: datetime) -> bool:
+    return one.seen_at is None or (now - one.seen_at).total_seconds() > told.fresh_s
+
+
+def _newest(told: CloudNow, now: datetime) -> str:
+    seen = [one.seen_at for one in told.hosts if one.seen_at is not None]
+    return picture.age_in_words(max((now - max(seen)).total_seconds(), 0.0)) if seen else "nothing seen yet"
+
+
+def _worst(hosts: list[HostNow]) -> list[Resident]:
+    """The worst-off instances of these hosts, of those that are below their limit or lose more than a tenth."""
+    every = ((one.expected, one.instance.id, host.host.id, one) for host in hosts for one in host.residents[:WORST])
+    found = heapq.nsmallest(WORST, every, key=lambda known: known[:3])
+    return [
+        resident(one, host)
+        for expected, _, host, one in found
+        if expected < max(picture.KEPT, one.instance.min_throughput_ratio or 0.0)
+    ]

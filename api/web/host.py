@@ -1,0 +1,129 @@
+"""One host on a page: who is on it, what is predicted of them, who slows whom, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from advisor.domain import HostDetail, HostNow, Instance
+from api.routes.common import AdvisorDep, PathId
+from api.web import bars, chart, picture
+from api.web.cloud import age
+from api.web.queries import check_names
+from api.web.render import page
+from profiler.observed import format_cpus
+
+Span = Literal["1h", "6h", "24h"]
+SPANS: Mapping[Span, str] = {  # a week of ten instances takes 5 s
+    "1h": "the last hour",
+    "6h": "the last six hours",
+    "24h": "the last day",
+}
+FELT = 0.01  # of a ratio: what is lost below it is not listed
+MOST_PAIRS = 20
+MOST_SQUARE = 12  # instances up to which everybody against everybody is a table that one can read
+_SHADES = (0.05, 0.1, 0.2)  # losses from which on a cell is shaded darker
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one instance loses to one other: the figure, and how dark the cell is (0-3); empty = less than is felt."""
+
+    figure: str
+    shade: int
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What `name` would keep more without each of the others, in the order of the residents; None = itself."""
+
+    name: str
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """One instance of the host, ready to be shown."""
+
+    instance: Instance
+    row: picture.Row
+    settings: list[tuple[str, str]]
+    pending: bool
+
+
+def host(request: Request, advisor: AdvisorDep, host: PathId, since: Span = "1h") -> HTMLResponse:
+    """One host with everybody on it."""
+    check_names(request, ("since",))
+    found = advisor.host_detail(host)
+    told = advisor.histories(host=host, since=since)
+    pairs = [one for one in found.slowing if one.loss >= FELT]
+    return page(
+        request,
+        "host.html",
+        it=found.now.host,
+        found=found,
+        residents=_residents(found),
+        bars=bars.bars(found.now.pressure),
+        facts=_facts(found.now),
+        square=_square(found) if pairs and len(found.now.residents) <= MOST_SQUARE else [],
+        pairs=pairs[:MOST_PAIRS],
+        more=max(len(pairs) - MOST_PAIRS, 0),
+        age=age(found.now, datetime.now(UTC)),
+        told=told,
+        charts=chart.charts(told, chart.ranked(told)),
+        chart=chart,
+        spans=SPANS,
+        since=since,
+        picture=picture,
+    )
+
+
+def _residents(found: HostDetail) -> list[Resident]:
+    return [
+        Resident(
+            instance=one.instance,
+            row=picture.row(effect, newcomer=False, limit=one.instance.min_throughput_ratio),
+            settings=picture.settings_in_words(one.instance.settings),
+            pending=one.pending,
+        )
+        for one, effect in zip(found.now.residents, found.effects, strict=True)
+    ]
+
+
+def _square(found: HostDetail) -> list[Losses]:
+    losses = {(one.victim, one.neighbour): one.loss for one in found.slowing}
+    names = [one.instance.id for one in found.now.residents]
+    return [
+        Losses(victim, tuple(None if name == victim else _cell(losses[victim, name]) for name in names))
+        for victim in names
+    ]
+
+
+def _cell(loss: float) -> Cell:
+    return Cell(f"{loss:+.2f}" if abs(loss) >= FELT else "", sum(round(loss, 2) >= edge for edge in _SHADES))
+
+
+def _facts(now: HostNow) -> list[tuple[str, str]]:
+    """What the host is and how much of it is promised."""
+    it, there = now.host, [one.instance for one in now.residents]
+    vcpus, memory_mb = sum(one.vcpus for one in there), sum(one.memory_mb for one in there)
+    found = [
+        ("Kind", it.kind),
+        ("Instances", str(len(there))),
+        ("vCPUs on pCPUs", f"{vcpus} on {it.pcpus}"),
+        ("Memory", f"{memory_mb:,.0f} of {it.memory_mb:,.0f} MB"),
+    ]
+    if it.kind != "lxc":
+        found.append(("Driver domain on pCPUs", format_cpus(frozenset(it.driver_cpus)) if it.driver_cpus else "any"))
+    if it.nic_mbit:
+        found.append(("NIC", f"{it.nic_mbit:,.0f} Mbit/s"))
+    if it.platform:
+        found.append(("Platform", it.platform))
+    if it.labels:
+        found.append(("Labels", ", ".join(f"{key}={value}" for key, value in sorted(it.labels.items()))))
+    return found

@@ -1,0 +1,82 @@
+"""One instance on a page: where it is, how it runs, what is predicted of it there, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from advisor.domain import CloudNow, HostDetail, HostNow, Instance, WorkloadProfile
+from advisor.errors import NotFound
+from advisor.service import Advisor
+from api.routes.common import AdvisorDep, PathId
+from api.web import chart, picture
+from api.web.cloud import age
+from api.web.host import FELT
+from api.web.queries import check_names
+from api.web.render import page
+
+MOST_PAIRS = 10  # of those who slow it, and of those whom it slows
+Span = Literal["1h", "24h", "7d", "30d"]
+SPANS: Mapping[Span, str] = {
+    "1h": "the last hour",
+    "24h": "the last day",
+    "7d": "the last week",
+    "30d": "the last thirty days",
+}
+
+
+def instance(request: Request, advisor: AdvisorDep, instance: PathId, since: Span = "24h") -> HTMLResponse:
+    """One instance with what is predicted and measured of it."""
+    check_names(request, ("since",))
+    there = _there(advisor.cloud_now(), instance)
+    it, pending = (there[1], there[2]) if there else (advisor.instance(instance), False)
+    detail = advisor.host_detail(there[0].host.id) if there else None
+    told = advisor.histories(instance=instance, since=since)
+    pairs = [one for one in detail.slowing if one.loss >= FELT] if detail else []
+    return page(
+        request,
+        "instance.html",
+        it=it,
+        pending=pending,
+        row=_row(detail, it) if detail else None,
+        age=age(detail.now, datetime.now(UTC)) if detail else None,
+        slowed=[one for one in pairs if one.victim == instance][:MOST_PAIRS],
+        slows=[one for one in pairs if one.neighbour == instance][:MOST_PAIRS],
+        settings=picture.settings_in_words(it.settings),
+        profile=_profile(advisor, it, there[0].host.platform if there else ""),
+        told=told,
+        charts=chart.charts(told, {instance: 0}),
+        chart=chart,
+        spans=SPANS,
+        since=since,
+        picture=picture,
+    )
+
+
+def _there(told: CloudNow, name: str) -> tuple[HostNow, Instance, bool] | None:
+    """The host that it is on, or that an answer holds for it; as it runs there."""
+    return next(
+        ((host, one.instance, one.pending) for host in told.hosts for one in host.residents if one.instance.id == name),
+        None,
+    )
+
+
+def _row(detail: HostDetail, it: Instance) -> picture.Row | None:
+    mine = next((effect for effect in detail.effects if effect.instance == it.id), None)
+    return picture.row(mine, newcomer=False, limit=it.min_throughput_ratio) if mine else None
+
+
+def _profile(advisor: Advisor, it: Instance, platform: str) -> WorkloadProfile | None:
+    """How its workload behaves alone: as measured on this platform, else as anywhere."""
+    if not it.workload:
+        return None
+    for wanted in (platform, None):
+        try:
+            return advisor.workload(it.workload, platform=wanted)
+        except NotFound:
+            continue
+    return None

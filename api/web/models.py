@@ -1,0 +1,120 @@
+"""The models: what is known of each, how it held, who answers; and changes of that, each confirmed first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+
+from advisor.domain import ModelCard
+from advisor.errors import AdvisorError, BrokenArtifact, Conflict, RefusedByGate
+from advisor.service import Advisor
+from api.cards import figures, is_section, origins
+from api.routes.common import AdvisorDep, PathId
+from api.web import picture
+from api.web.forms import Posted
+from api.web.queries import check_names
+from api.web.render import page, see_other
+
+PRIOR = "prior"
+Change = Literal["activate", "shadow", "rollback"]
+_SHOWN = ("figures", "datasets", "libraries", "version", "origin", "created_at")  # of a card, in places of their own
+
+
+def listing(request: Request, advisor: AdvisorDep) -> HTMLResponse:
+    """Every registered model with its figures, its verdict and, where it is in use, how it held."""
+    rows = [{"model": model, "error": _error(model), "quality": _quality(advisor, model)} for model in advisor.models()]
+    history = advisor.model_history()[::-1][:20]
+    return page(request, "models.html", rows=rows, history=history, picture=picture)
+
+
+def one(request: Request, version: PathId, advisor: AdvisorDep) -> HTMLResponse:
+    """One model: figures, training data, verdict, quality, history."""
+    model = advisor.model(version)
+    card = model.card
+    return page(
+        request,
+        "model.html",
+        model=model,
+        figures=figures(card["figures"]) if is_section("figures", card.get("figures")) else [],
+        datasets=card["datasets"] if is_section("datasets", card.get("datasets")) else [],
+        libraries=card["libraries"] if is_section("libraries", card.get("libraries")) else {},
+        origins=origins(card.get("datasets")),
+        rest=[(name, _plain(value)) for name, value in card.items() if name not in _SHOWN],
+        quality=advisor.model_quality(version),
+        history=advisor.model_history(version)[::-1],
+        picture=picture,
+    )
+
+
+def confirm(request: Request, version: PathId, advisor: AdvisorDep, change: Change = "activate") -> HTMLResponse:
+    """What a change would mean, and the button that makes it."""
+    check_names(request, ("change",))
+    return _confirm(request, advisor, version, change)
+
+
+def activate(request: Request, version: PathId, advisor: AdvisorDep, form: Posted) -> Response:
+    """Let it answer from now on; `force` overrules the gate."""
+    try:
+        advisor.activate_model(version, force=form.get("force") == "yes")
+    except (RefusedByGate, BrokenArtifact, Conflict) as error:
+        return _confirm(request, advisor, version, "activate", error)
+    return see_other("/models")
+
+
+def shadow(request: Request, version: PathId, advisor: AdvisorDep, form: Posted) -> Response:  # noqa: ARG001 - checked
+    """Let it be scored beside the one that answers."""
+    try:
+        advisor.shadow_model(version)
+    except (BrokenArtifact, Conflict) as error:
+        return _confirm(request, advisor, version, "shadow", error)
+    return see_other("/models")
+
+
+def roll_back(request: Request, version: PathId, advisor: AdvisorDep, form: Posted) -> Response:  # noqa: ARG001
+    """Let the model answer that did before `version`, which must be the one that answers still."""
+    advisor.model(version)  # 404 for one that nobody knows
+    try:
+        advisor.roll_back_model(version)
+    except (BrokenArtifact, Conflict) as error:
+        return _confirm(request, advisor, version, "rollback", error)
+    return see_other("/models")
+
+
+def _confirm(
+    request: Request, advisor: Advisor, version: str, change: Change, error: AdvisorError | None = None
+) -> HTMLResponse:
+    every = advisor.models()
+    return page(
+        request,
+        "model_confirm.html",
+        status=409 if error else 200,
+        model=advisor.model(version),
+        active=next((model for model in every if model.status == "active"), None),
+        shadow=next((model for model in every if model.status == "shadow"), None),
+        change=change,
+        error=error,
+        refused=isinstance(error, RefusedByGate),
+    )
+
+
+def _error(model: ModelCard) -> Mapping[str, Any] | None:
+    """Throughput on workloads that were never seen, else whatever protocol comes first; None without figures."""
+    found = figures(model.card["figures"]) if is_section("figures", model.card.get("figures")) else []
+    ranked = sorted(found, key=lambda row: (row["target"] != "throughput", row["protocol"] != "unseen_workload"))
+    return ranked[0] if ranked else None
+
+
+def _quality(advisor: Advisor, model: ModelCard) -> str | None:
+    """How it held, of those that are held against what happens."""
+    return advisor.model_quality(model.version).status if model.status in {"active", "shadow"} else None
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(inner)}" for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_plain(inner) for inner in value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

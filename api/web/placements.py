@@ -1,0 +1,57 @@
+"""The answers that were given, each beside what was told of it afterwards, on `/placements`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from advisor.domain import Answered, AnsweredAs
+from api.routes.common import AdvisorDep, Cursor, PathId
+from api.web import picture
+from api.web.answer import answer
+from api.web.queries import check_names
+from api.web.render import page
+
+_ROWS = 25
+_LAST = 100  # answers with an outcome that the share inside is taken from
+
+
+def listing(request: Request, advisor: AdvisorDep, which: AnsweredAs = "real", cursor: Cursor = None) -> HTMLResponse:
+    """Answers, newest first, predicted beside observed where an outcome was told."""
+    check_names(request, ("which", "cursor"))
+    found = advisor.answered(which=which, cursor=cursor, limit=_ROWS)
+    return page(
+        request,
+        "placements.html",
+        rows=found.items,
+        next_cursor=found.next_cursor,
+        first=cursor is None,
+        which=which,
+        share=_share(advisor.answered(which="told", limit=_LAST).items),
+        last=_LAST,
+        picture=picture,
+    )
+
+
+def one(request: Request, placement: PathId, advisor: AdvisorDep) -> HTMLResponse:
+    """One answer as it was given, and what was told of it."""
+    found = advisor.answer(placement)
+    told = found.recommendation
+    limit = {told.request.instance.id: told.request.instance.min_throughput_ratio}
+    return page(
+        request,
+        "placement.html",
+        found=found,
+        answer=answer(told, told.request.instance, {}),
+        beside=[picture.beside(row, limit=limit.get(row.instance)) for row in found.beside],
+        share=_share([found]),
+        picture=picture,
+    )
+
+
+def _share(answered: Sequence[Answered]) -> tuple[int, int]:
+    """How many of the measured ratios lie inside the interval that was told, of how many."""
+    judged = [row.inside for one in answered for row in one.beside if row.inside is not None]
+    return sum(judged), len(judged)

@@ -1,0 +1,156 @@
+"""The fields of the forms for plans: which there are for each kind of question, with their defaults and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.domain import PlanKind
+
+Shape = Literal["number", "whole", "names", "choice", "text", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field: what it is called, what may stand in it and what stands there at first; `must` = it may not be empty.
+
+    Numbers lie from `low` to `high`, `names` are ids parted by blanks or commas, `choices` are values with their texts.
+    """
+
+    label: str
+    shape: Shape
+    default: str = ""
+    low: float = 0
+    high: float = 1e9
+    choices: tuple[tuple[str, str], ...] = ()
+    help: str = ""
+    must: bool = False
+    listed: str = ""  # of which names the browser offers a list
+
+
+MIX_ROWS = 3
+_MIX: Mapping[str, Field] = {
+    f"{name}_{row}": field
+    for row in range(1, MIX_ROWS + 1)
+    for name, field in {
+        "count": Field("How many", "whole", "1" if row == 1 else "", 0, 1000),
+        "workload": Field("Workload", "text", listed="workloads"),
+        "vcpus": Field("vCPUs", "whole", "2", 1, 4096),
+        "memory_mb": Field("Memory, MB", "number", "2048", 0, 1e9),
+        "ratio": Field("Lowest ratio", "number", "", 0.01, 1),
+    }.items()
+}
+FIELDS: Mapping[str, Field] = {
+    **_MIX,
+    "prefix": Field("Their names begin with", "text", "new"),
+    "objective": Field(
+        "Objective",
+        "choice",
+        "worst",
+        choices=(("worst", "best for the worst-off"), ("total", "best in sum"), ("pack", "fewest hosts")),
+    ),
+    "keep_ratio": Field(
+        "Ratio that everybody keeps", "number", "0.8", 0.01, 1, help="of whoever has no limit of its own; 1 = as alone"
+    ),
+    "empty": Field("Hosts to empty", "names", must=True, listed="hosts"),
+    "hosts": Field("Hosts that may be used", "names", help="empty = all", listed="hosts"),
+    "movable": Field("Who may move", "names", help="empty = everybody but who was pinned", listed="instances"),
+    "max_moves": Field("Most moves", "whole", "", 0, 100_000, help="empty = as many as pay"),
+    "move_gain": Field("A move must gain", "number", "0.05", 0, 1, help="of the ratio of the worst-off"),
+    "at_once": Field("Moves at once", "whole", "2", 1, 1000, help="one per host"),
+    "per_month": Field("New instances a month", "number", "", 0, 1e6),
+    "load_percent": Field("More load a month, %", "number", "", 0, 1000),
+    "months": Field("Months to look ahead", "whole", "24", 1, 240),
+    "like": Field("Add hosts like", "text", listed="hosts"),
+    "add": Field("How many hosts", "whole", "1", 0, 1000),
+    "remove": Field("Hosts that go", "names", listed="hosts"),
+    "change": Field("Hosts that change", "names", listed="hosts"),
+    "pcpus": Field("Their pCPUs then", "whole", "", 1, 4096),
+    "host_memory_mb": Field("Their memory then, MB", "number", "", 1, 1e9),
+    "cpu_overcommit": Field("CPU overcommit", "number", "", 0.01, 1000, help="empty = each host's own"),
+    "memory_overcommit": Field("Memory overcommit", "number", "", 0.01, 1000, help="empty = each host's own"),
+    "pinning": Field(
+        "Pinning",
+        "choice",
+        "as_it_is",
+        choices=(("as_it_is", "as it is"), ("unpinned", "nobody is pinned"), ("own", "pCPUs of their own")),
+    ),
+    "model": Field("Model that is asked", "text", help="empty = the one that answers", listed="models"),
+    "then": Field(
+        "Then ask there",
+        "choice",
+        "",
+        choices=(
+            ("", "only what happens to everybody"),
+            ("capacity", "how much more fits"),
+            ("admit", "can these be placed"),
+            ("rebalance", "who should move"),
+            ("consolidate", "how few hosts would do"),
+        ),
+    ),
+    "time_limit_s": Field("Time, s", "number", "10", 0.1, 600, help="then the best so far is answered"),
+    "seed": Field("Seed", "whole", "1", 0, 2**31 - 1),
+    "commands": Field("With commands for each step", "check", "yes"),
+}
+
+# What each kind is called, what it asks, and its fields under their headings.
+Sections = tuple[tuple[str, tuple[str, ...]], ...]
+_SEARCH = ("The search", ("time_limit_s", "seed", "commands"))
+KINDS: Mapping[PlanKind, tuple[str, str, Sections]] = {
+    "admit": (
+        "Admit",
+        "Can these instances be placed, and where?",
+        (("What comes", (*_MIX, "prefix")), ("How", ("objective", "keep_ratio", "hosts")), _SEARCH),
+    ),
+    "rebalance": (
+        "Rebalance",
+        "Which few moves bring everybody within their limits?",
+        (("Limits", ("keep_ratio", "move_gain")), ("Moves", ("max_moves", "at_once", "movable", "hosts")), _SEARCH),
+    ),
+    "evacuate": (
+        "Evacuate",
+        "How are these hosts emptied without harm?",
+        (
+            ("Hosts", ("empty", "hosts")),
+            ("Moves", ("keep_ratio", "max_moves", "at_once", "movable")),
+            _SEARCH,
+        ),
+    ),
+    "consolidate": (
+        "Consolidate",
+        "How few hosts would do, with every ratio kept?",
+        (("Limits", ("keep_ratio",)), ("Moves", ("max_moves", "at_once", "movable", "hosts")), _SEARCH),
+    ),
+    "capacity": (
+        "Capacity",
+        "How many more of this mix fit, and when is the cloud full?",
+        (
+            ("The mix", tuple(_MIX)),
+            ("Growth", ("per_month", "load_percent", "months")),
+            ("How", ("keep_ratio", "hosts")),
+            _SEARCH,
+        ),
+    ),
+    "what_if": (
+        "What if",
+        "What would another cloud do to everybody?",
+        (
+            (
+                "What is otherwise",
+                (
+                    "like", "add", "remove", "change", "pcpus", "host_memory_mb",
+                    "cpu_overcommit", "memory_overcommit", "pinning", "model",
+                ),
+            ),
+            ("And then", ("then", "keep_ratio")),
+            ("Instances, where they are asked about", tuple(_MIX)),
+            _SEARCH,
+        ),
+    ),
+    "right_size": (
+        "Right-size",
+        "Who has more or less CPU than it uses?",
+        (("Limits", ("keep_ratio",)), _SEARCH),
+    ),
+}  # fmt: skip

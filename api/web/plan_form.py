@@ -1,0 +1,221 @@
+"""The question for a plan as it was typed → a PlanRequest, or what is wrong with each field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from advisor.domain import (
+    OBJECTIVES,
+    PINNING_POLICIES,
+    PLAN_KINDS,
+    Growth,
+    Host,
+    Instance,
+    PlanKind,
+    PlanRequest,
+    WhatIf,
+)
+from advisor.errors import InvalidInput, NotFound
+from api.web import typed
+from api.web.plan_fields import FIELDS, KINDS, MIX_ROWS, Field
+
+_LONGEST = 20_000  # characters in one field: a thousand hosts by name
+# Where the advisor's own words for a field differ from the form's.
+_NAMED = {
+    "instances": "count_1", "growth": "per_month", "growth.months": "months", "whatif": "like", "whatif.hosts": "like",
+    "whatif.remove": "remove", "whatif.model": "model", "whatif.pinning": "pinning",
+    "whatif.cpu_overcommit": "cpu_overcommit", "whatif.memory_overcommit": "memory_overcommit",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class PlanForm:
+    """The fields of one kind as typed, and what is wrong with each."""
+
+    kind: PlanKind
+    values: dict[str, str]
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, given: Mapping[str, str], *, sent: bool) -> PlanForm:
+        """From a form that was `sent`, or from an address that fills some of it in; without a kind it is admit.
+
+        InvalidInput on a kind that there is none of, and on a field that a form of this kind does not have.
+        """
+        kind = _kind(given.get("kind", "admit"))
+        values = {name: FIELDS[name].default for name in cls._names(kind)}
+        if sent and "commands" in values:
+            values["commands"] = ""  # a box that is not ticked is not sent
+        unknown = sorted(given.keys() - values.keys() - {"kind"}) if sent else []
+        if unknown:
+            raise InvalidInput(f"a plan of kind {kind} has no field {unknown[0][:40]!r}", field=unknown[0][:40])
+        values |= {name: given[name].strip() for name in values if name in given}
+        form = cls(kind, values)
+        for name, value in values.items():
+            if len(value) > _LONGEST:  # cut off, a list of hosts would be another question
+                form.errors[name] = f"is longer than {_LONGEST:,} characters"
+            offered = [choice for choice, _ in FIELDS[name].choices]
+            if offered and value not in offered:
+                form.errors[name] = f"{value[:40]!r} is none of {', '.join(filter(None, offered))}"
+        return form
+
+    @staticmethod
+    def _names(kind: PlanKind) -> Iterable[str]:
+        return [name for _, names in KINDS[kind][2] for name in names]
+
+    def request(self, host: Callable[[str], Host]) -> PlanRequest | None:
+        """The question, None when something is wrong, which `errors` then says; `host` looks one up."""
+        asked = self.values.get("then") or self.kind
+        numbers = {name: self._number(name) for name in self.values if FIELDS[name].shape in {"number", "whole"}}
+        names = {name: self._listed(name) for name in self.values if FIELDS[name].shape == "names"}
+        instances = self._mix(numbers) if asked in {"admit", "capacity"} else ()
+        imagined = self._imagined(numbers, names, host) if self.kind == "what_if" else None
+        if self.errors:
+            return None
+        standard = PlanRequest()
+        return PlanRequest(
+            kind=self.kind,
+            instances=instances,
+            empty=names.get("empty", ()),
+            hosts=names.get("hosts") or None,
+            movable=names.get("movable") or None,
+            objective=next((one for one in OBJECTIVES if one == self.values.get("objective")), "worst"),
+            keep_ratio=_or(numbers.get("keep_ratio"), standard.keep_ratio),
+            max_moves=_whole(numbers.get("max_moves")),
+            move_gain=_or(numbers.get("move_gain"), standard.move_gain),
+            at_once=int(_or(numbers.get("at_once"), standard.at_once)),
+            growth=self._growth(numbers),
+            whatif=imagined,
+            then=next((one for one in PLAN_KINDS if one == self.values.get("then")), None),
+            commands=self.values["commands"] == "yes",
+            time_limit_s=_or(numbers.get("time_limit_s"), 10.0),
+            seed=int(_or(numbers.get("seed"), standard.seed)),
+        )
+
+    def blame(self, error: InvalidInput) -> None:
+        """Put the advisor's refusal beside the field that it speaks of, else on top."""
+        name = _NAMED.get(error.field or "", error.field or "")
+        self.errors[name if name in self.values else ""] = error.message
+
+    def _mix(self, numbers: Mapping[str, float | None]) -> tuple[Instance, ...]:
+        made: list[Instance] = []
+        prefix = self._id("prefix") or "new"
+        for row in range(1, MIX_ROWS + 1):
+            begin = f"{prefix}-" if row == 1 else f"{prefix}-{row}-"
+            made += self._alike(row, begin, int(numbers[f"count_{row}"] or 0), numbers)
+        if not made and not self.errors:
+            self.errors["count_1"] = "says of no instance how many there are"
+        return tuple(made)
+
+    def _alike(self, row: int, begin: str, count: int, numbers: Mapping[str, float | None]) -> list[Instance]:
+        if not count:
+            return []
+        try:
+            first = Instance(
+                id=f"{begin}{count}",  # the longest of their names
+                vcpus=int(numbers[f"vcpus_{row}"] or 1),
+                memory_mb=numbers[f"memory_mb_{row}"] or 0.0,
+                workload=self._id(f"workload_{row}", typed.title),
+                min_throughput_ratio=numbers[f"ratio_{row}"],
+            )
+        except ValueError as error:
+            self.errors["prefix" if "prefix" in self.values else f"count_{row}"] = str(error)
+            return []
+        return [replace(first, id=f"{begin}{number}") for number in range(1, count + 1)]
+
+    def _growth(self, numbers: Mapping[str, float | None]) -> Growth | None:
+        per_month, load = numbers.get("per_month"), numbers.get("load_percent")
+        if not per_month and not load:
+            return None
+        return Growth(_or(per_month, 0), _or(load, 0), int(_or(numbers.get("months"), Growth().months)))
+
+    def _imagined(
+        self,
+        numbers: Mapping[str, float | None],
+        names: Mapping[str, tuple[str, ...]],
+        host: Callable[[str], Host],
+    ) -> WhatIf:
+        hosts: list[Host] = []
+        like = self._id("like")
+        more = range(1, int(_or(numbers["add"], 1)) + 1) if like else ()
+        there = self._look_up("like", like, host) if like else None
+        hosts += [self._bent("like", there, id=f"{like}-more-{number}") for number in more if there]
+        for name in names["change"]:
+            there = self._look_up("change", name, host)
+            if there:
+                pcpus = _whole(numbers["pcpus"]) or there.pcpus
+                memory = numbers["host_memory_mb"] or there.memory_mb
+                numa = there.numa if pcpus == there.pcpus else ()
+                hosts.append(self._bent("pcpus", there, pcpus=pcpus, memory_mb=memory, numa=numa))
+        return WhatIf(
+            hosts=tuple(hosts),
+            remove=names["remove"],
+            cpu_overcommit=numbers["cpu_overcommit"],
+            memory_overcommit=numbers["memory_overcommit"],
+            pinning=next((one for one in PINNING_POLICIES if one == self.values["pinning"]), "as_it_is"),
+            model=self._id("model"),
+        )
+
+    def _bent(self, name: str, host: Host, **changes: Any) -> Host:
+        try:
+            return replace(host, **changes)
+        except ValueError as error:
+            self.errors[name] = str(error)
+            return host
+
+    def _look_up(self, name: str, wanted: str, host: Callable[[str], Host]) -> Host | None:
+        try:
+            return host(wanted)
+        except NotFound as error:
+            self.errors[name] = error.message
+            return None
+
+    def _id(self, name: str, check: Callable[[str], str] = typed.name) -> str | None:
+        value = self.values.get(name, "")
+        if not value:
+            return None
+        try:
+            return check(value)
+        except ValueError as error:
+            self.errors[name] = str(error)
+            return None
+
+    def _listed(self, name: str) -> tuple[str, ...]:
+        found = tuple(dict.fromkeys(re.split(r"[\s,;]+", self.values[name].strip(" ,;")))) if self.values[name] else ()
+        if not found and FIELDS[name].must:
+            self.errors[name] = "names nothing"
+        for one in found:
+            try:
+                typed.name(one)
+            except ValueError as error:
+                self.errors[name] = f"{one[:60]!r} {error}"
+        return found
+
+    def _number(self, name: str) -> float | None:
+        known: Field = FIELDS[name]
+        text = self.values[name] or known.default
+        if not text:
+            return None
+        try:
+            return typed.number(text, known.low, known.high, whole=known.shape == "whole")
+        except ValueError as error:
+            self.errors[name] = str(error)
+            return None
+
+
+def _kind(text: str) -> PlanKind:
+    found = next((known for known in PLAN_KINDS if known == text), None)
+    if found is None:
+        raise InvalidInput(f"kind {text[:40]!r} is none of {', '.join(PLAN_KINDS)}", field="kind")
+    return found
+
+
+def _or(value: float | None, standard: float) -> float:
+    return standard if value is None else value
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

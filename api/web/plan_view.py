@@ -1,0 +1,111 @@
+"""A plan laid out for reading: its steps by stage, hosts before and after as drawings, two plans beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from advisor.domain import Effect, Plan, PlanStep, PlanSums
+from api.web import picture
+
+_DRAWN = 40  # hosts with a drawing; of the others it is told how many there are
+_RISING = ("worst", "mean", "total")  # of a cloud's sums: what is better the higher it is
+_NAMES = {
+    "hosts_used": "Hosts used",
+    "instances": "Instances",
+    "below": "Below their limit",
+    "worst": "Worst ratio",
+    "mean": "Mean ratio",
+    "total": "Sum of ratios",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HostDrawing:
+    """One host before and after: where each ratio stands in the drawing, and the same in words."""
+
+    name: str
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    worst_before: float | None
+    worst_after: float | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class SumRow:
+    """One figure of the cloud before and after; `better` None = neither."""
+
+    name: str
+    before: str
+    after: str
+    better: bool | None
+
+
+def stages(steps: Sequence[PlanStep]) -> list[tuple[int, list[PlanStep]]]:
+    """Steps that may run together, in order; those that cannot be done are left out."""
+    ordered = sorted((step for step in steps if step.host or step.action == "remove"), key=lambda step: step.stage)
+    return [(number, list(group)) for number, group in groupby(ordered, key=lambda step: step.stage)]
+
+
+def refused(plan: Plan) -> list[PlanStep]:
+    """What no host can take."""
+    return [step for step in plan.steps if step.host is None and step.action != "remove"]
+
+
+def hosts(plan: Plan) -> tuple[list[HostDrawing], int]:
+    """The hosts that change, who ends worst first, and how many more there are that are not drawn."""
+    names = sorted({*plan.before, *plan.after})
+    every = [_drawing(name, plan.before.get(name, ()), plan.after.get(name, ())) for name in names]
+    changed = [one for one in every if one.before != one.after]
+    shown = sorted(changed, key=lambda one: (1.0 if one.worst_after is None else one.worst_after, one.name))[:_DRAWN]
+    return shown, len(every) - len(shown)
+
+
+def sums(before: PlanSums | None, after: PlanSums | None) -> list[SumRow]:
+    """The cloud's figures side by side; empty where they are the same, or one is not known."""
+    if before is None or after is None or before == after:
+        return []
+    return [_sum(name, title, getattr(before, name), getattr(after, name)) for name, title in _NAMES.items()]
+
+
+def differences(a: Plan, b: Plan) -> list[tuple[str, str, str]]:
+    """Who goes elsewhere in one of two plans than in the other, as name and what becomes of it in each."""
+    first, second = _ends(a), _ends(b)
+    names = sorted({*first, *second})
+    rows = [(name, first.get(name, "stays"), second.get(name, "stays")) for name in names]
+    return [row for row in rows if row[1] != row[2]]
+
+
+def _drawing(name: str, before: Sequence[Effect], after: Sequence[Effect]) -> HostDrawing:
+    was, then = ([one.throughput_ratio.expected for one in there] for there in (before, after))
+    words = f"{name}: before, {_told(was)}; after, {_told(then)}"
+    return HostDrawing(name, _marks(was), _marks(then), min(was, default=None), min(then, default=None), words)
+
+
+def _marks(ratios: Sequence[float]) -> tuple[float, ...]:
+    return tuple(sorted(picture.x(ratio) for ratio in ratios))
+
+
+def _told(ratios: Sequence[float]) -> str:
+    if not ratios:
+        return "empty"
+    return f"{len(ratios)} instance{'s' if len(ratios) > 1 else ''}, the worst-off at {min(ratios):.2f}"
+
+
+def _sum(name: str, title: str, before: float, after: float) -> SumRow:
+    form = "{:.2f}" if name in _RISING else "{:,}"
+    old, new = form.format(before), form.format(after)
+    counted = name == "instances" or old == new
+    return SumRow(title, old, new, None if counted else (after > before) == (name in _RISING))
+
+
+def _ends(plan: Plan) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for step in plan.steps:
+        size = f"{step.vcpus} vCPUs" if step.vcpus else ""
+        place = f"to {step.host}" if step.action in {"place", "move"} and step.host else ""
+        other = "no host" if step.host is None else "other settings" if step.action == "settings" else ""
+        found[step.instance] = ", ".join(filter(None, (place, size, other))) or found.get(step.instance, "stays")
+    return found

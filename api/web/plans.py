@@ -1,0 +1,155 @@
+"""Plans for a whole cloud: asked by a form for each kind, listed, shown step by step, compared, downloaded."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from advisor.domain import Plan, PlanKind
+from advisor.errors import InvalidInput, NotFound
+from advisor.service import Advisor
+from api.routes.common import AdvisorDep, Cursor, PathId, SettingsDep, check_batch
+from api.schemas.base import ID_PATTERN
+from api.schemas.plans import PlanAnswer
+from api.web import picture, plan_view
+from api.web.forms import Posted
+from api.web.plan_fields import FIELDS, KINDS, MIX_ROWS
+from api.web.plan_form import PlanForm
+from api.web.queries import check_names
+from api.web.render import page, see_other
+
+_ROWS = 25
+_OFFERED = 1000  # names in the browser's lists; any other name can be typed
+OtherPlan = Annotated[str, Query(pattern=ID_PATTERN, min_length=1, max_length=255)]
+
+
+def listing(request: Request, advisor: AdvisorDep, kind: PlanKind | None = None, cursor: Cursor = None) -> HTMLResponse:
+    """Plans, newest first, all or those of one kind."""
+    check_names(request, ("kind", "cursor"))
+    found = advisor.plans(kind=kind, cursor=cursor, limit=_ROWS)
+    return page(
+        request,
+        "plans.html",
+        rows=found.items,
+        next_cursor=found.next_cursor,
+        first=cursor is None,
+        kind=kind,
+        kinds=KINDS,
+        generation=advisor.generation(),
+        picture=picture,
+    )
+
+
+def asking(request: Request, advisor: AdvisorDep) -> HTMLResponse:
+    """The form for one kind of question; an address may fill some of it in."""
+    check_names(request, ("kind", *FIELDS))
+    return _form(request, advisor, PlanForm.read(request.query_params, sent=False))
+
+
+def make(request: Request, advisor: AdvisorDep, settings: SettingsDep, form: Posted) -> Response:
+    """Make the plan, keep it, and go on to its page."""
+    asked = PlanForm.read(form, sent=True)
+    wanted = asked.request(advisor.host)
+    if wanted is None:
+        return _form(request, advisor, asked)
+    try:
+        check_batch(wanted.instances, settings, "instances")
+        check_batch(wanted.whatif.hosts if wanted.whatif else (), settings, "whatif.hosts")
+        plan = advisor.plan(wanted)
+    except InvalidInput as error:
+        asked.blame(error)
+        return _form(request, advisor, asked)
+    except NotFound as error:  # the model of an imagined cloud, the one name that is looked up so late
+        asked.errors["model"] = error.message
+        return _form(request, advisor, asked)
+    return see_other(f"/plans/{plan.id}")
+
+
+def one(request: Request, plan: PathId, advisor: AdvisorDep) -> HTMLResponse:
+    """A plan: what becomes of the cloud, the steps by stage, before and after, how the search ended."""
+    found = advisor.stored_plan(plan)
+    drawn, others = plan_view.hosts(found)
+    return page(
+        request,
+        "plan.html",
+        plan=found,
+        told=advisor.plan_sentences(found),
+        kind=KINDS[found.request.kind],
+        age=advisor.plan_age(found),
+        stages=plan_view.stages(found.steps),
+        refused=plan_view.refused(found),
+        undo=plan_view.stages(found.undo),
+        sums=plan_view.sums(found.sums_before, found.sums_after),
+        hosts=drawn,
+        others=others,
+        beside=[entry for entry in advisor.plans(limit=_ROWS).items if entry.id != found.id],
+        kinds=KINDS,
+        picture=picture,
+    )
+
+
+def compare(request: Request, advisor: AdvisorDep, a: OtherPlan, b: OtherPlan) -> HTMLResponse:
+    """Two plans beside each other."""
+    check_names(request, ("a", "b"))
+    first, second = advisor.stored_plan(a), advisor.stored_plan(b)
+    return page(
+        request,
+        "plan_compare.html",
+        plans=[_side(advisor, one) for one in (first, second)],
+        rows=plan_view.sums(first.sums_after, second.sums_after),
+        differences=plan_view.differences(first, second),
+        same_cloud=first.generation == second.generation,
+        picture=picture,
+    )
+
+
+def report(plan: PathId, advisor: AdvisorDep) -> Response:
+    """The report as one file that needs no other."""
+    return _file(advisor.plan_report(plan), "text/html; charset=utf-8", f"cotenant-plan-{plan}.html")
+
+
+def data(plan: PathId, advisor: AdvisorDep) -> Response:
+    """Everything in a plan as JSON: as `GET /v1/plans/{plan}` has it but for its age, which no file can keep, and under
+    `report` every word and every number of its report."""
+    answer = PlanAnswer.of(advisor.stored_plan(plan)).model_dump(mode="json", exclude_unset=True)
+    whole = answer | {"report": advisor.plan_report_data(plan)}
+    return _file(json.dumps(whole, allow_nan=False), "application/json", f"cotenant-plan-{plan}.json")
+
+
+def _file(text: str, kind: str, name: str) -> Response:
+    # Never shown in place: the report brings its own style, which the policy of the pages forbids.
+    return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def _form(request: Request, advisor: Advisor, form: PlanForm) -> HTMLResponse:
+    return page(
+        request,
+        "plan_new.html",
+        status=422 if form.errors else 200,
+        form=form,
+        kinds=KINDS,
+        fields=FIELDS,
+        labels={name: one.label for name, one in FIELDS.items()},
+        mix_rows=MIX_ROWS,
+        lists={
+            "hosts": [host.id for host in advisor.hosts(limit=_OFFERED).items],
+            "instances": [one.id for one in advisor.instances(limit=_OFFERED).items],
+            "workloads": sorted({one.name for one in advisor.workloads(limit=_OFFERED).items}),
+            "models": [model.version for model in advisor.models()],
+        },
+    )
+
+
+def _side(advisor: Advisor, plan: Plan) -> dict[str, object]:
+    moves = sum(1 for step in plan.steps if step.action == "move" and step.host)
+    stages = len(plan_view.stages(plan.steps))
+    return {
+        "plan": plan,
+        "told": advisor.plan_sentences(plan),
+        "moves": moves,
+        "stages": stages,
+        "kind": KINDS[plan.request.kind][0],
+    }

@@ -1,0 +1,61 @@
+"""Signing in and out of the pages, with the tokens of the API."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import Request, Response
+
+from api.auth import cookies
+from api.auth.origin import came_by_tls
+from api.routes.common import AdvisorDep
+from api.web.forms import Posted
+from api.web.render import SIGN_IN, page, see_other
+
+_LONGEST = 5000  # characters; Keystone's tokens have 255 to some thousands
+_ON_THIS_SITE = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}\Z")  # a path, which no browser takes for another host's name
+
+
+def form(request: Request, advisor: AdvisorDep) -> Response:
+    """The form that asks for a token."""
+    advisor.tokens.refresh()
+    if not advisor.guarded:
+        return see_other("/")
+    return _form(request, request.query_params.get("next", "/"))
+
+
+def sign_in(request: Request, advisor: AdvisorDep, form: Posted) -> Response:
+    """Begin a session; whatever the browser held before ends."""
+    after = form.get("next", "/")
+    token = form.get("token", "").strip()[:_LONGEST]
+    client = request.client.host if request.client else ""
+    begun = advisor.sessions.begin(
+        token, former=cookies.read(request), request_id=request.state.request_id, client=client
+    )
+    if begun is None:
+        return _form(request, after, refused=True)
+    answer = see_other(_checked(after))
+    cookies.give(answer, begun.secret, begun.lasts_s, secure=came_by_tls(request))
+    return answer
+
+
+def sign_out(request: Request, advisor: AdvisorDep, form: Posted) -> Response:  # noqa: ARG001 - the form is checked
+    """End the session."""
+    held = cookies.read(request)
+    if held is not None:
+        advisor.sessions.end(held)
+    answer = see_other(SIGN_IN if advisor.guarded else "/")
+    cookies.take_back(answer)
+    return answer
+
+
+def _form(request: Request, after: str, *, refused: bool = False) -> Response:
+    headers = {"WWW-Authenticate": 'Bearer realm="cotenant"'} if refused else None
+    return page(
+        request, "signin.html", status=401 if refused else 200, headers=headers, after=_checked(after), refused=refused
+    )
+
+
+def _checked(path: str) -> str:
+    """Where to go on, on this service only."""
+    return path if _ON_THIS_SITE.match(path) and not path.startswith(SIGN_IN) else "/"

@@ -1,0 +1,75 @@
+"""The question with its ranked answer, on `/`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from advisor.domain import OBJECTIVES, Instance, Recommendation
+from advisor.errors import InvalidInput, NotFound
+from advisor.service import Advisor
+from api.routes.common import AdvisorDep
+from api.web import picture
+from api.web.answer import Answer, answer
+from api.web.form import DEFAULTS, Form
+from api.web.queries import check_names
+from api.web.render import page
+
+_OFFERED = 500  # instances and workloads in the pick lists; any other name can be typed or asked for through the API
+
+
+def where(request: Request, advisor: AdvisorDep) -> HTMLResponse:
+    """Where should this instance go? A form and the ranked answer."""
+    check_names(request, DEFAULTS)
+    form = Form.read(request.query_params)
+    state = advisor.ready()
+    found = _ask(form, advisor) if form.asked else None
+    return page(
+        request,
+        "where.html",
+        status=422 if form.errors else 200,
+        form=form,
+        answer=found,
+        state=state,
+        age=picture.age_in_words,
+        instances=[(one.id, one.host) for one in advisor.instances(limit=_OFFERED).items],
+        workloads=[one.name for one in advisor.workloads(limit=_OFFERED).items],
+        objectives=OBJECTIVES,
+        picture=picture,
+    )
+
+
+def _ask(form: Form, advisor: Advisor) -> Answer | None:
+    try:
+        instance = _anew(advisor.instance(form.existing)) if form.existing else form.new_instance()
+        if instance is None:
+            return None
+        told = advisor.place(form.request(instance))
+        there: Recommendation | None = None
+        if instance.host and all(one.host != instance.host for one in told.candidates):
+            there = advisor.place(form.request(instance, hosts=(instance.host,)))
+    except NotFound as error:
+        form.errors["instance"] = error.message
+        return None
+    except InvalidInput as error:
+        form.blame(error)
+        return None
+    now = there.candidates[0] if there and there.candidates else None
+    return answer(told, instance, _limits(advisor, told), now)
+
+
+def _anew(instance: Instance) -> Instance:
+    """An instance as it may be moved: its pinning speaks of the pCPUs of the host that it leaves."""
+    return replace(instance, settings=replace(instance.settings, pinning=None))
+
+
+def _limits(advisor: Advisor, recommendation: Recommendation) -> dict[str, float]:
+    """The limits of everybody on the candidate hosts; a neighbour that left meanwhile has none."""
+    found = {}
+    for candidate in recommendation.candidates:
+        for neighbour in advisor.instances(host=candidate.host, limit=_OFFERED).items:
+            if neighbour.min_throughput_ratio is not None:
+                found[neighbour.id] = neighbour.min_throughput_ratio
+    return found

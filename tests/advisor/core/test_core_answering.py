@@ -1,0 +1,203 @@
+"""Answers that are remembered are those that would be decided anew, whatever the newcomer is called."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from core_clouds import FRESH_S, NOW, Failing, ask, cloud, host, request, vm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic_core import from_json, to_json
+from test_core_placement_properties import Case, cases, tight
+
+from advisor import answering
+from advisor.answers import recommendation_as_json
+from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile
+from advisor.placement.nameless import NEWCOMER
+from advisor.predictors import Chosen
+from advisor.snapshot import ClusterSnapshot
+from models.prior import PriorPredictor
+
+STRANGE = ("-x", "0", "Domain-0", "a" * 61)  # names that tools read otherwise
+
+
+class Broken(Failing):
+    metrics = ()
+
+
+class Asking:
+    """Questions to clouds that follow one another, with everything remembered that may be."""
+
+    def __init__(self, snapshot: ClusterSnapshot, chosen: Chosen | None = None) -> None:
+        self.chosen = chosen or Chosen(PriorPredictor())
+        self.snapshot, self.answers = snapshot, answering.Answers.on(snapshot)
+
+    def see(self, snapshot: ClusterSnapshot) -> None:
+        self.snapshot, self.answers = snapshot, self.answers.after(snapshot)
+
+    def __call__(self, question: PlacementRequest, **factors: float) -> answering.Answer:
+        return answering.answer(
+            self.snapshot, self.chosen, question, self.answers, lambda _: factors, now=NOW, fresh_s=FRESH_S
+        )
+
+    def check(self, question: PlacementRequest) -> bool:
+        """Whether it was remembered; in any case it is what is decided without memory and under the real name."""
+        found = self(question)
+        anew = replace(ask(self.snapshot, question), id=found.head.id)
+        assert found.recommendation == anew
+        assert from_json(found.as_json()) == from_json(to_json(recommendation_as_json(anew)))
+        assert NEWCOMER.encode() not in found.as_json() + found.kept
+        return found.source == "hit"
+
+
+def called(question: PlacementRequest, name: str) -> PlacementRequest:
+    return replace(question, instance=replace(question.instance, id=name))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.one_of(cases(), tight()), st.data())
+def test_what_is_remembered_is_what_would_be_decided_anew(case: Case, data: st.DataObject) -> None:
+    snapshot = cloud(case.hosts, case.instances, pending=case.pending, age_s=case.ages)
+    asking = Asking(snapshot)
+    question = replace(case.question, explain=True)
+    own = [one.id for one in case.instances]
+    names = st.sampled_from([question.instance.id, "n", "zz", "A.1", *own, *STRANGE])
+    for _ in range(data.draw(st.integers(1, 3))):
+        for name in data.draw(st.lists(names, min_size=1, max_size=3)):
+            if name not in question.constraints.affinity:
+                asking.check(called(question, name))
+        if own:
+            changed = data.draw(st.sampled_from(case.instances))
+            there = replace(changed, workload=data.draw(st.sampled_from(["spin", "web", None])), load=0.7)
+            asking.see(asking.snapshot.changed(instances={there.id: there}, seen={}, pending=(), taken_at=NOW))
+
+
+def test_another_name_is_told_without_deciding_anew_in_every_text() -> None:
+    limited = vm("r", on="a", min_throughput_ratio=0.95)
+    asking = Asking(cloud([host("a", pcpus=1), host("b", pcpus=1)], [limited, vm("s", on="b")]))
+    question = request(vm("shop-1", min_throughput_ratio=0.4), limit=1)
+    assert not asking.check(question)
+    assert asking.check(called(question, "shop-2"))
+    assert asking.check(replace(called(question, "shop-3"), dry_run=True))
+    told = asking(called(question, "shop-4")).recommendation
+    assert any("shop-4" in why.text for one in told.candidates for why in one.reasons)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        request(vm("n", load=0.5)),
+        request(vm("n"), limit=1),
+        request(vm("n"), mend=False),
+        request(vm("n"), explain=False),
+        request(vm("n"), exclude=("a",)),
+        replace(request(vm("n")), profile=WorkloadProfile("n", {"cpu": 50.0})),
+    ],
+    ids=["load", "limit", "mend", "explain", "constraints", "profile"],
+)
+def test_another_question_is_decided_anew(question: PlacementRequest) -> None:
+    asking = Asking(cloud([host("a"), host("b")], [vm("r", on="a")]))
+    assert not asking.check(request(vm("n")))
+    assert not asking.check(question)
+
+
+@pytest.mark.parametrize("name", ["r", *STRANGE])
+def test_a_name_that_may_decide_something_has_answers_of_its_own(name: str) -> None:
+    asking = Asking(cloud([host("a"), host("b")], [vm("r", on="a")]))
+    asking.check(request(vm("n")))
+    assert not asking.check(request(vm(name)))
+    assert asking.check(request(vm(name)))
+
+
+def test_commands_are_never_told_under_another_name() -> None:
+    asking = Asking(cloud([host("a")], [vm("r", on="a")]))
+    question = request(vm("n", pins="0:0"), commands=True)
+    assert not asking.check(question)
+    assert not asking.check(called(question, "m"))
+
+
+def test_other_widths_of_intervals_are_another_answer() -> None:
+    asking = Asking(cloud([host("a"), host("b")], [vm("r", on="a")]))
+    plain, wide = asking(request()), asking(request(), a=2.0)
+    assert "2.0 times as wide" in wide.recommendation.notes[0]
+    assert not plain.recommendation.notes
+    assert asking(request(), a=2.0).source == "hit"
+    assert asking(request()).source == "hit"
+
+
+def test_what_is_told_while_a_model_fails_is_not_remembered() -> None:
+    asking = Asking(cloud([host("a")]), Chosen(Broken()))
+    for _ in range(2):
+        found = asking(request())
+        assert found.head.degraded
+        assert found.source == "miss"
+
+
+def test_hosts_that_hold_others_now_are_told_of_anew() -> None:
+    """The same contents under other names: what is predicted is the same, and what is said is not."""
+    asking = Asking(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
+    before = asking(request()).recommendation
+    asking.see(cloud([host("a", pcpus=1)], [vm("other", on="a")]))
+    assert asking.check(request()) is False
+    after = asking(request()).recommendation
+    assert _neighbours(before) == ["r"]
+    assert _neighbours(after) == ["other"]
+
+
+def _neighbours(answer: Recommendation) -> list[Any]:
+    return [one.instance for one in answer.candidates[0].neighbours]
+
+
+def test_there_is_room_for_so_many_bytes_of_answers() -> None:
+    asking = Asking(cloud([host("a")]))
+    size = len(asking(request()).told) * 3
+    asking.answers = answering.Answers.on(asking.snapshot, 2 * size)
+    for number in range(9):
+        asking(request(Instance("n", load=0.1 + number / 10)))
+    assert asking(request(Instance("n", load=0.9))).source == "hit"
+    assert asking(request(Instance("n", load=0.1))).source == "miss"
+
+
+def _after_a_change(*, seen_s: float, former: bool = True, alone: bool = False) -> answering.Answer:
+    """What is told after a change to a question that was answered before it and last found so `seen_s` ago."""
+    asking = Asking(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
+    asking(request())
+    asking.answers.moment.seen = NOW - timedelta(seconds=seen_s)
+    asking.see(cloud([host("a", pcpus=1)], [vm("other", on="a")]))
+    with nullcontext() if alone else asking.answers.deciding():
+        return answering.answer(
+            asking.snapshot, asking.chosen, called(request(), "n-2"), asking.answers, lambda _: {},
+            now=NOW, fresh_s=FRESH_S, former=former,
+        )  # fmt: skip
+
+
+def test_who_would_wait_for_another_answer_is_told_what_was_true_a_moment_ago_under_the_own_name() -> None:
+    told = _after_a_change(seen_s=0.4)
+    assert (told.source, _neighbours(told.recommendation)) == ("former", ["r"])
+    assert told.recommendation.request.instance.id == "n-2"
+    assert b"n-2" in told.as_json()
+
+
+@pytest.mark.parametrize("why", [{"seen_s": 0.6}, {"seen_s": 0.4, "former": False}, {"seen_s": 0.4, "alone": True}])
+def test_what_was_true_before_is_not_told_late_nor_to_who_holds_a_host_nor_to_who_need_not_wait(
+    why: dict[str, Any],
+) -> None:
+    told = _after_a_change(**why)
+    assert (told.source, _neighbours(told.recommendation)) == ("miss", ["other"])
+
+
+def test_the_age_of_a_former_answer_is_that_of_the_cloud_that_it_was_decided_on() -> None:
+    asking = Asking(replace(cloud([host("a", pcpus=1)]), taken_at=NOW - timedelta(seconds=3)))
+    asking(request())
+    asking.answers.moment.seen = NOW
+    asking.see(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
+    with asking.answers.deciding():
+        told = answering.answer(
+            asking.snapshot, asking.chosen, request(), asking.answers, lambda _: {},
+            now=NOW, fresh_s=FRESH_S, former=True,
+        )  # fmt: skip
+    assert told.head.snapshot_age_s == 3.0

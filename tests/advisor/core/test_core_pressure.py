@@ -1,0 +1,70 @@
+"""Pressure on hosts: demand over capacity by resource, against sums made by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from advisor.domain import Host, Instance, Inventory, IsolationSettings, WorkloadProfile
+from advisor.pressure import pressure
+from advisor.snapshot import ClusterSnapshot
+from models.demands import GOODPUT
+from models.prior import RESOURCES
+from profiler.observed import NetworkSettings
+
+WEB = WorkloadProfile(
+    "web", {"cpu": 70, "driver_domain.cpu": 40, "net_mbit": 200, "disk_mb_s": 30, "mem_bw_mb_s": 1000}
+)
+
+
+def asked(host: Host, *there: Instance) -> dict[str, float | None]:
+    cloud = ClusterSnapshot.build(
+        Inventory((host,), there, (WEB,)), seen={}, pending=(), taken_at=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+    return dict(pressure(cloud)["h"])
+
+
+def on(name: str, settings: IsolationSettings | None = None, load: float = 1.0) -> Instance:
+    return Instance(
+        name, vcpus=1, memory_mb=1, host="h", workload="web", load=load, settings=settings or IsolationSettings()
+    )
+
+
+HOST = Host("h", "kvm", pcpus=4, memory_mb=4096, nic_mbit=1000, disk_mb_s=100, mem_bw_mb_s=8000)
+
+
+def test_demands_are_added_up_and_divided_by_what_there_is() -> None:
+    found = asked(HOST, on("a"), on("b", load=0.5))
+    assert tuple(found) == RESOURCES
+    assert found == pytest.approx(
+        {
+            "cpu": 1.5 * (0.7 + 0.4) / 4,  # of the instances and of the driver domain
+            "driver_domain": 1.5 * 0.4 / 4,
+            "nic": 1.5 * 200 / (1000 * GOODPUT),
+            "disk": 1.5 * 0.3,
+            "memory": 1.5 / 8,
+        }
+    )
+
+
+def test_caps_ceilings_and_disk_limits_hold_demand_back() -> None:
+    limited = IsolationSettings(
+        cap_percent=20, network=NetworkSettings("shared", rate_mbit=10, ceil_mbit=50), disk_limit_mb_s=10
+    )
+    found = asked(HOST, on("a", limited))
+    assert found["cpu"] == pytest.approx((0.2 + 0.4) / 4)
+    assert found["nic"] == pytest.approx(50 / (1000 * GOODPUT))
+    assert found["disk"] == pytest.approx(0.1)
+
+
+def test_what_nobody_knows_is_not_a_number_and_an_empty_host_is_idle() -> None:
+    bare = Host("h", "lxc", pcpus=4, memory_mb=4096)
+    unknown = Instance("u", vcpus=3, memory_mb=1, host="h")
+    found = asked(bare, unknown)
+    assert found["cpu"] == pytest.approx(0.75), "it may keep all its vCPUs busy"
+    assert found["driver_domain"] is None, "a container has none"
+    assert found["nic"] is None
+    assert set(asked(HOST).values()) == {0.0}
+    nobody = ClusterSnapshot.build(Inventory(), seen={}, pending=(), taken_at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert pressure(nobody) == {}

@@ -1,0 +1,92 @@
+"""Plans asked of a small cloud of three hosts, and models that break or that know better."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+from planning_cases import NOW, host, vm
+
+from advisor import questions
+from advisor.domain import Instance, Inventory, Plan, PlanRequest
+from advisor.errors import NotFound
+from advisor.predictors import Chosen
+from advisor.snapshot import ClusterSnapshot
+from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
+from models.prior import PriorPredictor
+from models.scene import SceneBatch
+
+HOSTS = (host("h1", pcpus=4), host("h2", pcpus=4), host("h3", pcpus=4))
+PRESSED = [vm(f"p{number}", on="h1", min_throughput_ratio=0.9 if number == 0 else None) for number in range(5)]
+
+
+def no_model(version: str) -> Chosen:
+    raise NotFound(f"there is no model {version}")
+
+
+class FailsLater:
+    """A learned model that answers a few times, as the prior would, and then breaks once."""
+
+    version, origin, metrics = "m-1", "measured", PriorPredictor.metrics
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        self.left -= 1
+        if self.left == -1:
+            raise RuntimeError("broken")
+        return PriorPredictor().predict(scenes, targets)
+
+
+class Swift:
+    """A model by which everybody is a fifth faster than alone, but nobody who is the only one on its host."""
+
+    version, origin, metrics = "m-2", "measured", PriorPredictor.metrics
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        told = PriorPredictor().predict(scenes, targets)
+        crowded = scenes.present.sum(axis=1, keepdims=True) > 1
+        ratio = np.where(scenes.present, np.where(crowded, 1.2, 0.1), np.nan)
+        return replace(told, throughput=Band(ratio, ratio - 0.01, ratio + 0.01))
+
+
+def plan(
+    inventory: Inventory,
+    request: PlanRequest,
+    measured: dict[str, Sequence[float]] | None = None,
+    *,
+    now: datetime = NOW,
+    predictor: Predictor | None = None,
+    pending: Sequence[Instance] = (),
+    **more: object,
+) -> Plan:
+    seen = dict.fromkeys((one.id for one in inventory.hosts), NOW)
+    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=pending, taken_at=now)
+    used = measured or {}
+    more.setdefault("models", no_model)
+    return questions.plan(
+        snapshot,
+        Chosen(predictor or PriorPredictor()),
+        request,
+        now=now,
+        fresh_s=60.0,
+        measured=lambda name: used.get(name, ()),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def there(found: Plan) -> dict[str, str]:
+    return {effect.instance: name for name, effects in found.after.items() for effect in effects}
+
+
+def carried_out(inventory: Inventory, found: Plan) -> Inventory:
+    now = {one.id: one for one in inventory.instances}
+    for step in (step for step in found.steps if step.host):
+        was = now[step.instance]
+        now[was.id] = replace(
+            was, host=step.host, settings=step.settings or was.settings, vcpus=step.vcpus or was.vcpus
+        )
+    return replace(inventory, instances=tuple(now.values()))

@@ -1,0 +1,74 @@
+"""Sizes and caps that suit better; and a plan that was carried out leaves nothing to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from planning_asked import HOSTS, carried_out, plan
+from planning_cases import cloud, host, vm
+
+from advisor.domain import Instance, IsolationSettings, PlanKind, PlanRequest
+
+
+def test_who_uses_a_tenth_of_its_vcpus_is_made_smaller_and_who_is_unknown_is_left_alone() -> None:
+    big, dark = replace(vm("big", on="h1"), vcpus=4), Instance("dark", 4, 1024, host="h1")
+    found = plan(cloud(big, dark, hosts=HOSTS), PlanRequest(kind="right_size", commands=True), {"big": [40.0] * 400})
+    assert [(one.instance, one.action, one.vcpus) for one in found.steps] == [("big", "resize", 1)]
+    assert "used up to 0.40 CPUs in 95 % of 400 windows" in found.steps[0].why
+    assert found.steps[0].commands[0].argv == ("xl", "vcpu-set", "big", "1")
+    assert found.undo[0].vcpus == 4
+    assert "1 instance is left out: too little is known of how much CPU it asks for." in found.notes
+    few = plan(cloud(big, hosts=HOSTS), PlanRequest(kind="right_size"), {"big": [40.0] * 10})
+    assert "by its profile" in few.steps[0].why, "ten windows say nothing, the profile does: one CPU of four"
+
+
+def test_a_cap_that_holds_its_instance_back_is_loosened_where_nobody_suffers() -> None:
+    held = replace(vm("held", on="h1"), settings=IsolationSettings(cap_percent=30))
+    found = plan(cloud(held, hosts=HOSTS), PlanRequest(kind="right_size"))
+    step = found.steps[0]
+    assert step.settings is not None
+    assert (step.action, step.settings.cap_percent) == ("settings", 100)
+    assert found.after["h1"][0].throughput_ratio.expected > found.before["h1"][0].throughput_ratio.expected
+
+
+def test_who_uses_all_it_has_is_only_told() -> None:
+    found = plan(cloud(vm("full", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
+    assert found.steps == ()
+    assert found.search is not None
+    assert found.search.ended == "already fine"
+    assert "full uses all of its vCPUs" in found.notes[0]
+
+
+def test_where_nothing_is_known_of_somebody_nothing_is_said_to_be_fine() -> None:
+    found = plan(cloud(Instance("dark", 4, 1024, host="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
+    assert (found.steps, found.search) == ((), None)
+    late = plan(cloud(vm("full", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size", time_limit_s=1e-9))
+    assert (late.steps, late.search) == ((), None)
+    assert late.notes == ("The time was over before 3 of 3 hosts were looked at.",)
+
+
+SIZES = st.builds(
+    Instance,
+    id=st.just("x"),
+    vcpus=st.integers(1, 2),
+    memory_mb=st.sampled_from([400.0, 900.0]),
+    host=st.sampled_from(["h1", "h2"]),
+    workload=st.sampled_from(["cpu", "web", "bulk"]),
+    load=st.sampled_from([0.3, 1.0]),
+    min_throughput_ratio=st.sampled_from([None, 0.5, 0.9]),
+    settings=st.sampled_from([IsolationSettings(), IsolationSettings(cap_percent=30)]),
+)
+
+
+@pytest.mark.parametrize("kind", ["right_size", "rebalance", "consolidate"])
+@given(some=st.lists(SIZES, min_size=1, max_size=5))
+@example(some=[Instance("x", 2, 900, host="h1", workload="web", settings=IsolationSettings(cap_percent=30))])
+@settings(max_examples=8, deadline=None)
+def test_a_plan_that_was_carried_out_leaves_nothing_to_do(kind: PlanKind, some: list[Instance]) -> None:
+    everybody = [replace(one, id=f"i{number}") for number, one in enumerate(some)]
+    before = cloud(*everybody, hosts=(host("h1", 4096), host("h2", 4096, pcpus=1)))
+    then = carried_out(before, plan(before, PlanRequest(kind=kind)))
+    assert plan(then, PlanRequest(kind=kind)).steps == ()

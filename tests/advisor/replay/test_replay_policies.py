@@ -1,0 +1,246 @@
+"""Policies are held to the same limits and see nothing that is still to come; what they come to is predicted right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replay_cases import HOST, made_trace, replayed
+
+from advisor.domain import Host, Instance, Replay, Replayed, ReplayRequest, WorkloadProfile
+from advisor.errors import InvalidInput
+from advisor.replay import judging
+from advisor.replay.clouds import Cloud, bin_bound, fewest_kept, room
+from advisor.replay.figures import conclusion
+from advisor.replay.judging import BIN, judge
+from advisor.replay.policies import policy_of
+from advisor.replay.running import Placed, Work
+from advisor.replay.workloads import LEAST_LOAD, demand_of
+from models.prior import PriorPredictor
+from models.scene import ProfileTable, build_batch
+
+WEB = WorkloadProfile("web", {"cpu": 80.0, "net_mbit": 200.0, "ipc": 1.2}, origin="given")
+PLACING = ("cotenant", "first fit", "best fit", "nova-like", "random")
+
+
+def work(policy: str = "first fit", *, net: bool = False, hosts: int = 5, **options: object) -> Work:
+    trace = made_trace(net=net)
+    demand = demand_of(trace, (), replace(HOST, labels={}), (WEB,) if net else (), 1)
+    given = Work(policy, 1, 0, demand, hosts, PriorPredictor(), PriorPredictor(), 4, 0.8, "pack", 0.95)  # type: ignore[arg-type]
+    return replace(given, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def found() -> Replay:
+    return replayed(made_trace(), ReplayRequest(hosts=5, history_s=1200, seeds=(1, 2), rebalance_s=1800))
+
+
+@pytest.mark.parametrize("net", [False, True])
+def test_what_a_replay_predicts_is_what_the_predictor_says_of_each_host_at_each_moment(net: bool) -> None:
+    one = work("random", net=net)
+    where = Placed.by(one).where
+    judged = judge(one.demand, where, one.first, one.judge, 0.8)
+    trace = one.demand.trace
+    ratios: list[float] = []
+    for moment, places in enumerate(where):
+        lowest, below = 1.0, 0
+        for host in sorted(set(places[places >= 0].tolist())):
+            there = np.flatnonzero(places == host).tolist()
+            loads = {who: max(float(np.float64(trace.cpu[one.first + moment, who])), LEAST_LOAD) for who in there}
+            profiles = []
+            for who in there:
+                cpu = 100.0 * trace.vcpus[who]
+                rate = {"net_mbit": float(trace.net_mbit[one.first + moment, who]) / loads[who]} if net else {}
+                profiles.append(WorkloadProfile(f"p{who}", {"cpu": cpu, **rate}))
+            instances = [
+                Instance(f"i{who}", int(trace.vcpus[who]), workload=f"p{who}", load=loads[who]) for who in there
+            ]
+            scene = build_batch([(HOST, instances)], ProfileTable.build(profiles))
+            expected = PriorPredictor().predict(scene, ()).throughput.expected[0]
+            lowest, below = min(lowest, expected.min()), below + int((expected < 0.8).sum())
+            ratios += expected.tolist()
+        assert judged.worst[moment] == pytest.approx(lowest, abs=1e-6)
+        assert judged.below[moment] == below
+    assert judged.count == len(ratios) == int(judged.expected.sum())
+    assert judged.total == pytest.approx(sum(ratios))
+    assert np.flatnonzero(judged.expected).min() == pytest.approx(min(ratios) / BIN, abs=1.0)
+
+
+def test_how_many_moments_are_predicted_together_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a host's memory can do is guessed by all profiles, also while nobody is there who runs the greediest."""
+    trace = replace(made_trace(net=True), workloads=("hungry", *("modest",) * 11), vcpus=np.ones(12, dtype=np.int64))
+    profiles = tuple(
+        WorkloadProfile(name, {"cpu": 100.0, "mem_bw_mb_s": most}, origin="given")
+        for name, most in (("hungry", 9000.0), ("modest", 900.0))
+    )
+    demand = demand_of(trace, (), replace(HOST, labels={}), profiles, 1)
+    assert any("memory bandwidth is taken to be 9,000.0 MB/s" in one for one in demand.assumptions)
+    where = np.where(trace.present, 0, -1)
+    assert (where[:, 0] < 0).any()
+    together, apart = (
+        judge(demand, where, 0, PriorPredictor(), 0.8)
+        for cells in (judging.CELLS, 1)
+        if not monkeypatch.setattr(judging, "CELLS", cells)
+    )
+    np.testing.assert_array_equal(together.below, apart.below)
+    np.testing.assert_allclose(together.worst, apart.worst, rtol=1e-9)
+
+
+@pytest.mark.parametrize("policy", PLACING)
+def test_no_policy_promises_more_than_there_is_room_for(policy: str) -> None:
+    one = work(policy, hosts=1)
+    placed = Placed.by(one)
+    trace, (vcpus, memory_mb) = one.demand.trace, room(HOST)
+    for moment, places in enumerate(placed.where):
+        present = trace.present[one.first + moment]
+        assert (places[~present] == -1).all()
+        for host in range(one.hosts):
+            assert trace.vcpus[places == host].sum() <= vcpus
+            assert trace.memory_mb[places == host].sum() <= memory_mb
+    nowhere = (placed.where.max(axis=0) < 0) & trace.present[one.first :].any(axis=0)
+    assert nowhere.sum() == placed.refused > 0
+
+
+@pytest.mark.parametrize("policy", ["cotenant", "best fit"])
+def test_a_policy_knows_nothing_of_what_is_still_to_come(policy: str) -> None:
+    one = work(policy, hosts=6)
+    half = one.demand.trace.steps // 2
+    other = one.demand.trace.cpu.copy()
+    other[half:] = np.where(np.isnan(other[half:]), np.nan, 1.0)
+    changed = replace(one, demand=replace(one.demand, trace=replace(one.demand.trace, cpu=other)))
+    before, after = (Placed.by(it).where[: half - one.first + 1] for it in (one, changed))
+    np.testing.assert_array_equal(before, after)
+
+
+def test_first_fit_takes_the_first_best_fit_the_fullest_and_nova_the_emptiest_host() -> None:
+    trace = made_trace()
+    cloud = Cloud(HOST, 3, trace)
+    by_name = {}
+    demand = demand_of(trace, (), HOST, (), 1)
+    for policy in ("first fit", "best fit", "nova-like"):
+        by_name[policy] = policy_of(
+            policy, demand, None, 1, keep_ratio=0.8, objective="pack", plan_for=0.95  # type: ignore[arg-type]
+        )  # fmt: skip
+    for who, host in enumerate((0, 1, 1, 1)):
+        cloud.put(who, host)
+    assert {name: one.choose(cloud, 5, 0) for name, one in by_name.items()} == {
+        "first fit": 0, "best fit": 1, "nova-like": 2,
+    }  # fmt: skip
+
+
+def test_where_demand_is_high_the_advisor_breaks_fewer_limits_than_rules_that_only_count() -> None:
+    busy = made_trace(instances=12)
+    busy = replace(busy, cpu=np.where(np.isnan(busy.cpu), np.nan, 0.9).astype(np.float32))
+    result = {one.policy: one for one in replayed(busy, ReplayRequest(hosts=6, history_s=1200)).policies}
+    assert result["cotenant"].violation_share < result["first fit"].violation_share
+    assert result["cotenant"].hosts_mean > result["first fit"].hosts_mean
+
+
+def test_figures_add_up(found: Replay) -> None:
+    assert [one.policy for one in found.policies] == [*PLACING, "lower bound"]
+    present = made_trace().present[4:]
+    bound = found.policies[-1]
+    assert (bound.mean, bound.below, bound.instance_moments) == (None, (), 0)
+    for one in found.policies[:-1]:
+        assert len(one.hosts_used) == len(one.below) == len(one.worst_over_time) == len(found.times_s) == found.steps
+        assert one.instance_moments == present.sum() or one.refused
+        assert one.violations == sum(one.below)
+        assert one.worst == pytest.approx(min(one.worst_over_time), abs=1e-4)
+        assert one.hosts_mean == pytest.approx(np.mean(one.hosts_used))
+        assert one.ratios is not None
+        assert list(one.ratios.expected) == sorted(one.ratios.expected)
+        assert all(low <= mid for low, mid in zip(one.ratios.lower, one.ratios.expected, strict=True))
+        assert [it.seed for it in one.repeats] == [1, 2]
+        if not one.violations:  # who keeps everybody at the limit cannot do with fewer than the bound
+            assert all(used >= least for used, least in zip(one.hosts_used, bound.hosts_used, strict=True))
+    assert found.times_s[0] == 1200
+    for said in ("predicted", "nothing was measured on hosts", "Against first fit", "figures of the first of 2 seeds"):
+        assert said in found.conclusion
+    assert "cotenant may move residents every 0.5 hours; the others move nobody." in found.assumptions
+
+
+def test_the_same_question_has_the_same_answer_and_shards_are_clouds_of_their_own(found: Replay) -> None:
+    again = replayed(made_trace(), ReplayRequest(hosts=5, history_s=1200, seeds=(1, 2), rebalance_s=1800))
+    timeless = {"decision_s": 0.0, "longest_decision_s": 0.0}
+    assert [replace(one, **timeless) for one in again.policies] == [replace(one, **timeless) for one in found.policies]
+    request = ReplayRequest(("first fit", "lower bound"), hosts=5, history_s=1200)
+    whole, dealt = (replayed(made_trace(), replace(request, shards=shards)) for shards in (1, 3))
+    assert dealt.policies[0].instance_moments == whole.policies[0].instance_moments
+    assert dealt.policies[1].hosts_mean >= whole.policies[1].hosts_mean
+
+
+def test_what_is_assumed_is_what_was_done() -> None:
+    request = ReplayRequest(("first fit", "cotenant"), hosts=5, history_s=1200, rebalance_s=36)
+    assumed = " ".join(replayed(made_trace(), request).assumptions)
+    assert "move residents every 0.0833 hours" in assumed  # a step: it cannot be more often
+    alone = " ".join(replayed(made_trace(), replace(request, policies=("first fit",))).assumptions)
+    assert "cotenant" not in alone
+
+
+def test_figures_that_differ_by_less_than_is_shown_are_not_called_the_same() -> None:
+    mine = Replayed("cotenant", (3,), 3.0, violation_share=0.0, worst=0.9, mean=1.0)
+    other = Replayed("first fit", (3,), 3.001, violation_share=1e-6, worst=0.7, mean=1.0)
+    assert "about as many hosts and about as many violations (0.00 %)" in conclusion(
+        [mine, other], 0.8, same_judge=True
+    )
+    assert ": as many hosts and as many violations (0.00 %)" in conclusion(
+        [mine, replace(mine, policy="first fit")], 0.8, same_judge=True
+    )
+
+
+@given(sizes=st.lists(st.integers(1, 12), max_size=8), keep=st.floats(0.1, 1.0))
+@settings(max_examples=40)
+def test_no_packing_needs_fewer_bins_than_the_bound(sizes: list[int], keep: float) -> None:
+    def packs(left: list[int], bins: list[int]) -> bool:
+        if not left:
+            return True
+        return any(
+            packs(left[1:], [*bins[:at], free - left[0], *bins[at + 1 :]])
+            for at, free in enumerate(bins)
+            if free >= left[0] and free not in bins[:at]
+        )
+
+    bound = bin_bound(np.array(sizes, dtype=float), 12.0)
+    assert bound == 0 or not packs(sorted(sizes, reverse=True), [12] * (bound - 1))
+    trace = made_trace()
+    assert fewest_kept(trace, HOST, 10, keep) <= fewest_kept(trace, HOST, 10, 1.0) <= len(trace)
+
+
+def test_a_workload_is_scaled_to_the_size_of_its_instance_and_an_unknown_one_is_refused() -> None:
+    trace = made_trace()
+    demand = demand_of(trace, (), HOST, (WEB,), 1)
+    by_name = {one.name: one.metrics for one in demand.profiles}
+    assert by_name["web x 2"] == pytest.approx({"cpu": 200.0, "net_mbit": 500.0, "ipc": 1.2})
+    named = replace(trace, workloads=("web", "database", *trace.workloads[2:]))
+    with pytest.raises(
+        InvalidInput, match=r"instance vm1 of made runs 'database', of which the host type's file has no"
+    ):
+        demand_of(named, (), HOST, (WEB,), 1)
+    with pytest.raises(InvalidInput, match="workload web: its profile says nothing of cpu"):
+        demand_of(trace, (), HOST, (WorkloadProfile("web", {"net_mbit": 1.0}),), 1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "host", "field"),
+    [
+        (ReplayRequest(keep_ratio=0.0), HOST, "keep_ratio"),
+        (ReplayRequest(policies=("worst fit",)), HOST, "policies"),  # type: ignore[arg-type]
+        (ReplayRequest(policies=()), HOST, "policies"),
+        (ReplayRequest(policies=("random", "random")), HOST, "policy"),
+        (ReplayRequest(seeds=()), HOST, "seeds"),
+        (ReplayRequest(hosts=0), HOST, "hosts"),
+        (ReplayRequest(hosts=2, shards=3), HOST, "shards"),
+        (ReplayRequest(history_s=1e6), HOST, "history"),
+        (ReplayRequest(objective="cheap"), HOST, "objective"),  # type: ignore[arg-type]
+        (ReplayRequest(judge="me"), HOST, "judge"),  # type: ignore[arg-type]
+        (ReplayRequest(plan_for=float("nan")), HOST, "plan_for"),
+        (ReplayRequest(), Host("h", "kvm", pcpus=1, memory_mb=4096.0), "host_type"),
+    ],
+)
+def test_an_impossible_question_is_refused_with_its_field(request_: ReplayRequest, host: Host, field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        replayed(made_trace(), request_, host=host)
+    assert refused.value.field == field

@@ -1,0 +1,113 @@
+"""Answers and plans go when they are old enough, batch by batch, and an answer stays as long as what came of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from advisor import retention
+from advisor.checking import source_of
+from advisor.domain import Instance, PlacementRequest, Plan, Recommendation, Rejection
+from advisor.retention import Retention
+from advisor.settings import Settings
+from advisor.store import codec, observed, plans, recommendations
+from advisor.store.engine import Database
+from advisor.store.recommendations import RecordedOutcome
+from models.monitoring import Checked
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def answer(name: str, days_ago: float = 0.0) -> Recommendation:
+    request = PlacementRequest(Instance("n", labels={"shown as": "h\u00e4"}))
+    refused = (Rejection("h1", "capacity.vcpus", "needs 1 vCPUs, 0 free"),)
+    at = NOW - timedelta(days=days_ago)
+    return Recommendation(name, at, request, "m", "measured", False, 1.5, (), refused, ("one", "two"), {"h1": 1.2})
+
+
+def seen(source: str) -> Checked:
+    return Checked(source, NOW, "m", "active", "throughput", "p", "", "n", 1.0, 0.9, 1.1, False, 1.0)
+
+
+def kept(database: Database) -> set[str]:
+    with database.read() as connection:
+        return {one.id for one in recommendations.list_page(connection, cursor=None, limit=100).items}
+
+
+@pytest.fixture
+def keeper(database: Database, url: str) -> Retention:
+    found = Settings(database=url, keep_recommendations_days=30, keep_plans_days=90, state_dir=Path("nowhere"))
+    return Retention(database, found, lambda: NOW)
+
+
+def test_old_answers_go_but_for_those_whose_outcome_is_still_looked_at(
+    database: Database, keeper: Retention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "ANSWERS_AT_ONCE", 2)
+    with database.write() as connection:
+        for number in range(5):
+            recommendations.add(connection, answer(f"old{number}", 30.1))
+        for name, days in (("seen", 60.0), ("told", 60.0), ("new", 29.9)):
+            recommendations.add(connection, answer(name, days))
+        for name in ("seen", "told"):
+            recommendations.set_outcome(connection, name, RecordedOutcome("h1", {"n": 1.0}, NOW))
+        observed.add(connection, [seen(source_of("seen"))], keep=10)
+    removed = keeper.run()
+    assert (removed.recommendations, removed.plans) == (6, 0)
+    assert kept(database) == {"seen", "new"}
+    with database.write() as connection:
+        observed.forget(connection, source_of("seen"))
+    assert keeper.run().recommendations == 1
+    assert kept(database) == {"new"}
+
+
+def test_old_plans_go(database: Database, keeper: Retention) -> None:
+    with database.write() as connection:
+        for name, days in (("old", 91.0), ("new", 89.0)):
+            plans.add(connection, Plan(name, NOW - timedelta(days=days), "m", "measured", (), {}, {}))
+    assert keeper.run().plans == 1
+    with database.read() as connection:
+        assert plans.get(connection, "old") is None
+        assert plans.get(connection, "new") is not None
+
+
+def test_answers_that_were_stored_in_plain_text_are_read_as_ever(database: Database) -> None:
+    whole = answer("r1")
+    with database.write() as connection:
+        recommendations.add(connection, whole)
+        plain = sa.update(recommendations.recommendations).values(answer=json.loads(codec.text(whole)))
+        connection.execute(plain)
+        assert recommendations.get(connection, "r1") == whole
+
+
+def test_an_answer_is_stored_in_a_fraction_of_its_text(database: Database) -> None:
+    long = answer("r1")
+    texts = tuple(f"Nothing that was tried on h{number} keeps every limit." for number in range(300))
+    with database.write() as connection:
+        recommendations.add(connection, Recommendation(**{**_fields(long), "notes": texts}))
+        stored = connection.scalar(sa.select(recommendations.recommendations.c.answer))
+        assert recommendations.get(connection, "r1").notes == texts  # type: ignore[union-attr]
+    assert len(json.dumps(stored)) < len("".join(texts)) / 3
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)  # a table this small PostgreSQL reads whole
+@pytest.mark.parametrize("asked", ["told", "real"])
+def test_a_listing_of_few_answers_does_not_go_over_all_the_others(database: Database, asked: str) -> None:
+    few = {"told": False, "real": False, asked: True}
+    sent: list[tuple[str, Any]] = []
+    with database.read() as connection:
+        sa.event.listen(
+            connection, "before_cursor_execute", lambda _, __, text, values, *___: sent.append((text, values))
+        )
+        recommendations.list_with_outcomes(connection, **few, cursor=None, limit=25)
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sent[0][0]}", sent[0][1]).mappings().all()
+    assert [row["detail"] for row in plan] == [f"SCAN recommendations USING INDEX ix_recommendations_{asked}"]
+
+
+def _fields(one: Recommendation) -> dict[str, object]:
+    return {name: getattr(one, name) for name in Recommendation.__slots__}

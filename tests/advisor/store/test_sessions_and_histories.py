@@ -1,0 +1,47 @@
+"""Sessions and histories on each kind of database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from advisor.store import histories, rollups, samples, sessions
+from advisor.store.engine import Database
+from advisor.store.sessions import Session
+from profiler.observed import MetricSample
+
+START = datetime(2026, 1, 2, tzinfo=UTC)
+HALF_A_DAY = timedelta(hours=12)
+
+
+def test_a_session_is_found_until_it_expires_or_is_ended_and_is_then_deleted(database: Database) -> None:
+    first = Session("a" * 64, "token:1", None, START, START + HALF_A_DAY)
+    other = Session("b" * 64, "keystone:u", "sealed", START, START + 2 * HALF_A_DAY)
+    with database.write() as connection:
+        sessions.add(connection, first)
+        sessions.add(connection, other)
+        assert sessions.get(connection, first.digest, START) == first
+        assert sessions.get(connection, first.digest, first.expires_at) is None
+        assert sessions.get(connection, "c" * 64, START) is None
+        sessions.purge(connection, first.expires_at)
+        assert sessions.end(connection, first.digest) is None
+        assert sessions.end(connection, other.digest) == "keystone:u"
+        assert connection.scalar(sa.select(sa.func.count()).select_from(sessions.sessions)) == 0
+
+
+def test_means_are_of_equal_steps_and_weigh_each_sample_the_same(database: Database) -> None:
+    base = 1_767_312_000.0  # a multiple of 600
+    items = [MetricSample("h", "i", "instance", "cpu", float(at // 60), base + at) for at in range(0, 1200, 10)]
+    with database.write() as connection:
+        samples.add(connection, items)
+        keys = histories.of_host(connection, "h", ["i"], [("instance", "cpu")])
+        fine = histories.means(connection, keys, base, base + 1200, 600.0)
+        assert fine == {("h", "i", "cpu"): ([base + 600, base + 1200], [4.5, 14.5])}
+        assert rollups.roll(connection, list(keys), base, base + 900) == 90
+        mixed = histories.means(connection, keys, base, base + 1200, 600.0)
+        (times, values) = mixed["h", "i", "cpu"]
+        assert times == [base + 600, base + 1200]
+        assert values == pytest.approx([4.5, 14.5])
+        assert histories.means(connection, {}, base, base + 1200, 600.0) == {}

@@ -1,0 +1,134 @@
+"""The report of a replay: words that do not overclaim, every figure as data, hostile names escaped."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from advisor import reports
+from advisor.domain.replays import RatioSpread, Replay, Replayed
+from advisor.reports.figures import cell
+from advisor.reports.replay_pictures import MOST_MOMENTS
+
+SPREAD = RatioSpread((0.0, 0.01, 0.5, 1.0), (0.5, 0.7, 0.99, 1.0), (0.4, 0.6, 0.9, 1.0))
+
+
+def policy(name: str, hosts: tuple[int, ...], below: tuple[int, ...]) -> Replayed:
+    moments = 10 * len(hosts)
+    return Replayed(
+        name, hosts, sum(hosts) / len(hosts), below, tuple(0.5 for _ in hosts), moments, sum(below),
+        sum(below) / moments, 0.5, 0.97, SPREAD, moves=3, refused=1, decisions=10, decision_s=0.5,
+    )  # fmt: skip
+
+
+def replay(moments: int = 4) -> Replay:
+    ones = (1,) * moments
+    return Replay(
+        trace="week<1>.csv",
+        form="csv",
+        instances=10,
+        steps=moments,
+        interval_s=300.0,
+        times_s=tuple(300.0 * at for at in range(moments)),
+        hosts=6,
+        host_type="kvm, <b>16</b> pCPUs",
+        keep_ratio=0.8,
+        seeds=(1,),
+        assumptions=("Network and disk were <i>not</i> in the trace.",),
+        model_version="prior",
+        model_origin="prior",
+        policies=(
+            policy("cotenant", (3,) * moments, (0,) * moments),
+            policy("first fit", (2,) * moments, ones),
+            Replayed("lower bound", ones, 1.0),
+        ),
+        conclusion="By prediction cotenant needs one host more.",
+        generated_at=datetime(2026, 3, 1, 12, tzinfo=UTC),
+    )
+
+
+def test_the_headline_gives_both_figures_and_the_page_says_what_they_are() -> None:
+    page = reports.replay_as_html(replay())
+    headline = re.search(r'class="headline">(.*?)<', page)
+    assert headline
+    assert headline[1].replace("\u00a0", " ") == (
+        "Predicted: 0.0 % of instance-moments below the limit on 3.0 hosts (1 instance refused); "
+        "10.0 % on 2.0 by first fit (1 instance refused)."
+    )
+    assert "with fewer hosts not everybody can be taken and kept at the limit" in page
+    assert "every ratio is a prediction, and placements are simulated" in page
+    assert "By prediction cotenant needs one host more." in page
+
+
+def test_of_two_that_are_alike_in_one_figure_the_better_in_the_other_is_named_and_all_is_said_as_a_percentage() -> None:
+    every = policy("nova-like", (4,) * 4, (10,) * 4)
+    all_below = (every, replace(every, policy="random", hosts_mean=5.0))
+    found = replace(replay(), policies=(replace(every, policy="cotenant", refused=0), *reversed(all_below)))
+    headline = re.search(r'class="headline">(.*?)<', reports.replay_as_html(found))
+    assert headline
+    assert headline[1].replace("\u00a0", " ") == (
+        "Predicted: 100.0 % of instance-moments below the limit on 4.0 hosts; "
+        "100.0 % on 4.0 by nova-like (1 instance refused)."
+    )
+
+
+def test_a_judge_is_named_only_where_it_is_another_model() -> None:
+    same, other = (
+        reports.replay_as_html(replace(replay(), judge_version=judge, judge_origin="measured"))
+        for judge in ("prior", "v7")
+    )
+    assert "<dt>Judge</dt><dd>the same model</dd>" in same
+    assert "<dt>Judge</dt><dd>v7: trained on measurements.</dd>" in other
+
+
+def test_names_and_sentences_from_outside_stay_text() -> None:
+    page = reports.replay_as_html(replay())
+    for escaped in ("week&lt;1&gt;.csv", "&lt;b&gt;16", "&lt;i&gt;not"):
+        assert escaped in page
+    assert not re.search(r"<script|https?:|@import|url\((?!#)|\s(src|href)=\"(?!#)", page)
+
+
+def test_the_lower_bound_has_hosts_and_no_ratios(tmp_path: Path) -> None:
+    reports.write_replay_report(replay(), tmp_path / "out")
+    with (tmp_path / "out" / "policies.csv").open(encoding="utf-8") as file:
+        rows = {row["policy"]: row for row in csv.DictReader(file)}
+    assert rows["lower bound"]["hosts_mean"] == "1.0"
+    assert rows["lower bound"]["mean"] == rows["lower bound"]["violations"] == ""
+    assert rows["first fit"]["violation_share"] == "0.1"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.0, "0"), (2.84, "2.84"), (31_734.0, "31,734"), (0.0004015, "0.0004015"), (3e-5, "< 0.0001")]
+)
+def test_a_number_has_no_exponent_and_is_nothing_only_where_it_is(value: float, shown: str) -> None:
+    assert cell(value, "number").text == shown
+
+
+def test_every_moment_stands_in_the_data_and_the_page_says_what_it_leaves_out(tmp_path: Path) -> None:
+    moments = 2 * MOST_MOMENTS + 1
+    reports.write_replay_report(replay(moments), tmp_path / "out")
+    told = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["tables"]["over_time"]
+    assert [row["hosts_in_use_cotenant"] for row in told] == [3] * moments
+    assert {key for key in told[0] if key.startswith("below")} == {
+        "below_the_limit_cotenant",
+        "below_the_limit_first_fit",
+    }
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert f"{moments - 100} more rows stand in over_time.csv" in page
+    assert "of each stretch of 3 moments the highest" in page
+
+
+@pytest.mark.parametrize("policies", [(), (Replayed("lower bound", (), 0.0),)])
+def test_a_replay_of_nothing_is_a_report_too(policies: tuple[Replayed, ...]) -> None:
+    empty = replace(replay(), policies=policies, times_s=(), steps=0, instances=0, seeds=())
+    assert reports.replay_as_html(empty).rstrip().endswith("</html>")
+
+
+def test_the_same_replay_gives_the_same_text() -> None:
+    assert reports.replay_as_html(replay()) == reports.replay_as_html(replay())

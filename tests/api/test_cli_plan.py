@@ -1,0 +1,157 @@
+"""`plan` on files: steps by stage, the way back, commands, JSON, and one sentence for every mistake."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from advisor.domain import Instance, Plan, PlanRequest, PlanStep
+from advisor.service import Advisor, load_inventory
+from advisor.settings import Settings
+from api.cli import app, plan_words
+
+CLOUD = str(Path(__file__).parent / "cloud.yaml")
+PRESSED = """
+hosts: [{id: h1, kind: kvm, pcpus: 2, memory_mb: 8192}, {id: h2, kind: kvm, pcpus: 2, memory_mb: 8192}]
+workloads: [{name: batch, metrics: {cpu: 100}}]
+instances:
+  - {id: a, host: h1, memory_mb: 1024, workload: batch, min_throughput_ratio: 0.9}
+  - {id: b, host: h1, memory_mb: 1024, workload: batch}
+  - {id: c, host: h1, memory_mb: 1024, workload: batch}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pressed.yaml").write_text(PRESSED, encoding="utf-8")
+    Path("add.yaml").write_text("[{id: n1, vcpus: 2, workload: web-1k}, {id: n2, vcpus: 64}]", encoding="utf-8")
+    Path("mix.yaml").write_text("[{id: n, memory_mb: 5000, workload: batch}]", encoding="utf-8")
+    Path("if.yaml").write_text("{remove: [h2], pinning: unpinned}", encoding="utf-8")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ("plan", *arguments))
+
+
+def test_instances_are_placed_and_a_report_is_written() -> None:
+    result = run(CLOUD, "--add", "add.yaml", "--report", "out.html")
+    assert result.exit_code == 0
+    assert "1 of 2 instances placed." in result.stdout
+    assert "Report written to out.html." in result.stdout
+    assert "needs 64 vCPUs" in result.stdout
+    assert Path("out.html").read_text(encoding="utf-8").startswith("<!")
+    assert "searching: " in result.stderr
+
+
+def test_who_goes_round_counts_once() -> None:
+    one = Instance("a", host="h1")
+    steps = tuple(PlanStep("a", host, action="move", source="h1") for host in ("h3", "h2"))
+    answer = Plan("p", datetime(2026, 3, 1, tzinfo=UTC), "prior", "none", steps, {}, {}, PlanRequest(instances=(one,)))
+    assert list(plan_words.summary(answer)) == ["1 of 1 instances placed."]
+
+
+def test_json_is_the_answer_of_the_api() -> None:
+    found = json.loads(run(CLOUD, "--add", "add.yaml", "--json").stdout)
+    assert [one["instance"] for one in found["steps"]] == ["n1", "n2"]
+    assert found["steps"][0]["host"] in found["after"]
+    assert (found["kind"], found["generation"], "stale" in found) == ("admit", None, False)
+    assert found["question"]["instances"][0]["id"] == "n1"
+
+
+def test_a_rebalance_shows_its_stages_its_commands_and_the_way_back() -> None:
+    shown = run("pressed.yaml", "--kind", "rebalance", "--commands", "--undo").stdout
+    lines = shown.splitlines()
+    assert lines[0].split()[:5] == ["stage", "step", "instance", "from", "to"]
+    assert lines[1].split()[:2] == ["1", "move"]
+    assert "1 step in 1 stage." in lines
+    assert any(line.startswith("Before: 1 of 2 hosts used, 3 of 3 instances below") for line in lines)
+    assert any(line.startswith("After: 2 of 2 hosts used, 0 of 3 instances below") for line in lines)
+    moves = [line for line in lines if line.startswith("virsh migrate --live")]
+    assert [line.rpartition(" ")[2] for line in moves] == ["qemu+ssh://h2/system", "qemu+ssh://h1/system"]
+    assert "The steps back:" in lines
+
+
+def test_a_cloud_that_needs_nothing_says_so() -> None:
+    Path("fine.yaml").write_text(PRESSED.replace("{id: b, host: h1", "{id: b, host: h2"), encoding="utf-8")
+    result = run("fine.yaml", "--kind", "rebalance")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == "Already fine: nothing is to be done."
+    Path("dark.yaml").write_text(PRESSED.replace(", workload: batch}", "}"), encoding="utf-8")
+    known = run("dark.yaml", "--kind", "right_size").stdout.splitlines()
+    assert known[0] == "No other size or cap would suit better, as far as is known."
+
+
+def test_the_question_follows_from_the_options() -> None:
+    kinds = {
+        ("--empty", "h1"): "evacuate",
+        ("--growth", "1", "--months", "2", "--add", "mix.yaml"): "capacity",
+        ("--load-growth", "5", "--months", "1", "--add", "mix.yaml"): "capacity",
+        ("--what-if", "if.yaml"): "what_if",
+    }
+    for options, kind in kinds.items():
+        assert json.loads(run("pressed.yaml", *options, "--json").stdout)["kind"] == kind
+
+
+def test_capacity_and_an_imagined_cloud_are_told_side_by_side() -> None:
+    shown = run("pressed.yaml", "--what-if", "if.yaml", "--then", "capacity", "--add", "mix.yaml").stdout
+    assert "more of the mix fit" in shown
+    rows = [line.split() for line in shown.splitlines() if line.startswith(("now", "imagined"))]
+    assert [(row[0], row[3], row[-1]) for row in rows] == [("now", "2", "1"), ("imagined", "1", "0")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "--add: admit needs the instances to place"),
+        (("--kind", "capacity"), "--add: capacity needs the instances of the mix"),
+        (("--add", "nope.yaml"), "there is no file nope.yaml"),
+        (("--empty", "h9"), "there is no host h9"),
+        (("--empty", " , "), "--empty names no host; write --empty a,b"),
+        (("--kind", "rebalance", "--movable", "x"), "there is no instance on a host x"),
+        (("--kind", "rebalance", "--growth", "1"), "growth is looked at by capacity, rebalance asks for none"),
+        (("--kind", "capacity", "--add", "mix.yaml", "--months", "3"), "--months is about growth"),
+        (("--empty", "h1,h1"), "host h1 stands twice"),
+        (("--what-if", "broken.yaml"), "broken.yaml, line 1, field pinning"),
+        (("--what-if", "none.yaml"), "what_if needs something that is otherwise"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
+    Path("broken.yaml").write_text("{pinning: sometimes}", encoding="utf-8")
+    Path("none.yaml").write_text("{}", encoding="utf-8")
+    result = run("pressed.yaml", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_wrong_usage_is_exit_code_2() -> None:
+    assert run("pressed.yaml", "--kind", "dream").exit_code == 2
+    assert run("pressed.yaml", "--time-limit", "0").exit_code == 2
+
+
+def test_a_stored_plan_is_shown_with_its_age(tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path}/plans.sqlite3"
+    with Advisor(Settings(database=database, state_dir=tmp_path)) as advisor:
+        advisor.put_inventory(load_inventory(Path("pressed.yaml")), mode="replace", generation=None)
+        fresh = advisor.plan(PlanRequest(kind="rebalance", commands=True))
+
+        def stored(*arguments: str) -> str:
+            return CliRunner().invoke(app, ("plans", *arguments, "--database", database)).stdout
+
+        assert "The inventory was not written since (generation 1)." in stored("show", fresh.id)
+        advisor.put_instance(Instance("late", host="h2"))
+        shown = stored("show", fresh.id, "--undo")
+        assert "Stale: it was made for generation 1 of the inventory, which is at 2 now; changed since: " in shown
+        assert "instance late. Ask again." in shown
+        assert "The steps back:" in shown
+        assert json.loads(stored("show", fresh.id, "--json"))["stale"] is True
+        assert [row.split()[:2] + row.split()[-1:] for row in stored("list").splitlines()[1:]] == [
+            [fresh.id, "rebalance", "yes"]
+        ]
+        assert json.loads(stored("list", "--kind", "admit", "--json")) == []
+    assert CliRunner().invoke(app, ("plans", "show", "never", "--database", database)).exit_code == 1

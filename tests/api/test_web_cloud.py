@@ -1,0 +1,250 @@
+"""The pages of the cloud, of a host and of an instance: what stands on them, in which order, and how much of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from api_client import Bent, Client
+from conftest import CLOUD
+from page_reader import Page
+from sample_answer import HOSTILE
+
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
+from advisor.service import Advisor, load_inventory
+from advisor.settings import Settings
+from api.app import create_app
+from api.web import bars, chart
+from profiler.metrics import EIGHT
+from profiler.observed import MetricSample
+
+WINDOWS = 100  # of ten seconds, with a gap of five minutes
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Advisor]:
+    """The small cloud with samples of who is on h1, and of h1 itself; tests only read it."""
+    folder = tmp_path_factory.mktemp("measured")
+    settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder, max_batch=100_000)
+    now = datetime.now(UTC).timestamp()
+    times = [now - 10 * number for number in range(WINDOWS) if not 20 <= number < 50]
+    samples = [
+        MetricSample("h1", owner, metric.default_scope, metric.name, 50 + 10 * math.sin(time_s), time_s)
+        for time_s in times
+        for metric in EIGHT
+        for owner in ((None,) if metric.default_scope == "host" else ("shop-3", "shop-4"))
+    ]
+    with Advisor(settings) as opened:
+        opened.put_inventory(load_inventory(CLOUD), mode="replace", generation=None)
+        assert opened.ingest(samples)["accepted"] == len(samples)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def pages(measured: Advisor, tmp_path_factory: pytest.TempPathFactory) -> Client:
+    return Client(create_app(measured, Settings(state_dir=tmp_path_factory.mktemp("state"))))
+
+
+def hosts_of(page: Page) -> list[str]:
+    links = [one["href"] or "" for one in page.all("a")]
+    return list(dict.fromkeys(link.removeprefix("/hosts/") for link in links if link.startswith("/hosts/")))
+
+
+def test_the_host_with_the_worst_off_instance_comes_first(pages: Client, measured: Advisor) -> None:
+    shown = pages.page("/cloud")
+    page = Page(shown.text)
+    worst = {one.host.id: one.worst.expected if one.worst else math.inf for one in measured.cloud_now().hosts}
+    assert [worst[name] for name in hosts_of(page)] == sorted(worst.values())
+    assert hosts_of(page)[0] == "h1"
+    assert len(worst) == 6
+    worst_off = measured.cloud_now().hosts[0].worst
+    assert worst_off
+    assert worst_off.expected < 0.9
+    assert f"{worst_off.instance.id} h1 {worst_off.expected:.2f} too little – web-100k" in page.text
+    assert f"/?instance={worst_off.instance.id}" in [one["href"] for one in page.all("a")]
+
+
+def test_hosts_without_fresh_data_are_counted_and_marked(measured: Advisor, settings: Settings) -> None:
+    told = measured.cloud_now()
+    unseen = (replace(told.hosts[0], seen_at=None), *told.hosts[1:])
+    for cloud, marked in ((replace(told, fresh_s=0.0), 6), (replace(told, hosts=unseen), 1)):
+        bent: Any = Bent(measured, cloud_now=lambda cloud=cloud: cloud)
+        page = Page(Client(create_app(bent, settings)).page("/cloud").text)
+        assert f"Hosts without fresh data {marked}" in page.text
+    assert "never seen" in page.text
+
+
+def test_hosts_are_filtered_by_name_label_and_kind(pages: Client) -> None:
+    wanted = {"name=H1": ["h1"], "label=zone%3Db": ["h3", "h4", "h5"], "kind=xen": ["h1", "h2"], "name=x": []}
+    for query, names in wanted.items():
+        shown = pages.page(f"/cloud?{query}")
+        assert (shown.status_code, sorted(hosts_of(Page(shown.text)))) == (200, names)
+
+
+def test_a_filter_that_makes_no_sense_is_told_beside_its_field(pages: Client) -> None:
+    shown = pages.page("/cloud?label=zone&kind=zen")
+    assert shown.status_code == 422
+    assert "is not a label and its value, such as zone=a" in Page(shown.text).text
+    assert "is none of xen, kvm, lxc" in Page(shown.text).text
+    assert len(hosts_of(Page(shown.text))) == 6
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/cloud?page=-1", "page: Input should be greater than or equal to 1"),
+        ("/cloud?cursor=zzz", "this page cannot be asked for 'cursor'"),
+        ("/hosts/h1?since=99y", "since: Input should be '1h', '6h' or '24h'"),
+        ("/hosts/h1?sinc=1h", "this page cannot be asked for 'sinc'"),
+        ("/instances/shop-3?since=", "since: Input should be '1h', '24h', '7d' or '30d'"),
+        ("/placements?which=mine", "which: Input should be 'all', 'real' or 'told'"),
+        ("/models/prior/confirm?change=burn", "change: Input should be 'activate', 'shadow' or 'rollback'"),
+        ("/plans?kind=evict", "kind: Input should be 'admit'"),
+        ("/plans/new?kind=evict", "kind 'evict' is none of admit"),
+        ("/?name=a&objective=best", "objective 'best' is none of worst, total, pack"),
+        ("/?nam=a", "this page cannot be asked for 'nam'"),
+    ],
+)
+def test_an_address_that_is_not_understood_is_told_what(pages: Client, path: str, words: str) -> None:
+    shown = pages.page(path)
+    assert shown.status_code == 422
+    assert words in Page(shown.text).text
+
+
+def test_a_host_shows_bands_limits_pressure_and_who_slows_whom(pages: Client, measured: Advisor) -> None:
+    page = Page(pages.page("/hosts/h1").text)
+    found = measured.host_detail("h1")
+    for effect in found.effects:
+        band = effect.throughput_ratio
+        assert f"{band.expected:.2f}" in page.text
+        assert f"{band.lower:.2f}–{band.upper:.2f}" in page.text
+    worst = found.slowing[0]
+    assert worst.loss > 0.05
+    assert f"{worst.loss:+.2f}" in page.text
+    asked = bars.bars(found.now.pressure)
+    assert {one.name for one in asked if one.figure} == {"CPU", "Driver domain", "NIC"}
+    assert "Not known of this host: Disk, Memory bandwidth." in page.text
+    assert "Driver domain 109 %" in page.text
+    assert "limit 0.90" in str(page.tags)
+
+
+def test_what_was_measured_is_drawn_with_its_gaps_and_told_in_figures(pages: Client) -> None:
+    page = Page(pages.page("/hosts/h1?since=1h").text)
+    assert [
+        page.text.count(f"{metric.name.replace('_', ' ').capitalize()} {metric.unit}") > 0 for metric in EIGHT
+    ].count(False) == 1, "all but CPU, which is written so"
+    lines = [one["d"] or "" for one in page.all("path") if (one.get("class") or "").startswith("line s")]
+    drawn = [line for line in lines if line != "M0 4H20"]  # the others are keys
+    assert len(drawn) == 2 + 6 * 2
+    assert {line.count("M") for line in drawn} == {2}, "the gap stays open"
+    points = [tuple(map(float, pair)) for line in drawn for pair in re.findall(r"[ML]([\d.]+) ([\d.]+)", line)]
+    assert all(0 <= x <= chart.WIDTH and 0 <= y <= chart.HEIGHT for x, y in points)
+    titles = " ".join(page.words)
+    assert "execution in 1/s of shop-3, shop-4" in titles.lower()
+
+
+def test_without_samples_a_page_says_how_to_get_some(pages: Client) -> None:
+    assert "cotenant-profiler run --push URL --host h2" in Page(pages.page("/hosts/h2").text).text
+    assert "cotenant-profiler run --push URL --host h2" in Page(pages.page("/instances/batch-1").text).text
+    assert "Nobody is on this host." in Page(pages.page("/hosts/h5").text).text
+
+
+def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Client, measured: Advisor) -> None:
+    page = Page(pages.page("/instances/shop-3?since=1h").text)
+    mine = next(one for one in measured.host_detail("h1").effects if one.instance == "shop-3").throughput_ratio
+    assert f"It keeps {mine.expected:.2f} of its own speed on h1 ." in page.text
+    assert "Without shop-4 it would keep" in page.text
+    assert {"/?instance=shop-3", "/hosts/h1", "/instances/shop-4"} <= {one["href"] for one in page.all("a")}
+    assert "web-1k alone" in page.text
+    assert page.text.count("In figures") == 8
+    pinned = Page(pages.page("/instances/batch-1").text).text
+    assert "Pinning, vCPU → pCPU 0 → 2, 1 → 3" in pinned
+    assert "it counts as busy on all its vCPUs" in Page(pages.page("/instances/mystery").text).text
+
+
+def test_a_store_of_samples_that_is_down_keeps_no_page_from_being_shown(advisor: Advisor, settings: Settings) -> None:
+    gone = settings.model_copy(update={"prometheus_url": "http://127.0.0.1:1"})
+    with Advisor(gone) as opened:
+        told = opened.histories(instance="shop-3")
+        assert (told.found, told.missing) == ((), "http://127.0.0.1:1 does not answer (Connection refused)")
+        shown = Client(create_app(opened, gone)).page("/instances/shop-3")
+    assert shown.status_code == 200
+    assert "Who slows it" in Page(shown.text).text
+
+
+def test_an_instance_on_no_host_and_one_that_an_answer_holds(advisor: Advisor, settings: Settings) -> None:
+    client = Client(create_app(advisor, settings))
+    advisor.put_instance(Instance("nowhere", vcpus=1, memory_mb=512, workload="batch"))
+    page = Page(client.page("/instances/nowhere").text)
+    assert "It is on no host." in page.text
+    assert "Where should it go?" in page.text
+    held = advisor.place(PlacementRequest(Instance("coming", vcpus=1, memory_mb=512, workload="batch")))
+    host = held.candidates[0].host
+    assert "An answer holds this host for it" in Page(client.page("/instances/coming").text).text
+    assert "coming pending" in Page(client.page(f"/hosts/{host}").text).text
+    assert client.page("/instances/nothing").status_code == 404
+    assert client.page("/hosts/nothing").status_code == 404
+
+
+def test_an_empty_cloud_says_how_to_fill_it(advisor: Advisor, settings: Settings) -> None:
+    advisor.put_inventory(Inventory(), mode="replace", generation=None)
+    assert "cotenant sync FILE" in Page(Client(create_app(advisor, settings)).page("/cloud").text).text
+
+
+def test_what_comes_from_outside_stays_text(advisor: Advisor, settings: Settings) -> None:
+    host = Host("h1", "kvm", pcpus=2, memory_mb=512, labels={HOSTILE: HOSTILE})
+    told = advisor.cloud_now()
+    bent: Any = Bent(advisor, cloud_now=lambda: replace(told, hosts=(replace(told.hosts[0], host=host),)))
+    client = Client(create_app(bent, settings))
+    for path in ("/cloud", f"/cloud?name={'%22%3E%3Cscript%3Ealert(1)%3C/script%3E'}&label=%3Cb%3E"):
+        page = Page(client.page(path).text)
+        assert [one["src"] for one in page.all("script")] == ["/static/cotenant.js"]
+        assert page.all("b") == []
+    assert HOSTILE in "".join(Page(client.page("/cloud").text).words)
+
+
+def test_a_thousand_hosts_are_one_small_page(advisor: Advisor, settings: Settings) -> None:
+    names = [f"h{number:04}" for number in range(1000)]
+    hosts = tuple(Host(name, "xen", pcpus=8, memory_mb=65536, labels={"zone": name[-1]}) for name in names)
+    there = tuple(
+        Instance(f"{name}-{number}", vcpus=1 + at % 3, memory_mb=512, host=name, workload="web")
+        for at, name in enumerate(names)
+        for number in range(5)
+    )
+    workload = WorkloadProfile("web", {"cpu": 70, "driver_domain.cpu": 40, "pages_exchanged": 5000})
+    advisor.put_inventory(Inventory(hosts, there, (workload,)), mode="replace", generation=None)
+    client = Client(create_app(advisor, settings))
+    first, last = client.page("/cloud"), client.page("/cloud?page=20")
+    assert len(first.content) < 150_000
+    assert len(hosts_of(Page(first.text))) == 50
+    assert "Page 20 of 20" in Page(last.text).text
+    assert "page=21" not in last.text
+    assert client.page("/cloud?page=999999999999").status_code == 200
+
+
+def test_hosts_alike_are_predicted_once_and_after_a_change_only_what_is_new(
+    advisor: Advisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from models.prior import PriorPredictor
+
+    asked: list[int] = []
+    predict = PriorPredictor.predict
+
+    def counted(self: PriorPredictor, scenes: object, *rest: object) -> object:
+        asked.append(len(scenes))  # type: ignore[arg-type]
+        return predict(self, scenes, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(PriorPredictor, "predict", counted)
+    hosts = tuple(Host(f"a{number}", "kvm", pcpus=4, memory_mb=4096) for number in range(6))
+    there = tuple(Instance(f"i{number}", vcpus=2, memory_mb=512, host=f"a{number}") for number in range(5))
+    advisor.put_inventory(Inventory(hosts, there), mode="replace", generation=None)
+    before = advisor.cloud_now()
+    assert advisor.cloud_now() is before
+    advisor.put_instance(Instance("more", vcpus=1, memory_mb=512, host="a5"))
+    advisor.cloud_now()
+    assert asked == [1, 1]

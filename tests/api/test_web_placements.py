@@ -1,0 +1,99 @@
+"""Answers beside their outcomes, and models: what the pages tell, and that names from outside stay text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from api_client import Bent, Client
+from sample_answer import HOSTILE, answer
+
+from advisor.domain import Answered, Band, Beside, Instance, ModelCard, Page, PlacementRequest
+from advisor.service import Advisor
+from advisor.settings import Settings
+from api.app import create_app
+from api.web import picture
+
+ASKED = PlacementRequest(Instance("shop-7"))
+
+
+def shown(advisor: Advisor, settings: Settings, path: str, **bent: Any) -> str:
+    page = Client(create_app(Bent(advisor, **bent), settings)).page(path)  # type: ignore[arg-type]
+    assert page.status_code == 200
+    return " ".join(re.sub(r"<[^>]+>", " ", page.text).split())
+
+
+def test_an_outcome_is_held_against_what_was_told(advisor: Advisor, settings: Settings) -> None:
+    placed = advisor.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024)))
+    best = placed.candidates[0]
+    inside, outside = best.newcomer.throughput_ratio.expected, 0.01
+    ratios = {"shop-8": inside, **{one.instance: outside for one in best.neighbours}}
+    advisor.record_outcome(placed.id, best.host, ratios)
+    found = advisor.answer(placed.id)
+    assert (found.beside[0].instance, found.beside[0].inside) == ("shop-8", True)
+    assert all(row.inside is False for row in found.beside[1:])
+    listed = shown(advisor, settings, "/placements")
+    assert f"Of {len(ratios)} measured ratios, 1 (" in listed
+    assert "inside" in listed
+    one = shown(advisor, settings, f"/placements/{placed.id}")
+    assert f"1 of {len(ratios)} measured ratios lie inside" in one
+
+
+def test_an_answer_without_an_outcome_says_how_to_tell_one(advisor: Advisor, settings: Settings) -> None:
+    placed = advisor.place(PlacementRequest(Instance("shop-8"), dry_run=True))
+    assert f"POST /v1/placements/{placed.id}/outcome" in shown(advisor, settings, f"/placements/{placed.id}")
+    assert "Nothing was placed yet" in shown(advisor, settings, "/placements")
+    assert "dry run" in shown(advisor, settings, "/placements?which=all")
+
+
+def test_a_host_that_was_not_among_the_candidates_is_not_judged(advisor: Advisor, settings: Settings) -> None:
+    placed = advisor.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024), hosts=("h1",)))
+    advisor.record_outcome(placed.id, "h2", {"shop-8": 0.5})
+    page = shown(advisor, settings, f"/placements/{placed.id}")
+    assert "not to h1 as advised" in page
+    assert "Nothing was predicted for that host" in page
+
+
+def test_a_measurement_is_told_as_above_or_below() -> None:
+    band = Band(0.9, 0.8, 0.95)
+    rows = [picture.beside(Beside("a", measured, band)) for measured in (0.7, 0.8, 0.96)]
+    assert [(row.words, row.inside) for row in rows] == [("below", False), ("inside", True), ("above", False)]
+    assert picture.beside(Beside("a", 0.5)).words == "not predicted there"
+
+
+def test_names_of_answers_stay_text(advisor: Advisor, settings: Settings) -> None:
+    told = answer(ASKED, hostile=HOSTILE, notes=(HOSTILE,))
+    one = Answered(told, HOSTILE, told.created_at, (Beside(HOSTILE, 0.5, Band(0.5, 0.4, 0.6)),))
+    bent = Bent(advisor, answer=lambda _: one, answered=lambda **_: Page((one,)))
+    client = Client(create_app(bent, settings))  # type: ignore[arg-type]
+    for path in ("/placements", "/placements/r-1"):
+        assert "<img src=x" not in client.page(path).text
+
+
+def test_a_card_of_any_shape_is_shown(advisor: Advisor, settings: Settings) -> None:
+    odd = {
+        "figures": {"throughput": {"unseen_pair": {"mae": "none"}, "x": 3}, "y": []},
+        "datasets": [{"name": HOSTILE}],
+        "libraries": ["a"],
+        "blends": {"a": [1, {"b": 2.5}]},
+    }
+    (prior,) = advisor.models()
+    model = replace(prior, version="m-1", status="candidate", card=odd, verdict=None)
+    assert isinstance(model, ModelCard)
+    bent = Bent(
+        advisor,
+        model=lambda _: model,
+        models=lambda: (model, prior),
+        model_quality=lambda _: advisor.model_quality("prior"),
+    )
+    client = Client(create_app(bent, settings))  # type: ignore[arg-type]
+    for path in ("/models", "/models/m-1", "/models/m-1/confirm?change=activate"):
+        page = client.page(path)
+        assert page.status_code == 200
+        assert "<img src=x" not in page.text
+
+
+def test_what_is_not_there_is_not_found(client: Client) -> None:
+    assert client.page("/models/m-9").status_code == 404
+    assert client.page("/plans/p-9").status_code == 404

@@ -1,0 +1,89 @@
+"""Plans on pages: made by a form, shown also when the cloud has become another one, taken away as files."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from api_client import Client
+
+from advisor.domain import Inventory, PlanRequest
+from advisor.retention import Retention
+from advisor.service import Advisor
+
+FORM = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
+
+
+def text(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def test_a_form_makes_a_plan_and_leads_to_its_page(
+    client: Client, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nudged: list[int] = []
+    monkeypatch.setattr(Retention, "nudge", lambda _: nudged.append(1))
+    made = client.ask("POST", "/plans", data={"kind": "admit", "count_1": "2", "seed": "7"}, headers=FORM)
+    assert made.status_code == 303
+    (entry,) = advisor.plans().items
+    assert made.headers["location"] == f"/plans/{entry.id}"
+    plan = advisor.stored_plan(entry.id)
+    assert len(nudged) == 1, "where only plans are made, old ones go all the same"
+    assert (plan.request.seed, [one.id for one in plan.request.instances]) == (7, ["new-1", "new-2"])
+    assert "All 2 instances can be placed." in text(client.page(f"/plans/{entry.id}").text)
+    assert "the cloud of now" in text(client.page("/plans").text)
+
+
+def test_what_the_cloud_refuses_stands_beside_its_field_and_nothing_is_kept(client: Client, advisor: Advisor) -> None:
+    refused = client.ask("POST", "/plans", data={"kind": "evacuate", "empty": "h9"}, headers=FORM)
+    assert refused.status_code == 422
+    assert 'aria-describedby="wrong-empty"' in refused.text
+    assert "h9" in text(refused.text)
+    assert '<a href="#empty">Hosts to empty</a>' in refused.text
+    unknown = client.ask("POST", "/plans", data={"kind": "what_if", "model": "m9"}, headers=FORM)
+    assert (unknown.status_code, 'id="wrong-model"' in unknown.text) == (422, True)
+    assert "there is no model m9" in text(unknown.text)
+    assert advisor.plans().items == ()
+
+
+def test_a_kind_that_there_is_none_of_makes_no_plan(client: Client, advisor: Advisor) -> None:
+    refused = client.ask("POST", "/plans", data={"kind": "evict", "count_1": "1"}, headers=FORM)
+    assert (refused.status_code, "is none of admit" in refused.text) == (422, True)
+    assert client.page("/plans/new?kind=evict").status_code == 422
+    assert advisor.plans().items == ()
+
+
+@pytest.mark.parametrize(
+    ("typed", "field"),
+    [({"kind": "admit", "count_1": "21"}, "count_1"), ({"kind": "what_if", "like": "h1", "add": "21"}, "like")],
+)
+def test_a_form_asks_for_no_more_than_the_settings_allow(
+    client: Client, advisor: Advisor, typed: dict[str, str], field: str
+) -> None:
+    refused = client.ask("POST", "/plans", data=typed, headers=FORM)
+    assert (refused.status_code, f'id="wrong-{field}"' in refused.text) == (422, True)
+    assert "at most 20 are taken" in text(refused.text)
+    assert advisor.plans().items == ()
+
+
+def test_a_question_imagines_no_more_hosts_than_the_settings_allow(client: Client) -> None:
+    hosts = [{"id": f"n{number}", "kind": "kvm", "pcpus": 1, "memory_mb": 1} for number in range(21)]
+    refused = client.ask("POST", "/v1/plans", json={"kind": "what_if", "whatif": {"hosts": hosts}})
+    assert (refused.status_code, refused.json()["field"]) == (422, "whatif.hosts")
+    assert "at most 20 are taken" in refused.json()["detail"]
+
+
+def test_a_plan_for_a_cloud_that_is_gone_is_shown_stale_and_can_be_taken_away(client: Client, advisor: Advisor) -> None:
+    plan = advisor.plan(PlanRequest("evacuate", empty=("h3",), time_limit_s=2, commands=True))
+    advisor.put_inventory(Inventory(), mode="replace", generation=None)
+    assert "Stale." in text(client.page(f"/plans/{plan.id}").text)
+    assert "an earlier cloud" in text(client.page("/plans").text)
+    report = client.page(f"/plans/{plan.id}/report.html")
+    assert (report.status_code, report.headers["content-disposition"][:10]) == (200, "attachment")
+    assert "written since this plan was made" in report.text
+    data = client.page(f"/plans/{plan.id}/data.json")
+    told = json.loads(data.text)
+    assert told["id"] == plan.id
+    assert {"distribution", "uncertainty"} <= told["report"]["tables"].keys()
+    assert told["report"]["sections"]["model"]["facts"]["Version"] == plan.model_version

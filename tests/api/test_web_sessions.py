@@ -1,0 +1,338 @@
+"""Signing in to the pages: whom a cookie lets in, for how long, and that no other site can use it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from api_client import Client
+from pydantic import ValidationError
+
+from advisor.domain import Caller
+from advisor.service import Advisor, load_inventory
+from advisor.settings import Settings
+from api import serving
+from api.app import create_app
+from api.auth import gate
+
+HERE = {"Origin": "http://127.0.0.1"}  # what a browser says of a form on one of our pages
+PAGE = {"Accept": "text/html"}
+
+
+class Clock:
+    """A clock that is put forward by hand."""
+
+    def __init__(self) -> None:
+        self.now = datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class Browser:
+    """Holds the cookie and knows the key of the page's form, as a person's browser does."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.cookie: dict[str, str] = {}
+
+    def get(self, path: str, **headers: str) -> httpx.Response:
+        return self.client.get(path, headers={**PAGE, **self.cookie, **headers})
+
+    def post(self, path: str, fields: Mapping[str, str], **headers: str) -> httpx.Response:
+        shown = re.search(
+            r'name="form_key" value="(\w*)"', self.get("/signin" if path == "/signin" else "/nothing").text
+        )
+        key = {"form_key": shown[1]} if shown else {}
+        answer = self.client.ask(
+            "POST", path, data={**key, **fields}, headers={**PAGE, **HERE, **self.cookie, **headers}
+        )
+        for text in answer.headers.get_list("set-cookie"):
+            name, _, rest = text.partition("=")
+            if not rest.startswith('""'):
+                self.cookie = {"Cookie": f"{name}={rest.partition(';')[0]}"}
+        return answer
+
+    def sign_in(self, token: str, after: str = "/cloud", **headers: str) -> httpx.Response:
+        return self.post("/signin", {"token": token, "next": after}, **headers)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def advisor(settings: Settings, clock: Clock) -> Iterator[Advisor]:
+
+    with Advisor(settings, clock=clock) as opened:
+        opened.put_inventory(load_inventory(Path(__file__).parent / "cloud.yaml"), mode="replace", generation=None)
+        yield opened
+
+
+@pytest.fixture
+def browser(advisor: Advisor, settings: Settings) -> Browser:
+    return Browser(Client(create_app(advisor, settings)))
+
+
+def test_who_signs_in_reads_pages_and_who_signs_out_does_not_any_more(advisor: Advisor, browser: Browser) -> None:
+    _, text = advisor.tokens.create("operators <b>", "read", lasts=None)
+    sent_away = browser.get("/cloud?a=b")
+    assert (sent_away.status_code, sent_away.headers["location"]) == (303, "/signin?next=%2Fcloud%3Fa%3Db")
+    assert 'value="/cloud?a=b"' in browser.get(sent_away.headers["location"]).text
+    answer = browser.sign_in(text, "/cloud?a=b")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/cloud?a=b")
+    cookie = answer.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie
+    shown = browser.get("/cloud")
+    assert shown.status_code == 200
+    assert "operators &lt;b&gt;" in shown.text
+    stored = str(list(advisor._database._engine.raw_connection().execute("SELECT * FROM sessions")))  # type: ignore[union-attr]
+    assert browser.cookie["Cookie"].partition("=")[2] not in stored
+    assert browser.post("/signout", {}).headers["location"] == "/signin"
+    assert browser.get("/cloud").status_code == 303
+    told = {entry.operation: entry.actor for entry in advisor.audit(limit=3).items}
+    assert told["session.begin"] == told["session.end"] != "anybody"
+
+
+def test_a_cookie_counts_for_pages_only(advisor: Advisor, browser: Browser) -> None:
+    _, text = advisor.tokens.create("operators", "admin", lasts=None)
+    browser.sign_in(text)
+    for path in ("/v1/hosts", "/v1/nothing", "/metrics", "/v1/audit"):
+        assert browser.get(path).status_code == 401
+    put = browser.client.ask(
+        "PUT", "/v1/hosts/h9", json={"kind": "kvm", "pcpus": 1, "memory_mb": 1}, headers=browser.cookie | HERE
+    )
+    assert put.status_code == 401
+    assert browser.get("/nothing").status_code == 404, "who is signed in learns what is not there"
+
+
+def test_a_session_may_what_its_token_may(advisor: Advisor, browser: Browser) -> None:
+    _, text = advisor.tokens.create("readers", "read", lasts=None)
+    browser.sign_in(text)
+    answer = browser.post("/models/prior/activate", {})
+    assert answer.status_code == 403
+    assert "this needs a token of scope admin" in answer.text
+
+
+def test_a_session_ends_with_its_token_and_after_half_a_day(advisor: Advisor, browser: Browser, clock: Clock) -> None:
+    token, text = advisor.tokens.create("revoked", "read", lasts=None)
+    browser.sign_in(text)
+    advisor.tokens.revoke(token.id)
+    assert browser.get("/cloud").status_code == 303
+    late = browser.post("/models/prior/activate", {})  # a form that was open meanwhile
+    assert (late.status_code, 'href="/signin"' in late.text) == (401, True)
+    _, text = advisor.tokens.create("short", "read", lasts=timedelta(hours=1))
+    assert "Max-Age=3600" in browser.sign_in(text).headers["set-cookie"]
+    clock.now += timedelta(minutes=59)
+    assert browser.get("/cloud").status_code == 200
+    clock.now += timedelta(minutes=1)
+    assert browser.get("/cloud").status_code == 303
+    _, text = advisor.tokens.create("for ever", "read", lasts=None)
+    browser.sign_in(text)
+    clock.now += timedelta(hours=11, minutes=59)
+    assert browser.get("/cloud").status_code == 200
+    clock.now += timedelta(minutes=1)
+    assert browser.get("/cloud").status_code == 303
+
+
+def test_each_sign_in_is_another_session_and_ends_the_one_before(advisor: Advisor, browser: Browser) -> None:
+    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    browser.cookie = {"Cookie": f"cotenant={'A' * 43}"}  # put there by somebody else
+    browser.sign_in(text)
+    first = dict(browser.cookie)
+    assert first != {"Cookie": f"cotenant={'A' * 43}"}
+    browser.sign_in(text)
+    ended, begun = sorted(advisor.audit(limit=2).items, key=lambda entry: entry.operation, reverse=True)
+    assert (begun.operation, ended.operation) == ("session.begin", "session.end")
+    assert begun.request_id == ended.request_id != ""
+    assert begun.actor == ended.actor != "anybody"
+    assert browser.cookie != first
+    assert browser.client.get("/cloud", headers={**PAGE, **first}).status_code == 303
+    assert browser.get("/cloud").status_code == 200
+
+
+def test_signing_in_leads_nowhere_else(advisor: Advisor, browser: Browser) -> None:
+    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    for after in ("//evil.example", "/\\evil.example", "https://evil.example", "/a\r\nX: y", "", "/signin"):
+        assert browser.sign_in(text, after).headers["location"] == "/"
+
+
+def test_a_wrong_token_is_told_so_and_audited_and_too_many_wait(
+    advisor: Advisor, browser: Browser, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    advisor.tokens.create("operators", "read", lasts=None)
+    answer = browser.sign_in("cot_wrong")
+    assert answer.status_code == 401
+    assert "This token is not valid" in answer.text
+    assert "cot_wrong" not in answer.text
+    refused = advisor.audit(limit=1).items[0]
+    assert (refused.operation, refused.actor, refused.detail) == ("session.refuse", "anybody", {"client": "127.0.0.1"})
+    monkeypatch.setattr(gate, "ATTEMPTS_AT_ONCE", 2)
+    eager = Browser(Client(create_app(advisor, settings)))
+    answers = [eager.sign_in("cot_wrong") for _ in range(3)]
+    assert [one.status_code for one in answers] == [401, 401, 429]
+    assert answers[-1].headers["retry-after"] == "1"
+    assert len([one for one in advisor.audit().items if one.operation == "session.refuse"]) == 3
+
+
+def attempts(app: Any, clients: list[tuple[str, str]]) -> list[int]:
+    """The status of one wrong sign-in each, from these addresses with this X-Forwarded-For."""
+
+    async def tried() -> list[int]:
+        answers = []
+        for address, forwarded in clients:
+            headers = {**PAGE, "Sec-Fetch-Site": "same-origin", "X-Forwarded-For": forwarded}
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(app, client=(address, 1)), base_url="http://127.0.0.1"
+            ) as client:
+                answers.append((await client.post("/signin", data={"token": "cot_wrong"}, headers=headers)).status_code)
+        return answers
+
+    return asyncio.run(tried())
+
+
+def test_attempts_are_counted_by_place_and_one_network_of_ipv6_is_one(
+    advisor: Advisor, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advisor.tokens.create("operators", "read", lasts=None)
+    monkeypatch.setattr(gate, "ATTEMPTS_AT_ONCE", 2)
+    monkeypatch.setattr(gate, "ATTEMPTS_PER_S", 0.001)
+    there = ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"]
+    assert attempts(create_app(advisor, settings), [(one, "") for one in there]) == [401, 401, 429, 401]
+    mapped = ["::ffff:192.0.2.1", "192.0.2.1", "::ffff:192.0.2.1", "::ffff:192.0.2.2"]
+    assert attempts(create_app(advisor, settings), [(one, "") for one in mapped]) == [401, 401, 429, 401]
+
+
+@pytest.mark.parametrize(
+    ("trusted", "statuses", "known"), [("", [401, 429, 429], "127.0.0.1"), ("127.0.0.1", [401, 429, 401], "192.0.2.2")]
+)
+def test_who_comes_through_a_proxy_is_told_apart_where_the_proxy_is_trusted(
+    advisor: Advisor,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    trusted: str,
+    statuses: list[int],
+    known: str,
+) -> None:
+    advisor.tokens.create("operators", "read", lasts=None)
+    monkeypatch.setattr(gate, "ATTEMPTS_AT_ONCE", 1)
+    monkeypatch.setattr(gate, "ATTEMPTS_PER_S", 0.001)
+    chosen = settings.model_copy(update={"trusted_proxies": trusted})
+    served = serving.Server(create_app(advisor, chosen), chosen, lambda: None).config
+    served.load()
+    people = ["192.0.2.1", "203.0.113.9, 192.0.2.1", "192.0.2.2"]  # the second forges who it is
+    assert attempts(served.loaded_app, [("127.0.0.1", one) for one in people]) == statuses
+    assert advisor.audit(limit=1).items[0].detail == {"client": known}
+
+
+def test_a_proxy_that_is_no_address_is_refused() -> None:
+    for text in ("*", "proxy.example", "10.0.0.1/24", "10.0.0.1,"):
+        with pytest.raises(ValidationError, match="trusted_proxies"):
+            Settings(trusted_proxies=text)
+    assert Settings(trusted_proxies="10.0.0.0/24, ::1").trusted_proxies
+
+
+def test_a_form_counts_only_from_a_page_of_ours(advisor: Advisor, browser: Browser) -> None:
+    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    for headers, status in (
+        ({"Sec-Fetch-Site": "same-origin"}, 303),
+        ({"Origin": "http://127.0.0.1"}, 303),
+        ({"Origin": "null", "Sec-Fetch-Site": "same-origin"}, 303),
+        ({"Origin": "http://127.0.0.1", "Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://127.0.0.1", "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "none"}, 403),
+        ({"Origin": "http://127.0.0.1:8080"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({}, 403),
+    ):
+        asked = {"data": {"token": text}, "headers": {**PAGE, **headers}}
+        assert browser.client.ask("POST", "/signin", **asked).status_code == status, headers
+
+
+def test_a_form_counts_only_in_the_session_that_it_was_made_for(advisor: Advisor, browser: Browser) -> None:
+    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    other = Browser(browser.client)
+    other.sign_in(text)
+    browser.sign_in(text)
+    stolen = re.search(r'name="form_key" value="(\w+)"', other.get("/cloud").text)
+    assert stolen
+    for key in ({"form_key": stolen[1]}, {"form_key": ""}):
+        refused = browser.post("/signout", key)
+        assert (refused.status_code, "request.cross_site" in refused.text) == (403, True)
+    assert browser.get("/cloud").status_code == 200
+
+
+def test_behind_tls_the_cookie_is_for_tls_only(advisor: Advisor, browser: Browser) -> None:
+    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    cookie = browser.sign_in(text, Origin="https://127.0.0.1").headers["set-cookie"]
+    assert cookie.startswith("__Host-cotenant=")
+    assert "Secure" in cookie.split("; ")
+    assert browser.get("/cloud").status_code == 200
+
+
+def test_without_a_token_pages_are_open_here_and_forms_are_guarded_all_the_same(browser: Browser) -> None:
+    assert browser.get("/signin").headers["location"] == "/"
+    assert browser.get("/cloud").status_code == 200
+    assert browser.get("/cloud", Host="evil.example").status_code == 421
+    posted: dict[str, Any] = {"data": {"any": "thing"}, "headers": {**PAGE, "Sec-Fetch-Site": "cross-site"}}
+    assert browser.client.ask("POST", "/models/prior/activate", **posted).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("says", "status"),
+    [
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1", "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://127.0.0.1", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({}, 200),  # a program
+    ],
+)
+def test_a_page_of_another_site_changes_nothing_by_the_api(
+    advisor: Advisor, browser: Browser, says: dict[str, str], status: int
+) -> None:
+    path = "/v1/models/prior/shadow"  # a change without a body, which any form on any site can ask for
+    assert browser.client.ask("POST", path, headers=says).status_code == status, "nobody has a token"
+    _, text = advisor.tokens.create("admins", "admin", lasts=None)
+    basic = {"Authorization": f"Basic {base64.b64encode(f'x:{text}'.encode()).decode()}"}  # which a browser remembers
+    assert browser.client.ask("POST", path, headers=says | basic).status_code == status
+    bearer = {"Authorization": f"Bearer {text}"}  # which no other site can have sent
+    assert browser.client.ask("POST", path, headers=says | bearer).status_code == 200
+
+
+class Keystone:
+    """Knows one token, until it is revoked."""
+
+    def __init__(self) -> None:
+        self.valid = True
+
+    def remembered(self, token: str) -> None:
+        return None
+
+    def ask(self, token: str) -> Caller | None:
+        return Caller("keystone:u1", "write") if self.valid and token == "gAAAA-of-keystone" else None
+
+
+def test_a_token_of_keystone_signs_in_too_and_is_asked_about_again(
+    advisor: Advisor, browser: Browser, settings: Settings
+) -> None:
+    advisor.keystone = advisor.sessions._keystone = known = Keystone()  # type: ignore[assignment]
+    assert browser.sign_in("gAAAA-of-another").status_code == 401
+    assert browser.sign_in("gAAAA-of-keystone").status_code == 303
+    assert "keystone:u1" in browser.get("/cloud").text
+    stored = str(list(advisor._database._engine.raw_connection().execute("SELECT * FROM sessions")))  # type: ignore[union-attr]
+    assert "gAAAA-of-keystone" not in stored
+    known.valid = False
+    assert browser.get("/cloud").status_code == 303

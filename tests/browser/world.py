@@ -1,0 +1,253 @@
+"""Services to look at: a small cloud with all that can happen, a thousand hosts, long names, nothing."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import uvicorn
+
+from advisor.domain import (
+    PLAN_KINDS,
+    TOKEN_SCOPES,
+    Growth,
+    Host,
+    Instance,
+    Inventory,
+    PlacementRequest,
+    PlanRequest,
+    Recommendation,
+    WhatIf,
+)
+from advisor.service import Advisor, load_instances, load_inventory
+from advisor.settings import Settings
+from api.app import create_app
+from profiler.observed import MetricSample
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests" / "models"))  # made_models lies there
+_WINDOWS = 60  # of two minutes each: the samples of two hours
+_METRICS = {  # a web server's, as it might be
+    "event": 9000.0,
+    "switch": 5200.0,
+    "pages_exchanged": 5100.0,
+    "execution": 3900.0,
+    "pages_per_execution": 1.3,
+    "cpu": 62.0,
+    "waiting": 6.0,
+    "block": 32.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Where it listens, what may be asked there, and the secrets of its tokens by scope."""
+
+    url: str
+    advisor: Advisor
+    secrets: dict[str, str]
+
+
+@contextmanager
+def small(folder: Path) -> Iterator[Service]:
+    """The example cloud with samples, placements and their outcomes, three models and plans; it asks for tokens."""
+    settings = Settings(
+        database=f"sqlite:///{folder}/small.sqlite3",
+        state_dir=folder,
+        reserve_s=3600,  # what was placed stays there while the tests run
+        rate_limit=1000,
+        rate_burst=5000,
+    )
+    with Advisor(settings) as advisor:
+        fill(advisor, folder)
+        secrets = {scope: advisor.tokens.create(f"{scope} token", scope, lasts=None)[1] for scope in TOKEN_SCOPES}
+        with _listening(advisor, settings) as url:
+            yield Service(url, advisor, secrets)
+
+
+@contextmanager
+def large(folder: Path, hosts: int = 1000) -> Iterator[Service]:
+    """So many hosts with three instances each, and no token: open to this machine."""
+    settings = Settings(
+        database=f"sqlite:///{folder}/large.sqlite3", state_dir=folder, rate_limit=1000, rate_burst=5000
+    )
+    with Advisor(settings) as advisor:
+        example = load_inventory(ROOT / "examples" / "cloud.yaml")
+        names = [one.name for one in example.workloads if not one.name.startswith("bubble")] or [None]
+        made = tuple(Host(f"host-{n:04}", "lxc", 8, 65536, platform="lab-2cpu") for n in range(hosts))
+        there = tuple(
+            Instance(
+                f"vm-{n:05}", host=made[n // 3].id, vcpus=1 + n % 3, memory_mb=4096, workload=names[n % len(names)]
+            )
+            for n in range(3 * hosts)
+        )
+        advisor.put_inventory(Inventory(made, there, example.workloads), mode="replace", generation=None)
+        with _listening(advisor, settings) as url:
+            yield Service(url, advisor, {})
+
+
+@contextmanager
+def strange(folder: Path, *, empty: bool = False) -> Iterator[Service]:
+    """What is hard to show: names of 64 characters, a crowded host, no samples, a stale plan; or nothing; no token."""
+    settings = Settings(
+        database=f"sqlite:///{folder}/strange.sqlite3", state_dir=folder, rate_limit=1000, rate_burst=5000
+    )
+    with Advisor(settings) as advisor:
+        if not empty:
+            _crowd(advisor)
+        with _listening(advisor, settings) as url:
+            yield Service(url, advisor, {})
+
+
+def _crowd(advisor: Advisor) -> None:
+    example = load_inventory(ROOT / "examples" / "cloud.yaml")
+    kinds = [replace(one, name=_long(one.name)) for one in example.workloads if not one.name.startswith("bubble")]
+    labels = {"zone": _long("zone"), "owner": _long("owner")}
+    made = tuple(
+        Host(_long(f"host-{n}"), "lxc", 8, 65536, platform="lab-2cpu", labels=labels, enabled=n != 3) for n in range(4)
+    )
+    there = tuple(
+        Instance(
+            _long(f"vm-{n}"),
+            host=made[n % 12 // 9].id,
+            vcpus=2,
+            memory_mb=2048,
+            workload=kinds[n % len(kinds)].name,
+            min_throughput_ratio=0.9,
+        )
+        for n in range(12)
+    )
+    advisor.put_inventory(Inventory(made, there, tuple(kinds)), mode="replace", generation=None)
+    newcomer = Instance(_long("newcomer"), vcpus=4, memory_mb=2048, workload=kinds[0].name, min_throughput_ratio=0.9)
+    advisor.place(PlacementRequest(newcomer, commands=True, dry_run=True))
+    advisor.plan(PlanRequest("rebalance", keep_ratio=0.9, commands=True, time_limit_s=3.0))
+    advisor.put_host(replace(made[1], labels={}))
+
+
+def _long(name: str) -> str:
+    """A name of 64 characters, without a place to break."""
+    return f"{name}-".ljust(64, "0")
+
+
+def strange_pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
+    """Pages of the strange service, and of the empty one, as a name and a path."""
+    common = (("where", "/"), ("cloud", "/cloud"), ("placements", "/placements?which=all"), ("models", "/models"))
+    hosts, instances = advisor.hosts(limit=1).items, advisor.instances(limit=1).items
+    if not hosts:
+        return (*common, ("plans", "/plans"), ("answer", "/?name=a&vcpus=1&memory_mb=512"))
+    return (
+        *common,
+        ("answer", f"/?name={_long('asked')}&vcpus=4&memory_mb=2048&min_throughput_ratio=0.9"),
+        ("nowhere", f"/?name={_long('asked')}&vcpus=4000&memory_mb=2048"),
+        ("instance-asked", f"/?instance={instances[0].id}"),
+        ("filter", "/cloud?label=wrong&name=none"),
+        ("host", f"/hosts/{hosts[0].id}"),
+        ("instance", f"/instances/{instances[0].id}"),
+        ("placement", f"/placements/{advisor.answered(which='all', limit=1).items[0].recommendation.id}"),
+        ("plan", f"/plans/{advisor.plans().items[0].id}"),
+        ("unknown", f"/hosts/{'x' * 64}"),
+    )
+
+
+def fill(advisor: Advisor, folder: Path) -> None:
+    """Everything that the small cloud has."""
+    cloud = load_inventory(ROOT / "examples" / "cloud.yaml")
+    advisor.put_inventory(cloud, mode="replace", generation=None)
+    for instance in cloud.instances[:4]:
+        advisor.ingest(list(_samples(instance)))
+    _models(advisor, folder)
+    shop = load_instances(ROOT / "examples" / "shop-7.yaml")[0]
+    for number, off in enumerate((0.0, -0.02, -0.4)):
+        asked = advisor.place(PlacementRequest(replace(shop, id=f"shop-{70 + number}"), commands=True))
+        _tell(advisor, asked, off)
+    advisor.place(PlacementRequest(replace(shop, id="shop-79"), commands=True))
+    more = tuple(replace(shop, id=f"more-{number}") for number in range(3))
+    for asked in (
+        PlanRequest("admit", more, commands=True),
+        PlanRequest("rebalance", keep_ratio=0.9, commands=True),
+        PlanRequest("evacuate", empty=("h4",), keep_ratio=0.5, commands=True),
+        PlanRequest("consolidate", keep_ratio=0.6),
+        PlanRequest("capacity", more[:1], growth=Growth(1.0, 2.0, 12)),
+        PlanRequest("what_if", whatif=WhatIf(remove=("h2",)), keep_ratio=0.6),
+        PlanRequest("right_size"),
+    ):
+        advisor.plan(replace(asked, time_limit_s=3.0))
+
+
+def _samples(instance: Instance) -> Iterator[MetricSample]:
+    now = time.time()
+    for window in range(_WINDOWS):
+        for place, (metric, level) in enumerate(_METRICS.items()):
+            value = level * (1 + 0.3 * ((window * (place + 3)) % 17) / 17)
+            at_s = now - 120 * (_WINDOWS - window)
+            yield MetricSample(instance.host or "", instance.id, "instance", metric, value, at_s)
+
+
+def _models(advisor: Advisor, folder: Path) -> None:
+    made_models = importlib.import_module("made_models")
+    trained = made_models.fit(folder)
+    for version, off in (("m-good", 0.02), ("m-fair", 0.06), ("m-bad", 0.2)):
+        advisor.register_model(made_models.make(trained, folder / "made", version, off))
+    advisor.activate_model("m-fair")
+    advisor.activate_model("m-good")
+    advisor.shadow_model("m-fair")
+
+
+def _tell(advisor: Advisor, asked: Recommendation, off: float) -> None:
+    """Report the outcome: everybody reaches what was expected, the newcomer `off` more."""
+    best = asked.candidates[0]
+    ratios = {one.instance: one.throughput_ratio.expected for one in best.neighbours}
+    ratios[best.newcomer.instance] = max(best.newcomer.throughput_ratio.expected + off, 0.05)
+    advisor.record_outcome(asked.id, best.host, ratios)
+
+
+@contextmanager
+def _listening(advisor: Advisor, settings: Settings) -> Iterator[str]:
+    """The application on a free port of this machine, in a thread."""
+    app = create_app(advisor, settings)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10)
+            app.state.lanes.close()
+
+
+def pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
+    """Every page of the small service as a name and a path."""
+    told = advisor.answered(which="told", limit=1).items[0].recommendation.id
+    made = {entry.kind: entry.id for entry in advisor.plans().items}
+    return (
+        ("where", "/"),
+        (
+            "where-answer",
+            "/?name=shop-8&workload=web-1k&vcpus=1&memory_mb=2048&min_throughput_ratio=0.9&service=latency",
+        ),
+        ("where-instance", "/?instance=render-1"),
+        ("where-wrong", "/?name=a%20b&vcpus=0&memory_mb=x"),
+        ("cloud", "/cloud"),
+        ("host", "/hosts/h4"),
+        ("instance", "/instances/media-1"),
+        ("placements", "/placements"),
+        ("placement", f"/placements/{told}"),
+        ("models", "/models"),
+        ("model", "/models/m-good"),
+        ("model-activate", "/models/m-bad/confirm?change=activate"),
+        ("plans", "/plans"),
+        *((f"plan-new-{kind}", f"/plans/new?kind={kind}") for kind in ("admit", "evacuate", "what_if")),
+        *((f"plan-{kind}", f"/plans/{made[kind]}") for kind in PLAN_KINDS),
+        ("plan-compare", f"/plans/compare?a={made['evacuate']}&b={made['consolidate']}"),
+        ("docs", "/docs"),
+        ("missing", "/nowhere"),
+    )
