@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, cast
@@ -42,6 +42,8 @@ from api.schemas.placements import PlacementAnswer
 from api.telemetry import Telemetry
 from api.web import cloud, docs, host, instance, models, placements, signing, where
 from api.web import plans as plan_pages
+from api.web.form import DEFAULTS
+from api.web.plan_fields import FIELDS
 from api.web.render import SIGN_IN, STATIC
 
 
@@ -60,6 +62,7 @@ class Route:
     model: type[BaseModel] | None = None  # of an answer that the endpoint has written itself
     lane: LaneName = "storage"  # in which threads it runs
     scope: Needs | None = None  # that a token must have, where it does not follow from the method
+    reads: Collection[str] = ()  # query parameters that it reads by itself: a form shows them again
 
     @property
     def needs(self) -> Needs:
@@ -137,11 +140,11 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/healthz", operations.healthz, "operations", lane="none", scope="open"),
     Route("GET", "/readyz", operations.readyz, "operations", lane="none", scope="open"),
     Route("GET", "/metrics", operations.metrics, "operations", answers=PlainTextResponse, lane="none"),
-    Route("GET", SIGN_IN, signing.form, "pages", answers=HTMLResponse, scope="open"),
+    Route("GET", SIGN_IN, signing.form, "pages", answers=HTMLResponse, scope="open", reads=("next",)),
     Route("POST", SIGN_IN, signing.sign_in, "pages", answers=HTMLResponse, scope="open"),
     Route("POST", "/signout", signing.sign_out, "pages", answers=HTMLResponse, scope="read"),
-    Route("GET", "/", where.where, "pages", answers=HTMLResponse, lane="question"),
-    Route("GET", "/cloud", cloud.cloud, "pages", answers=HTMLResponse, lane="question"),
+    Route("GET", "/", where.where, "pages", answers=HTMLResponse, lane="question", reads=DEFAULTS),
+    Route("GET", "/cloud", cloud.cloud, "pages", answers=HTMLResponse, lane="question", reads=cloud.FILTERS),
     Route("GET", "/hosts/{host}", host.host, "pages", fails=(404,), answers=HTMLResponse, lane="question"),
     # In no lane of questions: it may wait for another store of samples.
     Route("GET", "/instances/{instance}", instance.instance, "pages", fails=(404,), answers=HTMLResponse),
@@ -150,7 +153,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/placements/{placement}", placements.one, "pages", fails=(404,), answers=HTMLResponse),
     Route("GET", "/plans", plan_pages.listing, "pages", answers=HTMLResponse),
     Route("POST", "/plans", plan_pages.make, "pages", answers=HTMLResponse, lane="long", scope="read"),
-    Route("GET", "/plans/new", plan_pages.asking, "pages", answers=HTMLResponse),
+    Route("GET", "/plans/new", plan_pages.asking, "pages", answers=HTMLResponse, reads=("kind", *FIELDS)),
     Route("GET", "/plans/compare", plan_pages.compare, "pages", fails=(404,), answers=HTMLResponse),
     Route("GET", "/plans/{plan}", plan_pages.one, "pages", fails=(404,), answers=HTMLResponse),
     Route(
@@ -220,7 +223,8 @@ def _add(app: FastAPI, route: Route, lanes: Lanes) -> None:
         options["response_model"] = None
     if route.model is not None:
         options["response_model"] = route.model
-    checks = {require_json: takes_body, only_known_parameters: route.path.startswith("/v1/")}
+    asked = route.tag == "pages" or route.path.startswith("/v1/")  # others may be asked by who adds what he likes
+    checks = {require_json: takes_body, only_known_parameters(route.reads): asked}
     app.add_api_route(
         route.path,
         route.endpoint if route.lane == "none" else lanes.wrap(route.endpoint, route.lane),

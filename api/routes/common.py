@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, cast
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Annotated, cast, get_origin
 
 from fastapi import Depends, Path, Query, Request
 from starlette.exceptions import HTTPException
@@ -41,15 +42,24 @@ async def require_json(request: Request) -> None:
         raise HTTPException(415, "the body has no content type, application/json is needed")
 
 
-async def only_known_parameters(request: Request) -> None:
-    """Refuse a parameter that the route does not have: a filter of which the name is mistyped would let all through."""
-    if not request.scope["query_string"]:
-        return
-    known = [one.alias for one in request.scope["route"].dependant.query_params]
-    for name in request.query_params:
-        if name not in known:
-            there = f"there are {', '.join(known)}" if known else "it takes none"
-            raise InvalidInput(f"there is no query parameter {name[:60]!a}; {there}", field=name[:60])
+def only_known_parameters(read: Collection[str]) -> Callable[[Request], Awaitable[None]]:
+    """A dependency: InvalidInput for a query parameter that is neither in the handler's signature nor among `read`,
+    for a filter of which the name is mistyped would let all through, and for one that is given twice and is no list."""
+
+    async def check(request: Request) -> None:
+        if not request.scope["query_string"]:
+            return
+        declared = request.scope["route"].dependant.query_params
+        lists = {one.alias for one in declared if get_origin(one.field_info.annotation) is list}
+        known = [*(one.alias for one in declared), *read]
+        for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
+            if name not in known:
+                there = f"there are {', '.join(known)}" if known else "it takes none"
+                raise InvalidInput(f"there is no query parameter {name[:60]!a}; {there}", field=name[:60])
+            if times > 1 and name not in lists:
+                raise InvalidInput(f"{name} is given {times} times, once is taken", field=name)
+
+    return check
 
 
 AdvisorDep = Annotated[Advisor, Depends(get_advisor)]

@@ -15,13 +15,13 @@ from fastapi.responses import HTMLResponse
 from advisor.domain import CloudNow, HostNow, ResidentNow
 from api.routes.common import AdvisorDep
 from api.web import bars, picture
-from api.web.queries import check_names
 from api.web.render import page
 from profiler.observed import HOST_KINDS
 
 AT_ONCE = 50  # hosts on a page
 WORST = 10  # instances in the list of the worst off
 _LONGEST = 255
+FILTERS = ("name", "label", "kind")  # of the address
 PageNumber = Annotated[int, Query(alias="page", ge=1)]
 
 
@@ -65,7 +65,7 @@ class Filter:
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Filter:
         """What stands in the address bar; a filter that makes no sense is told and left out."""
-        given = {key: query.get(key, "").strip()[:_LONGEST] for key in ("name", "label", "kind")}
+        given = {key: query.get(key, "").strip()[:_LONGEST] for key in FILTERS}
         wrong = {}
         if given["label"] and not given["label"].partition("=")[1]:
             wrong["label"] = "is not a label and its value, such as zone=a"
@@ -91,7 +91,6 @@ class Filter:
 
 def cloud(request: Request, advisor: AdvisorDep, number: PageNumber = 1) -> HTMLResponse:
     """Every host, the one with the worst-off instance first; beyond the last page there is the last one."""
-    check_names(request, ("name", "label", "kind", "page"))
     chosen = Filter.read(request.query_params)
     now, told = datetime.now(UTC), advisor.cloud_now()
     fitting = [one for one in told.hosts if chosen.lets_through(one)]

@@ -14,7 +14,6 @@ from advisor.domain import HostDetail, HostNow, Instance
 from api.routes.common import AdvisorDep, PathId
 from api.web import bars, chart, picture
 from api.web.cloud import age
-from api.web.queries import check_names
 from api.web.render import page
 from profiler.observed import format_cpus
 
@@ -58,7 +57,6 @@ class Resident:
 
 def host(request: Request, advisor: AdvisorDep, host: PathId, since: Span = "1h") -> HTMLResponse:
     """One host with everybody on it."""
-    check_names(request, ("since",))
     found = advisor.host_detail(host)
     told = advisor.histories(host=host, since=since)
     pairs = [one for one in found.slowing if one.loss >= FELT]

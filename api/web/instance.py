@@ -16,7 +16,6 @@ from api.routes.common import AdvisorDep, PathId
 from api.web import chart, picture
 from api.web.cloud import age
 from api.web.host import FELT
-from api.web.queries import check_names
 from api.web.render import page
 
 MOST_PAIRS = 10  # of those who slow it, and of those whom it slows
@@ -31,7 +30,6 @@ SPANS: Mapping[Span, str] = {
 
 def instance(request: Request, advisor: AdvisorDep, instance: PathId, since: Span = "24h") -> HTMLResponse:
     """One instance with what is predicted and measured of it."""
-    check_names(request, ("since",))
     there = _there(advisor.cloud_now(), instance)
     it, pending = (there[1], there[2]) if there else (advisor.instance(instance), False)
     detail = advisor.host_detail(there[0].host.id) if there else None

@@ -15,7 +15,6 @@ from api.cards import figures, is_section, origins
 from api.routes.common import AdvisorDep, PathId
 from api.web import picture
 from api.web.forms import Posted
-from api.web.queries import check_names
 from api.web.render import page, see_other
 
 PRIOR = "prior"
@@ -51,7 +50,6 @@ def one(request: Request, version: PathId, advisor: AdvisorDep) -> HTMLResponse:
 
 def confirm(request: Request, version: PathId, advisor: AdvisorDep, change: Change = "activate") -> HTMLResponse:
     """What a change would mean, and the button that makes it."""
-    check_names(request, ("change",))
     return _confirm(request, advisor, version, change)
 
 

@@ -11,7 +11,6 @@ from advisor.domain import Answered, AnsweredAs
 from api.routes.common import AdvisorDep, Cursor, PathId
 from api.web import picture
 from api.web.answer import answer
-from api.web.queries import check_names
 from api.web.render import page
 
 _ROWS = 25
@@ -20,7 +19,6 @@ _LAST = 100  # answers with an outcome that the share inside is taken from
 
 def listing(request: Request, advisor: AdvisorDep, which: AnsweredAs = "real", cursor: Cursor = None) -> HTMLResponse:
     """Answers, newest first, predicted beside observed where an outcome was told."""
-    check_names(request, ("which", "cursor"))
     found = advisor.answered(which=which, cursor=cursor, limit=_ROWS)
     return page(
         request,

@@ -18,7 +18,6 @@ from api.web import picture, plan_view
 from api.web.forms import Posted
 from api.web.plan_fields import FIELDS, KINDS, MIX_ROWS
 from api.web.plan_form import PlanForm
-from api.web.queries import check_names
 from api.web.render import page, see_other
 
 _ROWS = 25
@@ -28,7 +27,6 @@ OtherPlan = Annotated[str, Query(pattern=ID_PATTERN, min_length=1, max_length=25
 
 def listing(request: Request, advisor: AdvisorDep, kind: PlanKind | None = None, cursor: Cursor = None) -> HTMLResponse:
     """Plans, newest first, all or those of one kind."""
-    check_names(request, ("kind", "cursor"))
     found = advisor.plans(kind=kind, cursor=cursor, limit=_ROWS)
     return page(
         request,
@@ -45,7 +43,6 @@ def listing(request: Request, advisor: AdvisorDep, kind: PlanKind | None = None,
 
 def asking(request: Request, advisor: AdvisorDep) -> HTMLResponse:
     """The form for one kind of question; an address may fill some of it in."""
-    check_names(request, ("kind", *FIELDS))
     return _form(request, advisor, PlanForm.read(request.query_params, sent=False))
 
 
@@ -93,7 +90,6 @@ def one(request: Request, plan: PathId, advisor: AdvisorDep) -> HTMLResponse:
 
 def compare(request: Request, advisor: AdvisorDep, a: OtherPlan, b: OtherPlan) -> HTMLResponse:
     """Two plans beside each other."""
-    check_names(request, ("a", "b"))
     first, second = advisor.stored_plan(a), advisor.stored_plan(b)
     return page(
         request,

@@ -13,8 +13,7 @@ from advisor.service import Advisor
 from api.routes.common import AdvisorDep
 from api.web import picture
 from api.web.answer import Answer, answer
-from api.web.form import DEFAULTS, Form
-from api.web.queries import check_names
+from api.web.form import Form
 from api.web.render import page
 
 _OFFERED = 500  # instances and workloads in the pick lists; any other name can be typed or asked for through the API
@@ -22,7 +21,6 @@ _OFFERED = 500  # instances and workloads in the pick lists; any other name can 
 
 def where(request: Request, advisor: AdvisorDep) -> HTMLResponse:
     """Where should this instance go? A form and the ranked answer."""
-    check_names(request, DEFAULTS)
     form = Form.read(request.query_params)
     state = advisor.ready()
     found = _ask(form, advisor) if form.asked else None

@@ -98,16 +98,19 @@ def test_a_filter_that_makes_no_sense_is_told_beside_its_field(pages: Client) ->
     ("path", "words"),
     [
         ("/cloud?page=-1", "page: Input should be greater than or equal to 1"),
-        ("/cloud?cursor=zzz", "this page cannot be asked for 'cursor'"),
+        ("/cloud?cursor=zzz", "there is no query parameter 'cursor'; there are page, name, label, kind"),
         ("/hosts/h1?since=99y", "since: Input should be '1h', '6h' or '24h'"),
-        ("/hosts/h1?sinc=1h", "this page cannot be asked for 'sinc'"),
+        ("/hosts/h1?sinc=1h", "there is no query parameter 'sinc'; there are since"),
+        ("/hosts/h1?since=1h&since=6h", "since is given 2 times, once is taken"),
+        ("/cloud?name=a&name=b", "name is given 2 times, once is taken"),
+        ("/cloud?what=%3Cb%3E", "there is no query parameter 'what'"),
         ("/instances/shop-3?since=", "since: Input should be '1h', '24h', '7d' or '30d'"),
         ("/placements?which=mine", "which: Input should be 'all', 'real' or 'told'"),
         ("/models/prior/confirm?change=burn", "change: Input should be 'activate', 'shadow' or 'rollback'"),
         ("/plans?kind=evict", "kind: Input should be 'admit'"),
         ("/plans/new?kind=evict", "kind 'evict' is none of admit"),
         ("/?name=a&objective=best", "objective 'best' is none of worst, total, pack"),
-        ("/?nam=a", "this page cannot be asked for 'nam'"),
+        ("/?nam=a", "there is no query parameter 'nam'; there are "),
     ],
 )
 def test_an_address_that_is_not_understood_is_told_what(pages: Client, path: str, words: str) -> None:

@@ -133,7 +133,7 @@ def test_a_broken_trace_is_refused_with_row_column_and_reason(tmp_path: Path, ro
 
 
 def _truncated() -> bytes:
-    return gzip.compress(b"instance,time_s,cpu_percent\n" + b"a,0,1\n" * 1000)[:-20]
+    return gzip.compress(b"instance,time_s,cpu_percent\n" + b"a,0,1\n" * 1000, mtime=0)[:-20]
 
 
 @pytest.mark.parametrize(
