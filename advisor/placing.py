@@ -62,20 +62,21 @@ class Placing:
             return found
 
     def in_turn(
-        self, requests: Sequence[PlacementRequest], *, hold: bool, noted: bool = True
+        self, requests: Sequence[PlacementRequest], *, hold: bool, holds_next: bool = False
     ) -> tuple[Recommendation, ...]:
         """Answers of which each counts in for the next; with `hold` they are stored and count as placed.
 
-        Without it the audit log has an entry for each and nothing else is kept; `noted` False = not even that, for the
-        caller asks again and holds.
+        Without it the audit log has an entry for each and nothing else is kept; with `holds_next` not even that where
+        a host was found, for the caller asks again and holds it.
         """
         for request in requests:
             questions.check_request(request)
         if not hold:
             answers, _ = self._in_turn(requests)
-            if noted:
+            looks = [one for one in answers if not (holds_next and one.candidates)]
+            if looks:
                 with self._write() as connection:
-                    for one in answers:
+                    for one in looks:
                         self._note(connection, one)
             return answers
         with self._one_at_a_time:

@@ -385,14 +385,15 @@ class Advisor:
         return self.placing.place(request).recommendation
 
     def place_in_turn(
-        self, requests: Sequence[PlacementRequest], *, hold: bool, noted: bool = True
+        self, requests: Sequence[PlacementRequest], *, hold: bool, holds_next: bool = False
     ) -> tuple[Recommendation, ...]:
         """Answer for a scheduler that puts instances on hosts and changes no settings, each counting in for the next.
 
         With `hold` the answers are stored and count as placed for `reserve_s` seconds, without it nothing is kept but
-        an entry in the audit log; `noted` False leaves that out, for who asks again to hold.
+        an entry in the audit log; `holds_next` leaves that out where a host was found, for the caller asks again and
+        holds it.
         """
-        return self.placing.in_turn(requests, hold=hold, noted=noted)
+        return self.placing.in_turn(requests, hold=hold, holds_next=holds_next)
 
     def evacuation(self, host: str, targets: Sequence[str] | None = None) -> tuple[Move, ...]:
         """Where the residents of a host go when it is emptied, `targets` None = to any other host; holds nothing."""

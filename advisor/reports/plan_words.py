@@ -30,7 +30,8 @@ _ENDS = {
 
 def headline(plan: Plan) -> str:
     """What becomes of the cloud, in one sentence."""
-    if plan.search is not None and plan.search.ended == "already fine":
+    fine = plan.search is not None and plan.search.ended == "already fine"
+    if fine and plan.request.kind != "what_if":  # which speaks of two clouds, of which the other one may be fine
         return "Already fine: nothing is to be done."
     return {
         "admit": _admitted,

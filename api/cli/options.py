@@ -46,4 +46,4 @@ def settings(**options: Any) -> Settings:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
         source = f"--{name}" if name in given else f"COTENANT_{name.upper()}"
-        raise InvalidInput(f"{source}: {first['msg']}", field=name) from error
+        raise InvalidInput(f"{source}: {first['msg'].removeprefix('Value error, ')}", field=name) from error

@@ -72,7 +72,7 @@ def summary(plan: Plan) -> Iterator[str]:
     if "admit" in {kind, plan.request.then}:
         asked, found = {one.id for one in plan.request.instances}, {step.instance for step in plan.steps if step.host}
         yield f"{len(asked & found)} of {len(asked)} instances placed."
-    elif plan.search is not None and plan.search.ended == "already fine":
+    elif plan.search is not None and plan.search.ended == "already fine" and not plan.steps:
         yield "Already fine: nothing is to be done."
     elif plan.steps:
         done = [step for step in plan.steps if step.host is not None]

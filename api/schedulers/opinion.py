@@ -52,10 +52,10 @@ class Opinion:
 
 
 def ask(
-    advisor: Advisor, instance: Instance, hosts: Sequence[str], *, most: int = MOST_TOLD, noted: bool = True
+    advisor: Advisor, instance: Instance, hosts: Sequence[str], *, most: int = MOST_TOLD, holds_next: bool = False
 ) -> Opinion:
-    """What is thought of these hosts; nothing is kept but an entry in the audit log."""
-    (answer,) = advisor.place_in_turn([question(instance, hosts, most)], hold=False, noted=noted)
+    """What is thought of these hosts; nothing is kept but an entry in the audit log (`holds_next`: see Advisor)."""
+    (answer,) = advisor.place_in_turn([question(instance, hosts, most)], hold=False, holds_next=holds_next)
     return Opinion.of(answer, hosts)
 
 
@@ -64,9 +64,9 @@ def ask_and_hold(advisor: Advisor, instance: Instance, hosts: Sequence[str]) -> 
 
     None = there is none. One entry in the audit log either way.
     """
-    thought = ask(advisor, instance, hosts, noted=False)
+    thought = ask(advisor, instance, hosts, holds_next=True)
     if not thought.scores:
-        return ask(advisor, instance, hosts), None
+        return thought, None
     (answer,) = advisor.place_in_turn([question(instance, tuple(thought.scores), 1)], hold=True)
     return thought, answer.candidates[0].host if answer.candidates else None
 

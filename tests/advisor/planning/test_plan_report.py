@@ -176,7 +176,10 @@ MOVE = PlanStep("db-1", "h2", action="move", source="h1", stage=1, why="h1 is cr
         ),
         (
             {"kind": "what_if"},
-            {"variants": (Variant("now", FINE), Variant("without h1", replace(FINE, worst=0.7)))},
+            {
+                "variants": (Variant("now", FINE), Variant("without h1", replace(FINE, worst=0.7))),
+                "search": Search("moves", 0, 0, 0, "already fine"),  # the imagined cloud
+            },
             "The worst-off would reach 70 % instead of 90 % of what it does alone.",
         ),
         (

@@ -115,13 +115,15 @@ def test_what_schedulers_are_told_is_told_though_nothing_is_stored(small: Adviso
     small.put_host(Host("h2", "kvm", 4, 8192))
     fits, huge = PlacementRequest(Instance("n")), PlacementRequest(Instance("m", memory_mb=10**9), hosts=("h1", "h2"))
     small.place_in_turn([fits, huge], hold=False)
-    small.place_in_turn([fits], hold=False, noted=False)
+    small.place_in_turn([fits], hold=False, holds_next=True)  # who holds is told of when he does
+    small.place_in_turn([huge], hold=False, holds_next=True)
     small.evacuation("h1")
     small.put_host(Host("h2", "kvm", 4, 8192, enabled=False))
     small.evacuation("h1", ["h2"])
     small.improvements({"a": ["h1", "h2"]}, most=5, within_s=60.0)
     assert [entry for entry in told(small) if entry[0] not in {"inventory.put", "host.put"}] == [
         ("placement.look", ("n", "h2"), {"host": "h2", "rejected": 0, "model": "prior"}),
+        ("placement.look", ("m",), {"host": None, "rejected": 2, "model": "prior"}),
         ("placement.look", ("m",), {"host": None, "rejected": 2, "model": "prior"}),
         ("moves.answer", ("h1", "a", "h2"), {"moves": 1, "stuck": 0, "model": "prior"}),
         ("moves.answer", ("h1",), {"moves": 0, "stuck": 1, "model": "prior"}),
