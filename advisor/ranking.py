@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Objective
+from advisor.rounding import SLACK
 from models.prediction import InterferencePrediction
 
 Floats = NDArray[np.float64]
@@ -87,7 +88,7 @@ def score(
         value = 1 - most - OTHERS_COUNT * (loss.sum(axis=1) - most)
     if objective == "pack":
         needed = np.where(np.isnan(limits), KEPT, limits)
-        all_kept = np.where(present, throughput.expected >= np.minimum(needed, before), True).all(axis=1)
+        all_kept = np.where(present, throughput.expected >= np.minimum(needed, before) - SLACK, True).all(axis=1)
         value = np.where(all_kept, 1.0 + used_share, value)
         expected = np.where(all_kept, 1.0 + used_share, expected)
         half_width = np.where(all_kept, 0.0, half_width)
@@ -108,9 +109,10 @@ def broken(
     """Whose limit is broken that was held before, as in `score`; (S, N). Expected ratios are judged."""
     if waiting is None and np.isnan(limits).all():
         return np.zeros(present.shape, dtype=bool)
-    found = present & (prediction.throughput.expected < limits) & (before >= limits)
+    found = present & (prediction.throughput.expected < limits - SLACK) & (before >= limits - SLACK)
     if waiting is not None:
-        found |= present & (prediction.latency.expected > waiting.limits) & (waiting.before <= waiting.limits)
+        limits = waiting.limits + SLACK
+        found |= present & (prediction.latency.expected > limits) & (waiting.before <= limits)
     return np.asarray(found)
 
 

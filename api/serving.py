@@ -38,8 +38,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # at Python's 5 ms a handful of those steps made an answer late that was remembered.
 SWITCH_S = 0.0005
 # Python looks for cycles in everything there is each time a quarter has been added, while nobody is answered: with the
-# libraries, the model and what is remembered that took 0.2 s. What stands at the start is never looked at again, and
-# what came since less often than by default (700, 10, 10); answers leave hardly any cycles.
+# libraries, the model and what is remembered that took 0.13 s, and 0.2-0.4 s under load. What stands at the start is
+# never looked at again, and what came since less often than by default (700, 10, 10).
 COLLECT = (20_000, 20, 50)
 log = logging.getLogger("cotenant.workers")
 

@@ -14,6 +14,7 @@ from advisor.isolation import cpu, disk, driver, network, pins, wording
 from advisor.isolation.shared_host import SharedHost, Trial, kept, part
 from advisor.isolation.standing import Standing, stand
 from advisor.render import unmet
+from advisor.rounding import SLACK
 from models.prediction import InterferencePrediction, Predictor
 from models.scene import ProfileTable
 
@@ -141,7 +142,7 @@ def _settle(standing: Standing, trials: Sequence[Trial]) -> tuple[_Found, _Found
 
 def _under(standing: Standing, prediction: InterferencePrediction) -> Bools:
     """Which limits are not kept in each trial; (trials, N, 2)."""
-    return np.asarray(kept(prediction) < standing.shared.limits())
+    return np.asarray(kept(prediction) < standing.shared.limits() - SLACK)
 
 
 def _missing(standing: Standing, prediction: InterferencePrediction) -> Floats:

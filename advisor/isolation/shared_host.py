@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance, IsolationSettings
+from advisor.rounding import SLACK
 from models.prediction import Band, InterferencePrediction, Predictor
 from models.scene import ProfileTable, SceneBatch, build_batch
 
@@ -74,7 +75,7 @@ class SharedHost:
         found = np.ones((len(self.parties), 2), dtype=bool)
         if len(self.parties) > 1:
             before = self.predictor.predict(self.scenes([Trial()], without=self.parties[-1].id))
-            found[:-1] = ~(kept(before)[0] < self.limits()[:-1])
+            found[:-1] = ~(kept(before)[0] < self.limits()[:-1] - SLACK)
         return found
 
 

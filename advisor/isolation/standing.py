@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.domain import Instance, IsolationSettings
 from advisor.isolation.shared_host import SharedHost, Trial, kept
+from advisor.rounding import SLACK
 from models.demands import Demands
 from models.prediction import InterferencePrediction
 from models.prior import RESOURCES, PriorResult, solve
@@ -59,7 +60,7 @@ class Standing:
     @property
     def under(self) -> Bools:
         """Which limits are not kept; (N, 2)."""
-        return np.asarray(kept(self.prediction)[0] < self.shared.limits())
+        return np.asarray(kept(self.prediction)[0] < self.shared.limits() - SLACK)
 
     @property
     def value(self) -> float:
@@ -76,7 +77,7 @@ def stand(
 ) -> Standing | None:
     """How things stand under `changes`, for which `prediction` was made; None where no held limit is broken."""
     short = np.where(held, shared.limits() - kept(prediction)[0], np.nan)
-    broken = [(at, kind) for at, kind in np.ndindex(*short.shape) if short[at, kind] > 0]
+    broken = [(at, kind) for at, kind in np.ndindex(*short.shape) if short[at, kind] > SLACK]
     if not broken:
         return None
     sufferer, kind = min(broken, key=lambda one: (-round(float(short[one]), _DIGITS), *one))

@@ -12,6 +12,7 @@ from advisor import isolation, ranking
 from advisor.domain import Instance, Rejection, Rung
 from advisor.placement.candidates import RankedHost, place, seats, told
 from advisor.placement.situations import Kinds, Question, Told
+from advisor.rounding import SLACK
 from models.prediction import Band, InterferencePrediction
 
 Ints = NDArray[np.int64]
@@ -83,8 +84,9 @@ def _rejection(question: Question, found: Kinds, predicted: Told, position: int,
     """The newcomer's own limit is named before a neighbour's, and a throughput before a latency."""
     snapshot, asked = question.snapshot, question.request.instance
     ratio, latency = predicted.expected[option, kind], predicted.latency[option, kind]
-    under = (ratio < found.limits[kind]) & (predicted.before[kind] >= found.limits[kind])
-    slow = (latency > found.waits[kind]) & (predicted.latency_before[kind] <= found.waits[kind])
+    least, most = found.limits[kind] - SLACK, found.waits[kind] + SLACK
+    under = (ratio < least) & (predicted.before[kind] >= least)
+    slow = (latency > most) & (predicted.latency_before[kind] <= most)
     there = found.present[kind]
     last = len(there) - 1
     for broken, code in ((under, "limit.{}"), (slow, "limit.{}_latency")):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.domain import Band, Effect, PlanSums
 from advisor.planning.limits import least
+from advisor.rounding import SLACK
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.rows import Rows
 from models.prediction import Band as Bands
@@ -17,7 +18,6 @@ from models.prediction import InterferencePrediction, Predictor
 
 Bools = NDArray[np.bool_]
 Effects = Mapping[str, tuple[Effect, ...]]
-SLACK = 1e-9  # of a ratio: equal demands may differ in their last bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from advisor.domain import Instance
 from advisor.errors import BrokenArtifact
 from advisor.replay.workloads import Demand
+from advisor.rounding import SLACK
 from advisor.snapshot.rows import HOST_FIELDS
 from models.prediction import Predictor
 from models.scene import ProfileTable, SceneBatch, build_batch, slot_values
@@ -21,7 +22,6 @@ Ints = NDArray[np.int64]
 CELLS = 300_000  # scenes x slots x slots that are predicted at a time
 BIN, MOST_RATIO = 0.001, 1.5  # ratios are counted in bins this wide, the last one takes all above
 BINS = round(MOST_RATIO / BIN)
-CLOSE = 1e-9  # a ratio this little below the limit is at it
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def judge(demand: Demand, where: Ints, first: int, predictor: Predictor, keep_ra
         ratio, low = band.expected[scene, slot], band.lower[scene, slot]
         if not (np.isfinite(ratio).all() and np.isfinite(low).all()):
             raise BrokenArtifact(f"model {predictor.version} gave no finite throughput for some instance")
-        below[begin:end] = np.bincount(moment[ratio < keep_ratio - CLOSE], minlength=end - begin)
+        below[begin:end] = np.bincount(moment[ratio < keep_ratio - SLACK], minlength=end - begin)
         np.minimum.at(worst, begin + moment, ratio)
         expected += _counted(ratio)
         lower += _counted(low)

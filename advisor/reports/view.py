@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from advisor.domain import Band, Effect, Inventory, Plan, PlanStep
 from advisor.planning.limits import least_of
+from advisor.rounding import SLACK
 from models.scene import ProfileTable
 
 MAX_PICTURES = 12  # beyond them the tables say more
-SLACK = 1e-9  # of a ratio, as where a plan counts who is below a limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from advisor.domain import Band, Beside, Candidate, Effect, IsolationSettings
+from advisor.rounding import SLACK
 from profiler.observed import format_cpus
 
 WIDTH = 240  # of a picture, in its own units
@@ -71,9 +72,9 @@ def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Row:
 
 
 def _level(expected: float, lower: float, limit: float) -> str:
-    if expected < limit:
+    if expected < limit - SLACK:
         return "bad"
-    return "good" if lower >= limit else "fair"
+    return "good" if lower >= limit - SLACK else "fair"
 
 
 def worst_neighbour(candidate: Candidate) -> Effect | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from advisor.domain import Host, Instance
 from advisor.planning.assignment.ground import Ground, Kinds
 from advisor.ranking import CAUTION, OTHERS_COUNT
+from advisor.rounding import SLACK
 from advisor.snapshot.rows import HOST_FIELDS, SLOT_FIELDS
 from models.prediction import Predictor
 from models.scene import SceneBatch, build_batch
@@ -111,9 +112,9 @@ class Effects:
         prediction = self.predictor.predict(scenes, ("throughput", "latency") if minds.any() else ("throughput",))
         expected = np.where(here, prediction.throughput.expected, 1.0)
         half = np.where(here, expected - prediction.throughput.lower, 0.0)
-        below = here & (expected < ground.limit[of_class[:, None], kind] - SAME)
+        below = here & (expected < ground.limit[of_class[:, None], kind] - SLACK)
         if minds.any():
-            below |= minds & (prediction.latency.expected > ground.latency[kind] + SAME)
+            below |= minds & (prediction.latency.expected > ground.latency[kind] + SLACK)
         loss = np.where(here, 1.0 - expected + CAUTION * half, 0.0)
         lost = loss.sum(axis=1)
         most = np.where(here.any(axis=1), np.where(here, loss, -np.inf).max(axis=1), 0.0)

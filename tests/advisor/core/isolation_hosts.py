@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from advisor import isolation
 from advisor.domain import Host, Instance, IsolationSettings, Pinning, Rung, WorkloadProfile
+from advisor.rounding import SLACK
 from models.prediction import InterferencePrediction, Predictor
 from models.prior import PriorPredictor
 from models.scene import ProfileTable, SceneBatch, build_batch
@@ -82,9 +83,9 @@ def broken(shared: Shared, kept: dict[str, Any]) -> set[tuple[str, str]]:
         if one.id not in kept:
             continue
         ratio, latency = kept[one.id]
-        if one.min_throughput_ratio is not None and ratio < one.min_throughput_ratio:
+        if one.min_throughput_ratio is not None and ratio < one.min_throughput_ratio - SLACK:
             found.add((one.id, "throughput"))
-        if one.max_latency_ratio is not None and 1 / latency < 1 / one.max_latency_ratio:
+        if one.max_latency_ratio is not None and 1 / latency < 1 / one.max_latency_ratio - SLACK:
             found.add((one.id, "latency"))
     return found
 

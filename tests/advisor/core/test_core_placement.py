@@ -23,6 +23,7 @@ from core_clouds import (
 
 from advisor.domain import Constraints, IsolationSettings, Recommendation, Scene, WorkloadProfile
 from advisor.placement import predict_scene, recommend
+from advisor.rounding import SLACK
 from models.prior import PriorPredictor
 from profiler.observed import NetworkSettings, Pinning
 
@@ -311,7 +312,7 @@ def test_a_host_that_the_ladder_mends_is_a_candidate_as_its_last_rung_leaves_it(
     said = {one.instance: one.throughput_ratio for one in last.effects}
     assert found.newcomer.throughput_ratio == said["n"]
     assert found.neighbours[0].throughput_ratio == said["r"]
-    assert said["r"].expected >= limit
+    assert said["r"].expected >= limit - SLACK
     assert found.neighbours[0].before is not None
     assert found.neighbours[0].before.expected == pytest.approx(1.0)
     assert any("r" in " ".join(command.argv) for command in found.commands) == bool(found.changes)

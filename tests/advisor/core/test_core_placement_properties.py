@@ -15,6 +15,7 @@ from isolation_hosts import looser
 
 from advisor.domain import Candidate, Host, Instance, IsolationSettings, PlacementRequest, Recommendation, Scene
 from advisor.placement import predict_scene
+from advisor.rounding import SLACK
 from advisor.validation import misfit
 from models.prior import PriorPredictor
 from profiler.observed import NetworkSettings
@@ -109,6 +110,15 @@ def others(case: Case, there: Host) -> list[Instance]:
     return [one for one in everybody if one.host == there.id and one.id != case.question.instance.id]
 
 
+def keeps(ratio: float, limit: float | None) -> bool:
+    return limit is None or ratio >= limit - SLACK
+
+
+def waits(ratio: float, limit: float | None) -> bool:
+    """Whether a latency is within its limit."""
+    return limit is None or ratio <= limit + SLACK
+
+
 def satisfied(case: Case, found: Candidate) -> bool:
     """Every constraint of the question and every limit of host and residents, checked from the inventory."""
     there = next(one for one in case.hosts if one.id == found.host)
@@ -144,18 +154,14 @@ def satisfied(case: Case, found: Candidate) -> bool:
             all(cpu < there.pcpus for cpu in pinned),
             mine.settings.pinning in {None, found.pinning},
             set(after) == names,
-            mine.min_throughput_ratio is None or found.newcomer.throughput_ratio.expected >= mine.min_throughput_ratio,
-            mine.max_latency_ratio is None or found.newcomer.latency_ratio.expected <= mine.max_latency_ratio,
+            keeps(found.newcomer.throughput_ratio.expected, mine.min_throughput_ratio),
+            waits(found.newcomer.latency_ratio.expected, mine.max_latency_ratio),
             all(
-                one.max_latency_ratio is None
-                or slower[one.id] <= one.max_latency_ratio
-                or waited[one.id] > one.max_latency_ratio
+                waits(slower[one.id], one.max_latency_ratio) or not waits(waited[one.id], one.max_latency_ratio)
                 for one in residents
             ),
             all(
-                one.min_throughput_ratio is None
-                or after[one.id] >= one.min_throughput_ratio
-                or before[one.id] < one.min_throughput_ratio
+                keeps(after[one.id], one.min_throughput_ratio) or not keeps(before[one.id], one.min_throughput_ratio)
                 for one in residents
             ),
         ]

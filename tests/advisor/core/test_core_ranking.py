@@ -109,10 +109,13 @@ def test_a_limit_is_broken_where_it_was_held_before() -> None:
     assert found.breaks_newcomer.tolist() == [False, False, True]
 
 
-def test_a_ratio_at_its_limit_keeps_it() -> None:
-    found = scores([[0.7, 0.7]], limits=[[0.7, 0.7]])
+@pytest.mark.parametrize("ratio", [0.7, 0.7 - 1e-12])
+def test_a_ratio_at_its_limit_keeps_it_whatever_rounding_made_of_it(ratio: float) -> None:
+    found = scores([[ratio, ratio]], limits=[[0.7, 0.7]])
     assert not found.breaks_neighbour[0]
     assert not found.breaks_newcomer[0]
+    packed = scores([[ratio, ratio]], limits=[[0.7, 0.7]], used=[0.5], objective="pack")
+    assert packed.score[0] == pytest.approx(1.5)
 
 
 def test_a_latency_limit_is_broken_where_it_was_held_before() -> None:
