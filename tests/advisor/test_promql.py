@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,13 @@ from tests.servers.prometheus import Prometheus, prometheus
 from tests.servers.running import NotInstalled
 
 WINDOW_S, WINDOWS = 10.0, 60
-BEGIN_S = 10 * math.floor(datetime.now(UTC).timestamp() / 10) - WINDOWS * WINDOW_S - 60
 NOTHING: dict[str, Any] = {"global": {"scrape_interval": "1h"}}
+
+
+@cache
+def begin_s() -> float:
+    """When the first window began, for all tests here: by the first that asks, for they are collected long before."""
+    return 10 * math.floor(datetime.now(UTC).timestamp() / 10) - WINDOWS * WINDOW_S - 60
 
 
 def measured(number: int) -> dict[Key, float]:
@@ -65,7 +71,7 @@ def view(host: str, series: dict[Key, float], *, end_s: float = 0.0, finished: i
 def scrapes(every_s: float, *, host: str = "h1", target: str = "h1:9405", **labels: str) -> Iterator[tuple[float, Any]]:
     """What a Prometheus with honor_labels stores of the exporter: (time, samples), a scrape every so many seconds."""
     for step in range(int(WINDOWS * WINDOW_S / every_s)):
-        time_s = BEGIN_S + step * every_s + 1.5
+        time_s = begin_s() + step * every_s + 1.5
         page = series_text(view(host, measured(int(step * every_s / WINDOW_S))))
         for family in text_string_to_metric_families(page):
             for sample in family.samples:
@@ -79,10 +85,10 @@ def idle(every_s: float, host: str, *, restarted: int = WINDOWS) -> Iterator[tup
     """All that an exporter says of a host of this name where nothing changes; its agent starts anew at a window."""
     series: dict[Key, float] = {(f"i-{host}", "instance", "cpu"): 0.0, (None, "host", "busy"): 2.0}
     for step in range(int(WINDOWS * WINDOW_S / every_s)):
-        time_s = BEGIN_S + step * every_s + 1.5
+        time_s = begin_s() + step * every_s + 1.5
         number = int(step * every_s / WINDOW_S)
         finished = number + 1 if number < restarted else number + 1 - restarted
-        shown = view(host, series, end_s=BEGIN_S + number * WINDOW_S + 0.25, finished=finished)
+        shown = view(host, series, end_s=begin_s() + number * WINDOW_S + 0.25, finished=finished)
         for family in text_string_to_metric_families(page(shown, None, None, "1").decode()):
             for sample in family.samples:
                 if sample.name.startswith("cotenant_"):
@@ -134,7 +140,7 @@ def test_every_gauge_of_the_exporter_is_read_back_in_its_own_unit(store: Prometh
     found = read(store.url)
     expected = {key: value for key, value in measured(7).items() if key[0] != "i2"}
     expected["i2", "instance", "cpu"] = measured(7)["i2", "instance", "cpu"]
-    at = BEGIN_S + 7 * WINDOW_S + 1.5
+    at = begin_s() + 7 * WINDOW_S + 1.5
     seen = {key[1:]: values[list(times).index(at)] for key, (times, values) in found.items() if key[0] == "h1"}
     assert seen == pytest.approx(expected)
 
@@ -156,7 +162,7 @@ def test_scrapes_further_apart_than_windows_see_some_of_them_each_as_it_was(stor
 def test_windows_with_the_same_numbers_are_told_apart_by_when_they_ended(store: Prometheus) -> None:
     found = seen(store.url, "i-calm")
     times, values = found.readings["calm", "i-calm", "instance", "cpu"]
-    assert list(times) == [BEGIN_S + number * WINDOW_S + 0.25 for number in range(WINDOWS)]
+    assert list(times) == [begin_s() + number * WINDOW_S + 0.25 for number in range(WINDOWS)]
     assert set(values) == {0.0}
     assert found.notes == ()
 
@@ -197,7 +203,7 @@ def test_the_command_reads_a_store_and_needs_no_database(
 
 
 def test_what_is_older_is_not_read(store: Prometheus) -> None:
-    end_s = BEGIN_S + WINDOWS * WINDOW_S  # of what was written when this file was read, which may be minutes ago
+    end_s = begin_s() + WINDOWS * WINDOW_S  # of what was written for the first test, which may be minutes ago
     since_s = datetime.now(UTC).timestamp() - end_s + WINDOW_S * WINDOWS / 3
     assert 0 < len(align(read(store.url, f"{since_s:.0f}s"), "i1")) < WINDOWS / 2
 

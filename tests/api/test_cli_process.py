@@ -145,8 +145,9 @@ def test_ctrl_c_is_a_good_end_too_and_a_request_under_way_is_finished_before_it(
         f"POST /v1/samples HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     )
     with socket.create_connection(("127.0.0.1", service.port), timeout=30) as connection:
-        connection.sendall(head.encode() + b"\r\n\r\n" + body[:5])
-        time.sleep(0.3)
+        connection.sendall(head.encode() + b"\r\nExpect: 100-continue\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 100"), "it is asked for its body: it is under way"
+        connection.sendall(body[:5])
         service.process.send_signal(signal.SIGINT)
         time.sleep(0.3)
         connection.sendall(body[5:])

@@ -1,4 +1,8 @@
-"""One browser and two services for all tests here; every page is watched, and must not complain."""
+"""One browser and two services for the tests of a file; every page is watched, and must not complain.
+
+While it lives, Playwright has an event loop of its own running in this thread, in which no other test could run one:
+it ends with the file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, StorageState, exp
 expect.set_options(timeout=30_000)  # of a busy machine; nothing waits that long where it is quiet
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if not chromium.PATH.exists():
         pytest.skip(f"there is no {chromium.PATH}: apt-get install chromium")
@@ -22,19 +26,19 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def small(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Service]:
     with world.small(tmp_path_factory.mktemp("small")) as service:
         yield service
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def large(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Service]:
     with world.large(tmp_path_factory.mktemp("large")) as service:
         yield service
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def signed_in(browser: Browser, small: world.Service) -> StorageState:
     """The cookie of an administrator."""
     context = browser.new_context(base_url=small.url)

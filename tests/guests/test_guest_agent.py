@@ -22,11 +22,7 @@ from profiler.lab.errors import RunError
 from profiler.lab.guests.channel import Channel, GuestProgram
 from profiler.lab.guests.image import AGENT
 from profiler.lab.processes import wait_until
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+from tests.servers.running import free_port
 
 
 def _connect(port: int) -> socket.socket:
@@ -42,7 +38,7 @@ def _connect(port: int) -> socket.socket:
 @pytest.fixture
 def channel() -> Iterator[Channel]:
     """A channel to a real agent, which here is not the first process."""
-    port = _free_port()
+    port = free_port()
     agent = subprocess.Popen([sys.executable, "-I", "-S", "-B", str(AGENT), str(port)])
     made = Channel(_connect(port), "here", lambda: "end of the console")
     try:

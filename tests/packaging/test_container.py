@@ -122,8 +122,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's wheel, built as the image builds it, from nothing but what the image gets."""
     folder = tmp_path_factory.mktemp("source")
     for name in SOURCES:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, folder / name)
+        if (ROOT / name).is_dir():  # bytecode that another test is about to write may be gone before it is copied
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder / name)
     argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
     argv += ["--no-build-isolation", "--wheel-dir", str(folder / "wheels"), "."]
     subprocess.run(argv, cwd=folder, check=True, timeout=240)

@@ -60,7 +60,7 @@ def finished(out: Path) -> list[str]:
 
 
 def wait_for_runs(out: Path, count: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(finished(out)) < count and time.monotonic() < deadline:
         time.sleep(0.02)
 
@@ -77,7 +77,7 @@ class Started:
         self.run = ""
 
     def wait_until_it_works(self) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline and self.process.poll() is None:
             for path in self._state.glob("*.jsonl"):
                 self.run = path.stem

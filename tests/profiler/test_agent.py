@@ -105,10 +105,16 @@ def test_a_tool_that_hangs_costs_its_samples_and_blocks_nothing() -> None:
 
 
 def test_while_a_tool_hangs_old_windows_are_not_shown_as_new() -> None:
-    hang = threading.Event()
-    bench = Bench(SteadyBackend(lambda number: hang.wait(20) if number == 12 else None))
+    hang, shown = threading.Event(), threading.Event()
+
+    def hang_once_a_window_is_shown(_number: int) -> None:
+        if bench.agent.view().window is not None:
+            shown.set()
+            hang.wait(20)
+
+    bench = Bench(SteadyBackend(hang_once_a_window_is_shown))
     bench.start()
-    bench.until(lambda: bench.agent.view().window is not None)
+    bench.until(shown.is_set)
     bench.until(lambda: bench.agent.view().window is None)
     assert bench.agent.view().windows_dropped["thin"] >= 1
     hang.set()

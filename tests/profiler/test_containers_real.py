@@ -53,7 +53,7 @@ def backend() -> Iterator[LxcBackend]:
 
 def _settled(pid: int, program: str) -> None:
     """Wait until a process has become its program: it joins group and namespace before."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while program not in Path(f"/proc/{pid}/comm").read_text() and time.monotonic() < deadline:
         time.sleep(0.01)
 
@@ -179,6 +179,7 @@ def _softirqs() -> int:
 
 def test_pressure_is_given_exactly_where_the_kernel_counts_it(containers: RealContainers, backend: LxcBackend) -> None:
     name = containers.add("idle", IDLE)
+    _settled(containers.pids[0], "sleep")
     unified = find_mounts(LiveSource()).get("unified", "/nowhere")
     shown = True
     try:
@@ -201,7 +202,7 @@ def test_an_ended_container_is_let_go_though_the_backend_stays(containers: RealC
     assert held  # its group's files are kept open while it lives
     assert not [link for link in _open_files() if "/net/dev" in link and str(os.getpid()) not in link]
     containers.remove()
-    assert backend.read_counters().vanished == (name,)
+    assert name in backend.read_counters().vanished  # others on this host may end at the same time
     assert name not in backend.read_counters().instances
     assert not [link for link in _open_files() if name in link]
     deadline = time.monotonic() + 10

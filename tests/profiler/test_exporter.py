@@ -133,6 +133,7 @@ def test_a_name_cannot_break_the_format() -> None:
     assert labels == f"instance={name},scope=instance"
 
 
+@pytest.mark.measured
 def test_a_hundred_instances_are_rendered_in_no_time() -> None:
     names = [metric.name for metric in EIGHT if "instance" in metric.scopes] + list(UNITS)
     seen = view({(f"vm-{number}", "instance", name): 1.5 for number in range(100) for name in names})

@@ -116,9 +116,9 @@ def test_a_port_that_is_taken_inside_the_instance_is_said_with_its_name() -> Non
     started = time.monotonic()
     with (
         pytest.raises(RunError, match=r"of one\.2 ended with status 1: .*Address already in use"),
-        containers([placed(0), placed(1)], [Server(), Server(command=(*_PYTHON, twice, "0"), after_s=9)]),
+        containers([placed(0), placed(1)], [Server(), Server(command=(*_PYTHON, twice, "0"), after_s=9)]) as (_, other),
     ):
-        time.sleep(5)
+        wait_until(lambda: other.complaint() is not None, 20)
     assert time.monotonic() - started < 10
 
 

@@ -52,12 +52,18 @@ def test_after_kill_9_at_any_moment_nothing_runs_on_and_clean_removes_the_rest(
             assert lab.stdout is not None
             try:
                 run = lab.stdout.readline().strip()
+                assert wait_until(lambda: _listed(tmp_path / "state") > 0, 30)  # else there is nothing to clean
                 if seed % 2:
                     assert lab.stdout.readline() == "works\n"
                 time.sleep(random.Random(seed).uniform(0, 0.25))  # in the middle of building, or of working
                 assert lab.poll() is None
             finally:
                 lab.kill()
-        assert wait_until(lambda: programs_of(run) == [], 2)
+        assert wait_until(lambda: programs_of(run) == [], 20)
         assert clean(tmp_path / "state")
-        assert wait_until(lambda: left_of(run) == [], 2), left_of(run)  # devices go a moment after their namespace
+        assert wait_until(lambda: left_of(run) == [], 20), left_of(run)  # devices go a moment after their namespace
+
+
+def _listed(state: Path) -> int:
+    """Bytes of what a lab lists there as made."""
+    return sum(path.stat().st_size for path in state.glob("*.jsonl"))

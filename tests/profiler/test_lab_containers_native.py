@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from profiler.lab.processes import call, wait_until
 from profiler.lab.schedule import Placed
 from profiler.lab.workloads import Cpu, Listens, Site, Workload
 from profiler.observed import IsolationSettings
+from tests.servers.running import free_port
 
 pytestmark = pytest.mark.lab
 _SERVE = """
@@ -58,13 +58,8 @@ class Server(Cpu):
         return [sys.executable, "-I", "-S", "-c", _SERVE, str(self.port)]
 
 
-def _free_port() -> int:
-    with socket.create_server(("", 0)) as own:
-        return int(own.getsockname()[1])
-
-
 def test_native_programs_are_on_the_host_and_reach_the_generators_by_the_same_path() -> None:
-    with _native([placed(0), placed(1)], [Cpu(), Server(port=_free_port())], driver_cpus=(0,)) as made:
+    with _native([placed(0), placed(1)], [Cpu(), Server(port=free_port())], driver_cpus=(0,)) as made:
         for one in made:
             answering = echo(one, outside=True)
             asking = ask(one, "10.77.0.1")

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from lab_commands import TINY, Started, finished, lab, left_of, wait_for_runs, w
 
 from profiler.backends.lxc.groups import find_mounts
 from profiler.backends.source import LiveSource
+from profiler.lab.processes import wait_until
 from profiler.lab.registry import Registry, clean
 
 pytestmark = pytest.mark.lab
@@ -85,10 +85,10 @@ def test_after_kill_9_nothing_runs_on_and_the_next_run_cleans_up_and_resumes(tmp
     started = Started(campaign, out, state)
     started.wait_until_it_works()
     wait_for_runs(out, 1)
-    time.sleep(0.7)  # into the middle of the next run
+    started.wait_until_it_works()  # the next run, in the middle of which it is killed
     started.end(signal.SIGKILL)
-    time.sleep(0.2)
-    assert not [entry for entry in left_of(started.run) if "/cmdline" in entry]
+    # sooner than the second is over that they would work for
+    assert wait_until(lambda: not [entry for entry in left_of(started.run) if "/cmdline" in entry], 0.5)
     before = finished(out)
     assert before
     again = lab("run", campaign, "--out", out, "--state", state)

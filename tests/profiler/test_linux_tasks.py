@@ -34,11 +34,13 @@ IO = "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 1\n
 PRESSURE = "some avg10=0.28 avg60=0.24 avg300=0.35 total=6823884\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"
 
 
-def _switches_and_timeslices(tid: int) -> tuple[int, int]:
-    base = Path(f"/proc/self/task/{tid}")
-    slices = parse_schedstat((base / "schedstat").read_text()).timeslices
-    status = parse_status((base / "status").read_text())
-    return status.voluntary + status.involuntary, slices
+def _timeslices(tid: int) -> int:
+    return parse_schedstat(Path(f"/proc/self/task/{tid}/schedstat").read_text()).timeslices
+
+
+def _switches(tid: int) -> int:
+    status = parse_status(Path(f"/proc/self/task/{tid}/status").read_text())
+    return status.voluntary + status.involuntary
 
 
 @pytest.mark.parametrize("kind", ["sleeps", "spins"])
@@ -60,17 +62,19 @@ def test_timeslices_are_the_switches_of_a_task_within_one(kind: str) -> None:
         for thread in threads:
             thread.start()
         time.sleep(0.5)
-        pairs = [_switches_and_timeslices(tid) for tid in tids]
+        counts = [(_timeslices(tid), _switches(tid), _timeslices(tid)) for tid in tids]
     finally:
         stop.set()
         for thread in threads:
             thread.join()
         os.sched_setaffinity(0, allowed)
-    assert len(pairs) == 3
-    for switches, slices in pairs:
-        assert slices > 20
-        # It may run and be switched away between the two files; each time adds one to both.
-        assert abs(switches - slices) <= 2 + 0.02 * slices
+    assert len(counts) == 3
+    for before, switches, after in counts:
+        assert before > 20
+        # It may run and be switched away between two files, often where this thread waits for the CPU; each time adds
+        # one to both.
+        near = 2 + 0.02 * before
+        assert before - near <= switches <= after + near
 
 
 def test_a_sleeping_task_has_as_many_switches_as_timeslices_exactly() -> None:
@@ -79,7 +83,8 @@ def test_a_sleeping_task_has_as_many_switches_as_timeslices_exactly() -> None:
         try:
             assert child.stdout is not None
             child.stdout.readline()
-            time.sleep(0.2)
+            while Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":  # sleeping, proc(5)
+                time.sleep(0.01)
             schedstat = parse_schedstat(Path(f"/proc/{child.pid}/schedstat").read_text())
             status = parse_status(Path(f"/proc/{child.pid}/status").read_text())
         finally:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 START_S = 120.0  # ten times what the slowest needs on a machine with nothing else to do
+_KEEPERS: list[socket.socket] = []  # of the ports that were given away
 
 
 class NotInstalled(Exception):  # noqa: N818 - reads as what it says
@@ -104,10 +105,17 @@ def hand_over(path: Path) -> None:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of 127.0.0.1 that nobody else is given while this process lives.
+
+    Its server may take seconds to begin, and ends between two starts. Until then, and meanwhile, a socket that never
+    listens keeps the port: whoever asks for any port gets another, and the server, which names this one and reuses
+    addresses as servers do (socket(7), SO_REUSEADDR), gets it all the same.
+    """
+    keeper = socket.socket()
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeper.bind(("127.0.0.1", 0))
+    _KEEPERS.append(keeper)
+    return int(keeper.getsockname()[1])
 
 
 def answers(port: int) -> bool:

@@ -14,7 +14,7 @@ from cotenant_nova import asking
 from cotenant_nova.asking import NoAnswer, Service
 
 TIMEOUT_S = 0.4
-LATE_S = 2.0  # beyond the time-out on a busy machine; every server below would take much longer
+LATE_S = 4.0  # beyond the time-out on a busy machine; every server below would take longer
 Serve = Callable[[socket.socket], None]
 
 
@@ -36,9 +36,13 @@ def serving(serve: Serve) -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def saying(answer: bytes) -> Serve:
+def saying(answer: bytes, heard: list[bytes] | None = None) -> Serve:
+    """Answers that; what came first of each question is put into `heard`."""
+
     def serve(connection: socket.socket) -> None:
-        connection.recv(65_536)
+        question = connection.recv(65_536)
+        if heard is not None:
+            heard.append(question)
         connection.sendall(answer)
         connection.shutdown(socket.SHUT_WR)
         while connection.recv(65_536):  # closed with a part of the question unread, the answer would be lost
@@ -110,10 +114,9 @@ def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatc
 
 
 def test_nobody_there_is_told_at_once() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(NoAnswer, match="refused"):
-        Service(f"http://127.0.0.1:{port}").ask({})
+    with socket.socket() as taken, pytest.raises(NoAnswer, match="refused"):
+        taken.bind(("127.0.0.1", 0))  # so that nobody else listens there
+        Service(f"http://127.0.0.1:{taken.getsockname()[1]}").ask({})
 
 
 @pytest.mark.parametrize(
@@ -126,13 +129,8 @@ def test_a_url_that_makes_no_sense_is_a_failure_too(url: str) -> None:
 
 def test_the_token_is_read_for_each_question_and_sent_as_a_bearer(tmp_path: Path) -> None:
     seen: list[bytes] = []
-
-    def serve(connection: socket.socket) -> None:
-        seen.append(connection.recv(65_536))
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-
     token = tmp_path / "token"
-    with serving(serve) as url:
+    with serving(saying(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", seen)) as url:
         for secret in ("first", "second"):
             token.write_text(f"{secret}\n")
             Service(url, token_file=str(token)).ask({})

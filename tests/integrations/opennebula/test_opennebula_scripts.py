@@ -33,7 +33,8 @@ sys.path.append(str(SCRIPTS))
 import bridge  # noqa: E402 - the module beside the scripts
 
 FEW = bounds(max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
-TIMEOUT_S = 1.0
+TIMEOUT_S = 1.0  # where nothing comes
+PATIENCE_S = 20.0  # where an answer comes, beside other work late
 VM = """<VM><ID>{id}</ID><UID>0</UID><NAME>vm-{id}</NAME><STATE>{state}</STATE><LCM_STATE>{lcm}</LCM_STATE>
 <TEMPLATE><CPU><![CDATA[1]]></CPU><VCPU><![CDATA[2]]></VCPU><MEMORY><![CDATA[{memory}]]></MEMORY></TEMPLATE>
 <USER_TEMPLATE><COTENANT_WORKLOAD><![CDATA[{workload}]]></COTENANT_WORKLOAD><LOGO>x</LOGO></USER_TEMPLATE>
@@ -83,7 +84,7 @@ class Scripts:
     url: str
 
     def run(self, name: str, text: str, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
-        lines = {"url": self.url, "timeout_s": TIMEOUT_S, "placer": HERE / "own_placer.py"} | settings
+        lines = {"url": self.url, "timeout_s": PATIENCE_S, "placer": HERE / "own_placer.py"} | settings
         conf = self.folder / "cotenant.conf"
         conf.write_text("[cotenant]\n" + "".join(f"{key} = {value}\n" for key, value in lines.items()), "utf-8")
         environment = {**os.environ, "COTENANT_OPENNEBULA_CONF": str(conf), "COTENANT_TEST_SEEN": str(self.seen)}
@@ -250,7 +251,7 @@ def test_a_host_that_was_not_offered_is_not_taken(saying: Any) -> None:
 
 def test_a_service_that_drips_is_not_waited_for(saying: Any) -> None:
     began = time.monotonic()
-    done = saying(None).run("place", document(Machine(32)))
+    done = saying(None).run("place", document(Machine(32)), timeout_s=TIMEOUT_S)
     assert (done.returncode, hosts_of(done)) == (0, {"32": "5"})
     assert time.monotonic() - began < TIMEOUT_S + 8, "a hundred bytes would take ten seconds more"
 
@@ -313,7 +314,7 @@ def test_nothing_moves_on_a_host_that_suits_everybody(scripts: Scripts) -> None:
 
 @pytest.mark.parametrize("said", [(500, b""), (200, b"{}"), None])
 def test_without_an_answer_nothing_moves(saying: Any, said: tuple[int, bytes] | None) -> None:
-    done = saying(said).run("optimize", document(Machine(10, host=3)), "7")
+    done = saying(said).run("optimize", document(Machine(10, host=3)), "7", timeout_s=TIMEOUT_S)
     assert (done.returncode, actions(done)) == (0, ("7", []))
     assert "WARN: no move without Cotenant" in done.stderr
 
