@@ -51,9 +51,10 @@ class PlanRequest:
     `instances` are those to place (admit), or the mix of which more should fit (capacity). `empty` are the hosts to
     be emptied (evacuate), `hosts` those that may be used, None = all, `movable` who may move, None = everybody without
     a pinning that the caller made. `keep_ratio` is the T/B that whoever has no limit of its own must keep. A move must
-    gain more than `move_gain` (T/B of the worst-off) and more than is uncertain. `at_once` moves may run together, one
-    per host. `whatif` is the cloud that is imagined, `then` the question that is asked there (capacity, admit,
-    consolidate, rebalance), None = only what happens to everybody. After `time_limit_s` the best so far is answered.
+    gain more than `move_gain` (T/B of the worst-off whom it changes) and more than is uncertain. `at_once` moves may
+    run together, one per host. `whatif` is the cloud that is imagined, `then` the question that is asked there
+    (capacity, admit, consolidate, rebalance), None = only what happens to everybody. After `time_limit_s` the best so
+    far is answered.
     """
 
     kind: PlanKind = "admit"
@@ -83,7 +84,7 @@ class PlanStep:
 
     `candidate` is how a newcomer stands in the ranking where that was asked. Steps of one `stage` may run together,
     those of the next one begin when it is done, and after each step nobody is below a limit who was not before.
-    `gain` is what the worst-off gain by it (T/B), None where that is not why. `settings` are what the instance runs
+    `gain` is what who is relieved by it gains (T/B), None where that is not why. `settings` are what the instance runs
     under afterwards, `changes` what others get by it. `vcpus` is its new size, where the step changes that. Only an
     undo removes: it takes away from `source` who was placed there, and has no host.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from advisor.domain import Capacity, Instance, Plan, PlanKind, PlanRequest, PlanStep, Search, Variant
@@ -40,7 +40,7 @@ class _Made:
     variants: tuple[Variant, ...] = ()
     notes: tuple[str, ...] = ()
     answers: Chosen | None = None
-    real: bool = field(default=True)  # the steps are for the cloud of now, not for an imagined one
+    real: bool = True  # the steps are for the cloud of now, not for an imagined one
 
 
 def make(
@@ -159,7 +159,7 @@ def _sized(first: Standing, found: Sized, asking: Asking) -> _Made:
         some = "1 vCPU" if abs(freed) == 1 else f"{abs(freed)} vCPUs"
         notes.append(f"Promised then: {some} {'less' if freed > 0 else 'more'}.")
     below = 0 if found.changes else len(first.below(asking.request.keep_ratio))
-    if below:
+    if below and found.in_time:
         some = "1 instance stays" if below == 1 else f"{below:,} instances stay"
         notes.append(f"{some} below a limit: no size or cap brings more of them within it; a rebalance may.")
     search = fine if found.of_all and not (found.changes or below) else None

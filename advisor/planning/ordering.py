@@ -17,7 +17,7 @@ MOST_WEIGHED = 24  # moves of those that wait for one another for which a host i
 @dataclass(frozen=True, slots=True)
 class Change:
     """What should become of one instance: `then` as it should be, `former` as it is, None = it is yet to come; with
-    what the worst-off gain by it and the reason, where these are known."""
+    what is gained by it (T/B) and the reason, where these are known."""
 
     then: Instance
     former: Instance | None = None
@@ -48,9 +48,11 @@ class Ordered:
     after: ClusterSnapshot
 
     def back(self) -> tuple[Carried, ...]:
-        """The way back through the same states: `then` is what each was before, None = it was not there."""
-        last = max((one.stage for one in self.carried), default=0)
-        return tuple(replace(one, stage=last - one.stage) for one in reversed(self.carried))
+        """The way back through the same states, of all that changed: `former` is how each is to be again, None = not
+        there."""
+        done = [one for one in reversed(self.carried) if one.change.former != one.change.then]
+        stages = {stage: number for number, stage in enumerate(dict.fromkeys(one.stage for one in done))}
+        return tuple(replace(one, stage=stages[one.stage]) for one in done)
 
 
 @dataclass(slots=True)

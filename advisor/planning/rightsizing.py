@@ -28,11 +28,13 @@ LOST = 0.02  # of T/B, that who is made smaller may lose
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """Changes of sizes and caps, what was left out, and whether nothing was: then none means that all is fine."""
+    """Changes of sizes and caps, what was left out, and whether nothing was: then none means that all is fine.
+    `in_time` = every host was looked at."""
 
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
     of_all: bool
+    in_time: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def right_size(asking: Asking, snapshot: ClusterSnapshot, measured: Measured) ->
         notes.append(f"{names} {use} vCPUs: how much more would be used is not known.")
     if unseen:
         notes.append(f"The time was over before {unseen} of {len(snapshot.hosts)} hosts were looked at.")
-    return Sized(tuple(changes), tuple(notes), of_all=not (unknown or unseen))
+    return Sized(tuple(changes), tuple(notes), of_all=not (unknown or unseen), in_time=not unseen)
 
 
 Stands = tuple[Verdict, dict[str, Band]]  # what is broken on a host, and T/B of everybody there

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from advisor import deadline
-from advisor.domain import Instance, PlanRequest, Rejection, Search
+from advisor.domain import Instance, PlanEnd, PlanRequest, Rejection, Search
 from advisor.planning.assignment import telling
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Aim, Assignment, Goal
@@ -104,10 +104,11 @@ class Solved:
 def solve(asking: Asking, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance] = ()) -> Solved:
     """Ask, and put what comes of it into steps.
 
-    Who is to be placed and is there already is placed anew: where no host is better than its own it stays.
+    Who is to be placed and is there already is placed anew: where no host is better than its own, or none takes it, it
+    stays.
     """
     former = {one.id: one for there in snapshot.residents for one in there}
-    found = asking.assign(snapshot, aim, newcomers)
+    found = _assigned(asking, snapshot, aim, newcomers, former)
     asking.say("putting steps in order", SEARCHED)
     ordered = put_in_order(asking, snapshot, changes_of(found, former))
     refused = {name: _hosts_beside(asking, found, name) for name, host in found.where.items() if host is None}
@@ -116,8 +117,47 @@ def solve(asking: Asking, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequen
         for host, there in zip(found.after.hosts, found.after.residents, strict=True)
     )
     search = _of_those_who_can(asking, found, aim, ordered) if ordered.stuck else found.search
-    search = replace(search, ended="in the way") if left else search
+    search = replace(search, ended="in the way") if left and search.ended != "time" else search
     return Solved(ordered, search, former, refused, (*found.notes, *stays(ordered, former)))
+
+
+def _assigned(
+    asking: Asking, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance], former: Mapping[str, Instance]
+) -> Assignment:
+    """The solver's answer in which nobody gets the room of who is there already, finds no host and so stays as it is.
+
+    Who stays and asks for nothing but what it has counts as placed.
+    """
+    found = asking.assign(snapshot, aim, newcomers)
+    staying = {one.id: one for one in newcomers if one.id in former and found.where[one.id] is None}
+    if not staying:
+        return found
+    rest = [one for one in newcomers if one.id not in staying]
+    again = _assigned(replace(asking, progress=None), snapshot, aim, rest, former)
+    where = dict(again.where)
+    notes = list(again.notes)
+    for name, one in staying.items():
+        host = former[name].host
+        where[name] = host if replace(one, host=host) == former[name] else None
+        if where[name] is None:
+            notes.append(f"{name} stays as it is on {host}: no host takes it as it is asked for.")
+    reasons = {**found.refused, **again.refused}
+    return replace(
+        again,
+        where={one.id: where[one.id] for one in newcomers},
+        refused={name: reasons[name] for name, host in where.items() if host is None},
+        search=_of_both(found.search, again.search, where),
+        notes=tuple(notes),
+    )
+
+
+def _of_both(first: Search, again: Search, where: Mapping[str, str | None]) -> Search:
+    """How many were placed in the end; the bound is the first question's, where more was free."""
+    placed = float(sum(host is not None for host in where.values()))
+    bound = max(first.bound, placed)
+    ended: PlanEnd = "in the way" if placed < len(where) else "search"
+    ended = "time" if "time" in {first.ended, again.ended} else ended
+    return Search(PLACED, placed, bound, (bound - placed) / (bound or 1.0), ended)
 
 
 def stays(ordered: Ordered, former: Collection[str]) -> Iterator[str]:

@@ -60,7 +60,7 @@ def back(telling: Telling, undone: Sequence[Carried]) -> tuple[PlanStep, ...]:
     for one in reversed(undone):
         crowd.do(one.change.former, one.change.then)
     found = []
-    for one in (one for one in undone if one.change.former != one.change.then):
+    for one in undone:
         now, former = one.change.then, one.change.former
         action: PlanAction = "remove" if former is None else action_of(now, former)
         commands: tuple[Command, ...] = ()
@@ -164,13 +164,14 @@ def _reasons(telling: Telling, one: Carried, action: PlanAction) -> Iterator[str
             kept = worst.throughput_ratio.expected
             yield f"nobody on {then.host} keeps less than {kept:.2f} of its speed alone ({worst.instance})"
         return
-    source = former.host if former else None
-    if source in telling.emptied:
-        yield f"{source} is to be emptied"
+    origin = telling.start.names.placed.get(then.id)  # who goes round comes from elsewhere now
+    home = origin.host if origin else former.host if former else None
+    if home in telling.emptied:
+        yield f"{home} is to be emptied"
     if one.change.gain is not None:
-        yield f"the worst-off gain {one.change.gain.expected:.2f} of their speed alone"
-    if telling.kind == "consolidate" and source is not None:
-        yield f"leaves {source}, so that fewer hosts are needed"
+        yield f"who is relieved by it gains {one.change.gain.expected:.2f} of its speed alone"
+    if telling.kind == "consolidate" and home is not None:
+        yield f"leaves {home}, so that fewer hosts are needed"
     if before is not None and after is not None and action == "move":
-        was = f"on {source}: {before.expected:.2f}"
-        yield f"{then.id} keeps {after.expected:.2f} of its speed alone on {then.host} ({was})"
+        was = f" (on {home}: {before.expected:.2f})" if origin else ""
+        yield f"{then.id} keeps {after.expected:.2f} of its speed alone on {then.host}{was}"

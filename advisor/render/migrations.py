@@ -23,6 +23,7 @@ ADDRESS = "address"  # label of a host: the name by which other hosts reach it, 
 LIVE_TO_HOST = "2.30"
 _HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?\Z")
 _ANYWHERE: tuple[int, ...] = ()
+_TOOLS = {"xen": "xl", "kvm": "virsh", "lxc": "lxc"}  # of a hypervisor's own
 
 
 def move(
@@ -37,7 +38,8 @@ def move(
     runs = target_of(source, None)
     if source.kind != target.kind or runs != target_of(target, None):
         text = f"no tool moves a running instance from a {source.kind} host to a {target.kind} host of other tools"
-        return (Command(runs, (), (), f"{text}: {then.id} is stopped on {source.id} and made anew on {target.id}"),)
+        tool = _TOOLS[source.kind] if runs == "native" else _program(runs)
+        return (Command(tool, (), (), f"{text}: {then.id} is stopped on {source.id} and made anew on {target.id}"),)
     if source.kind == "lxc" and runs == "native":
         text = f"a container has no live migration: stop {then.id} on {source.id}, move its root file system, and start"
         stopped = Command("lxc", (), (), f"{text} it on {target.id}")

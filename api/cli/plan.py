@@ -73,7 +73,7 @@ def plan(
     ] = STANDARD.keep_ratio,
     max_moves: Annotated[int | None, typer.Option(min=0, help="Most moves.", show_default="any number")] = None,
     move_gain: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="T/B that a move must give the worst-off at least.")
+        float, typer.Option(min=0.0, max=1.0, help="T/B that a move must give the worst-off whom it changes at least.")
     ] = STANDARD.move_gain,
     at_once: Annotated[int, typer.Option(min=1, max=1000, help="Moves in one stage.")] = STANDARD.at_once,
     commands: Annotated[bool, typer.Option("--commands", help="Print the commands of every step.")] = False,

@@ -58,12 +58,9 @@ def _what(step: PlanStep) -> str:
         first = step.rejected[0]
         more = f" (and {len(step.rejected) - 1} more hosts refuse)" if len(step.rejected) > 1 else ""
         return f"{first.host}: {first.reason}{more}"
-    parts = [step.why]
-    if step.vcpus is not None:
-        parts.insert(0, f"to {step.vcpus} vCPU{'s' if step.vcpus > 1 else ''}")
-    elif step.settings is not None and step.settings != IsolationSettings():
-        parts.insert(0, settings_text(step.settings))
-    return "; ".join(part for part in parts if part)
+    size = "" if step.vcpus is None else f"to {step.vcpus} vCPU{'s' if step.vcpus > 1 else ''}"
+    given = "" if step.settings in {None, IsolationSettings()} else settings_text(step.settings)
+    return "; ".join(part for part in (size, given, step.why) if part)
 
 
 def summary(plan: Plan) -> Iterator[str]:
@@ -77,8 +74,9 @@ def summary(plan: Plan) -> Iterator[str]:
     elif plan.steps:
         done = [step for step in plan.steps if step.host is not None]
         stages = len({step.stage for step in done})
-        missing = f"; {len(plan.steps) - len(done)} find no host" if len(done) < len(plan.steps) else ""
-        yield f"{_count(len(done), 'step')} in {_count(stages, 'stage')}{missing}."
+        missing = len(plan.steps) - len(done)
+        refused = f"; {missing} {'finds' if missing == 1 else 'find'} no host" if missing else ""
+        yield f"{_count(len(done), 'step')} in {_count(stages, 'stage')}{refused}."
     elif kind == "right_size":
         yield "No other size or cap would suit better, as far as is known."
     for name, sums in (("Before", plan.sums_before), ("After", plan.sums_after)):

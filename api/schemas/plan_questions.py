@@ -83,7 +83,7 @@ class PlanBody(Schema):
     keep_ratio: Ratio = Field(default=0.8, description="T/B that who has no limit of its own must keep")
     max_moves: Count | None = None
     move_gain: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
-        default=0.05, description="T/B that a move must give the worst-off, beside what is uncertain"
+        default=0.05, description="T/B that a move must give the worst-off whom it changes, beside what is uncertain"
     )
     at_once: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(default=2, description="moves in one stage")
     growth: GrowthBody | None = None

@@ -41,7 +41,7 @@ class PlanStepOut(Answer):
     source: str | None = Field(default=None, description="where it is before")
     stage: int = Field(default=0, description="steps of one stage may run together, the next begins when it is done")
     why: str = ""
-    gain: BandOut | None = Field(default=None, description="what the worst-off gain by it (T/B)")
+    gain: BandOut | None = Field(default=None, description="what it gives to whom it relieves (T/B)")
     score: Figure = Field(default=None, description="of that host at that step; absent where nobody was placed")
     tied_with: list[str] = Field(default=[])
     pinning: dict[str, list[int]] | None = None

@@ -196,7 +196,7 @@ class PlanForm:
 
     def _number(self, name: str) -> float | None:
         known: Field = FIELDS[name]
-        text = self.values[name] or known.default
+        text = self.values[name] or ("" if name.startswith("count_") else known.default)  # no number: none of its row
         if not text:
             return None
         try:

@@ -104,7 +104,7 @@ def _sum(name: str, title: str, before: float, after: float) -> SumRow:
 def _ends(plan: Plan) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for step in plan.steps:
-        size = f"{step.vcpus} vCPUs" if step.vcpus else ""
+        size = f"{step.vcpus} vCPU{'s' if step.vcpus > 1 else ''}" if step.vcpus else ""
         place = f"to {step.host}" if step.action in {"place", "move"} and step.host else ""
         other = "no host" if step.host is None else "other settings" if step.action == "settings" else ""
         found[step.instance] = ", ".join(filter(None, (place, size, other))) or found.get(step.instance, "stays")

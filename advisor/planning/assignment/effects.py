@@ -63,11 +63,6 @@ class Effects:
         found._known.update({(number, ()): Column(()) for number in range(len(ground.classes))})
         return found
 
-    @property
-    def asked(self) -> int:
-        """How many columns are known."""
-        return len(self._known)
-
     def at(self, host: int, movers: Kinds) -> Column:
         """The column of a host with these beside who must stay."""
         return self._known[self.key(host, movers)]

@@ -40,8 +40,8 @@ class Goal:
 class Assignment:
     """Who goes where, and what the cloud is then.
 
-    `where` has newcomers and movers only, None = nobody can take it, and then `refused` says why. `gains` is what the
-    worst-off gain by each move of a rebalance, with its interval. `settings` are those of newcomers and movers where
+    `where` has newcomers and movers only, None = nobody can take it, and then `refused` says why. `gains` is what each
+    move of a rebalance gives (`worth.gained`), with its interval. `settings` are those of newcomers and movers where
     they differ from what they have. `after` is the cloud with everything carried out; `notes` say what is in the way.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from advisor import filters
@@ -60,9 +60,7 @@ def gains(moves: Mapping[str, Moved], by_move: Mapping[Moved, Band]) -> dict[str
 def carried_out(snapshot: ClusterSnapshot, instances: Mapping[str, Instance], found: Where) -> ClusterSnapshot:
     """The same moment with everybody where they go; who has no host stays where it is, or away."""
     placed = {name: replace(instances[name], host=host) for name, host in found.items() if host is not None}
-    return snapshot.changed(
-        instances=placed, seen={}, pending=snapshot.names.coming, taken_at=snapshot.taken_at
-    )  # fmt: skip
+    return snapshot.changed(instances=placed, seen={}, pending=snapshot.names.coming, taken_at=snapshot.taken_at)
 
 
 def refused(
@@ -91,25 +89,20 @@ def _reasons(
     found = list(rejected)
     seats.effects.ask((host, plus(seats.movers[host], kind)) for host in free)
     found += [
-        _limit(seats, host, kind, after.hosts[host].id, name)
+        _limit(seats, after, host, kind)
         for host in free
         if seats.effects.at(host, plus(seats.movers[host], kind)).below
     ]
     return tuple(sorted(found, key=lambda one: one.host))
 
 
-def _limit(seats: Seats, host: int, kind: int, host_id: str, name: str) -> Rejection:
+def _limit(seats: Seats, after: ClusterSnapshot, host: int, kind: int) -> Rejection:
     """Whose limit breaks where there would be room."""
     below = seats.effects.at(host, plus(seats.movers[host], kind)).below
-    mine = [ratio for other, ratio in below if other == kind]
-    if mine:
-        limit = _kept(seats, host, kind)
-        return Rejection(host_id, "limit.newcomer", f"{name} would keep {mine[0]:.2f} of its speed alone, {limit}")
-    other, ratio = below[0]
-    who = next((one.id for one in _residents(seats, host, other)), "another instance")
-    return Rejection(
-        host_id, "limit.neighbour", f"{who} would keep {ratio:.2f} of its speed alone, {_kept(seats, host, other)}"
-    )
+    other, ratio = next((one for one in below if one[0] == kind), below[0])
+    who, code = ("it", "limit.newcomer") if other == kind else (_alike(seats, after, host, other), "limit.neighbour")
+    kept = f"{who} would keep {ratio:.2f} of its speed alone, {_kept(seats, host, other)}"
+    return Rejection(after.hosts[host].id, code, kept)
 
 
 def _kept(seats: Seats, host: int, kind: int) -> str:
@@ -118,8 +111,10 @@ def _kept(seats: Seats, host: int, kind: int) -> str:
     return text if latency is None else f"{text}, and at most {latency:g} times its latency alone"
 
 
-def _residents(seats: Seats, host: int, kind: int) -> Sequence[Instance]:
-    """Who of a kind is on a host as the cloud was, or the kind itself where nobody was yet."""
+def _alike(seats: Seats, after: ClusterSnapshot, host: int, kind: int) -> str:
+    """The name of one of a kind on a host; labels make nobody another kind."""
     one = seats.ground.kinds[kind]
-    alike = [there for there in seats.ground.snapshot.residents[host] if replace(there, id=one.id, host=None) == one]
-    return alike or [one]
+    alike = (
+        there.id for there in after.residents[host] if replace(there, id=one.id, host=None, labels=one.labels) == one
+    )
+    return next(alike, "another instance")

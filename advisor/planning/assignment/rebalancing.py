@@ -112,7 +112,8 @@ def _batches(seats: Seats, goal: Goal) -> Iterator[list[int]]:
     worst = np.array([seats.column(host).worst[0] for host in range(seats.ground.hosts)])
     worst = np.where([bool(there) for there in seats.movers], worst, np.inf)
     order = [host for host in np.argsort(worst, kind="stable").tolist() if worst[host] < 1 - goal.move_gain]
-    order += [host for host in range(len(worst)) if seats.column(host).below and host not in set(order)]
+    known = set(order)
+    order += [host for host in range(len(worst)) if seats.column(host).below and host not in known]
     for first in range(0, len(order), AT_ONCE):
         yield order[first : first + AT_ONCE]
 

@@ -25,11 +25,10 @@ WORK_PER_SECOND = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """`movers` (H,) by host; by level the value reached and what none can be below, nan where a level before was not
-    proven; `proven` = all levels are."""
+    """`movers` (H,) by host; `bounds` by level what none can be below, nan where a level before was not proven;
+    `proven` = all levels are."""
 
     movers: tuple[Kinds, ...]
-    values: tuple[float, ...]
     bounds: tuple[float, ...]
     proven: bool
 
@@ -65,7 +64,6 @@ def solve(
     if most_moves is not None:
         model.add(sum(used[at] * int(times) for at, times in enumerate(choices.arrivals) if times) <= most_moves)
     _hint(model, choices, start, used, out)
-    values: list[float] = []
     bounds: list[float] = []
     proven, found = True, None
     solver = cp_model.CpSolver()
@@ -77,7 +75,6 @@ def solve(
             int(each) * one for each, one in zip(cost.tolist(), used, strict=True) if each
         ) + sum(FINE * one for one in out.values() if level == "unplaced")  # fmt: skip
         if isinstance(goal, int):  # it costs nothing whatever is chosen
-            values.append(0.0)
             bounds.append(0.0 if proven else np.nan)
             continue
         model.minimize(goal)
@@ -88,7 +85,6 @@ def solve(
         if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
             break
         found = [solver.value(one) for one in used]
-        values.append(solver.objective_value / FINE)
         bounds.append(solver.best_objective_bound / FINE if proven else np.nan)
         proven = proven and status == cp_model.OPTIMAL
         model.add(goal <= round(solver.objective_value))
@@ -97,10 +93,8 @@ def solve(
             model.add_hint(one, value)
     if found is None:
         return None
-    missing = len(levels) - len(values)
-    return Solved(
-        _by_host(choices, found), tuple(values), (*bounds, *(np.nan,) * missing), proven and not missing
-    )  # fmt: skip
+    missing = len(levels) - len(bounds)
+    return Solved(_by_host(choices, found), (*bounds, *(np.nan,) * missing), proven and not missing)
 
 
 def _greatest(

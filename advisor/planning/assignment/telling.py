@@ -66,8 +66,8 @@ def hindrances(
     seats: Seats, goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], ended: PlanEnd
 ) -> tuple[str, ...]:
     """What is in the way, in sentences: of whom nobody takes, who may not leave, and who stays below a limit."""
-    notes = [*_of_refused(goal, refused)]
     ground = seats.ground
+    notes = [*_of_refused(goal, refused, [host.id for host in ground.snapshot.hosts])]
     for host, there in zip(ground.snapshot.hosts, ground.fixed, strict=True):
         if host.id in goal.emptied and there:
             notes.append(f"{_count(len(there), 'instance')} on {host.id} may not be moved, so it is not emptied.")
@@ -78,8 +78,10 @@ def hindrances(
     return tuple(notes)
 
 
-def _of_refused(goal: Goal, refused: Mapping[str, tuple[Rejection, ...]]) -> Iterator[str]:
-    """Whom nobody takes, by the reason that most hosts give; of hosts that are to be emptied nobody asks."""
+def _of_refused(goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], hosts: Sequence[str]) -> Iterator[str]:
+    """Whom nobody takes, by the reason that most hosts give; of hosts that are to be emptied nobody asks. A host
+    that gives none would do, but was not found in time: then it is not said that none takes it."""
+    usable = {host for host in hosts if goal.targets is None or host in goal.targets} - goal.emptied
     asked = {name: [one for one in why if one.host not in goal.emptied] for name, why in refused.items()}
     by_code: dict[str, list[str]] = {}
     for name, why in asked.items():
@@ -89,12 +91,13 @@ def _of_refused(goal: Goal, refused: Mapping[str, tuple[Rejection, ...]]) -> Ite
         others = f" and {len(who) - 1} more" if len(who) > 1 else ""
         first = [one for one in asked[who[0]] if one.code == code]
         if not first:
-            why_not = "none was found in time"
+            why_not = "the time was over" if usable else "none may be used"
         elif len(first) == 1:
             why_not = f"on {first[0].host}: {first[0].reason}"
         else:
             why_not = f"on {len(first)} hosts as on {first[0].host}: {first[0].reason}"
-        yield f"No host takes {who[0]}{others}; {why_not}."
+        every = usable <= {one.host for one in asked[who[0]]}
+        yield f"{'No host takes' if every else 'No host was found for'} {who[0]}{others}; {why_not}."
 
 
 def _of_below(seats: Seats, goal: Goal, ended: PlanEnd) -> Iterator[str]:

@@ -1,0 +1,190 @@
+"""What a plan says of whom: who stays keeps its room, sentences name who is meant, and nothing is said unlooked at."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from planning_asked import HOSTS, plan
+from planning_cases import NOW, cloud, host, vm
+from test_assign import ask, snapshot
+
+from advisor.domain import Host, Instance, IsolationSettings, Pinning, Plan, PlanAge, PlanRequest, PlanStep, Rejection
+from advisor.planning import steps
+from advisor.planning.ordering import Change, order
+from advisor.planning.standing import Standing
+from advisor.render import migrations
+from advisor.snapshot import ClusterSnapshot
+from api.cli import plan_words
+from api.web import picture, plan_view
+from api.web.plan_fields import KINDS
+from api.web.plan_form import PlanForm
+from api.web.render import page
+from models.prior import PriorPredictor
+
+PRIOR = PriorPredictor()
+SMALL = host("h1", 4096)
+
+
+def test_nobody_gets_the_room_of_who_is_there_already_and_finds_no_host() -> None:
+    asked = (vm("a", memory_mb=99_999), vm("n", memory_mb=3000))
+    found = plan(cloud(vm("a", on="h1", memory_mb=3000), hosts=(SMALL,)), PlanRequest(instances=asked))
+    assert [(one.instance, one.source, one.host) for one in found.steps] == [("a", "h1", None), ("n", None, None)]
+    assert [one.instance for one in found.after["h1"]] == ["a"]
+    assert found.search is not None
+    assert (found.search.value, found.search.bound, found.search.ended) == (0.0, 1.0, "in the way")
+    assert "a stays as it is on h1: no host takes it as it is asked for." in found.notes
+
+
+def test_who_asks_for_what_it_has_is_placed_where_it_is_whoever_comes_before() -> None:
+    one = vm("a", on="h1", memory_mb=3000)
+    asked = (vm("n", memory_mb=3000), one)
+    found = plan(cloud(one, hosts=(SMALL,)), PlanRequest(instances=asked))
+    assert [(step.instance, step.host) for step in found.steps] == [("a", "h1"), ("n", None)]
+    assert found.steps[0].why == "it is on h1 already, and no host is better"
+    assert found.search is not None
+    assert (found.search.value, found.search.ended) == (1.0, "in the way")
+
+
+def test_the_way_back_has_no_stage_for_who_stayed() -> None:
+    there = vm("a", on="h1")
+    found = plan(cloud(there, hosts=HOSTS[:1]), PlanRequest(instances=(vm("n"), there)))
+    assert [(one.instance, one.stage) for one in found.steps] == [("n", 0), ("a", 1)]
+    assert [(one.instance, one.action, one.stage) for one in found.undo] == [("n", "remove", 0)]
+
+
+def test_a_move_is_not_said_to_help_the_worst_off_where_it_brings_others_within_their_limit() -> None:
+    crowd = cloud(*(vm(f"p{at:02}", on="h1", memory_mb=100) for at in range(24)), hosts=HOSTS[:2])
+    found = plan(crowd, PlanRequest(kind="rebalance"))
+    worst = [sums.worst for sums in (found.sums_before, found.sums_after) if sums]
+    for step in found.steps:
+        assert step.gain is not None
+        assert step.gain.expected > worst[1] - worst[0]
+        assert step.why.startswith(f"who is relieved by it gains {step.gain.expected:.2f} of its speed alone and ")
+    assert found.steps
+
+
+@pytest.mark.parametrize("kind", ["consolidate", "evacuate"])
+def test_who_goes_round_is_told_to_come_from_where_it_was(kind: str) -> None:
+    a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
+    inventory = cloud(a, b, hosts=tuple(host(name, 4096) for name in ("h1", "h2", "h3")))
+    seen = dict.fromkeys(("h1", "h2", "h3"), NOW)
+    start = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
+    swap = [Change(vm(one.id, on=to, memory_mb=one.memory_mb), one) for one, to in ((a, "h2"), (b, "h1"))]
+    carried = order(start, swap, PRIOR, keep_ratio=0.8, at_once=2).carried
+    telling = steps.Telling(
+        start=start,
+        kind=kind,  # type: ignore[arg-type]
+        before=Standing.of(start, PRIOR).ratios(),
+        after=Standing.of(start, PRIOR).ratios(),
+        emptied=frozenset({"h2"} if kind == "evacuate" else ()),
+        candidates={},
+        commands=False,
+    )
+    last = steps.forth(telling, carried)[-1]
+    assert (last.instance, last.source) == ("b", "h3")
+    first = "h2 is to be emptied" if kind == "evacuate" else "leaves h2, so that fewer hosts are needed"
+    assert last.why == f"{first} and b keeps 1.00 of its speed alone on h1 (on h2: 1.00)"
+
+
+def test_a_neighbour_whose_limit_would_break_is_named_as_the_one_that_is_there() -> None:
+    there = [vm(f"r{at}", on=f"h{at}", min_throughput_ratio=1.0, labels={"name": f"shop {at}"}) for at in (1, 2)]
+    coming = Instance("n", 1, 512, workload="cpu", load=0.1)
+    found = plan(
+        cloud(*there, hosts=(host("h1", pcpus=1), host("h2", pcpus=1))),
+        PlanRequest(instances=(coming,), keep_ratio=0.1),
+    )
+    assert [(one.host, one.reason.split()[0]) for one in found.steps[0].rejected] == [("h1", "r1"), ("h2", "r2")]
+
+
+def test_each_of_those_alike_is_told_of_itself() -> None:
+    found = plan(cloud(hosts=(host("h1", pcpus=1),)), PlanRequest(instances=(vm("n1"), vm("n2"), vm("n3"))))
+    reasons = [step.rejected[0].reason for step in found.steps if step.host is None]
+    assert len(reasons) == 2
+    assert all(one.startswith("it would keep 0.50 of its speed alone") for one in reasons)
+
+
+def test_no_host_is_said_to_refuse_that_was_not_looked_at() -> None:
+    both = snapshot((host("h1"), host("h2")))
+    late = ask(both, "admit", vm("n1"), vm("n2"), time_limit_s=1e-9)
+    assert late.notes == ("No host was found for n1 and 1 more; the time was over.",)
+    assert ask(both, "admit", vm("n1"), targets=frozenset()).notes == ("No host takes n1; none may be used.",)
+
+
+def test_who_was_not_moved_in_time_is_not_said_to_be_unmovable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["advisor.planning.assignment.assign"], "FOR_SEARCH", 0.0)
+    found = plan(cloud(vm("a", on="h1"), hosts=HOSTS), PlanRequest(kind="evacuate", empty=("h1",)))
+    assert [step.host for step in found.steps] == [None]
+    assert found.search is not None
+    assert found.search.ended == "time"
+
+
+def test_whom_no_size_or_cap_helps_is_told_only_when_all_hosts_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = cloud(*(vm(f"p{at}", on="h1") for at in range(12)), hosts=HOSTS)
+    said = "12 instances stay below a limit: no size or cap brings more of them within it; a rebalance may."
+    assert said in plan(crowd, PlanRequest(kind="right_size")).notes
+    monkeypatch.setattr("advisor.planning.solving.Asking.left_s", -1.0)
+    late = plan(crowd, PlanRequest(kind="right_size"))
+    assert late.notes == ("The time was over before 3 of 3 hosts were looked at.",)
+
+
+def test_one_is_told_as_one() -> None:
+    found = plan(cloud(vm("a", on="h1", memory_mb=3000), hosts=(SMALL, host("h2", 1024))), PlanRequest(
+        kind="evacuate", empty=("h1",)))  # fmt: skip
+    assert "0 steps in 0 stages; 1 finds no host." in list(plan_words.summary(found))
+    smaller = PlanStep("a", "h1", action="resize", source="h1", vcpus=1)
+    other = plan(cloud(vm("a", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
+    assert plan_view.differences(_with(other, smaller), other) == [("a", "1 vCPU", "stays")]
+    refused = PlanStep("b", None, rejected=(Rejection("h1", "capacity.memory", "needs 9 MB, 8 MB free"),))
+    text = _page(_with(other, smaller, refused))
+    assert "resize to 1 vCPU</td>" in text
+    assert "1 host rejected" in text
+
+
+def test_a_step_tells_the_settings_that_come_with_another_size(capsys: pytest.CaptureFixture[str]) -> None:
+    given = IsolationSettings(pinning=Pinning(((0,),)), cap_percent=100)
+    plan_words.show_steps([PlanStep("a", "h1", action="resize", source="h1", vcpus=1, settings=given, why="is enough")])
+    assert "to 1 vCPU; pin 0:0, cap 100 %; is enough" in capsys.readouterr().out
+
+
+def test_what_no_tool_moves_names_the_tool_that_does_not() -> None:
+    there, cloudy = Host("h1", "kvm", 4, 4096), Host("h2", "kvm", 4, 4096, labels={"render": "cloudstack"})
+    for source, target, tool in ((there, cloudy, "virsh"), (cloudy, there, "cmk")):
+        (said,) = migrations.move(vm("a", on=source.id), vm("a", on=target.id), source, target, (), ())
+        assert (said.tool, said.argv) == (tool, ())
+
+
+def test_a_row_of_a_form_without_a_number_is_left_out() -> None:
+    typed = {"count_1": "", "count_2": "2"}
+    request = PlanForm.read(typed, sent=True).request(host)
+    assert request is not None
+    assert [one.id for one in request.instances] == ["new-2-1", "new-2-2"]
+
+
+def _with(found: Plan, *several: PlanStep) -> Plan:
+    return replace(found, steps=several)
+
+
+def _page(found: Plan) -> str:
+    """The page of a plan, as nobody who is signed in sees it."""
+    request = SimpleNamespace(state=SimpleNamespace())
+    answer = page(
+        request,  # type: ignore[arg-type]
+        "plan.html",
+        plan=found,
+        told=("It can be.",),
+        kind=KINDS[found.request.kind],
+        age=PlanAge(False, 1),
+        stages=plan_view.stages(found.steps),
+        refused=plan_view.refused(found),
+        undo=[],
+        sums=[],
+        hosts=[],
+        others=0,
+        beside=[],
+        kinds=KINDS,
+        picture=picture,
+    )
+    return bytes(answer.body).decode()
