@@ -47,7 +47,8 @@ class Plans:
     def make(self, request: PlanRequest, progress: Progress | None = None) -> Plan:
         """Answer on the cloud with its pending answers, and keep that.
 
-        NotFound and BrokenArtifact for the model of an imagined cloud.
+        InvalidInput for what contradicts itself or the cloud, NotFound and BrokenArtifact for the model of an imagined
+        one.
         """
         now = self._clock()
         with self._read() as connection:

@@ -44,7 +44,7 @@ def write(
     check_folder(folder)
     path = dated(folder, plan.created_at)
     headline = reports.write_cloud_report(inventory, plan, background, ages, path)
-    return Reported(path, headline, tuple(prune(folder, keep)))
+    return Reported(path, headline, tuple(prune(folder, keep, written=path)))
 
 
 def every_s(text: str) -> float:
@@ -72,14 +72,16 @@ def dated(folder: Path, now: datetime) -> Path:
     return next(folder / one for one in names if not (folder / one).exists())
 
 
-def prune(folder: Path, keep: int) -> list[str]:
+def prune(folder: Path, keep: int, written: Path | None = None) -> list[str]:
     """Delete the oldest dated reports beyond the newest `keep`, and nothing that is no report.
 
-    Returns the names of those that went; one that cannot be deleted is a line in the log, and tried again next time.
+    `written` counts as the newest whatever its date, for a clock may have been put back. Returns the names of those
+    that went; one that cannot be deleted is a line in the log, and tried again next time.
     """
     from advisor.reports.files import is_report
 
-    there = sorted((one for one in folder.iterdir() if _DATED.fullmatch(one.name) and is_report(one)), key=_order)
+    there = [one for one in folder.iterdir() if _DATED.fullmatch(one.name) and is_report(one)]
+    there.sort(key=lambda one: (one == written, _order(one)))
     gone = there[: max(len(there) - keep, 0)]
     removed = []
     for one in gone:

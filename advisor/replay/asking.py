@@ -136,10 +136,12 @@ def _enough(trace: Trace, host: Host) -> int:
 
 
 def _first_step(trace: Trace, request: ReplayRequest) -> int:
-    whole = trace.steps * trace.interval_s
-    history = min(DAY_S, whole / 4) if request.history_s is None else request.history_s
+    history = DAY_S if request.history_s is None else request.history_s
     first = math.ceil(history / trace.interval_s - 1e-9)
+    if request.history_s is None:
+        return min(first, trace.steps // 4)
     if first >= trace.steps:
+        whole = trace.steps * trace.interval_s
         trace_s = f"the trace, which has {whole:g} s in steps of {trace.interval_s:g}"
         raise InvalidInput(f"history {history:g} s leaves nothing to replay of {trace_s}", field="history")
     return first
@@ -162,8 +164,12 @@ def _assumed(trace: Trace, request: ReplayRequest, first: int, every: int) -> li
         "Demand is what the trace says whatever host an instance is on: who is slowed down asks for no more later.",
         "Every policy may promise the same vCPUs and memory on a host, and pins nobody; whom no host has room for is "
         "refused for good, and counts nowhere else.",
-        f"The first {first * trace.interval_s / 3600:.3g} hours are only watched, and who is there then is placed at "
-        "their end, in the order of the trace.",
+        (
+            f"The first {first * trace.interval_s / 3600:.3g} hours are only watched, and who is there then is placed "
+            "at their end, in the order of the trace."
+            if first
+            else "Nothing is watched before: who is there at the beginning is placed then, in the order of the trace."
+        ),
     ]
     if figures.ADVISED in request.policies:
         said.append(

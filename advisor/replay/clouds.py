@@ -51,7 +51,7 @@ def room(host: Host) -> tuple[float, float]:
 
 def fewest_by_size(trace: Trace, host: Host, step: int) -> int:
     """No fewer hosts can hold by their sizes those who are there in a step."""
-    there = trace.present[step]
+    there = trace.there(step)
     return max(
         bin_bound(size[there].astype(np.float64), most)
         for size, most in zip((trace.vcpus, trace.memory_mb), room(host), strict=True)
@@ -60,7 +60,7 @@ def fewest_by_size(trace: Trace, host: Host, step: int) -> int:
 
 def fewest_kept(trace: Trace, host: Host, step: int, keep_ratio: float) -> int:
     """No fewer hosts can carry a step with everybody at `keep_ratio` of what it asks for, and hold them by size."""
-    there = trace.present[step]
+    there = trace.there(step)
     asked = float((np.minimum(trace.cpu[step][there], 1.0) * trace.vcpus[there]).sum())
     return max(fewest_by_size(trace, host, step), math.ceil(asked * keep_ratio / host.pcpus - 1e-9))
 
@@ -70,12 +70,11 @@ def bin_bound(sizes: Floats, room: float) -> int:
 
     Who is larger than room - a shares with nobody of at least a; who is larger than half shares with none of its like.
     """
-    sizes = sizes[(sizes > 0) & (sizes <= room)]  # who fits nowhere is refused by everybody
-    best: int = math.ceil(sizes.sum() / room - 1e-9)
-    for a in np.unique(sizes[sizes <= room / 2]).tolist():
-        large = sizes > room - a
-        middle = ~large & (sizes > room / 2)
-        small = ~large & ~middle & (sizes >= a)
-        left = float(sizes[small].sum()) - float(middle.sum() * room - sizes[middle].sum())
-        best = max(best, int(large.sum() + middle.sum()) + max(0, math.ceil(left / room - 1e-9)))
-    return max(best, int((sizes > room / 2).sum()))
+    sizes = np.sort(sizes[(sizes > 0) & (sizes <= room)])  # who fits nowhere is refused by everybody
+    summed = np.concatenate([[0.0], np.cumsum(sizes)])
+    half = int(np.searchsorted(sizes, room / 2, side="right"))  # from here on they are larger than half
+    a = np.unique(sizes[:half])
+    small, large = np.searchsorted(sizes, a), np.searchsorted(sizes, room - a, side="right")  # where each begins
+    left = summed[half] - summed[small] - ((large - half) * room - (summed[large] - summed[half]))
+    more = np.ceil(left / room - 1e-9).max(initial=0.0)
+    return max(math.ceil(float(summed[-1]) / room - 1e-9), len(sizes) - half + int(more))

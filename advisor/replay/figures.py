@@ -33,7 +33,7 @@ def replayed(runs: Sequence[Ran], seeds: Sequence[int]) -> Replayed:
         hosts_used=hosts,
         hosts_mean=sums.hosts_mean,
         below=tuple(judged.below.tolist()),
-        worst_over_time=tuple(np.round(judged.worst, 4).tolist()),
+        worst_over_time=tuple(np.where(np.isinf(judged.worst), 1.0, np.round(judged.worst, 4)).tolist()),
         instance_moments=judged.count,
         violations=int(judged.below.sum()),
         violation_share=sums.violation_share,
@@ -71,7 +71,7 @@ def _repeat(run: Ran, judged: Judged) -> Repeat:
         seed=run.seed,
         hosts_mean=float(run.hosts_used.mean()),
         violation_share=float(judged.below.sum() / count),
-        worst=float(judged.worst.min(initial=1.0)),
+        worst=float(judged.worst.min()) if judged.count else 1.0,
         mean=judged.total / count if judged.count else 1.0,
         moves=run.moves,
         refused=run.refused,
@@ -103,9 +103,11 @@ def conclusion(policies: Sequence[Replayed], keep_ratio: float, *, same_judge: b
         said.append(f"These are the figures of the first of {max(seeds)} seeds; the table of seeds has the others.")
     else:
         said.append("This is one seed: what differs by little may differ by chance.")
-    rests = "by the same model that advised" if same_judge else "by another model than the one that advised"
+    rests = ", by the same model that advised" if same_judge else ", by another model than the one that advised"
+    if advised is None:
+        rests = ""
     said.append(
-        f"All ratios are predicted, {rests}, from the trace's demand; nothing was measured on hosts, and another trace "
+        f"All ratios are predicted{rests}, from the trace's demand; nothing was measured on hosts, and another trace "
         "may come out otherwise."
     )
     return " ".join(said)

@@ -40,6 +40,11 @@ class Source:
 
 def open_trace(path: Path, form: TraceForm | None = None) -> Source:
     """Open a trace; `form` None = by what the file looks like. InvalidInput names file, row, column and reason."""
+    try:
+        str(path).encode()  # what reads files takes no other names
+    except UnicodeEncodeError as error:
+        message = f"the name {path.name!a} is not UTF-8; give the trace another"
+        raise InvalidInput(message, field="trace") from error
     if not path.is_file():
         raise InvalidInput(f"there is no trace {path}; name a file", field="trace")
     try:

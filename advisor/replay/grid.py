@@ -15,6 +15,7 @@ Floats32 = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 MOST_CELLS = 20_000_000  # instances x steps: of each kind of demand 80 MB, and while it grows twice that
+AT_ONCE = 1_000_000  # cells that rows are added to together, at about 100 bytes each; one row may need more
 LEAST_COVERED = 1e-4  # of a step: less is what rounding leaves of a row that ended with the step before
 
 
@@ -80,7 +81,8 @@ class Grid:
         self._held[code[last]] = values[last]
 
     def finish(self) -> tuple[Floats32, ...]:
-        """The K means, (T, I) each, nan where an instance was not there; InvalidInput where nobody ever was."""
+        """The K means, (T, I) each, nan where an instance was not there; InvalidInput where nobody ever was,
+        or for too little of a step."""
         if not self.ids:
             raise InvalidInput(f"{self._name}: the trace is empty", field="trace")
         start = self._held[:, 0]
@@ -89,6 +91,12 @@ class Grid:
         cells = self._cells[:, : len(self.ids), steps].transpose(0, 2, 1)
         there = cells[0] > LEAST_COVERED
         ends = np.flatnonzero(there.any(axis=1))
+        if not len(ends):
+            raise InvalidInput(
+                f"{self._name}: everybody is there for less than {LEAST_COVERED:g} of a step of {self._interval:g} s; "
+                "choose shorter steps",
+                field="interval",
+            )
         cells, there = cells[:, ends[0] : ends[-1] + 1], there[ends[0] : ends[-1] + 1]
         covered = np.where(there, cells[0], np.nan)
         return tuple(np.ascontiguousarray(sums / covered) for sums in cells[1:])
@@ -128,6 +136,12 @@ class Grid:
         first = np.floor(begin).astype(np.int64)
         count = np.maximum(np.ceil(finish).astype(np.int64) - first, 1)
         self._make_room(int(first.min()), int((first + count).max()))
+        cuts = np.flatnonzero(np.diff(np.cumsum(count) // AT_ONCE)) + 1
+        for rows in np.split(np.arange(len(code)), cuts):
+            self._add_up(code[rows], begin[rows], finish[rows], first[rows], count[rows], demands[rows])
+
+    def _add_up(self, code: Ints, begin: Floats, finish: Floats, first: Ints, count: Ints, demands: Floats) -> None:
+        """Add demands (R, K) to `count` steps each from step `first` on; `begin` and `finish` are in steps."""
         row = np.repeat(np.arange(len(code)), count)
         step = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
         share = np.maximum(np.minimum(finish[row], step + 1) - np.maximum(begin[row], step), 0.0)

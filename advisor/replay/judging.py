@@ -26,8 +26,8 @@ BINS = round(MOST_RATIO / BIN)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What was predicted of T moments: `below` (T,) instances under the limit, `worst` (T,) the lowest T/B, 1 where
-    nobody was; counts of expected and lower ratios by bin, (BINS,); how many there were and their sum."""
+    """What was predicted of T moments: `below` (T,) instances under the limit, `worst` (T,) the lowest T/B, inf
+    where nobody was; counts of expected and lower ratios by bin, (BINS,); how many there were and their sum."""
 
     below: Ints
     worst: Floats
@@ -48,7 +48,7 @@ def judge(demand: Demand, where: Ints, first: int, predictor: Predictor, keep_ra
     BrokenArtifact when the model gives no numbers.
     """
     moments = len(where)
-    below, worst = np.zeros(moments, dtype=np.int64), np.ones(moments)
+    below, worst = np.zeros(moments, dtype=np.int64), np.full(moments, np.inf)
     expected, lower = np.zeros(BINS, dtype=np.int64), np.zeros(BINS, dtype=np.int64)
     count, total = 0, 0.0
     layout = _Layout.of(demand)

@@ -48,6 +48,10 @@ class Trace:
         """Who is there in each step, (T, I)."""
         return ~np.isnan(self.cpu)
 
+    def there(self, step: int) -> Bools:
+        """Who is there in one step, (I,): of `present` each step alone would cost as much as all of them."""
+        return np.asarray(~np.isnan(self.cpu[step]))
+
     def of(self, instances: Ints) -> Trace:
         """The trace of these instances only, over the same steps."""
         numbers = instances.tolist()

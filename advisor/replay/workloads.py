@@ -94,13 +94,15 @@ def demand_of(
             "they fill its vCPUs at full load; the trace says how much of that it asks for."
         )
     elif not everything:
-        said.append("Instances are taken to need CPU only: caches, memory bandwidth and driver domain are left out.")
+        told = [what for what, values in (("network", trace.net_mbit), ("disk", trace.disk_mb_s)) if values is not None]
+        needed = f"no more than CPU and the {' and '.join(told)} of the trace" if told else "CPU only"
+        said.append(f"Instances are taken to need {needed}: caches, memory bandwidth and driver domain are left out.")
     above = int((trace.cpu > 1).sum())
     if above:
         said.append(f"What was asked for above all of an instance's vCPUs ({above:,} values) counts as all of them.")
-    if trace.disk_mb_s is not None and host.disk_mb_s is None:
-        most = float(np.nanmax(trace.disk_mb_s))
-        host = replace(host, disk_mb_s=most or None)
+    most = 0.0 if trace.disk_mb_s is None else float(np.nanmax(trace.disk_mb_s))
+    if most and host.disk_mb_s is None:
+        host = replace(host, disk_mb_s=most)
         said.append(f"A host's disk is taken to do {most:,.1f} MB/s, the most that one instance of the trace did.")
     filling = tuple(one for some in made.values() for one in some)
     table = ProfileTable.build(filling)

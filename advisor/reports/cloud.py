@@ -15,8 +15,7 @@ from advisor.reports.parts import Column, Report, Section, Table
 from advisor.reports.plan import plan_report
 from advisor.reports.plan_words import headline as of_plan
 
-MOST_HOSTS = 100
-MOST_WORST = 25
+MOST_HOSTS, MOST_WORST = 100, 25  # rows on the page
 
 
 def cloud_report(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> Report:
@@ -82,13 +81,10 @@ def _worst(inventory: Inventory, plan: Plan) -> Section:
     )
     rows = [
         (one.instance, host, one.throughput_ratio, limit.throughput, "below its limit" if limit.broken(one) else None)
-        for limit, host, one in there[:MOST_WORST]
+        for limit, host, one in there
     ]
-    return Section(
-        "worst",
-        "Who is worst off now",
-        tables=[Table("worst", "Those below their limit, then the lowest predicted throughput", columns, rows)],
-    )
+    caption = "Those below their limit, then the lowest predicted throughput"
+    return Section("worst", "Who is worst off now", tables=[Table("worst", caption, columns, rows, most=MOST_WORST)])
 
 
 def _hosts(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> Section:

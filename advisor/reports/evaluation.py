@@ -98,9 +98,9 @@ def _sections(found: Evaluation, salt: str, *, many: bool) -> Iterator[Section]:
             "The same rows are judged along a curve. Ours with its 95 % interval, and the baselines that are best at "
             "the end.",
             pictures=[
-                Picture(f"Mean error by {words}", pictures.curve(one, words, salt=f"{salt} {name}"))
+                Picture(f"Mean error by {label}", pictures.curve(one, label, salt=f"{salt} {name}"))
                 for name, one in curves.items()
-                for words in [CURVES.get(name, name)]
+                for label in [CURVES.get(name, name)]
             ],
             tables=[_curve(one, name, salt) for name, one in curves.items()],
         )  # fmt: skip

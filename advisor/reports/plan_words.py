@@ -97,6 +97,7 @@ def _capacity(plan: Plan) -> str:
     if found is None:
         return "How much more fits was not found out."
     fits = "No further instance of this mix fits" if found.fit == 0 else f"{found.fit:,} more of this mix fit"
+    fits += "s" if found.fit == 1 else ""
     when = (
         "" if found.runs_out_month is None else f"; the cloud is full in {count(round(found.runs_out_month), 'month')}"
     )
@@ -171,7 +172,7 @@ def _fits(plan: Plan) -> Iterable[str]:
         f"{found.by_rule:,} would be let in."
     )
     if found.first_refusal:
-        yield f"What is in the way of one more: {found.first_refusal}"
+        yield f"What is in the way of one more: {found.first_refusal}."
     growth = plan.request.growth
     if growth is not None and found.runs_out_month is None:
         yield f"With this growth the cloud does not run out within the {growth.months} months that were looked ahead."

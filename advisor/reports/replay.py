@@ -29,8 +29,8 @@ def replay_report(replay: Replay) -> Report:
             "one instance at one moment.",
         ],
         facts={
-            "Trace": f"{replay.instances:,} instances over {replay.steps:,} moments of {replay.interval_s:g} s "
-            f"({replay.steps * replay.interval_s / _HOUR_S:,.1f} hours), read as {replay.form}",
+            "Trace": f"{count(replay.instances, 'instance')} over {count(replay.steps, 'moment')} of "
+            f"{replay.interval_s:g} s ({replay.steps * replay.interval_s / _HOUR_S:,.1f} hours), read as {replay.form}",
             "Hosts": f"{replay.hosts:,} of {replay.host_type}"
             + (f", in {replay.shards} clouds of their own" if replay.shards > 1 else ""),
             "Limit": f"expected T/B of {percent(replay.keep_ratio)}; an instance-moment below it is a violation",

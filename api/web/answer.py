@@ -94,7 +94,11 @@ def answer(
     """Lay it out; `limits` are the lowest ratios that neighbours accept, `there` is how it stands where it is now."""
     cards = tuple(card(candidate, instance, limits) for candidate in recommendation.candidates)
     current = card(there, instance, limits) if there else None
-    stay = bool(cards) and (cards[0].here or instance.host in cards[0].candidate.tied_with)
+    best = cards[0].candidate if cards else None
+    # The best names only the first of those that it is tied with; the candidate of its present host may name the best.
+    stay = best is not None and (
+        instance.host in (best.host, *best.tied_with) or (there is not None and best.host in there.tied_with)
+    )
     return Answer(recommendation, instance, cards, current, stay)
 
 

@@ -113,6 +113,7 @@ def cloud(request: Request, advisor: AdvisorDep, number: PageNumber = 1) -> HTML
         resources=bars.NAMES.values(),
         number=number,
         last=last,
+        at_once=AT_ONCE,
     )
 
 
@@ -160,10 +161,10 @@ def _newest(told: CloudNow, now: datetime) -> str:
 
 def _worst(hosts: list[HostNow]) -> list[Resident]:
     """The worst-off instances of these hosts, of those that are below their limit or lose more than a tenth."""
-    every = ((one.expected, one.instance.id, host.host.id, one) for host in hosts for one in host.residents[:WORST])
-    found = heapq.nsmallest(WORST, every, key=lambda known: known[:3])
-    return [
-        resident(one, host)
-        for expected, _, host, one in found
-        if expected < max(picture.KEPT, one.instance.min_throughput_ratio or 0.0)
-    ]
+    every = (
+        (one.expected, one.instance.id, host.host.id, one)
+        for host in hosts
+        for one in host.residents
+        if one.expected < max(picture.KEPT, one.instance.min_throughput_ratio or 0.0)
+    )
+    return [resident(one, host) for _, _, host, one in heapq.nsmallest(WORST, every, key=lambda known: known[:3])]

@@ -100,8 +100,8 @@ class Form:
         return next(known for known in OBJECTIVES if known == self.values["objective"])
 
     def blame(self, error: InvalidInput) -> None:
-        """Put the advisor's refusal beside the field it speaks of."""
-        name = (error.field or "").rpartition(".")[2]
+        """Put the advisor's refusal beside the field it speaks of; an instance of the inventory has one field only."""
+        name = "instance" if self.existing else (error.field or "").rpartition(".")[2]
         self.errors[name if name in DEFAULTS else "name"] = error.message
 
     def _number(self, name: str, *, whole: bool = False) -> float | None:

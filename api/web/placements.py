@@ -20,6 +20,7 @@ _LAST = 100  # answers with an outcome that the share inside is taken from
 def listing(request: Request, advisor: AdvisorDep, which: AnsweredAs = "real", cursor: Cursor = None) -> HTMLResponse:
     """Answers, newest first, predicted beside observed where an outcome was told."""
     found = advisor.answered(which=which, cursor=cursor, limit=_ROWS)
+    told = advisor.answered(which="told", limit=_LAST)
     return page(
         request,
         "placements.html",
@@ -27,8 +28,8 @@ def listing(request: Request, advisor: AdvisorDep, which: AnsweredAs = "real", c
         next_cursor=found.next_cursor,
         first=cursor is None,
         which=which,
-        share=_share(advisor.answered(which="told", limit=_LAST).items),
-        last=_LAST,
+        share=_share(told.items),
+        last=_LAST if told.next_cursor else None,
         picture=picture,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fastapi import Request
@@ -47,15 +48,18 @@ def _ask(form: Form, advisor: Advisor) -> Answer | None:
         told = advisor.place(form.request(instance))
         there: Recommendation | None = None
         if instance.host and all(one.host != instance.host for one in told.candidates):
-            there = advisor.place(form.request(instance, hosts=(instance.host,)))
+            # With the best one, so that it is told whether both are tied.
+            both = (*(one.host for one in told.candidates[:1]), instance.host)
+            there = advisor.place(form.request(instance, hosts=both))
     except NotFound as error:
         form.errors["instance"] = error.message
         return None
     except InvalidInput as error:
         form.blame(error)
         return None
-    now = there.candidates[0] if there and there.candidates else None
-    return answer(told, instance, _limits(advisor, told), now)
+    now = next((one for one in there.candidates if one.host == instance.host), None) if there else None
+    hosts = [one.host for one in told.candidates] + ([now.host] if now else [])
+    return answer(told, instance, _limits(advisor, hosts), now)
 
 
 def _anew(instance: Instance) -> Instance:
@@ -63,11 +67,11 @@ def _anew(instance: Instance) -> Instance:
     return replace(instance, settings=replace(instance.settings, pinning=None))
 
 
-def _limits(advisor: Advisor, recommendation: Recommendation) -> dict[str, float]:
-    """The limits of everybody on the candidate hosts; a neighbour that left meanwhile has none."""
+def _limits(advisor: Advisor, hosts: Sequence[str]) -> dict[str, float]:
+    """The limits of everybody on these hosts; a neighbour that left meanwhile has none."""
     found = {}
-    for candidate in recommendation.candidates:
-        for neighbour in advisor.instances(host=candidate.host, limit=_OFFERED).items:
+    for host in hosts:
+        for neighbour in advisor.instances(host=host, limit=_OFFERED).items:
             if neighbour.min_throughput_ratio is not None:
                 found[neighbour.id] = neighbour.min_throughput_ratio
     return found

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from advisor import reporting
 from advisor.errors import InvalidInput, StorageUnavailable
+from advisor.reports.cloud import MOST_WORST
 from api.cli import app
 
 CLOUD = Path(__file__).parents[2] / "examples" / "cloud.yaml"
@@ -82,6 +83,30 @@ def test_who_is_called_below_its_limit_is_who_was_counted(tmp_path: Path) -> Non
     assert not re.search(r"<dd>\s*</dd>", page)  # no term without its words
 
 
+def test_who_is_below_its_limit_and_not_on_the_page_is_counted_there_and_stands_in_the_data(tmp_path: Path) -> None:
+    there = "".join(
+        f"  - {{id: vm{number}, host: h1, vcpus: 1, memory_mb: 64, workload: busy}}\n"
+        for number in range(MOST_WORST + 2)
+    )
+    (tmp_path / "cloud.yaml").write_text(CROWDED[: CROWDED.index("  - {id: plain")] + there)
+    answer = run(tmp_path / "cloud.yaml", "--to", tmp_path / "to", "--json")
+    path = Path(json.loads(answer.stdout)["report"])
+    data = json.loads((path / "report.json").read_text(encoding="utf-8"))
+    assert [row["below"] for row in data["tables"]["worst"]] == ["below its limit"] * (MOST_WORST + 2)
+    assert "2 more rows stand in worst.csv" in (path / "index.html").read_text(encoding="utf-8")
+
+
+def test_what_more_fits_is_told_in_whole_sentences(tmp_path: Path) -> None:
+    (tmp_path / "cloud.yaml").write_text("hosts: [{id: h1, kind: kvm, pcpus: 2, memory_mb: 8192}]\n")
+    (tmp_path / "mix.yaml").write_text("{id: more, vcpus: 2, memory_mb: 512}\n")
+    answer = run(
+        tmp_path / "cloud.yaml", "--to", tmp_path / "to", "--kind", "capacity", "--add", tmp_path / "mix.yaml", "--json"
+    )
+    data = json.loads((Path(json.loads(answer.stdout)["report"]) / "report.json").read_text(encoding="utf-8"))
+    assert "Capacity plan: 1 more of this mix fits with everybody within the limit." in data["sentences"]
+    assert all(one.endswith(".") for one in data["sentences"])
+
+
 def test_an_empty_database_is_reported_as_such_and_older_reports_go(
     written: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -138,6 +163,15 @@ def test_the_newest_reports_stay_also_within_one_second(tmp_path: Path) -> None:
     assert {one.name for one in tmp_path.iterdir()} == {
         "2026-03-01T120000Z", "2026-03-01T120000Z-10", "2026-03-01T120000Z-11",
     }  # fmt: skip
+
+
+def test_the_report_just_written_stays_though_the_clock_was_put_back(
+    written: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    shutil.copytree(written[1]["report"], tmp_path / "2999-01-01T000000Z")
+    told = json.loads(run(CLOUD, "--to", tmp_path, "--keep", "1", "--json").stdout)
+    assert told["removed"] == ["2999-01-01T000000Z"]
+    assert [one.name for one in tmp_path.iterdir()] == [Path(told["report"]).name]
 
 
 def test_a_report_that_cannot_be_deleted_is_not_told_as_gone(

@@ -66,6 +66,11 @@ def test_the_headline_gives_both_figures_and_the_page_says_what_they_are() -> No
     assert "By prediction cotenant needs one host more." in page
 
 
+def test_one_is_not_told_as_many() -> None:
+    page = reports.replay_as_html(replace(replay(1), instances=1))
+    assert "<dd>1 instance over 1 moment of 300 s (0.1 hours)" in page
+
+
 def test_of_two_that_are_alike_in_one_figure_the_better_in_the_other_is_named_and_all_is_said_as_a_percentage() -> None:
     every = policy("nova-like", (4,) * 4, (10,) * 4)
     all_below = (every, replace(every, policy="random", hosts_mean=5.0))

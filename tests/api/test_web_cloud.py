@@ -7,22 +7,24 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from api_client import Bent, Client
-from conftest import CLOUD
 from page_reader import Page
 from sample_answer import HOSTILE
 
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, ResidentNow, WorkloadProfile
 from advisor.service import Advisor, load_inventory
 from advisor.settings import Settings
 from api.app import create_app
 from api.web import bars, chart
+from api.web.cloud import AT_ONCE
 from profiler.metrics import EIGHT
 from profiler.observed import MetricSample
 
+CLOUD = Path(__file__).parent / "cloud.yaml"
 WINDOWS = 100  # of ten seconds, with a gap of five minutes
 
 
@@ -67,6 +69,17 @@ def test_the_host_with_the_worst_off_instance_comes_first(pages: Client, measure
     assert worst_off.expected < 0.9
     assert f"{worst_off.instance.id} h1 {worst_off.expected:.2f} too little – web-100k" in page.text
     assert f"/?instance={worst_off.instance.id}" in [one["href"] for one in page.all("a")]
+
+
+def test_who_is_below_a_strict_limit_is_listed_however_many_lose_more(measured: Advisor, settings: Settings) -> None:
+    told = measured.cloud_now()
+    patient = [ResidentNow(Instance(f"i{number}"), 0.92, False) for number in range(12)]
+    strict = ResidentNow(Instance("strict", min_throughput_ratio=0.99), 0.95, False)
+    crowded = replace(told.hosts[0], residents=(*patient, strict))
+    bent: Any = Bent(measured, cloud_now=lambda: replace(told, hosts=(crowded,)))
+    page = Page(Client(create_app(bent, settings)).page("/cloud").text)
+    assert f"strict {crowded.host.id} 0.95 too little 0.99" in page.text
+    assert "i0 " not in page.text[: page.text.index("Name has")]
 
 
 def test_hosts_without_fresh_data_are_counted_and_marked(measured: Advisor, settings: Settings) -> None:
@@ -228,6 +241,16 @@ def test_a_thousand_hosts_are_one_small_page(advisor: Advisor, settings: Setting
     assert "Page 20 of 20" in Page(last.text).text
     assert "page=21" not in last.text
     assert client.page("/cloud?page=999999999999").status_code == 200
+
+
+def test_a_last_page_of_one_host_is_called_so(measured: Advisor, settings: Settings) -> None:
+    told = measured.cloud_now()
+    hosts = [Host(f"h{at}", "kvm", pcpus=2, memory_mb=512) for at in range(AT_ONCE + 1)]
+    many = tuple(replace(told.hosts[0], host=host) for host in hosts)
+    bent: Any = Bent(measured, cloud_now=lambda: replace(told, hosts=many))
+    first, last = (Page(Client(create_app(bent, settings)).page(f"/cloud?page={at}").text).text for at in (1, 2))
+    assert "Page 1 of 2 Last host" in first
+    assert f"Previous {AT_ONCE} hosts Page 2 of 2" in last
 
 
 def test_hosts_alike_are_predicted_once_and_after_a_change_only_what_is_new(

@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 from api_client import Bent, Client
 from page_reader import Page
-from sample_answer import HOSTILE, answer
+from sample_answer import HOSTILE, answer, effect
 
-from advisor.domain import Inventory, PlacementRequest, Rejection, WorkloadProfile
+from advisor.domain import (
+    Host,
+    Instance,
+    Inventory,
+    IsolationSettings,
+    PlacementRequest,
+    Rejection,
+    WorkloadProfile,
+)
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -74,12 +82,29 @@ def test_an_instance_that_is_better_off_elsewhere_is_shown_where_it_is_too(
 ) -> None:
     def place(request: PlacementRequest) -> Any:
         found = answer(request)
-        there = replace(found.candidates[1], host="h4", tied_with=())
+        there = replace(found.candidates[1], host="h4", tied_with=(), neighbours=(effect("picky", 0.92, 0.97),))
         return found if request.hosts is None else replace(found, candidates=(there,))
 
+    advisor.put_instance(Instance("picky", vcpus=1, memory_mb=512, host="h4", min_throughput_ratio=0.95))
     _, page = _page(advisor, settings, place, "/?instance=mystery")
     assert "Move mystery from h4 to h1" in page.text
     assert "Where it is now" in page.text
+    bands = [one["aria-label"] or "" for one in page.all("svg")]
+    assert [one for one in bands if one.endswith("before 0.97, limit 0.95")], "its neighbour there has a limit, too"
+
+
+@pytest.mark.parametrize("name", ["h14", "h25"])  # tied with the first but not shown; too far down to be named as tied
+def test_nobody_is_told_to_move_between_hosts_that_are_alike(name: str, advisor: Advisor, settings: Settings) -> None:
+    hosts = tuple(Host(f"h{number:02}", "kvm", pcpus=8, memory_mb=65536) for number in range(30))
+    instance = Instance("mine", vcpus=2, memory_mb=512, host=name)
+    advisor.put_inventory(Inventory(hosts, (instance,)), mode="replace", generation=None)
+    client = Client(create_app(advisor, settings))
+    page = Page(client.page("/?instance=mine").text)
+    assert f"Leave mine on {name} : no other host is surely better. On {name} it keeps" in page.text
+    for stored in advisor.answered(which="all").items:  # as it was answered, which may not say how it stands there
+        shown = client.page(f"/placements/{stored.recommendation.id}")
+        assert shown.status_code == 200
+        assert "mine" in Page(shown.text).text
 
 
 def test_the_ladder_is_a_table_and_says_whose_settings_change(advisor: Advisor, settings: Settings) -> None:
@@ -88,6 +113,15 @@ def test_the_ladder_is_a_table_and_says_whose_settings_change(advisor: Advisor, 
     assert "cap Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95. yes" in page.text
     assert "What was tried on h8" in page.text
     assert "batch-1 gets other settings, too: CPU cap 60 %" in page.text
+
+
+def test_who_alone_gets_other_settings_does_not_get_them_too(advisor: Advisor, settings: Settings) -> None:
+    def place(request: PlacementRequest) -> Any:
+        found = answer(request)
+        return replace(found, candidates=(replace(found.candidates[0], isolation=IsolationSettings()),))
+
+    _, page = _page(advisor, settings, place)
+    assert "batch-1 gets other settings: CPU cap 60 %" in page.text
 
 
 def test_the_latency_limit_and_a_host_for_itself_are_asked_for(advisor: Advisor, settings: Settings) -> None:
@@ -243,6 +277,18 @@ def test_what_the_advisor_refuses_stands_beside_the_field_it_names(advisor: Advi
     assert status == 422
     assert "instance.vcpus is wrong" in page.text
     assert "wrong-vcpus" in [one.get("id") for one in page.all("p")]
+
+
+def test_what_is_wrong_with_an_instance_of_the_inventory_stands_beside_its_name(
+    advisor: Advisor, settings: Settings
+) -> None:
+    def place(_: PlacementRequest) -> Any:
+        raise InvalidInput("no command can be rendered for shop-3", field="instance.id")
+
+    status, page = _page(advisor, settings, place, "/?instance=shop-3")
+    assert status == 422
+    assert [one["id"] for one in page.all("p") if "id" in one] == ["wrong-instance"]
+    assert "mend 1 field: instance ." in page.text
 
 
 def test_a_workload_may_be_called_as_the_api_lets_it_be(client: Client, advisor: Advisor) -> None:

@@ -40,6 +40,16 @@ def test_an_outcome_is_held_against_what_was_told(advisor: Advisor, settings: Se
     assert f"1 of {len(ratios)} measured ratios lie inside" in one
 
 
+def test_who_was_not_predicted_is_not_counted_as_missed(advisor: Advisor, settings: Settings) -> None:
+    told, band = answer(ASKED), Band(0.95, 0.9, 1.0)
+    rows = (Beside("shop-7", 0.95, band), Beside("shop-3", 0.5, band), Beside("late", 0.5))
+    one = Answered(told, "h1", told.created_at, rows)
+    for more, says in ((None, "Of 2 measured ratios, 1 ("), ("c", "Of 2 measured ratios of the last 100 answers")):
+        page = shown(advisor, settings, "/placements", answered=lambda more=more, **_: Page((one,), more))
+        assert "inside 1 of 2" in page
+        assert says in page
+
+
 def test_an_answer_without_an_outcome_says_how_to_tell_one(advisor: Advisor, settings: Settings) -> None:
     placed = advisor.place(PlacementRequest(Instance("shop-8"), dry_run=True))
     assert f"POST /v1/placements/{placed.id}/outcome" in shown(advisor, settings, f"/placements/{placed.id}")

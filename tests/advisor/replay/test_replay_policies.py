@@ -12,12 +12,13 @@ from replay_cases import HOST, made_trace, replayed
 
 from advisor.domain import Host, Instance, Replay, Replayed, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
-from advisor.replay import judging
+from advisor.replay import figures, judging
 from advisor.replay.clouds import Cloud, bin_bound, fewest_kept, room
 from advisor.replay.figures import conclusion
-from advisor.replay.judging import BIN, judge
+from advisor.replay.judging import BIN, BINS, Judged, judge
 from advisor.replay.policies import policy_of
-from advisor.replay.running import Placed, Work
+from advisor.replay.running import Placed, Ran, Work
+from advisor.replay.trace import Trace
 from advisor.replay.workloads import LEAST_LOAD, demand_of
 from models.prior import PriorPredictor
 from models.scene import ProfileTable, build_batch
@@ -46,7 +47,7 @@ def test_what_a_replay_predicts_is_what_the_predictor_says_of_each_host_at_each_
     trace = one.demand.trace
     ratios: list[float] = []
     for moment, places in enumerate(where):
-        lowest, below = 1.0, 0
+        lowest, below = np.inf, 0
         for host in sorted(set(places[places >= 0].tolist())):
             there = np.flatnonzero(places == host).tolist()
             loads = {who: max(float(np.float64(trace.cpu[one.first + moment, who])), LEAST_LOAD) for who in there}
@@ -67,6 +68,16 @@ def test_what_a_replay_predicts_is_what_the_predictor_says_of_each_host_at_each_
     assert judged.count == len(ratios) == int(judged.expected.sum())
     assert judged.total == pytest.approx(sum(ratios))
     assert np.flatnonzero(judged.expected).min() == pytest.approx(min(ratios) / BIN, abs=1.0)
+
+
+def test_who_is_faster_than_alone_is_not_told_as_slower() -> None:
+    """A learned model may say so of everybody; where nobody is, nobody is slowed."""
+    nobody = Judged(np.zeros(2, dtype=np.int64), np.full(2, np.inf), *(np.zeros(BINS, dtype=np.int64),) * 2, 0, 0.0)
+    faster = replace(nobody, worst=np.array([1.02, np.inf]), count=1, total=1.02)
+    ran = [Ran("random", 1, 0, np.ones(2, dtype=np.int64), one) for one in (faster, nobody)]
+    for seen, worst, over_time in ((ran, 1.02, (1.02, 1.0)), (ran[1:], 1.0, (1.0, 1.0))):
+        found = figures.replayed(seen, (1,))
+        assert (found.worst, found.worst_over_time) == (worst, over_time)
 
 
 def test_how_many_moments_are_predicted_together_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +191,39 @@ def test_what_is_assumed_is_what_was_done() -> None:
     assert "cotenant" not in alone
 
 
+def test_at_most_a_quarter_of_a_trace_is_only_watched_unless_more_is_asked_for() -> None:
+    request = ReplayRequest(("first fit",), hosts=5)
+    for steps, watched in ((1, 0), (3, 0), (9, 2), (24, 6)):
+        trace = made_trace(steps=24)
+        found = replayed(replace(trace, cpu=np.full((steps, len(trace)), 0.5, dtype=np.float32)), request)
+        assert found.steps == steps - watched
+        assert any("Nothing is watched before" in one for one in found.assumptions) == (not watched)
+
+
+def test_the_bound_of_a_step_looks_at_that_step_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the bounds of a long trace cost the square of its steps."""
+    trace = made_trace()
+    expected = [fewest_kept(trace, HOST, step, 0.8) for step in range(trace.steps)]
+    monkeypatch.setattr(Trace, "present", property(lambda _: pytest.fail("all steps were looked at")))
+    assert [fewest_kept(trace, HOST, step, 0.8) for step in range(trace.steps)] == expected
+    assert max(expected) > 1
+
+
+def test_what_the_trace_says_of_network_and_disk_is_not_said_to_be_left_out() -> None:
+    still = made_trace(net=True)
+    still = replace(still, disk_mb_s=np.where(np.isnan(still.cpu), np.nan, 0).astype(np.float32))
+    said = demand_of(still, (), HOST, (), 1)
+    assert "need no more than CPU and the network and disk of the trace" in " ".join(said.assumptions)
+    assert "disk is taken" not in " ".join(said.assumptions)  # nobody used it: nothing is known of what it can do
+    assert said.host.disk_mb_s is None
+    assert "need CPU only" in " ".join(demand_of(made_trace(), (), HOST, (), 1).assumptions)
+
+
+def test_nobody_is_said_to_have_advised_where_nobody_did() -> None:
+    alone = [Replayed("first fit", (3,), 3.0, worst=0.7, mean=1.0)]
+    assert "All ratios are predicted, from the trace's demand" in conclusion(alone, 0.8, same_judge=True)
+
+
 def test_figures_that_differ_by_less_than_is_shown_are_not_called_the_same() -> None:
     mine = Replayed("cotenant", (3,), 3.0, violation_share=0.0, worst=0.9, mean=1.0)
     other = Replayed("first fit", (3,), 3.001, violation_share=1e-6, worst=0.7, mean=1.0)
@@ -203,7 +247,19 @@ def test_no_packing_needs_fewer_bins_than_the_bound(sizes: list[int], keep: floa
             if free >= left[0] and free not in bins[:at]
         )
 
+    def plain(room: int) -> int:
+        """As Martello and Toth write it, one small size after the other."""
+        found = [-(-sum(sizes) // room), sum(1 for size in sizes if size > room / 2)]
+        for a in {size for size in sizes if size <= room / 2}:
+            large = [size for size in sizes if size > room - a]
+            middle = [size for size in sizes if room - a >= size > room / 2]
+            small = [size for size in sizes if room / 2 >= size >= a]
+            left = sum(small) - (len(middle) * room - sum(middle))
+            found.append(len(large) + len(middle) + max(0, -(-left // room)))
+        return max(found)
+
     bound = bin_bound(np.array(sizes, dtype=float), 12.0)
+    assert bound == plain(12)
     assert bound == 0 or not packs(sorted(sizes, reverse=True), [12] * (bound - 1))
     trace = made_trace()
     assert fewest_kept(trace, HOST, 10, keep) <= fewest_kept(trace, HOST, 10, 1.0) <= len(trace)

@@ -122,6 +122,7 @@ def test_a_damaged_cell_is_refused_or_kept_as_it_is(
         ([row(colour="red")], "column 'colour' is none of instance, time_s"),
         ([{"instance": "a", "time_s": 0}], "exactly one of cpu_percent and cpu_mhz is needed"),
         ([{"instance": "a", "time_s": 0, "cpu_mhz": 5}], "column capacity_mhz (what cpu_mhz is a part of) is missing"),
+        ([row(), row(step=1e-6)], "everybody is there for less than 0.0001 of a step of 300 s; choose shorter steps"),
         ([row(), row(step=1e8)], "more than 20,000,000 cells; choose longer steps or fewer instances"),
     ],
 )  # fmt: skip
@@ -164,6 +165,8 @@ def test_a_file_that_is_no_trace_is_refused_in_one_sentence(
 def test_a_trace_that_is_not_there_and_a_form_that_is_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="there is no trace"):
         load_trace(tmp_path)
+    with pytest.raises(InvalidInput, match=r"the name 'caf\\udce9.csv' is not UTF-8; give the trace another"):
+        load_trace(tmp_path / "caf\udce9.csv")  # of a disk that was written in Latin-1
     path = write_csv(tmp_path / "trace.csv", many())
     with pytest.raises(InvalidInput, match="form 'yaml' is none of bitbrains"):
         load_trace(path, form="yaml")
@@ -190,6 +193,7 @@ def test_however_a_file_is_cut_into_pieces_it_says_the_same(tmp_path: Path, monk
     rows = many(5, 40)
     paths = [write(tmp_path / f"trace.{form}", rows) for form, write in WRITERS.items()]
     whole = [load_trace(path)[0] for path in paths]
+    monkeypatch.setattr(grid, "AT_ONCE", 3)
     monkeypatch.setattr(cells, "BLOCK_BYTES", 256)
     monkeypatch.setattr(cells, "ROWS_AT_ONCE", 7)
     for path, before in zip(paths, whole, strict=True):
