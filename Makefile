@@ -22,7 +22,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-libvirt test-guests test-xen test-faults test-openstack test-scenarios lint setup lab-tools server-tools bench agent clean
+.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-openstack test-scenarios lint setup lab-tools server-tools bench agent clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -43,11 +43,13 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, print the answer to an example question
 	@BIN=$(BIN) bash examples/run.sh
 
-# Tests that measure nothing share the CPUs; all others have them to themselves, one after the other. Files go out in
-# their order: with those of many tests first, the slow ones that have few would come last and leave a CPU idle.
+# Nothing here depends on how fast or how quiet the machine is, so that tests share the CPUs. Files go out in their
+# order: with those of many tests first, the slow ones that have few would come last and leave a CPU idle.
 test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
-test: setup lab-tools server-tools lint  ## every test and check
+test: setup lab-tools server-tools lint  ## every check, and every test that does not measure the machine
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not measured"
+
+test-measured: setup lab-tools server-tools  ## tests of real time, rates and scheduling: alone on the machine, up to three tries
 	$(BIN)/python -m pytest -m measured
 
 test-libvirt: setup  ## real guests under a libvirtd of the test's own (Debian, root); downloads a kernel once
