@@ -10,6 +10,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from advisor.settings import CLOCK_SKEW
 from advisor.store import locks
 from advisor.store.samples import samples, series, series_around
 from advisor.store.schema import UtcTime, metadata
@@ -84,8 +85,11 @@ def hold(
     """
     locks.alone(connection, "border")  # samples on their way from before it are stored first
     mine = [holder, NOBODY] if early else [holder]
-    free = sa.or_(retention.c.holder.in_(mine), retention.c.held_until.is_(None), retention.c.held_until < now)
-    later = sa.case((retention.c.rolled_until_s < cut_s, cut_s), else_=retention.c.rolled_until_s)
+    held_until, rolled_until_s, now_s = retention.c.held_until, retention.c.rolled_until_s, now.timestamp()
+    # Nobody holds it for longer than from now until `until`: whoever did so had a clock that was ahead.
+    free = sa.or_(retention.c.holder.in_(mine), held_until.is_(None), held_until < now, held_until > until + CLOCK_SKEW)
+    # The same clock may have moved the border into the future, from where it would keep every sample out.
+    later = sa.case((rolled_until_s > now_s, now_s), (rolled_until_s < cut_s, cut_s), else_=rolled_until_s)
     values = {"holder": holder, "held_until": until, "rolled_until_s": later}
     return connection.execute(sa.update(retention).where(free).values(values)).rowcount == 1
 

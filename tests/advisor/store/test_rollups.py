@@ -258,6 +258,22 @@ def test_while_one_pass_is_under_way_no_other_begins(
     assert [number for *_, number in stored(database)[1]] == [30]
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_pass_while_the_clock_was_ahead_keeps_no_later_one_and_no_later_sample_out(
+    database: Database, keeper: Retention, clock: Clock, killed: bool
+) -> None:
+    clock.now = NOW + timedelta(days=30)
+    assert keeper._go_over(early=False, pausing=False) is not None
+    if killed:
+        with database.write() as connection:
+            assert rollups.hold(connection, "killed", clock(), clock() + retention.LEASE, 0.0, early=True)
+    clock.now = NOW
+    assert keeper._go_over(early=False, pausing=False) is not None
+    clock.now += timedelta(minutes=5)
+    sample = MetricSample("h1", "i1", "instance", "cpu", 1.0, clock().timestamp())
+    assert put(database, [sample], clock()).accepted == 1
+
+
 def test_a_pass_that_failed_lets_the_next_one_begin(
     database: Database, keeper: Retention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,10 +304,11 @@ def test_who_lost_its_turn_to_another_process_stops_after_the_step_under_way(
     database: Database, keeper: Retention, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(database, [*measured(3, [1.0]), *measured(3, [1.0], "waiting")])
-    roll, later = rollups.roll, clock() + retention.LEASE + timedelta(seconds=1)
+    roll = rollups.roll
 
     def overtaken(connection: sa.Connection, *step: object) -> int:  # it took longer than the lease
-        assert rollups.hold(connection, "another", later, later + retention.LEASE, 0.0)
+        clock.now += retention.LEASE + timedelta(seconds=1)
+        assert rollups.hold(connection, "another", clock(), clock() + retention.LEASE, 0.0)
         return roll(connection, *step)  # type: ignore[arg-type]
 
     monkeypatch.setattr(rollups, "roll", overtaken)
