@@ -176,7 +176,7 @@ def _prepare_sqlite(connection: Any, record: object) -> None:  # noqa: ARG001 - 
     connection.isolation_level = None  # the driver begins nothing by itself; see _begin_sqlite
     for pragma in (
         "journal_mode=WAL",  # readers go on while one writes
-        "synchronous=NORMAL",  # safe against a killed process; a power cut may lose the last moments, breaks nothing
+        "synchronous=FULL",  # what is committed outlives a power cut: agents delete what was acknowledged
         "foreign_keys=ON",
         "journal_size_limit=67108864",
     ):
