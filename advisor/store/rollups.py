@@ -124,7 +124,7 @@ def roll(connection: sa.Connection, ids: Sequence[int], begin_s: float, end_s: f
     found = sa.select(samples.c.series, ends, *whole).where(*here).group_by(samples.c.series, ends)
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     statement = insert(rollups).from_select([column.name for column in rollups.columns], found)
-    # What a transaction brought that began before the border moved joins the five minutes it belongs to.
+    # What a clock that was ahead rolled up too early is joined by the samples that come later.
     old, new = rollups.c, statement.excluded
     joined = {
         "mean": (old.mean * old.number + new.mean * new.number) / (old.number + new.number),

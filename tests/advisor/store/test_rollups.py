@@ -104,13 +104,13 @@ def test_samples_from_before_the_border_are_dropped_and_never_count_twice(
     assert stored(database)[1][0][1:] == (2.0, 3.0, 2)
 
 
-def test_a_sample_that_was_on_its_way_when_the_border_moved_joins_its_five_minutes(
+def test_a_sample_that_comes_after_its_five_minutes_were_rolled_up_joins_them(
     database: Database, keeper: Retention
 ) -> None:
     batch = measured(3, [1.0, 3.0, 8.0])
     put(database, batch[:2])
     keeper.run()
-    with database.write() as connection:  # as a transaction does that looked before the border moved
+    with database.write() as connection:  # as once a clock that was ahead has moved the border
         samples.add(connection, batch[2:])
     assert keeper.run().samples == 1
     assert stored(database)[1][0][1:] == (4.0, 8.0, 3)
