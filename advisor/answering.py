@@ -102,7 +102,7 @@ class Answers:
     def former(self, question: str, now: datetime) -> tuple[Answer, Moment] | None:
         """What would have been answered at most FORMER ago."""
         found = self._kept.find(question)
-        return found if found is not None and now - found[1].seen <= FORMER else None
+        return found if found is not None and abs(now - found[1].seen) <= FORMER else None
 
     def keep(self, question: str, one: Answer) -> None:
         """Remember it, in place of what was answered before."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import gzip
 import hashlib
 import json
 import os
+import re
 import secrets
+import stat
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +30,7 @@ from advisor.validation import check_writable
 FORMAT = 1
 MAX_LINE = 256 * 2**20  # bytes; the longest row of all is a model's card or an answer
 _LEVEL = 4  # of gzip: half the time of the usual 9 for a tenth more bytes on samples
+_LEFTOVER = re.compile(r"\..*\.[0-9a-f]{8}\.backup-partial", re.DOTALL)
 _OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -187,16 +191,17 @@ class _Lines:
 def _whole(path: Path) -> Iterator[BinaryIO]:
     """A compressed file that takes its place when it is complete and on disk; only its owner may read it."""
     target = path.resolve()
-    partial = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.partial")
     try:
+        _drop_leftovers(target.parent)
+        partial, handle = _begun(target)
         try:
-            handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as raw:
                 with gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as file:
                     yield cast(BinaryIO, file)
                 raw.flush()
                 os.fsync(raw.fileno())
-            partial.replace(target)
+                partial.replace(target)
+            _sync_names(target.parent)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
@@ -204,3 +209,43 @@ def _whole(path: Path) -> Iterator[BinaryIO]:
             raise OutOfSpace(f"no space left for the backup {path}: free some and try again", field="backup") from error
         message = f"the backup cannot be written to {path}: {error.strerror or error}"
         raise InvalidInput(message, field="backup") from error
+
+
+def _begun(target: Path) -> tuple[Path, int]:
+    """A new file beside the target, open and locked for as long as it is: what is not locked is a leftover."""
+    while True:
+        partial = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.backup-partial")
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with suppress(OSError):  # on a file system without locks nobody takes anything for a leftover
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return partial, handle
+        os.close(handle)  # another backup took it for a leftover before it was locked
+
+
+def _drop_leftovers(folder: Path) -> None:
+    """Delete what backups left that were killed: files of this user under such a name which nobody has locked."""
+    for leftover in folder.glob(".*.backup-partial"):
+        if _LEFTOVER.fullmatch(leftover.name):
+            with suppress(OSError):
+                _drop_if_unlocked(leftover)
+
+
+def _drop_if_unlocked(leftover: Path) -> None:
+    handle = os.open(leftover, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        found = os.fstat(handle)
+        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            leftover.unlink()
+    finally:
+        os.close(handle)
+
+
+def _sync_names(folder: Path) -> None:
+    """What the files of a folder are called outlives a power cut."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -16,7 +16,7 @@ from advisor.answering import Answers
 from advisor.domain import Candidate, Host, Instance, Inventory, IsolationSettings, Recommendation, WorkloadProfile
 from advisor.news import News
 from advisor.predictors import Chosen
-from advisor.settings import Settings
+from advisor.settings import CLOCK_SKEW, Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, hosts, instances, models, pending, workloads
 from advisor.store.counters import Counts
@@ -45,7 +45,11 @@ class View:
 
     def holds(self, counts: Counts, now: datetime) -> bool:
         """Whether the cloud is still as in this view."""
-        return replace(self.counts, models=counts.models) == counts and now < self.until
+        return replace(self.counts, models=counts.models) == counts and now < self.until and not self.is_ahead(now)
+
+    def is_ahead(self, now: datetime) -> bool:
+        """Whether the clock was set back since: none of the times in this view tells anything now."""
+        return now < self.snapshot.taken_at - CLOCK_SKEW
 
     @property
     def expected(self) -> Inventory:
@@ -87,7 +91,7 @@ class _Moved:
     inventory: Inventory
     told: News | None
     held: tuple[Pending, ...]
-    seen: Mapping[str, datetime] | None
+    seen: Mapping[str, datetime | None] | None
 
 
 class Current:
@@ -139,9 +143,12 @@ class Current:
     def _refresh(self, now: datetime) -> tuple[View, tuple[int, Chosen]]:
         """Read what has moved in one transaction, then lay it out without holding that open."""
         view, chosen = self._view, self._chosen
+        if view is not None and view.is_ahead(now):
+            view = None
+        reserve = timedelta(seconds=self._settings.reserve_s)
         with self._database.read() as connection:
             counts = counters.read(connection)
-            moved = _read_moved(connection, view, counts, now)
+            moved = _read_moved(connection, view, counts, now, reserve)
             active = models.active(connection)
         if view is None or not view.holds(counts, now):
             view = self._take(counts, view, moved, now)
@@ -254,16 +261,16 @@ def _with_profiles(known: Sequence[WorkloadProfile], held: Sequence[Pending]) ->
     return (*known, *(one.profile for one in held if one.profile is not None))
 
 
-def _read_moved(connection: Connection, view: View | None, counts: Counts, now: datetime) -> _Moved:
-    held = pending.load_all(connection, now)
+def _read_moved(connection: Connection, view: View | None, counts: Counts, now: datetime, reserve: timedelta) -> _Moved:
+    held = pending.load_all(connection, now, reserve)
     told = None
     if view is not None:
         same = counts.inventory == view.counts.inventory
         told = News() if same else news.read(connection, view.counts.inventory)
     if view is None or told is None:
-        return _Moved(_load_inventory(connection), None, held, hosts.sightings(connection))
+        return _Moved(_load_inventory(connection), None, held, hosts.sightings(connection, now))
     looks = bool(told.hosts) or now >= view.look_again or counts.sightings != view.counts.sightings
-    seen = hosts.sightings(connection) if looks else None
+    seen = hosts.sightings(connection, now) if looks else None
     return _Moved(told.applied(view.inventory), told, held, seen)
 
 

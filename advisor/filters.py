@@ -204,7 +204,7 @@ def _fresh(question: Question) -> tuple[Bools, Says]:
     age, allowed = question.snapshot.age_s, question.fresh_s
 
     def says(host: int) -> str:
-        when = "it was never seen" if age[host] == np.inf else f"it was last seen {age[host]:.0f} s ago"
+        when = "the age of its data is unknown" if age[host] == np.inf else f"it was last seen {age[host]:.0f} s ago"
         return f"no fresh data: {when}, at most {allowed:.0f} s are allowed"
 
     return (age > allowed) & (not question.request.constraints.allow_stale), says

@@ -88,9 +88,7 @@ def write(connection: Connection, news: Followed, generation: int, *, now: datet
         for name in news.gone_hosts:
             hosts.delete(connection, name)
         pending.drop(connection, news.gone_instances)
-    # A tenth of the allowed age is near enough, and spares a write for hosts that are read every few seconds.
-    before = hosts.heard(connection, dict.fromkeys(news.told, now), every=fresh / 10)
-    if any(last < now - fresh for last in before.values()):
+    if hosts.heard(connection, dict.fromkeys(news.told, now), now=now, fresh=fresh):
         counters.bump(connection, "sightings")
     return generation
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection
 
 from advisor.errors import Conflict, InvalidInput
-from advisor.inventory import CLOCK_SKEW
+from advisor.settings import CLOCK_SKEW
 from advisor.store import colocations, counters, hosts, instances, rollups, samples
 from advisor.validation import check_value
 from profiler.metrics import SCOPES
@@ -98,9 +98,7 @@ def _note_sightings(connection: Connection, taken: Sequence[MetricSample], now: 
     for sample in taken:
         latest[sample.host] = max(sample.time_s, latest.get(sample.host, 0.0))
     times = {host: min(datetime.fromtimestamp(time_s, UTC), now) for host, time_s in latest.items()}
-    # A tenth of the allowed age is near enough, and spares a write per host and batch.
-    before = hosts.heard(connection, times, every=fresh / 10)
-    if any(last < now - fresh <= times[host] for host, last in before.items()):
+    if hosts.heard(connection, times, now=now, fresh=fresh):
         counters.bump(connection, "sightings")
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.errors import Conflict, InvalidInput, NotFound, StaleGeneration
+from advisor.settings import CLOCK_SKEW
 from advisor.store import changes, counters, hosts, instances, pending, workloads
 from advisor.validation import check_unique, check_value, misfit
 
 MODES = ("replace", "merge")
-CLOCK_SKEW = timedelta(minutes=5)  # how far ahead of ours a reporter's clock may run
 MAX_NAME = 255
 T = TypeVar("T")
 Only = Callable[[T | None], None]  # told what is there (None = nothing) under the lock; raises where it may not change

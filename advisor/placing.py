@@ -143,7 +143,8 @@ class Placing:
     def _hold(self, answers: Sequence[Answer], view: View, *, force: bool) -> bool:
         """Store answers and hold their hosts; False, and nothing written, when another answer was held meanwhile."""
         now = self._clock()
-        until = now + timedelta(seconds=self._settings.reserve_s)
+        reserve = timedelta(seconds=self._settings.reserve_s)
+        until = now + reserve
         held = {one.head.id: as_pending(one.recommendation, until) for one in answers if self._settings.reserve_s}
         coming = [one for one in held.values() if one is not None]
         with self._write() as connection:
@@ -152,7 +153,7 @@ class Placing:
                     counters.bump(connection, "pending")
                 elif not counters.bump_from(connection, "pending", view.counts.pending):
                     return False
-                pending.purge(connection, now)
+                pending.purge(connection, now, reserve)
                 known = hosts.staying(connection, [one.host for one in coming])  # some may be gone since the snapshot
                 for one in coming:
                     if one.host in known:

@@ -20,14 +20,14 @@ SERIES_AT_ONCE = 100
 ANSWERS_AT_ONCE = 200  # of 4 KB each, as a rule
 SPAN_S = 3600.0  # of samples in one step: 36,000 of the agent's, whatever has piled up
 EVERY = timedelta(minutes=10)
-LEASE = timedelta(minutes=10)  # after the last step of a process that was killed another one may go on
+LEASE = timedelta(minutes=10)  # after the last step of a pass whose process was killed another one may go on
 _FIRST_S = 60.0  # after the start
 
 log = logging.getLogger(__name__)
 
 
 class Retention:
-    """One per process; of all processes on a database one works at a time."""
+    """One per process; of all passes on a database, in whatever process, one works at a time."""
 
     def __init__(self, database: Database, settings: Settings, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -38,7 +38,6 @@ class Retention:
             (plans.expire, timedelta(days=settings.keep_plans_days), "plans"),
         )
         self._clock = clock
-        self._name = uuid.uuid4().hex
         self._due_s = time.monotonic() + _FIRST_S
         self._starting = threading.Lock()
         self._stopping = threading.Event()
@@ -48,6 +47,8 @@ class Retention:
         """Begin in the background when it is time; whoever stored samples, answers or plans calls it."""
         with self._starting:
             if time.monotonic() < self._due_s or self._stopping.is_set():
+                return
+            if self._thread is not None and self._thread.is_alive():
                 return
             self._due_s = time.monotonic() + EVERY.total_seconds()
             self._thread = threading.Thread(target=self._in_background, name="retention", daemon=True)
@@ -61,10 +62,10 @@ class Retention:
             self._thread.join()
 
     def run(self) -> Removed:
-        """Go over everything once, without pauses; Conflict while another process does."""
+        """Go over everything once, without pauses; Conflict while another pass does, in this process or another."""
         removed = self._go_over(early=True, pausing=False)
         if removed is None:
-            raise Conflict("another process is rolling up samples now; let it finish, or try again in ten minutes")
+            raise Conflict("samples are being rolled up now; let that finish, or try again in ten minutes")
         return removed
 
     def _in_background(self) -> None:
@@ -79,13 +80,27 @@ class Retention:
                 log.info("retention: %s", removed)
 
     def _go_over(self, *, early: bool, pausing: bool) -> Removed | None:
-        """Once over everything, None = another process does; what was done where another one took over on the way."""
+        """Once over everything, None = another pass does; what was done where another one took over on the way."""
+        holder = uuid.uuid4().hex
         now = self._clock()
         cut_s = (now - self._keep).timestamp() // BUCKET_S * BUCKET_S
+
+        def hold(*, early: bool = False) -> bool:
+            return self._hold(holder, cut_s, early=early)
+
+        if not hold(early=early):
+            return None
+        try:
+            removed, ours = self._samples(cut_s, hold, pausing=pausing)
+            return removed + self._answers(now, hold, pausing=pausing) if ours else removed
+        finally:
+            with self._database.write() as connection:
+                rollups.let_go(connection, holder, None if self._stopping.is_set() else self._clock() + EVERY)
+
+    def _samples(self, cut_s: float, hold: Callable[[], bool], *, pausing: bool) -> tuple[Removed, bool]:
+        """What became of samples and roll-ups, and whether no other pass took over on the way."""
         expired_s = cut_s - self._keep_rollups.total_seconds()
         removed, last = Removed(), 0
-        if not self._hold(cut_s, early=early):
-            return None
         while not self._stopping.is_set():
             with self._database.read() as connection:
                 ids = rollups.series_after(connection, last, SERIES_AT_ONCE)
@@ -93,8 +108,12 @@ class Retention:
                 break
             removed += self._tidy(ids, cut_s, expired_s, pausing=pausing)
             last = ids[-1]
-            if not self._hold(cut_s, early=False):  # a step outlasted the lease: two at once would count samples twice
-                return removed
+            if not hold():  # a step outlasted the lease
+                return removed, False
+        return removed, True
+
+    def _answers(self, now: datetime, hold: Callable[[], bool], *, pausing: bool) -> Removed:
+        removed = Removed()
         for expire, kept, what in self._keep_answers:
             while not self._stopping.is_set():
                 with self._resting(pausing=pausing), self._database.write() as connection:
@@ -102,10 +121,8 @@ class Retention:
                 removed += Removed(**{what: gone})
                 if gone < ANSWERS_AT_ONCE:
                     break
-                if not self._hold(cut_s, early=False):
+                if not hold():
                     return removed
-        with self._database.write() as connection:
-            rollups.let_go(connection, self._name, None if self._stopping.is_set() else self._clock() + EVERY)
         return removed
 
     def _tidy(self, ids: Sequence[int], cut_s: float, expired_s: float, *, pausing: bool) -> Removed:
@@ -129,7 +146,7 @@ class Retention:
         if pausing:
             self._stopping.wait(time.monotonic() - started)
 
-    def _hold(self, cut_s: float, *, early: bool) -> bool:
+    def _hold(self, holder: str, cut_s: float, *, early: bool) -> bool:
         now = self._clock()
         with self._database.write() as connection:
-            return rollups.hold(connection, self._name, now, now + LEASE, cut_s, early=early)
+            return rollups.hold(connection, holder, now, now + LEASE, cut_s, early=early)

@@ -630,7 +630,7 @@ class Advisor:
         """Roll up samples that are old enough and forget what expired: how many `samples`, `rollups`, `series`,
         `recommendations` and `plans`.
 
-        Conflict while another process is at it.
+        Conflict while another pass, in this process or another, is at it.
         """
         self._refuse_outdated()
         return asdict(self._retention.run())

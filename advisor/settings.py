@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal
@@ -10,6 +11,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 DATABASE = "sqlite:///var/cotenant.sqlite3"  # unless told otherwise; its folder is made
+CLOCK_SKEW = timedelta(minutes=5)  # how far ahead of ours another clock may run; what is noted of later is not believed
 
 
 class Settings(BaseSettings):

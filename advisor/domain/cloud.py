@@ -21,7 +21,7 @@ class ResidentNow:
 
 @dataclass(frozen=True, slots=True)
 class HostNow:
-    """A host with who is on it, the worst off first; `seen_at` None = nobody ever reported it.
+    """A host with who is on it, the worst off first; `seen_at` None = nobody knows when it was last seen.
 
     `pressure` is demand over capacity by resource (see advisor.pressure), None = nobody knows the capacity.
     """

@@ -45,7 +45,7 @@ class _Names:
 class ClusterSnapshot(Rows):
     """Hosts ordered by id with who is on them, answers still pending included, and the same as arrays (see Rows).
 
-    `age_s` (H,) is how long ago the host was last seen, inf = never.
+    `age_s` (H,) is how long ago the host was last seen, inf = unknown.
     """
 
     hosts: tuple[Host, ...]
@@ -56,9 +56,15 @@ class ClusterSnapshot(Rows):
 
     @classmethod
     def build(
-        cls, inventory: Inventory, *, seen: Mapping[str, datetime], pending: Sequence[Instance], taken_at: datetime
+        cls,
+        inventory: Inventory,
+        *,
+        seen: Mapping[str, datetime | None],
+        pending: Sequence[Instance],
+        taken_at: datetime,
     ) -> ClusterSnapshot:
-        """Lay out a cloud. `seen` is when each host was last reported; `pending` are answers that count as placed.
+        """Lay out a cloud. `seen` is when each host was last reported, None = unknown; `pending` are answers that count
+        as placed.
 
         ValueError when an instance is pinned beyond its host's pCPUs.
         """
@@ -70,7 +76,7 @@ class ClusterSnapshot(Rows):
     def changed(
         self,
         *,
-        seen: Mapping[str, datetime],
+        seen: Mapping[str, datetime | None],
         pending: Sequence[Instance],
         taken_at: datetime,
         hosts: Mapping[str, Host | None] = _NOTHING,

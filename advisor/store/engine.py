@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,9 @@ class Database:
         except (exc.ArgumentError, ImportError) as error:
             message = f"database {self.name} needs a driver that is not installed ({error}); leave it to postgresql://"
             raise InvalidInput(message, field="database") from error
+        self._file_id: tuple[int, int] | None = None  # of the file that was opened first, by device and inode
         if self.is_sqlite:
+            sa.event.listen(self._engine, "do_connect", self._find_file)
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
             self._reader = self._engine
@@ -64,14 +68,19 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """A transaction that sees one moment of the database; StorageUnavailable when there is none to be had."""
-        with self._speaking(), self._reader.begin() as connection:
-            yield connection
+        with self._speaking():
+            self._check_file()
+            with self._reader.begin() as connection:
+                yield connection
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """A transaction that is committed at the end, rolled back on any exception; OutOfSpace on a full disk."""
-        with self._speaking(), self._in_line(), self._writer.begin() as connection:
-            yield connection
+        with self._speaking(), self._in_line():
+            self._check_file()
+            with self._writer.begin() as connection:
+                yield connection
+            self._check_file()  # nobody is told that something is stored which nobody will find
 
     @contextmanager
     def _in_line(self) -> Iterator[None]:
@@ -85,6 +94,20 @@ class Database:
             yield
         finally:
             self._turn.release()
+
+    def _find_file(self, *_: object) -> None:
+        """Before SQLite opens it: a new file is its owner's alone, and so are those that SQLite puts beside it."""
+        self._check_file()
+        path = str(self.url.database)
+        with suppress(OSError):  # it is there, or SQLite will say what is wrong
+            os.mknod(path, 0o600 | stat.S_IFREG)
+        self._file_id = self._file_id or _file_id(path)
+
+    def _check_file(self) -> None:
+        """SQLite goes on with a file that has no name any more: what it writes there is lost once it is closed."""
+        if self._file_id is not None and _file_id(str(self.url.database)) != self._file_id:
+            message = f"the file of database {self.name} was deleted or replaced while it was in use: put it back, or"
+            raise StorageUnavailable(f"{message} stop the service before you put another one there")
 
     def close(self) -> None:
         """Close every idle connection."""
@@ -158,7 +181,18 @@ def _checked(url: str) -> URL:
         raise InvalidInput(message, field="database")
     if parsed.get_backend_name() == "sqlite" and parsed.database in {None, "", ":memory:"}:
         raise InvalidInput("a database in memory is not shared by threads; name a file", field="database")
+    if parsed.get_backend_name() == "sqlite" and "uri" in parsed.query:
+        raise InvalidInput("a SQLite database is named by the path of its file, not by a URI", field="database")
     return parsed
+
+
+def _file_id(path: str) -> tuple[int, int] | None:
+    """Which file is there now, None = none."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _check_folder(url: URL, *, make: bool) -> None:
@@ -176,7 +210,7 @@ def _prepare_sqlite(connection: Any, record: object) -> None:  # noqa: ARG001 - 
     connection.isolation_level = None  # the driver begins nothing by itself; see _begin_sqlite
     for pragma in (
         "journal_mode=WAL",  # readers go on while one writes
-        "synchronous=NORMAL",  # safe against a killed process; a power cut may lose the last moments, breaks nothing
+        "synchronous=FULL",  # what is committed outlives a power cut: agents delete what was acknowledged
         "foreign_keys=ON",
         "journal_size_limit=67108864",
     ):

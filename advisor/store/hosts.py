@@ -9,6 +9,7 @@ from types import MappingProxyType
 import sqlalchemy as sa
 
 from advisor.domain import Host, Page
+from advisor.settings import CLOCK_SKEW
 from advisor.store import codec
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import among, chunks, existing, keep_only, page, upsert
@@ -108,28 +109,33 @@ def load_all(connection: sa.Connection) -> tuple[Host, ...]:
     return tuple(_read(row) for row in connection.execute(sa.select(hosts).order_by(hosts.c.id)).mappings())
 
 
-def sightings(connection: sa.Connection) -> Mapping[str, datetime]:
-    """When each host was last heard of."""
-    return {row.id: row.seen_at for row in connection.execute(sa.select(hosts.c.id, hosts.c.seen_at))}
+def sightings(connection: sa.Connection, now: datetime) -> Mapping[str, datetime | None]:
+    """When each host was last heard of, None = nobody knows: it was noted by a clock that was ahead."""
+    rows = connection.execute(sa.select(hosts.c.id, hosts.c.seen_at))
+    return {row.id: row.seen_at if row.seen_at <= now + CLOCK_SKEW else None for row in rows}
 
 
-def heard(connection: sa.Connection, times: Mapping[str, datetime], *, every: timedelta) -> Mapping[str, datetime]:
-    """Note when hosts were heard of, where that is at least `every` later than the last note (it saves writes).
+def heard(connection: sa.Connection, times: Mapping[str, datetime], *, now: datetime, fresh: timedelta) -> bool:
+    """Note when hosts were heard of; True when one of them had no fresh data before and has some now.
 
-    Returns the notes that were replaced.
+    A note is replaced where it is older by a tenth of `fresh`, which saves writes, or lies in the future.
     """
-    replaced: dict[str, datetime] = {}
+    replaced: list[str] = []
+    renewed, latest = False, now + CLOCK_SKEW
     for some in chunks(sorted(times)):
         for row in connection.execute(sa.select(hosts.c.id, hosts.c.seen_at).where(hosts.c.id.in_(some))):
-            if times[row.id] - row.seen_at >= every:
-                replaced[row.id] = row.seen_at
+            unknown = row.seen_at > latest
+            if unknown or times[row.id] - row.seen_at >= fresh / 10:
+                replaced.append(row.id)
+                renewed |= times[row.id] >= now - fresh and (unknown or row.seen_at < now - fresh)
     if replaced:
         seen = sa.bindparam("seen", type_=UtcTime)
         # Somebody else may note a later time meanwhile; in one order, so that two never wait for each other.
-        later = sa.and_(hosts.c.id == sa.bindparam("host"), hosts.c.seen_at < seen)
-        rows = [{"host": host, "seen": times[host]} for host in sorted(replaced)]
-        connection.execute(sa.update(hosts).where(later).values(seen_at=seen), rows)
-    return replaced
+        earlier = sa.or_(hosts.c.seen_at < seen, hosts.c.seen_at > latest)
+        here = sa.and_(hosts.c.id == sa.bindparam("host"), earlier)
+        rows = [{"host": host, "seen": times[host]} for host in replaced]
+        connection.execute(sa.update(hosts).where(here).values(seen_at=seen), rows)
+    return renewed
 
 
 def _read(row: sa.RowMapping) -> Host:

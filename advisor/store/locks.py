@@ -6,10 +6,16 @@ from typing import Literal
 
 import sqlalchemy as sa
 
-What = Literal["tables", "series", "observed"]
+What = Literal["tables", "series", "observed", "border", "rollups"]
 
 # Keys of advisory locks are the database's own: these are ours, one for each thing that no row stands for.
-_KEYS: dict[What, int] = {"tables": 0x636F7401, "series": 0x636F7402, "observed": 0x636F7403}
+_KEYS: dict[What, int] = {
+    "tables": 0x636F7401,
+    "series": 0x636F7402,
+    "observed": 0x636F7403,
+    "border": 0x636F7404,
+    "rollups": 0x636F7405,
+}
 
 
 def alone(connection: sa.Connection, what: What) -> None:

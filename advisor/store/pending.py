@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
 from advisor.domain import Instance, IsolationSettings, WorkloadProfile
+from advisor.settings import CLOCK_SKEW
 from advisor.store import codec
 from advisor.store.hosts import hosts
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
@@ -61,15 +62,20 @@ def drop(connection: sa.Connection, instance_ids: Iterable[str]) -> None:
         connection.execute(sa.delete(pending).where(pending.c.instance.in_(some)))
 
 
-def purge(connection: sa.Connection, now: datetime) -> None:
-    """Delete what has expired."""
-    connection.execute(sa.delete(pending).where(pending.c.expires_at <= now))
+def purge(connection: sa.Connection, now: datetime, reserve: timedelta) -> None:
+    """Delete what does not hold its host any more."""
+    connection.execute(sa.delete(pending).where(sa.not_(_holds(now, reserve))))
 
 
-def load_all(connection: sa.Connection, now: datetime) -> tuple[Pending, ...]:
-    """What has not expired, by instance."""
-    query = sa.select(pending).where(pending.c.expires_at > now).order_by(pending.c.instance)
+def load_all(connection: sa.Connection, now: datetime, reserve: timedelta) -> tuple[Pending, ...]:
+    """What holds its host now, by instance; `reserve` is for how long an answer does."""
+    query = sa.select(pending).where(_holds(now, reserve)).order_by(pending.c.instance)
     return tuple(_read(row) for row in connection.execute(query).mappings())
+
+
+def _holds(now: datetime, reserve: timedelta) -> sa.ColumnElement[bool]:
+    """Not expired; what lasts longer than anything held now was held by a clock that was ahead."""
+    return sa.and_(pending.c.expires_at > now, pending.c.expires_at <= now + reserve + CLOCK_SKEW)
 
 
 def _read(row: sa.RowMapping) -> Pending:

@@ -10,6 +10,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from advisor.settings import CLOCK_SKEW
 from advisor.store import locks
 from advisor.store.samples import samples, series, series_around
 from advisor.store.schema import UtcTime, metadata
@@ -35,7 +36,7 @@ retention = sa.Table(  # one row
     sa.Column("id", sa.Integer, primary_key=True),
     # No sample from before is taken: whether it is in a roll-up already nobody knows, and none may count twice.
     sa.Column("rolled_until_s", sa.Double, nullable=False),
-    sa.Column("holder", sa.String(64), nullable=False),  # the process that rolls up
+    sa.Column("holder", sa.String(64), nullable=False),  # the pass that rolls up
     # A holder that was killed is followed by another then; nobody's: when the next is due.
     sa.Column("held_until", UtcTime),
 )
@@ -67,26 +68,34 @@ def bucket(
 
 
 def rolled_until(connection: sa.Connection) -> float:
-    """The time, in seconds since the epoch, up to which samples have been rolled up; 0 = none yet."""
+    """The time, in seconds since the epoch, up to which samples have been rolled up; 0 = none yet.
+
+    It stays where it is until this transaction, which adds samples, ends.
+    """
+    locks.shared(connection, "border")
     return connection.scalar(sa.select(retention.c.rolled_until_s)) or 0.0
 
 
 def hold(
     connection: sa.Connection, holder: str, now: datetime, until: datetime, cut_s: float, *, early: bool = False
 ) -> bool:
-    """Become the one process that rolls up, and take no samples from before `cut_s` any more.
+    """Become the one pass that rolls up, and take no samples from before `cut_s` any more.
 
     False = another one is, or it is not time yet, which `early` overlooks.
     """
+    locks.alone(connection, "border")  # samples on their way from before it are stored first
     mine = [holder, NOBODY] if early else [holder]
-    free = sa.or_(retention.c.holder.in_(mine), retention.c.held_until.is_(None), retention.c.held_until < now)
-    later = sa.case((retention.c.rolled_until_s < cut_s, cut_s), else_=retention.c.rolled_until_s)
+    held_until, rolled_until_s, now_s = retention.c.held_until, retention.c.rolled_until_s, now.timestamp()
+    # Nobody holds it for longer than from now until `until`: whoever did so had a clock that was ahead.
+    free = sa.or_(retention.c.holder.in_(mine), held_until.is_(None), held_until < now, held_until > until + CLOCK_SKEW)
+    # The same clock may have moved the border into the future, from where it would keep every sample out.
+    later = sa.case((rolled_until_s > now_s, now_s), (rolled_until_s < cut_s, cut_s), else_=rolled_until_s)
     values = {"holder": holder, "held_until": until, "rolled_until_s": later}
     return connection.execute(sa.update(retention).where(free).values(values)).rowcount == 1
 
 
 def let_go(connection: sa.Connection, holder: str, next_at: datetime | None) -> None:
-    """Let another process roll up, not before `next_at`."""
+    """Let another pass roll up, not before `next_at`; nothing where another one holds it already."""
     here = retention.c.holder == holder
     connection.execute(sa.update(retention).where(here).values(holder=NOBODY, held_until=next_at))
 
@@ -107,13 +116,15 @@ def oldest(connection: sa.Connection, ids: Sequence[int]) -> float | None:
 
 def roll(connection: sa.Connection, ids: Sequence[int], begin_s: float, end_s: float) -> int:
     """Turn samples of these series from `begin_s` to before `end_s`, both borders, into roll-ups; returns how many."""
+    # A pass that outlasted its lease may still be at it: what it adds up must be deleted before anybody else looks.
+    locks.alone(connection, "rollups")
     here = (samples.c.series.in_(ids), samples.c.time_s >= begin_s, samples.c.time_s < end_s)
     ends = bucket(connection, samples.c.time_s).label("ends")
     whole = (sa.func.avg(samples.c.value), sa.func.max(samples.c.value), sa.func.count())
     found = sa.select(samples.c.series, ends, *whole).where(*here).group_by(samples.c.series, ends)
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     statement = insert(rollups).from_select([column.name for column in rollups.columns], found)
-    # What a transaction brought that began before the border moved joins the five minutes it belongs to.
+    # What a clock that was ahead rolled up too early is joined by the samples that come later.
     old, new = rollups.c, statement.excluded
     joined = {
         "mean": (old.mean * old.number + new.mean * new.number) / (old.number + new.number),

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from advisor.settings import CLOCK_SKEW
 from advisor.store.schema import ID, UtcTime, metadata
 
 sessions = sa.Table(
@@ -45,8 +46,8 @@ def add(connection: sa.Connection, session: Session) -> None:
 
 
 def get(connection: sa.Connection, digest: str, now: datetime) -> Session | None:
-    """The session with this digest, unless it has expired."""
-    here = (sessions.c.digest == digest, sessions.c.expires_at > now)
+    """The session with this digest, unless it has expired, or began in the future by a clock that was ahead."""
+    here = (sessions.c.digest == digest, sessions.c.expires_at > now, sessions.c.began_at <= now + CLOCK_SKEW)
     row = connection.execute(sa.select(sessions).where(*here)).one_or_none()
     return None if row is None else Session(row.digest, row.actor, row.sealed, row.began_at, row.expires_at)
 

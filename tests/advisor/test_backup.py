@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import gzip
 import json
 import os
+import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -23,9 +28,11 @@ from advisor.store import archive, migrate
 from advisor.store.engine import Database
 from profiler.observed import MetricSample
 from tests.servers.fixtures import postgres_server
+from tests.servers.running import as_child
 
 __all__ = ["postgres_server"]
 
+ROOT = Path(__file__).parents[2]
 NOW = datetime.now(UTC)
 CLOUD = Inventory(
     (Host("h1", "kvm", 4, 8192, labels={"zone": "ä\u2028"}), Host("h2", "xen", 8, 8192)),
@@ -243,6 +250,98 @@ def test_a_backup_that_does_not_fit_the_disk_leaves_the_former_one(
         backup.make(database, path)
     assert path.read_bytes() == b"the former one"
     assert [one.name for one in tmp_path.iterdir() if "partial" in one.name] == []
+
+
+@contextmanager
+def backup_under_way(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process in the middle of writing a backup, which it finishes once its input ends."""
+    program = (
+        "import sys; from pathlib import Path; from advisor.backup import _whole\n"
+        "with _whole(Path(sys.argv[1])) as file: print('begun', flush=True); file.write(sys.stdin.buffer.read())"
+    )
+    argv = [*as_child(drop=False), sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "begun\n"
+        yield process
+
+
+def partials(folder: Path) -> list[str]:
+    return [one.name for one in folder.iterdir() if "partial" in one.name]
+
+
+def test_what_a_killed_backup_left_goes_with_the_next_one_whatever_its_name(new: New, tmp_path: Path) -> None:
+    with backup_under_way(tmp_path / "monday.backup") as process:
+        process.kill()
+    assert len(partials(tmp_path)) == 1
+    others = [".monday.backup.0123abcd.partial", ".notes.backup-partial"]  # a report's under way, and anybody's
+    for name in others:
+        (tmp_path / name).touch()
+    (tmp_path / ".link.0123abcd.backup-partial").symlink_to(tmp_path / "elsewhere")
+    database = new("sqlite")
+    fill(database, tmp_path)
+    backup.make(database, tmp_path / "tuesday.backup")
+    assert sorted(partials(tmp_path)) == sorted([*others, ".link.0123abcd.backup-partial"])
+
+
+def test_a_backup_under_way_is_left_alone_by_another_one(new: New, tmp_path: Path) -> None:
+    database = new("sqlite")
+    fill(database, tmp_path)
+    with backup_under_way(tmp_path / "slow.backup") as process:
+        backup.make(database, tmp_path / "fast.backup")
+        backup.make(database, tmp_path / "slow.backup")
+        assert len(partials(tmp_path)) == 1
+        process.communicate("the slow one\n", timeout=60)
+    assert process.returncode == 0
+    assert gzip.decompress((tmp_path / "slow.backup").read_bytes()) == b"the slow one\n"
+    assert partials(tmp_path) == []
+
+
+def test_a_backup_that_is_taken_for_a_leftover_before_it_is_locked_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, flock, taken = tmp_path / "a.backup", fcntl.flock, []
+
+    def late(handle: int, how: int) -> None:
+        if not taken:
+            taken.extend(tmp_path.glob(".*partial"))
+            taken[0].unlink()
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with backup._whole(path) as file:
+        file.write(b"all of it\n")
+    assert len(taken) == 1
+    assert gzip.decompress(path.read_bytes()) == b"all of it\n"
+
+
+def test_the_name_of_a_backup_is_on_disk_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[bool, bool]] = []
+    path, fsync = tmp_path / "a.backup", os.fsync
+
+    def watched(handle: int) -> None:
+        synced.append((stat.S_ISDIR(os.fstat(handle).st_mode), path.exists()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    with backup._whole(path) as file:
+        file.write(b"all of it\n")
+    assert synced == [(False, False), (True, True)]
+
+
+def test_where_nothing_can_be_locked_a_backup_is_made_and_no_leftover_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    leftover = tmp_path / ".a.backup.0123abcd.backup-partial"
+    leftover.touch()
+    with backup._whole(tmp_path / "a.backup") as file:
+        file.write(b"all of it\n")
+    assert gzip.decompress((tmp_path / "a.backup").read_bytes()) == b"all of it\n"
+    assert leftover.exists()
 
 
 def test_the_database_of_another_program_is_never_replaced(new: New, tmp_path: Path) -> None:

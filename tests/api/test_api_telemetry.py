@@ -7,6 +7,7 @@ import logging
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,7 @@ def test_every_metric_is_in_the_reference(client: Client) -> None:
 
 WORKER = """
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from advisor.domain import Host
 from advisor.service import Advisor
@@ -234,6 +236,19 @@ def test_metrics_go_on_without_the_database_and_only_the_log_says_which_it_is(
     assert "db.internal" not in ready.text
     assert "operator@db.internal" in caplog.text
     assert client.get("/healthz").status_code == 200
+
+
+def test_a_database_file_that_was_deleted_is_told_and_no_sample_is_taken(
+    advisor: Advisor, client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert client.get("/readyz").status_code == 200
+    (tmp_path / "db.sqlite3").unlink()
+    sample = {"host": "h1", "metric": "event", "value": 1.0, "time": datetime.now(UTC).isoformat()}
+    with caplog.at_level(logging.WARNING, "cotenant.errors"):
+        answers = [client.get("/readyz"), client.ask("POST", "/v1/samples", json={"samples": [sample]})]
+    assert [(one.status_code, one.json()["code"]) for one in answers] == [(503, "storage.unavailable")] * 2
+    assert "deleted or replaced" in caplog.text
+    assert "deleted or replaced" in answers[1].json()["detail"]
 
 
 def test_two_applications_count_apart(advisor: Advisor, settings: Settings, client: Client) -> None:

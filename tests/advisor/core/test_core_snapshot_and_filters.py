@@ -208,7 +208,7 @@ def test_a_full_cloud_and_company_that_is_nowhere_are_told_host_by_host() -> Non
 @pytest.mark.parametrize(
     ("age", "reason"),
     [
-        (None, "no fresh data: it was never seen, at most 600 s are allowed"),
+        (None, "no fresh data: the age of its data is unknown, at most 600 s are allowed"),
         (601.0, "no fresh data: it was last seen 601 s ago, at most 600 s are allowed"),
     ],
 )

@@ -68,7 +68,7 @@ def plan_by_hand() -> tuple[Inventory, Plan]:
     refused = (
         Rejection("h1", "capacity.memory", "needs 99999 MB, 7168 MB free"),
         Rejection("h2", "capacity.memory", "needs 99999 MB, 7168 MB free"),
-        Rejection("h3", "host.no_data", "no fresh data: it was never seen, at most 3600 s are allowed"),
+        Rejection("h3", "host.no_data", "no fresh data: the age of its data is unknown, at most 3600 s are allowed"),
     )
     before = {"h1": (effect("db-1", 0.95),), "h2": (effect("bulk-1", 0.6),), "h3": ()}
     after = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +32,7 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
         ("mysql://localhost/x", "not supported"),
         ("sqlite://", "memory"),
         ("sqlite:///:memory:", "memory"),
+        ("sqlite:///file::memory:?uri=true", "path"),
     ],
 )
 def test_a_database_url_that_makes_no_sense_is_refused(url: str, reason: str) -> None:
@@ -176,3 +179,59 @@ def test_writes_go_on_when_there_is_space_again(small_disk: Path) -> None:
     with database.read() as connection:
         assert hosts.get(connection, "after") is not None
     database.close()
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[tuple[Database, Path]]:
+    """A SQLite database with tables that was used, and its file."""
+    file = tmp_path / "c.sqlite3"
+    database = Database(f"sqlite:///{file}")
+    migrate.upgrade(database)
+    yield database, file
+    database.close()
+
+
+def put_host(database: Database, name: str) -> None:
+    with database.write() as connection:
+        hosts.put(connection, [Host(name, "kvm", 4, 1024)], NOW)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_read_from_or_written_to_a_file_that_was_deleted_or_replaced(
+    opened: tuple[Database, Path], tmp_path: Path, replaced: bool
+) -> None:
+    database, file = opened
+    kept = file.rename(tmp_path / "kept")
+    if replaced:
+        shutil.copy(kept, file)
+    for _ in range(2):
+        with pytest.raises(StorageUnavailable, match="was deleted or replaced"), database.read() as connection:
+            counters.read(connection)
+        with pytest.raises(StorageUnavailable, match="was deleted or replaced"):
+            put_host(database, "h1")
+        database.close()  # a new connection finds out as well
+    assert file.exists() == replaced
+    kept.rename(file)
+    put_host(database, "h2")
+    with database.read() as connection:
+        assert hosts.known(connection, ["h1", "h2"]) == {"h2"}
+
+
+def test_a_write_that_ends_after_the_file_was_deleted_is_not_acknowledged(opened: tuple[Database, Path]) -> None:
+    database, file = opened
+    with pytest.raises(StorageUnavailable, match="was deleted or replaced"), database.write() as connection:
+        hosts.put(connection, [Host("h1", "kvm", 4, 1024)], NOW)
+        file.unlink()
+
+
+def test_only_its_owner_may_read_a_new_database(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'c.sqlite3'}")
+    before = os.umask(0)
+    try:
+        migrate.upgrade(database)
+        put_host(database, "h1")
+        modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+        database.close()
+    assert modes == dict.fromkeys(("c.sqlite3", "c.sqlite3-wal", "c.sqlite3-shm"), 0o600)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -101,13 +104,13 @@ def test_samples_from_before_the_border_are_dropped_and_never_count_twice(
     assert stored(database)[1][0][1:] == (2.0, 3.0, 2)
 
 
-def test_a_sample_that_was_on_its_way_when_the_border_moved_joins_its_five_minutes(
+def test_a_sample_that_comes_after_its_five_minutes_were_rolled_up_joins_them(
     database: Database, keeper: Retention
 ) -> None:
     batch = measured(3, [1.0, 3.0, 8.0])
     put(database, batch[:2])
     keeper.run()
-    with database.write() as connection:  # as a transaction does that looked before the border moved
+    with database.write() as connection:  # as once a clock that was ahead has moved the border
         samples.add(connection, batch[2:])
     assert keeper.run().samples == 1
     assert stored(database)[1][0][1:] == (4.0, 8.0, 3)
@@ -150,21 +153,162 @@ def test_one_process_of_several_works_and_another_follows_one_that_was_killed(
     put(database, measured(3, [1.0]))
     with database.write() as connection:  # a process that dies now
         assert rollups.hold(connection, "killed", clock(), clock() + retention.LEASE, 0.0)
-    with pytest.raises(Conflict, match="another process"):
+    with pytest.raises(Conflict, match="rolled up now"):
         keeper.run()
     assert len(stored(database)[0]) == 1
     clock.now += retention.LEASE + timedelta(seconds=1)
     assert keeper.run().samples == 1
 
 
+@contextmanager
+def beside(work: Callable[[], object]) -> Iterator[threading.Thread]:
+    """Work in a thread of its own, which has ended well afterwards."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield thread
+    thread.join(60)
+    assert not thread.is_alive()
+    if failed:
+        raise failed[0]
+
+
+def wait_until_it_waits(database: Database, thread: threading.Thread) -> None:
+    """Until PostgreSQL has somebody waiting for a lock; on SQLite a writer waits for the other before it reads."""
+    waiting = sa.text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+    deadline = time.monotonic() + 60
+    while not database.is_sqlite and thread.is_alive() and time.monotonic() < deadline:
+        with database.read() as connection:
+            if connection.scalar(waiting):
+                return
+        time.sleep(0.01)
+
+
+def roll_everything(database: Database) -> int:
+    with database.write() as connection:
+        ids = rollups.series_after(connection, 0, 100)
+        return rollups.roll(connection, ids, 0.0, NOW.timestamp())
+
+
+def test_two_who_roll_up_the_same_samples_at_once_count_them_once(database: Database, keeper: Retention) -> None:
+    put(database, measured(3, [1.0] * 30))
+    with ExitStack() as stack, database.write() as connection:
+        ids = rollups.series_after(connection, 0, 100)
+        assert rollups.roll(connection, ids, 0.0, NOW.timestamp()) == 30
+        wait_until_it_waits(database, stack.enter_context(beside(lambda: roll_everything(database))))
+    assert [number for *_, number in stored(database)[1]] == [30]
+
+
+def test_the_border_waits_for_samples_that_are_on_their_way(database: Database, keeper: Retention) -> None:
+    batch = measured(3, [1.0] * 30)
+    with ExitStack() as stack, database.write() as connection:
+        ingest.ingest(connection, batch, now=NOW, fresh_s=3600)
+        wait_until_it_waits(database, stack.enter_context(beside(keeper.run)))
+        with database.read() as other:
+            assert other.scalar(sa.select(rollups.retention.c.rolled_until_s)) == 0.0
+    assert [number for *_, number in stored(database)[1]] == [30]
+
+
+@pytest.fixture
+def slow_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """The first step of all says that it began and goes on when told; other steps do as ever."""
+    began, go_on = threading.Event(), threading.Event()
+    oldest = rollups.oldest
+
+    def slow(connection: sa.Connection, ids: tuple[int, ...]) -> float | None:
+        found = oldest(connection, ids)
+        if not began.is_set():
+            began.set()
+            assert go_on.wait(60)
+        return found
+
+    monkeypatch.setattr(rollups, "oldest", slow)
+    yield began, go_on
+    go_on.set()
+
+
+@pytest.mark.parametrize("objects", [1, 2])
+def test_while_one_pass_is_under_way_no_other_begins(
+    database: Database, url: str, keeper: Retention, clock: Clock, slow_step: tuple[threading.Event, ...], objects: int
+) -> None:
+    began, go_on = slow_step
+    put(database, measured(3, [1.0] * 30))
+    keeper._due_s = 0.0
+    keeper.nudge()
+    first = keeper._thread
+    assert first is not None
+    assert began.wait(60)
+    other = keeper if objects == 1 else Retention(database, _settings(url), clock)
+    with pytest.raises(Conflict, match="rolled up now"):
+        other.run()
+    other._due_s = 0.0  # ten minutes later
+    other.nudge()
+    go_on.set()
+    first.join(60)
+    other.close()
+    assert [number for *_, number in stored(database)[1]] == [30]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_pass_while_the_clock_was_ahead_keeps_no_later_one_and_no_later_sample_out(
+    database: Database, keeper: Retention, clock: Clock, killed: bool
+) -> None:
+    clock.now = NOW + timedelta(days=30)
+    assert keeper._go_over(early=False, pausing=False) is not None
+    if killed:
+        with database.write() as connection:
+            assert rollups.hold(connection, "killed", clock(), clock() + retention.LEASE, 0.0, early=True)
+    clock.now = NOW
+    assert keeper._go_over(early=False, pausing=False) is not None
+    clock.now += timedelta(minutes=5)
+    sample = MetricSample("h1", "i1", "instance", "cpu", 1.0, clock().timestamp())
+    assert put(database, [sample], clock()).accepted == 1
+
+
+def test_a_pass_that_failed_lets_the_next_one_begin(
+    database: Database, keeper: Retention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(database, measured(3, [1.0]))
+    with monkeypatch.context() as failing:
+        failing.setattr(rollups, "series_after", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            keeper.run()
+    assert keeper.run().samples == 1
+
+
+def test_in_the_background_a_pass_begins_only_when_the_one_before_has_ended(
+    database: Database, keeper: Retention, slow_step: tuple[threading.Event, ...]
+) -> None:
+    began, go_on = slow_step
+    put(database, measured(3, [1.0]))
+    keeper._due_s = 0.0
+    keeper.nudge()
+    first = keeper._thread
+    assert began.wait(60)
+    keeper._due_s = 0.0
+    keeper.nudge()
+    assert keeper._thread is first
+    go_on.set()
+
+
 def test_who_lost_its_turn_to_another_process_stops_after_the_step_under_way(
     database: Database, keeper: Retention, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(database, [*measured(3, [1.0]), *measured(3, [1.0], "waiting")])
-    roll, later = rollups.roll, clock() + retention.LEASE + timedelta(seconds=1)
+    roll = rollups.roll
 
     def overtaken(connection: sa.Connection, *step: object) -> int:  # it took longer than the lease
-        assert rollups.hold(connection, "another", later, later + retention.LEASE, 0.0)
+        clock.now += retention.LEASE + timedelta(seconds=1)
+        assert rollups.hold(connection, "another", clock(), clock() + retention.LEASE, 0.0)
         return roll(connection, *step)  # type: ignore[arg-type]
 
     monkeypatch.setattr(rollups, "roll", overtaken)

@@ -31,6 +31,14 @@ def test_a_session_is_found_until_it_expires_or_is_ended_and_is_then_deleted(dat
         assert connection.scalar(sa.select(sa.func.count()).select_from(sessions.sessions)) == 0
 
 
+def test_a_session_that_began_in_the_future_is_none(database: Database) -> None:
+    ahead = START + timedelta(days=30)  # as a clock said that was set right since
+    with database.write() as connection:
+        sessions.add(connection, Session("a" * 64, "token:1", None, ahead, ahead + HALF_A_DAY))
+        assert sessions.get(connection, "a" * 64, START) is None
+        assert sessions.get(connection, "a" * 64, ahead - timedelta(minutes=1)) is not None
+
+
 def test_means_are_of_equal_steps_and_weigh_each_sample_the_same(database: Database) -> None:
     base = 1_767_312_000.0  # a multiple of 600
     items = [MetricSample("h", "i", "instance", "cpu", float(at // 60), base + at) for at in range(0, 1200, 10)]

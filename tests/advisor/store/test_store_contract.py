@@ -6,6 +6,7 @@ import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from advisor.domain import ModelCard, WorkloadProfile
 from advisor.errors import Conflict, InvalidInput
@@ -15,6 +16,7 @@ from advisor.store.pending import Pending
 from profiler.observed import Host, Instance, MetricSample
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
 HOST = Host("h1", "xen", 4, 8192)
 
 
@@ -98,7 +100,7 @@ def test_putting_again_replaces(database: Database) -> None:
         hosts.put(connection, [HOST], NOW)
         hosts.put(connection, [bigger], NOW + timedelta(1))
         assert hosts.load_all(connection) == (bigger,)
-        assert hosts.sightings(connection) == {"h1": NOW + timedelta(1)}
+        assert hosts.sightings(connection, NOW + timedelta(1)) == {"h1": NOW + timedelta(1)}
 
 
 def test_replacing_all_deletes_what_is_not_named_even_thousands(database: Database) -> None:
@@ -141,31 +143,32 @@ def test_deleting_says_whether_there_was_anything(database: Database) -> None:
 
 
 def test_pending_answers_go_with_their_host(database: Database) -> None:
-    held = Pending("r1", Instance("i1", host="h1"), None, NOW + timedelta(minutes=1))
+    held = Pending("r1", Instance("i1", host="h1"), None, NOW + MINUTE)
     with database.write() as connection:
         hosts.put(connection, [HOST], NOW)
         pending.hold(connection, held)
         hosts.delete(connection, "h1")
-        assert pending.load_all(connection, NOW) == ()
+        assert pending.load_all(connection, NOW, MINUTE) == ()
 
 
 def test_a_second_answer_for_an_instance_replaces_the_first(database: Database) -> None:
-    later = NOW + timedelta(minutes=1)
+    later = NOW + MINUTE
     with database.write() as connection:
         hosts.put(connection, [HOST, Host("h2", "xen", 4, 1)], NOW)
         pending.hold(connection, Pending("r1", Instance("i1", host="h1"), None, later))
         pending.hold(connection, Pending("r2", Instance("i1", host="h2"), None, later))
-        assert [held.host for held in pending.load_all(connection, NOW)] == ["h2"]
+        assert [held.host for held in pending.load_all(connection, NOW, MINUTE)] == ["h2"]
 
 
-def test_expired_answers_can_be_purged(database: Database) -> None:
+def test_answers_that_expired_or_were_held_in_the_future_do_not_count_and_can_be_purged(database: Database) -> None:
+    ends = {"over": NOW, "held": NOW + timedelta(seconds=1), "ahead": NOW + timedelta(hours=1)}
     with database.write() as connection:
         hosts.put(connection, [HOST], NOW)
-        pending.hold(connection, Pending("r1", Instance("i1", host="h1"), None, NOW))
-        pending.hold(connection, Pending("r2", Instance("i2", host="h1"), None, NOW + timedelta(seconds=1)))
-        pending.purge(connection, NOW)
-        long_ago = NOW - timedelta(days=1)
-        assert [held.placed.id for held in pending.load_all(connection, long_ago)] == ["i2"]
+        for name, end in ends.items():
+            pending.hold(connection, Pending("r", Instance(name, host="h1"), None, end))
+        assert [held.placed.id for held in pending.load_all(connection, NOW, MINUTE)] == ["held"]
+        pending.purge(connection, NOW, MINUTE)
+        assert list(connection.scalars(sa.select(pending.pending.c.instance))) == ["held"]
 
 
 def test_samples_sent_again_are_not_stored_again(database: Database) -> None:
@@ -236,16 +239,35 @@ def test_activation_retires_the_former_model(database: Database) -> None:
 def test_hosts_heard_of_again_soon_are_not_written_again(database: Database) -> None:
     with database.write() as connection:
         hosts.put(connection, [HOST, Host("h2", "xen", 4, 1)], NOW)
-        times = {"h1": NOW + timedelta(seconds=50), "h2": NOW + timedelta(seconds=70)}
-        assert hosts.heard(connection, times, every=timedelta(minutes=1)) == {"h2": NOW}
-        assert hosts.sightings(connection) == {"h1": NOW, "h2": times["h2"]}
+        later = NOW + timedelta(seconds=70)
+        times = {"h1": NOW + timedelta(seconds=50), "h2": later}
+        assert not hosts.heard(connection, times, now=later, fresh=10 * MINUTE)
+        assert hosts.sightings(connection, later) == {"h1": NOW, "h2": later}
+
+
+def test_a_host_that_had_no_fresh_data_and_has_some_now_is_told(database: Database) -> None:
+    later = NOW + timedelta(hours=2)
+    with database.write() as connection:
+        hosts.put(connection, [HOST], NOW)
+        assert not hosts.heard(connection, {"h1": NOW + 10 * MINUTE}, now=later, fresh=10 * MINUTE)
+        assert hosts.heard(connection, {"h1": later}, now=later, fresh=10 * MINUTE)
+
+
+def test_a_sighting_in_the_future_is_unknown_and_the_next_one_takes_its_place(database: Database) -> None:
+    ahead = NOW + timedelta(days=30)
+    with database.write() as connection:
+        hosts.put(connection, [HOST], ahead)
+        assert hosts.sightings(connection, ahead) == {"h1": ahead}
+        assert hosts.sightings(connection, NOW) == {"h1": None}
+        assert hosts.heard(connection, {"h1": NOW}, now=NOW, fresh=10 * MINUTE)
+        assert hosts.sightings(connection, NOW) == {"h1": NOW}
 
 
 def test_an_older_sighting_does_not_turn_back_the_clock(database: Database) -> None:
     with database.write() as connection:
         hosts.put(connection, [HOST], NOW)
-        assert hosts.heard(connection, {"h1": NOW - timedelta(days=1)}, every=timedelta(minutes=1)) == {}
-        assert hosts.sightings(connection) == {"h1": NOW}
+        assert not hosts.heard(connection, {"h1": NOW - timedelta(days=1)}, now=NOW, fresh=10 * MINUTE)
+        assert hosts.sightings(connection, NOW) == {"h1": NOW}
 
 
 def test_a_failed_transaction_leaves_nothing_behind(database: Database) -> None:

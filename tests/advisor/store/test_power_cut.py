@@ -1,0 +1,55 @@
+"""What the service acknowledged is still there after a power cut, which leaves of each file only what was synced."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from advisor.store import hosts, samples
+from advisor.store.engine import Database
+from tests.servers.fixtures import sqlite_with_tables
+from tests.servers.service import Service
+
+SOURCE = Path(__file__).parents[2] / "servers" / "power_cut.c"
+POSTS, BATCH = 10, 20
+
+
+@pytest.fixture
+def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder with what a power cut leaves of the files in `tmp_path`, for programs that are started from now on."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (cc) to build what keeps synced files apart")
+    library, left = tmp_path / "power_cut.so", tmp_path / "left"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"], check=True)
+    left.mkdir()
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("POWER_CUT_FOLDER", str(tmp_path))
+    monkeypatch.setenv("POWER_CUT_LEFT", str(left))
+    return left
+
+
+def test_acknowledged_samples_outlive_a_power_cut(tmp_path: Path, left: Path) -> None:
+    url = sqlite_with_tables(tmp_path / "cotenant.sqlite3")
+    shutil.copy(tmp_path / "cotenant.sqlite3", left)
+    service = Service(url, tmp_path).start()
+    begin = time.time() - 3600
+    try:
+        assert service.ask("PUT", "/v1/hosts/h1", {"kind": "kvm", "pcpus": 4, "memory_mb": 1024}).status == 201
+        for post in range(POSTS):
+            times = [datetime.fromtimestamp(begin + post * BATCH + step, UTC).isoformat() for step in range(BATCH)]
+            body = [{"host": "h1", "metric": "event", "value": 1.0, "time": when} for when in times]
+            assert service.ask("POST", "/v1/samples", {"samples": body}).body["accepted"] == BATCH
+    finally:
+        service.kill()
+    database = Database(f"sqlite:///{left / 'cotenant.sqlite3'}")
+    with database.read() as connection:
+        assert hosts.known(connection, ["h1"]) == {"h1"}
+        assert connection.scalar(sa.select(sa.func.count()).select_from(samples.samples)) == POSTS * BATCH
+    database.close()
