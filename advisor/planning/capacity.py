@@ -8,16 +8,18 @@ from itertools import islice
 
 from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search
 from advisor.placement.remembered import Remembered
-from advisor.planning.filling import EPSILON, first_fit, more_of, most, room
+from advisor.planning.filling import first_fit, more_of, most, room
 from advisor.planning.solving import PLACED, Asking
 from advisor.planning.standing import Standing
 from advisor.predictors import Wrapped
+from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import TARGETS, Band, InterferencePrediction
 from models.scene import SceneBatch
 
 SHARE = 3  # a question takes at most so much of the time that is left: a third, then a third of what is then left
 MOST_LOAD = 10.0  # of an instance
+ROUNDING = 1e-6  # of an instance, in what the solver says
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ def _placed(asking: Asking, snapshot: ClusterSnapshot, newcomers: Sequence[Insta
     placed = len(newcomers) - len(refused)
     if refused:
         # Whom it cannot place at all the solver counts first, so that its bound is one of their number.
-        most = int(found.search.bound + EPSILON) if found.search.aim == PLACED else len(newcomers)
+        most = int(found.search.bound + ROUNDING) if found.search.aim == PLACED else len(newcomers)
         in_time, reasons = found.search.ended != "time", found.refused.get(refused[0], ())
         return _Tried(False, placed, found.after, told(reasons) if reasons or in_time else _LATE, most, in_time)
     fine = _fine(asking, snapshot, found.after)
@@ -210,7 +212,7 @@ def _outgrown(cloud: ClusterSnapshot, mix: Sequence[Instance], runway: Sequence[
         (MOST_LOAD, f"what comes is predicted as if it stayed at {MOST_LOAD:g}"),
     ):
         heaviest = max((load for load in loads if load <= limit), default=0.0)
-        month = next((one.month for one in runway if heaviest * one.load_factor > limit + EPSILON), None)
+        month = next((one.month for one in runway if heaviest * one.load_factor > with_slack(limit)), None)
         if month is not None:
             yield f"From month {month:g} on the load of some instances is above {limit:g}: {said}."
 
