@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from advisor.domain import (
     Recommendation,
     Scene,
     SceneEffects,
+    Usage,
     WorkloadProfile,
 )
 from advisor.errors import InvalidInput
@@ -74,13 +75,13 @@ def plan(
     fresh_s: float,
     generation: int | None = None,
     models: Callable[[str], Chosen],
-    measured: Callable[[str], Sequence[float]] = lambda _: (),
+    measured: Callable[[Sequence[str]], Mapping[str, Usage]] = lambda _: {},
     progress: Progress | None = None,
 ) -> Plan:
     """What should become of the whole cloud; InvalidInput says what contradicts itself or the cloud.
 
-    `models` finds a model by its version, `measured` the CPU (%) of each window of an instance, nothing where there
-    are none. The time that is left for whoever asks limits that of the request.
+    `models` finds a model by its version, `measured` the CPUs that instances used lately, where that was
+    measured. The time that is left for whoever asks limits that of the request.
     """
     from advisor import planning  # with its solver: only who plans waits for it
 
@@ -97,7 +98,7 @@ def plan(
             fresh_s=fresh_s,
             generation=generation,
             models=models,
-            measured=lambda name: planning.usage_of(measured(name)),
+            measured=measured,
             progress=progress,
         ),
     )

@@ -20,6 +20,14 @@ PINNING_POLICIES: tuple[PinningPolicy, ...] = ("as_it_is", "unpinned", "own")
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What was measured of an instance lately: the CPUs that 95 % of its `windows` stayed under."""
+
+    cpus: float
+    windows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Growth:
     """How demand grows: by how many instances of the mix a month, and by how much the load of who is there."""
 
