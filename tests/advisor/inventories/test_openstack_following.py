@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from advisor.domain import Host, Instance, IsolationSettings, Pinning, PlacementRequest
+from advisor import following, inventory
+from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlacementRequest
+from advisor.errors import StorageUnavailable
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
 from advisor.settings import Settings
+from advisor.store.engine import Database
 from tests.servers.fixtures import sqlite_with_tables
 
 MINE = {"source": "openstack"}
@@ -185,3 +188,31 @@ def test_a_server_that_shows_is_pending_no_more(advisor: Advisor) -> None:
     assert [one.host for one in advisor.place(question).candidates] == [other]
     advisor.follow(told(host("h1"), host("h2"), server("s1", other, memory_mb=16000.0)))
     assert [one.host for one in advisor.place(question).candidates] == [held]
+
+
+def test_who_writes_faster_than_is_compared_is_kept_waiting_in_the_end(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever a read is compared somebody else puts an instance, unless the lock keeps it out."""
+    other = Database(f"sqlite:///{tmp_path / 'db.sqlite3'}", busy_s=0.05)
+    compare, refused, added = following.compare, [0], [0]
+
+    def while_somebody_writes(reading: Reading, stored: Inventory) -> following.Followed:
+        assert added[0] < 20, "it goes on and on"
+        try:
+            with other.write() as connection:
+                inventory.put_instance(connection, Instance(f"theirs-{added[0]}"))
+                added[0] += 1
+        except StorageUnavailable:
+            refused[0] += 1
+        return compare(reading, stored)
+
+    monkeypatch.setattr(following, "compare", while_somebody_writes)
+    news = advisor.follow(told(host("h1"), server("s1", "h1")))
+    other.close()
+    assert (len(news.hosts), len(news.instances)) == (1, 1)
+    assert refused == [1], "the last comparison is made while nobody can write"
+    assert names(advisor) == (["h1"], sorted(["s1", *(f"theirs-{at}" for at in range(added[0]))]))
+    (entry,) = [one for one in advisor.audit(limit=1000).items if one.operation == "inventory.follow"]
+    assert entry.detail["source"] == "openstack"
+    assert (entry.detail["hosts"], entry.detail["instances"]) == (1, 1)
