@@ -80,7 +80,7 @@ def capacity(asking: Asking, snapshot: ClusterSnapshot) -> tuple[Capacity, Searc
         runs_out, runway = look_ahead(asking, snapshot, request.growth)
         notes += _outgrown(snapshot, request.instances, runway)
         if runs_out is None and len(runway) <= request.growth.months:
-            notes.append(f"The time was over after month {len(runway) - 1}: what comes then was not looked at.")
+            notes.append(f"The time was over before month {len(runway)} was examined.")
     bound = max(filled.bound, filled.fit)
     gap = 0.0 if not bound else 1 - filled.fit / bound
     ended: PlanEnd = "optimal" if filled.fit == bound else "search" if filled.in_time else "time"
@@ -175,7 +175,7 @@ def told(refused: Sequence[Rejection]) -> str:
 def look_ahead(
     asking: Asking, snapshot: ClusterSnapshot, growth: Growth
 ) -> tuple[float | None, tuple[RunwayPoint, ...]]:
-    """The first month at whose end not everybody is served, None = none was met, and each month until then.
+    """The first month at whose end not everybody is served, None = none of those examined, and each month until then.
 
     Who came in earlier months stays where it was placed, as in life; loads grow for everybody.
     """
