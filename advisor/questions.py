@@ -10,6 +10,7 @@ from datetime import datetime
 from advisor import deadline, metric_names, placement, predictors
 from advisor.domain import (
     OBJECTIVES,
+    Instance,
     Objective,
     PlacementRequest,
     Plan,
@@ -22,6 +23,7 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput
 from advisor.predictors import Chosen
+from advisor.render import check_labels
 from advisor.snapshot import ClusterSnapshot
 from advisor.validation import check_unique, check_value, misfit
 from profiler.observed import HOST_KINDS, MAX_CPUS
@@ -112,6 +114,8 @@ def check_request(request: PlacementRequest) -> None:
     if request.limit < 1:
         raise InvalidInput(f"limit {request.limit} is below 1", field="limit")
     _check_constraints(request)
+    if request.commands:
+        _check_labels(request.instance)
     pinning = request.instance.settings.pinning
     if pinning is not None and len(pinning.cpus) > request.instance.vcpus:
         message = f"the pinning names {len(pinning.cpus)} vCPUs, the instance has {request.instance.vcpus}"
@@ -120,6 +124,13 @@ def check_request(request: PlacementRequest) -> None:
     if highest >= MAX_CPUS:
         message = f"pinned to pCPU {highest}, no host has more than {MAX_CPUS} pCPUs"
         raise InvalidInput(message, field="pinning")
+
+
+def _check_labels(instance: Instance) -> None:
+    try:
+        check_labels(instance)
+    except InvalidInput as error:
+        raise InvalidInput(error.message, field=f"instance.{error.field}") from error
 
 
 def _check_constraints(request: PlacementRequest) -> None:

@@ -291,6 +291,7 @@ class Advisor:
 
         StaleGeneration unless `generation` is None or the current one; InvalidInput writes nothing.
         """
+        cloud.check_all_labels(inventory)
         with self._change("inventory.put", mode=mode, **cloud.sizes(inventory)) as connection:
             return cloud.put_all(connection, inventory, mode=mode, generation=generation, now=self._clock())
 

@@ -216,3 +216,25 @@ def test_who_writes_faster_than_is_compared_is_kept_waiting_in_the_end(
     (entry,) = [one for one in advisor.audit(limit=1000).items if one.operation == "inventory.follow"]
     assert entry.detail["source"] == "openstack"
     assert (entry.detail["hosts"], entry.detail["instances"]) == (1, 1)
+
+
+def test_a_told_label_that_no_command_can_be_made_of_leaves_its_host_out(advisor: Advisor) -> None:
+    news = advisor.follow(
+        told(host("h1"), host("h2", labels={"uplink": "a;b"}), server("s1", "h2"), server("s2", "h1"))
+    )
+    assert names(advisor) == (["h1"], ["s2"])
+    assert news.left_out[0] == "host h2: uplink 'a;b' is not an interface name"
+
+
+def test_a_bad_label_that_is_stored_already_does_not_make_its_host_stale(
+    advisor: Advisor, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = Host("h1", "kvm", 8, 16384.0, labels={**MINE, "uplink": "a;b"})
+    with monkeypatch.context() as before:
+        before.setattr(inventory, "check_labels", lambda *_: None)
+        advisor.put_host(bad)
+    clock.now += timedelta(seconds=1000)
+    news = advisor.follow(told(host("h1", pcpus=16), server("s1", "h1")))
+    assert news.left_out == ()
+    assert advisor.host("h1") == replace(bad, pcpus=16)
+    assert advisor.place(PlacementRequest(Instance("new"))).candidates
