@@ -10,8 +10,6 @@ from advisor.snapshot import ClusterSnapshot
 
 FULL = 0.95  # of what it may use: who uses as much is held by it
 LEAST_WINDOWS = 360  # an hour at the agent's ten seconds
-
-
 Measured = Callable[[Sequence[str]], Mapping[str, Usage]]  # instances → those of which something was measured
 
 
