@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.domain import Instance, PlacementRequest, Rejection
 from advisor.newcomer import newcomer_slot, profile_row, rows_by_host
+from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 from models.demands import demands
 from profiler.observed import HOST_KINDS
@@ -17,6 +18,7 @@ from profiler.observed import HOST_KINDS
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Says = Callable[[int], str]  # a sentence about one host, by its position
+_EXACT = ".10g"  # of a size: so that what is needed never looks as if it were free
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,23 +149,25 @@ def _vcpus(question: Question) -> tuple[Bools, Says]:
         limit = f"at overcommit {question.snapshot.hosts[host].cpu_overcommit:g}"
         return f"needs {needs} vCPUs, {_left(room[host], question.vcpus[host])} {limit}"
 
-    return (needs > pcpus) | (needs > room - question.vcpus), says
+    return (needs > pcpus) | (question.vcpus + needs > with_slack(room)), says
 
 
 def _memory(question: Question) -> tuple[Bools, Says]:
     needs, room, used = question.instance.memory_mb, question.snapshot.room_memory_mb, question.memory_mb
-    return needs > room - used, lambda host: f"needs {needs:g} MB, {_left(room[host], used[host], ' MB')}"
+    refused = used + needs > with_slack(room)
+    return refused, lambda host: f"needs {needs:{_EXACT}} MB, {_left(room[host], used[host], ' MB')}"
 
 
 def _disk(question: Question) -> tuple[Bools, Says]:
     needs, room, used = question.instance.disk_gb, question.snapshot.room_disk_gb, question.disk_gb
-    return needs > room - used, lambda host: f"needs {needs:g} GB of disk, {_left(room[host], used[host], ' GB')}"
+    refused = used + needs > with_slack(room)
+    return refused, lambda host: f"needs {needs:{_EXACT}} GB of disk, {_left(room[host], used[host], ' GB')}"
 
 
 def _left(room: float, used: float, unit: str = "") -> str:
-    if used > room:
-        return f"{used:g}{unit} are promised already where {room:g}{unit} may be"
-    return f"{room - used:g}{unit} free"
+    if used > with_slack(room):
+        return f"{used:{_EXACT}}{unit} are promised already where {room:{_EXACT}}{unit} may be"
+    return f"{room - used:{_EXACT}}{unit} free"
 
 
 def _pins(question: Question) -> tuple[Bools, Says]:
@@ -181,7 +185,7 @@ def _driver_domain(question: Question) -> tuple[Bools, Says]:
             f"{room[host]:g} may be at overcommit {question.snapshot.hosts[host].driver_overcommit:g}"
         )
 
-    return (asked > 0) & (used + asked > room), says
+    return (asked > 0) & (used + asked > with_slack(room)), says
 
 
 def _driver_asked(question: Question) -> Floats:

@@ -13,6 +13,7 @@ from advisor import inventory as cloud
 from advisor.domain import Host, Instance, Inventory, IsolationSettings
 from advisor.errors import InvalidInput
 from advisor.inventories.reading import STOPPED_LOAD, Facts, Reading
+from advisor.render import check_labels
 from advisor.store import changes, counters, hosts, instances, pending
 from advisor.validation import check_value, misfit
 
@@ -103,6 +104,7 @@ def _host(facts: Facts, former: Host | None, reading: Reading) -> Host:
     fields = {**facts, "labels": _labels(facts, former.labels if former else {}, reading)}
     host = replace(former, **fields) if former else Host(**fields)
     check_value(host)
+    _check_told(host, facts)
     return host
 
 
@@ -123,7 +125,13 @@ def _instance(facts: Facts, former: Instance | None, hosts: Mapping[str, Host], 
         if former.host != one.host or misfit(host, [one]):
             one = replace(one, settings=replace(settings, pinning=None))
     check_value(one)
+    _check_told(one, facts)
     return one
+
+
+def _check_told(one: Host | Instance, facts: Facts) -> None:
+    """Labels that are told now: one that is stored already is no reason to lose sight of a host."""
+    check_labels(replace(one, labels=facts.get("labels", {})))
 
 
 def _labels(facts: Facts, former: Mapping[str, str], reading: Reading) -> dict[str, str]:

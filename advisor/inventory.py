@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.errors import Conflict, InvalidInput, NotFound, StaleGeneration
+from advisor.render import check_labels
 from advisor.settings import CLOCK_SKEW
 from advisor.store import changes, counters, hosts, instances, pending, workloads
 from advisor.validation import check_unique, check_value, misfit
@@ -27,6 +28,7 @@ def anyway(_there: object) -> None:
 def put_host(connection: Connection, host: Host, now: datetime, only_if: Only[Host] = anyway) -> bool:
     """Insert or replace a host; Conflict when an instance on it is pinned to a pCPU that it would no longer have."""
     check_value(host)
+    check_labels(host)
     changes.note(connection, counters.bump(connection, "inventory"), "host", [host.id])
     only_if(hosts.get(connection, host.id))
     problem = misfit(host, instances.on_hosts(connection, [host.id]))
@@ -51,6 +53,7 @@ def delete_host(connection: Connection, host_id: str, only_if: Only[Host] = anyw
 def put_instance(connection: Connection, instance: Instance, only_if: Only[Instance] = anyway) -> bool:
     """Insert or replace an instance; InvalidInput when its host does not exist or lacks a pCPU that it is pinned to."""
     check_value(instance)
+    check_labels(instance)
     changes.note(connection, counters.bump(connection, "inventory"), "instance", [instance.id])
     only_if(instances.get(connection, instance.id))
     if instance.host is not None:
@@ -130,6 +133,16 @@ def put_all(connection: Connection, inventory: Inventory, *, mode: str, generati
 def sizes(inventory: Inventory) -> dict[str, int]:
     """How many of each there are in it."""
     return {noun: len(getattr(inventory, noun)) for noun in ("hosts", "instances", "workloads")}
+
+
+def check_all_labels(inventory: Inventory) -> None:
+    """Refuse labels of which no command could be made; a sync keeps what is stored, and asks for what it is told."""
+    for several in ("hosts", "instances"):
+        for at, one in enumerate(getattr(inventory, several)):
+            try:
+                check_labels(one)
+            except InvalidInput as error:
+                raise InvalidInput(error.message, field=f"{several}[{at}].{error.field}") from error
 
 
 def check_name(workload: WorkloadProfile) -> None:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from advisor import predictors, profiling, questions, widening
+from advisor import predictors, questions, widening
 from advisor.audit import Audit
 from advisor.current import Current
-from advisor.domain import Host, Page, Plan, PlanAge, PlanEntry, PlanKind, PlanRequest
-from advisor.errors import InvalidInput, NotFound
+from advisor.domain import Host, Page, Plan, PlanAge, PlanEntry, PlanKind, PlanRequest, Usage
+from advisor.errors import NotFound
 from advisor.monitoring import Monitor
 from advisor.predictors import Chosen
 from advisor.questions import Progress
 from advisor.settings import Settings
-from advisor.store import changes, counters, models, plans
+from advisor.store import changes, counters, models, plans, samples
 from models.prior import PriorPredictor
 
-SINCE = "24h"  # what was measured in it says how much of its CPUs an instance uses
+LATELY = timedelta(days=1)  # what was measured since says how much of its CPUs an instance uses
 Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
@@ -61,7 +61,7 @@ class Plans:
             fresh_s=self._settings.fresh_s,
             generation=view.counts.inventory,
             models=self._model,
-            measured=lambda name: self._measured(name, now),
+            measured=lambda instances: self._measured(instances, now),
             progress=progress,
         )
         found = self._widened(found, view.inventory.hosts)
@@ -116,14 +116,9 @@ class Plans:
             raise NotFound(f"there is no model {version}")
         return Chosen(predictors.load(self._settings.model_dir / version))
 
-    def _measured(self, instance: str, now: datetime) -> Sequence[float]:
-        """CPU (%) of each window of the last day, where samples are kept here."""
+    def _measured(self, instances: Sequence[str], now: datetime) -> Mapping[str, Usage]:
+        """What they used of CPUs lately, where samples are kept here."""
         if self._settings.prometheus_url is not None:
-            return ()
-        try:
-            with self._read() as connection:
-                windows = profiling.read_stored(connection, instance, since=SINCE, now=now).windows
-        except (NotFound, InvalidInput):  # nothing was measured, or more than is looked at
-            return ()
-        found = windows.own.get("cpu")
-        return () if found is None else [float(value) for value in found]
+            return {}
+        with self._read() as connection:
+            return samples.usage(connection, instances, (now - LATELY).timestamp())

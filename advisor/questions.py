@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from advisor import deadline, metric_names, placement, predictors
 from advisor.domain import (
     OBJECTIVES,
+    Instance,
     Objective,
     PlacementRequest,
     Plan,
@@ -17,10 +18,12 @@ from advisor.domain import (
     Recommendation,
     Scene,
     SceneEffects,
+    Usage,
     WorkloadProfile,
 )
 from advisor.errors import InvalidInput
 from advisor.predictors import Chosen
+from advisor.render import check_labels
 from advisor.snapshot import ClusterSnapshot
 from advisor.validation import check_unique, check_value, misfit
 from profiler.observed import HOST_KINDS, MAX_CPUS
@@ -74,13 +77,13 @@ def plan(
     fresh_s: float,
     generation: int | None = None,
     models: Callable[[str], Chosen],
-    measured: Callable[[str], Sequence[float]] = lambda _: (),
+    measured: Callable[[Sequence[str]], Mapping[str, Usage]] = lambda _: {},
     progress: Progress | None = None,
 ) -> Plan:
     """What should become of the whole cloud; InvalidInput says what contradicts itself or the cloud.
 
-    `models` finds a model by its version, `measured` the CPU (%) of each window of an instance, nothing where there
-    are none. The time that is left for whoever asks limits that of the request.
+    `models` finds a model by its version, `measured` the CPUs that instances used lately, where that was
+    measured. The time that is left for whoever asks limits that of the request.
     """
     from advisor import planning  # with its solver: only who plans waits for it
 
@@ -97,7 +100,7 @@ def plan(
             fresh_s=fresh_s,
             generation=generation,
             models=models,
-            measured=lambda name: planning.usage_of(measured(name)),
+            measured=measured,
             progress=progress,
         ),
     )
@@ -111,6 +114,8 @@ def check_request(request: PlacementRequest) -> None:
     if request.limit < 1:
         raise InvalidInput(f"limit {request.limit} is below 1", field="limit")
     _check_constraints(request)
+    if request.commands:
+        _check_labels(request.instance)
     pinning = request.instance.settings.pinning
     if pinning is not None and len(pinning.cpus) > request.instance.vcpus:
         message = f"the pinning names {len(pinning.cpus)} vCPUs, the instance has {request.instance.vcpus}"
@@ -119,6 +124,13 @@ def check_request(request: PlacementRequest) -> None:
     if highest >= MAX_CPUS:
         message = f"pinned to pCPU {highest}, no host has more than {MAX_CPUS} pCPUs"
         raise InvalidInput(message, field="pinning")
+
+
+def _check_labels(instance: Instance) -> None:
+    try:
+        check_labels(instance)
+    except InvalidInput as error:
+        raise InvalidInput(error.message, field=f"instance.{error.field}") from error
 
 
 def _check_constraints(request: PlacementRequest) -> None:

@@ -49,7 +49,10 @@ class Registry:
 
     def get(self, version: str) -> ModelCard:
         """NotFound when nobody registered it."""
-        card = next((card for card in self.listing() if card.version == version), None)
+        with self.read() as connection:
+            if version == PRIOR:
+                return _prior_card(is_active=models.active(connection) is None)
+            card = models.get(connection, version)
         if card is None:
             raise NotFound(f"there is no model {version}")
         return card

@@ -154,6 +154,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+FOLLOW_TRIES = 3  # of comparing what another system told while others may write
 
 
 class Advisor:
@@ -290,24 +291,40 @@ class Advisor:
 
         StaleGeneration unless `generation` is None or the current one; InvalidInput writes nothing.
         """
+        cloud.check_all_labels(inventory)
         with self._change("inventory.put", mode=mode, **cloud.sizes(inventory)) as connection:
             return cloud.put_all(connection, inventory, mode=mode, generation=generation, now=self._clock())
 
     def follow(self, reading: Reading, *, dry_run: bool = False) -> Followed:
-        """Bring the inventory to what another system told, and say what that changed; a dry run only says it."""
-        fresh = timedelta(seconds=self._settings.fresh_s)
-        while True:
+        """Bring the inventory to what another system told, and say what that changed; a dry run only says it.
+
+        It is compared while others may write, for it takes a second for 10,000 instances. Where they wrote meanwhile
+        again and again, it is compared once more while nobody else can.
+        """
+        for _ in range(FOLLOW_TRIES):
             with self._read() as connection:
                 stored, generation = following.stored(connection)
             news = following.compare(reading, stored)
             if dry_run:
                 return news
             try:
-                with self._change("inventory.follow", source=reading.source, **news.sizes()) as connection:
-                    following.write(connection, news, generation, now=self._clock(), fresh=fresh)
+                with self._write() as connection:
+                    self._follow(connection, reading, news, generation)
             except StaleGeneration:  # somebody wrote meanwhile
                 continue
             return news
+        with self._write() as connection:
+            counters.hold(connection, "inventory")
+            stored, generation = following.stored(connection)
+            news = following.compare(reading, stored)
+            self._follow(connection, reading, news, generation)
+        return news
+
+    def _follow(self, connection: Connection, reading: Reading, news: Followed, generation: int) -> None:
+        fresh = timedelta(seconds=self._settings.fresh_s)
+        following.write(connection, news, generation, now=self._clock(), fresh=fresh)
+        now = counters.read(connection).inventory
+        self._audit.record(connection, "inventory.follow", generation=now, source=reading.source, **news.sizes())
 
     def generation(self) -> int:
         """How often the inventory was written so far."""

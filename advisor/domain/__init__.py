@@ -45,6 +45,7 @@ from advisor.domain.plans import (
     PlanSums,
     RunwayPoint,
     Search,
+    Usage,
     Variant,
     WhatIf,
 )
@@ -171,6 +172,7 @@ __all__ = [
     "Token",
     "TokenScope",
     "TraceForm",
+    "Usage",
     "Variant",
     "WhatIf",
     "WorkloadProfile",

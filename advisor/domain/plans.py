@@ -20,6 +20,14 @@ PINNING_POLICIES: tuple[PinningPolicy, ...] = ("as_it_is", "unpinned", "own")
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What was measured of an instance lately: the CPUs that 95 % of its `windows` stayed under."""
+
+    cpus: float
+    windows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Growth:
     """How demand grows: by how many instances of the mix a month, and by how much the load of who is there."""
 
@@ -159,7 +167,8 @@ class Capacity:
     """How much more of a mix fits: `fit` as expected, `fit_lower` if everybody ends at the lower edge of its interval.
 
     `by_rule` is how many the sizes alone would let in. `first_refusal` says what is in the way of one more.
-    `runs_out_month` is when, given the growth, the cloud is full: None = not within what was looked ahead.
+    `runway` is the cloud now and month by month, given the growth, as far as it was examined; `runs_out_month` is when
+    the cloud is full: None = in none of these months. Whether it lasts beyond them is not known.
     """
 
     fit: int
@@ -168,6 +177,25 @@ class Capacity:
     first_refusal: str
     runs_out_month: float | None = None
     runway: tuple[RunwayPoint, ...] = ()
+
+    @property
+    def months_examined(self) -> int | None:
+        """How many months were examined, the one in which the cloud is full among them; None = no growth was given."""
+        return len(self.runway) - 1 if self.runway else None
+
+    @property
+    def outlook(self) -> str:
+        """What was found of these months, as a sentence; "" where no growth was given."""
+        months = self.months_examined
+        if months is None:
+            return ""
+        if self.runs_out_month is not None:
+            return f"With this growth the cloud is full in month {self.runs_out_month:g}."
+        if months == 0:
+            return "No month was examined."
+        if months == 1:
+            return "1 month was examined; no shortage in it."
+        return f"{months} months were examined; no shortage in those."
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, Scene, WorkloadProfile
+from advisor.errors import InvalidInput
 from advisor.inventories.document import Item, built, read_document
+from advisor.render import check_labels
 from advisor.validation import misfit
 from models.dataset import DatasetError, load_dataset
 from profiler.metrics import join_key, split_key
@@ -161,13 +163,24 @@ def _host(item: Item, *, default_id: str | None = None) -> Host:
     host = built(item, lambda: Host(**{"id": default_id, **values}))
     if any(cpu >= host.pcpus for node in host.numa for cpu in node):
         item.mapping()["numa"].fail(f"names a CPU beyond the host's {host.pcpus}")
+    _check_labels(item, host)
     return host
 
 
 def _instance(item: Item, *, default_host: str | None = None) -> Instance:
     values = {"host": default_host} | _read(item, INSTANCE, needed=("id",))
     settings = {name: values.pop(name) for name in SETTINGS if name in values}
-    return built(item, lambda: Instance(**values, settings=IsolationSettings(**settings)))
+    instance = built(item, lambda: Instance(**values, settings=IsolationSettings(**settings)))
+    _check_labels(item, instance)
+    return instance
+
+
+def _check_labels(item: Item, one: Host | Instance) -> None:
+    try:
+        check_labels(one)
+    except InvalidInput as error:
+        labels = item.mapping()["labels"].mapping()
+        labels[(error.field or "").removeprefix("labels.")].fail(error.message)
 
 
 def _workload(item: Item) -> WorkloadProfile:

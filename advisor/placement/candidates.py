@@ -19,6 +19,7 @@ from advisor.domain import (
     IsolationSettings,
     Rung,
 )
+from advisor.errors import InvalidInput
 from advisor.explanation import Shown
 from advisor.newcomer import latency_limits_of, limits_of, used_share
 from advisor.placement.remembered import Remembered
@@ -239,9 +240,11 @@ def _commands(
 ) -> tuple[Command, ...]:
     newcomer = question.request.instance
     changes = {who: what for who, what in one.changes.items() if who != newcomer.id}
-    return render.plan(
-        placed.hosts[row], newcomer, settings, placed.residents[row], changes, driver_cpus=one.driver_cpus
-    )
+    host, residents = placed.hosts[row], placed.residents[row]
+    try:
+        return render.plan(host, newcomer, settings, residents, changes, driver_cpus=one.driver_cpus)
+    except InvalidInput as error:  # a name or a label on this host; the other candidates have their commands
+        return (render.refused(host, error.message),)
 
 
 def _predicted(

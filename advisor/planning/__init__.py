@@ -2,6 +2,5 @@
 
 from advisor.planning.asking import check
 from advisor.planning.making import make
-from advisor.planning.usage import Usage, usage_of
 
-__all__ = ["Usage", "check", "make", "usage_of"]
+__all__ = ["check", "make"]

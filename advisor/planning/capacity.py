@@ -8,16 +8,18 @@ from itertools import islice
 
 from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search
 from advisor.placement.remembered import Remembered
-from advisor.planning.filling import EPSILON, first_fit, more_of, most, room
+from advisor.planning.filling import first_fit, more_of, most, room
 from advisor.planning.solving import PLACED, Asking
 from advisor.planning.standing import Standing
 from advisor.predictors import Wrapped
+from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import TARGETS, Band, InterferencePrediction
 from models.scene import SceneBatch
 
 SHARE = 3  # a question takes at most so much of the time that is left: a third, then a third of what is then left
 MOST_LOAD = 10.0  # of an instance
+ROUNDING = 1e-6  # of an instance, in what the solver says
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def capacity(asking: Asking, snapshot: ClusterSnapshot) -> tuple[Capacity, Searc
         runs_out, runway = look_ahead(asking, snapshot, request.growth)
         notes += _outgrown(snapshot, request.instances, runway)
         if runs_out is None and len(runway) <= request.growth.months:
-            notes.append(f"The time was over after month {len(runway) - 1}: what comes then was not looked at.")
+            notes.append(f"The time was over before month {len(runway)} was examined.")
     bound = max(filled.bound, filled.fit)
     gap = 0.0 if not bound else 1 - filled.fit / bound
     ended: PlanEnd = "optimal" if filled.fit == bound else "search" if filled.in_time else "time"
@@ -144,7 +146,7 @@ def _placed(asking: Asking, snapshot: ClusterSnapshot, newcomers: Sequence[Insta
     placed = len(newcomers) - len(refused)
     if refused:
         # Whom it cannot place at all the solver counts first, so that its bound is one of their number.
-        most = int(found.search.bound + EPSILON) if found.search.aim == PLACED else len(newcomers)
+        most = int(found.search.bound + ROUNDING) if found.search.aim == PLACED else len(newcomers)
         in_time, reasons = found.search.ended != "time", found.refused.get(refused[0], ())
         return _Tried(False, placed, found.after, told(reasons) if reasons or in_time else _LATE, most, in_time)
     fine = _fine(asking, snapshot, found.after)
@@ -173,7 +175,7 @@ def told(refused: Sequence[Rejection]) -> str:
 def look_ahead(
     asking: Asking, snapshot: ClusterSnapshot, growth: Growth
 ) -> tuple[float | None, tuple[RunwayPoint, ...]]:
-    """The first month at whose end not everybody is served, None = none was met, and each month until then.
+    """The first month at whose end not everybody is served, None = none of those examined, and each month until then.
 
     Who came in earlier months stays where it was placed, as in life; loads grow for everybody.
     """
@@ -210,7 +212,7 @@ def _outgrown(cloud: ClusterSnapshot, mix: Sequence[Instance], runway: Sequence[
         (MOST_LOAD, f"what comes is predicted as if it stayed at {MOST_LOAD:g}"),
     ):
         heaviest = max((load for load in loads if load <= limit), default=0.0)
-        month = next((one.month for one in runway if heaviest * one.load_factor > limit + EPSILON), None)
+        month = next((one.month for one in runway if heaviest * one.load_factor > with_slack(limit)), None)
         if month is not None:
             yield f"From month {month:g} on the load of some instances is above {limit:g}: {said}."
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Instance
+from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 
 Floats = NDArray[np.float64]
-EPSILON = 1e-6
 MOST = 100_000  # of a mix; beyond it nobody plans instance by instance
 
 
@@ -28,12 +28,13 @@ def more_of(mix: Sequence[Instance], taken: frozenset[str]) -> Iterator[Instance
 
 
 def room(snapshot: ClusterSnapshot, hosts: frozenset[str] | None) -> Floats:
-    """vCPUs, MB of memory and GB of disk that may still be promised on each host, 0 where nobody may go; (H, 3)."""
+    """vCPUs, MB of memory and GB of disk that may still be promised on each host with the slack of rounding, 0 where
+    nobody may go; (H, 3)."""
     left = np.stack(
         [
-            snapshot.room_vcpus - snapshot.used_vcpus,
-            snapshot.room_memory_mb - snapshot.used_memory_mb,
-            snapshot.room_disk_gb - snapshot.used_disk_gb,
+            with_slack(snapshot.room_vcpus) - snapshot.used_vcpus,
+            with_slack(snapshot.room_memory_mb) - snapshot.used_memory_mb,
+            with_slack(snapshot.room_disk_gb) - snapshot.used_disk_gb,
         ],
         axis=1,
     )
@@ -49,7 +50,7 @@ def first_fit(left: Floats, mix: Sequence[Instance]) -> int:
     for number in range(MOST):
         which = number % len(mix)
         needs = _needs(mix[which])
-        while at[which] < len(left) and (left[at[which]] + EPSILON < needs).any():
+        while at[which] < len(left) and (left[at[which]] < needs).any():
             at[which] += 1
         if at[which] == len(left):
             return number
@@ -65,12 +66,12 @@ def most(left: Floats, mix: Sequence[Instance]) -> int:
     rounds = np.divide(total, whole, out=np.full(3, np.inf), where=whole > 0).min()
     if min(rounds * len(mix), alone) >= MOST:
         return MOST
-    done = int(rounds + EPSILON)
+    done = int(rounds)
     rest = total - done * whole
     further = 0
     for need in needs:
         rest = rest - need
-        if (rest < -EPSILON).any():
+        if (rest < 0).any():
             break
         further += 1
     return min(done * len(mix) + further, alone)
@@ -78,7 +79,7 @@ def most(left: Floats, mix: Sequence[Instance]) -> int:
 
 def _alone(left: Floats, need: Floats) -> int:
     """How many instances of one kind find room when no other comes."""
-    times = np.divide(left + EPSILON, need, out=np.full(left.shape, np.inf), where=need > 0)
+    times = np.divide(left, need, out=np.full(left.shape, np.inf), where=need > 0)
     return int(np.floor(times.min(axis=1)).sum())
 
 

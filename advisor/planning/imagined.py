@@ -8,6 +8,7 @@ from datetime import timedelta
 from math import isfinite
 
 from advisor.domain import Host, Instance, Inventory, Pinning, WhatIf
+from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 
 
@@ -61,7 +62,8 @@ def _full(cloud: ClusterSnapshot) -> Iterator[tuple[str, list[str]]]:
         ("memory", cloud.used_memory_mb, cloud.room_memory_mb),
         ("disk", cloud.used_disk_gb, cloud.room_disk_gb),
     ):
-        yield name, [host.id for host, over in zip(cloud.hosts, (used > room + 1e-6).tolist(), strict=True) if over]
+        over = used > with_slack(room)
+        yield name, [host.id for host, full in zip(cloud.hosts, over.tolist(), strict=True) if full]
 
 
 def _promising(host: Host, whatif: WhatIf) -> Host:

@@ -52,12 +52,12 @@ def make(
     fresh_s: float,
     generation: int | None = None,
     models: Models,
-    measured: Measured = lambda _: None,
+    measured: Measured = lambda _: {},
     progress: Progress | None = None,
 ) -> Plan:
     """Answer a checked request.
 
-    `models` finds the model of an imagined cloud, `measured` what is known of an instance's use of CPUs. The same
+    `models` finds the model of an imagined cloud, `measured` what is known of instances' use of CPUs. The same
     request on the same cloud at the same moment has the same plan, unless the time limit ends the search.
     """
     asking = Asking.of(request, chosen, now=now, fresh_s=fresh_s, progress=progress)

@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.domain import Instance
 from advisor.planning.standing import under
+from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.layout import lay_out
 from models.prediction import Predictor
@@ -22,8 +23,8 @@ NOBODY: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`below` are those under a limit, `over` by how much each of SIZES is promised beyond what may be (0 = it is
-    not), `crowded` whether somebody there wants the host for itself and is not alone."""
+    """`below` are those under a limit, `over` how much of each of SIZES is promised where that is more than may be (0 =
+    it is not), `crowded` whether somebody there wants the host for itself and is not alone."""
 
     below: frozenset[str] = NOBODY
     over: tuple[float, ...] = (0.0,) * len(SIZES)
@@ -45,7 +46,7 @@ def permitted(*verdicts: Verdict) -> Verdict:
 def broken(verdict: Verdict, allowed: Verdict, everywhere: frozenset[str]) -> str:
     """What of a state is broken that is not `allowed` on its host or, of instances, `everywhere`; "" = nothing."""
     for name, over, most in zip(SIZES, verdict.over, allowed.over, strict=True):
-        if over > most + 1e-6:
+        if over > with_slack(most):
             return f"has no room for its {name} while the others are there"
     if verdict.crowded and not allowed.crowded:
         return "holds somebody who shares its host with nobody"
@@ -88,20 +89,16 @@ class Judge:
             minds = bool(np.isfinite(rows.max_latency).any())
             targets = ("throughput", "latency") if minds else ("throughput",)
             suffers = under(rows, self.predictor.predict(rows.scenes, targets), self.keep_ratio)
-        over = np.stack(
-            [
-                rows.used_vcpus - rows.room_vcpus,
-                rows.used_memory_mb - rows.room_memory_mb,
-                rows.used_disk_gb - rows.room_disk_gb,
-                rows.driver_asked.sum(axis=1) - rows.room_driver_cpus,
-            ],
-            axis=1,
+        promised = np.stack(
+            [rows.used_vcpus, rows.used_memory_mb, rows.used_disk_gb, rows.driver_asked.sum(axis=1)], axis=1
         )
+        room = np.stack([rows.room_vcpus, rows.room_memory_mb, rows.room_disk_gb, rows.room_driver_cpus], axis=1)
+        over = np.where(promised > with_slack(room), promised, 0.0)
         crowded = rows.exclusive & (count > 1)
         return [
             Verdict(
                 frozenset(rows.residents[row][slot].id for slot in np.flatnonzero(suffers[row]).tolist()),
-                tuple(float(one) for one in np.maximum(over[row], 0.0)),
+                tuple(over[row].tolist()),
                 bool(crowded[row]),
             )
             for row in range(len(states))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from advisor.domain import Band, Host, Instance, Pinning
+from advisor.domain import Band, Host, Instance, Pinning, Usage
 from advisor.planning.on_the_way import NOBODY, Judge, Verdict, broken
 from advisor.planning.ordering import Change
 from advisor.planning.solving import Asking
@@ -23,6 +23,7 @@ BUSY, IDLE = 0.8, 0.5
 CAPS = (0.9, 0.75, 0.6, 0.5)  # of what it asks for, tried from the mildest on, where it presses somebody below a limit
 LEAST_CHANGE = 0.005  # of T/B, that is told
 TURNS = 8  # of going through a host, after which what was found is told: of 965 made-up hosts 20 took two, 3 three
+AT_ONCE = 256  # instances whose usage is asked together: a few seconds of reading, then the time is looked at
 LOST = 0.02  # of T/B, that who is made smaller may lose
 
 
@@ -52,6 +53,7 @@ def right_size(asking: Asking, snapshot: ClusterSnapshot, measured: Measured) ->
     An instance of which nothing was measured, or too little, is left alone; so is one that asks for all it has. Asked
     again of the cloud as it is then, by the same measurements, there is nothing more to change.
     """
+    pieces, used = _pieces(snapshot.residents), dict[str, Usage]()
     sizing = _Sizing(asking, snapshot, Judge(snapshot, asking.chosen.predictor, asking.request.keep_ratio))
     changes: list[Change] = []
     unknown, full, unseen = 0, [], 0
@@ -60,9 +62,11 @@ def right_size(asking: Asking, snapshot: ClusterSnapshot, measured: Measured) ->
             unseen = len(snapshot.hosts) - number
             break
         asking.say(f"sizing on {host.id}", number / len(snapshot.hosts))
+        if number in pieces:
+            used = dict(measured(pieces[number]))
         asked: dict[str, tuple[float, str]] = {}
         for one in residents:
-            found = asked_by(snapshot, host, one, measured)
+            found = asked_by(snapshot, host, one, used.get(one.id))
             if found is None:
                 unknown += 1
             elif one.id in snapshot.names.placed:
@@ -81,6 +85,17 @@ def right_size(asking: Asking, snapshot: ClusterSnapshot, measured: Measured) ->
     if unseen:
         notes.append(f"The time was over before {unseen} of {len(snapshot.hosts)} hosts were looked at.")
     return Sized(tuple(changes), tuple(notes), of_all=not (unknown or unseen), in_time=not unseen)
+
+
+def _pieces(residents: Sequence[Sequence[Instance]]) -> dict[int, list[str]]:
+    """Whose usage is asked together: by the position of the first of some hosts, who is on these."""
+    pieces: dict[int, list[str]] = {}
+    latest: list[str] = []
+    for number, there in enumerate(residents):
+        if not latest or len(latest) + len(there) > AT_ONCE:
+            latest = pieces[number] = []
+        latest += [one.id for one in there]
+    return pieces
 
 
 Stands = tuple[Verdict, dict[str, Band]]  # what is broken on a host, and T/B of everybody there

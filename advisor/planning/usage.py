@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
-from advisor.domain import Host, Instance
+from advisor.domain import Host, Instance, Usage
 from advisor.snapshot import ClusterSnapshot
 
 FULL = 0.95  # of what it may use: who uses as much is held by it
 LEAST_WINDOWS = 360  # an hour at the agent's ten seconds
+Measured = Callable[[Sequence[str]], Mapping[str, Usage]]  # instances → those of which something was measured
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What was measured of an instance lately: the CPUs that 95 % of its `windows` stayed under."""
-
-    cpus: float
-    windows: int
-
-
-Measured = Callable[[str], Usage | None]
-
-
-def usage_of(cpu_percent: Sequence[float]) -> Usage | None:
-    """Usage by the CPU (%, 100 = one) of each window; None without any."""
-    known = [value for value in cpu_percent if math.isfinite(value)]
-    return Usage(float(np.quantile(known, 0.95)) / 100, len(known)) if known else None
-
-
-def asked(snapshot: ClusterSnapshot, host: Host, one: Instance, measured: Measured) -> tuple[float, str] | None:
+def asked(snapshot: ClusterSnapshot, host: Host, one: Instance, used: Usage | None) -> tuple[float, str] | None:
     """CPUs that an instance asks for, and by what that is known; None = too little is."""
     table = snapshot.scenes.table
     row = table.row(one.workload, host.platform)
     alone = float(table.column("cpu")[row]) if row else math.nan
     profiled = alone / 100 * min(one.load, 1.0)
-    used = measured(one.id)
     if used is not None and used.windows >= LEAST_WINDOWS:
         if math.isfinite(profiled) and profiled > used.cpus and used.cpus >= FULL * most_of(one):
             return profiled, f"asks for {profiled:.2f} CPUs by its profile and is held at {used.cpus:.2f}"

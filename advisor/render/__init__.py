@@ -7,12 +7,13 @@ from dataclasses import fields
 
 from advisor.domain import Command
 from advisor.render.change import Change
-from advisor.render.tools import Tools
+from advisor.render.names import check_labels
+from advisor.render.tools import OWN_TOOLS, Tools
 from advisor.render.unmet import unmet
 from advisor.render.whole import plan
 from profiler.observed import Host, Instance, IsolationSettings
 
-__all__ = ["commands", "plan", "unmet"]
+__all__ = ["check_labels", "commands", "plan", "refused", "unmet"]
 
 
 def commands(
@@ -49,3 +50,8 @@ def commands(
     steps = [*tools.cpu_and_disk(change), *tools.network(change, neighbours)]
     # Stable: within a phase as written. Network limits come after CPU and disk, they disturb the most when wrong.
     return tuple(step.command for step in sorted(steps, key=lambda step: step.phase))
+
+
+def refused(host: Host, why: str) -> Command:
+    """What stands in the place of commands that cannot be rendered for a host."""
+    return Command(OWN_TOOLS[host.kind], (), (), f"there are no commands for {host.id}: {why}")

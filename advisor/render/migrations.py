@@ -7,23 +7,20 @@ none was run against a cloud.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from advisor.domain import Command
 from advisor.errors import InvalidInput
 from advisor.render import cloudstack, commands, openstack, tc
-from advisor.render.names import domain_name, target_of
+from advisor.render.names import address, domain_name, target_of
+from advisor.render.tools import OWN_TOOLS
 from advisor.render.whole import plan as of_newcomer
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
-ADDRESS = "address"  # label of a host: the name by which other hosts reach it, where that is not its id
 # Nova lets a live migration name its host, and have the scheduler check it, since this version (Nova's REST history).
 LIVE_TO_HOST = "2.30"
-_HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?\Z")
 _ANYWHERE: tuple[int, ...] = ()
-_TOOLS = {"xen": "xl", "kvm": "virsh", "lxc": "lxc"}  # of a hypervisor's own
 
 
 def move(
@@ -38,7 +35,7 @@ def move(
     runs = target_of(source, None)
     if source.kind != target.kind or runs != target_of(target, None):
         text = f"no tool moves a running instance from a {source.kind} host to a {target.kind} host of other tools"
-        tool = _TOOLS[source.kind] if runs == "native" else _program(runs)
+        tool = OWN_TOOLS[source.kind] if runs == "native" else _program(runs)
         return (Command(tool, (), (), f"{text}: {then.id} is stopped on {source.id} and made anew on {target.id}"),)
     if source.kind == "lxc" and runs == "native":
         text = f"a container has no live migration: stop {then.id} on {source.id}, move its root file system, and start"
@@ -101,7 +98,7 @@ def _program(target: str) -> str:
 
 def _live(one: Instance, source: Host, target: Host) -> Command:
     """The migration itself; both tools are started where the instance is."""
-    name, there, back = domain_name(one), _address(target), _address(source)
+    name, there, back = domain_name(one), address(target), address(source)
     note = f"on {source.id}, its undo on {target.id}; both need each other's keys (ssh) and the same storage"
     if source.kind == "xen":
         return Command("xl", ("xl", "migrate", name, there), ("xl", "migrate", name, back), note)
@@ -125,16 +122,6 @@ def _by_cloud(target: str, one: Instance, source: Host, to: Host) -> Command:
 def _plain(name: str, what: str, tool: str) -> str:
     if name.startswith("-"):
         raise InvalidInput(f"no command can be rendered for {what} {name[:60]!r}: {tool} would read it as an option")
-    return name
-
-
-def _address(host: Host) -> str:
-    name = host.labels.get(ADDRESS, host.id)
-    if not _HOST_NAME.match(name):
-        message = (
-            f"host {host.id}: {name[:60]!r} is no host name that others could reach it by; give it label {ADDRESS}"
-        )
-        raise InvalidInput(message, field=f"host.labels.{ADDRESS}")
     return name
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from advisor.errors import InvalidInput
 from profiler.observed import Host, Instance
@@ -11,18 +13,30 @@ from profiler.observed import Host, Instance
 MAC, DISK, CGROUP, IOTHREADS, FLAVOR, PORT, POLICY = (
     "mac", "disk", "cgroup", "iothreads", "flavor", "port", "qos_policy",
 )  # fmt: skip
-UPLINK, KERNEL, RENDER = "uplink", "kernel", "render"
+UPLINK, KERNEL, RENDER, ADDRESS = "uplink", "kernel", "render", "address"
 TARGETS = ("native", "openstack", "cloudstack")
 
 _GROUP_PART = re.compile(r"[A-Za-z0-9._:@\\-]{1,255}\Z")  # systemd escapes with backslashes: machine-lxc\x2dshop.scope
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}\Z")  # 15 characters: IFNAMSIZ in linux/if.h
 _DISK_TARGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}\Z")
 _DISK_NUMBER = re.compile(r"\d{1,4}:\d{1,7}\Z")
+_ANY_DISK = re.compile(f"{_DISK_TARGET.pattern}|{_DISK_NUMBER.pattern}")
+_HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?\Z")
 _IOTHREADS = re.compile(r"[1-9]\d?\Z")
 _KERNEL = re.compile(r"(\d{1,3})\.(\d{1,3})(?!\d)")
 # OpenStack allows nearly everything in a name; an id or a plain name always does
 _CLOUD_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._:@ -]{0,253}[A-Za-z0-9._:@-])?\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
+
+
+def check_labels(one: Host | Instance) -> None:
+    """Refuse a label of which no command could be made; InvalidInput names it in its field (`labels.uplink`)."""
+    readers: Mapping[str, Callable[..., object]] = _OF_HOSTS if isinstance(one, Host) else _OF_INSTANCES
+    for label in sorted(readers.keys() & one.labels.keys()):
+        try:
+            readers[label](one)
+        except InvalidInput as error:
+            raise InvalidInput(error.message, field=f"labels.{label}") from error
 
 
 def domain_name(instance: Instance) -> str:
@@ -108,6 +122,22 @@ def target_of(host: Host, target: str | None) -> str:
     return name
 
 
+def address(host: Host) -> str:
+    """The name by which other hosts reach it: the label `address`, else its id."""
+    name = host.labels.get(ADDRESS, host.id)
+    if not _HOST_NAME.match(name):
+        message = (
+            f"host {host.id}: {name[:60]!r} is no host name that others could reach it by; give it label {ADDRESS}"
+        )
+        raise InvalidInput(message, field=f"host.labels.{ADDRESS}")
+    return name
+
+
+def _any_disk(instance: Instance) -> str | None:
+    """The label `disk` of an instance that may come to any kind of host."""
+    return _labelled(instance, DISK, _ANY_DISK, "a disk of a domain (such as vda) or a device number (such as 8:0)")
+
+
 def _labelled(instance: Instance, label: str, pattern: re.Pattern[str], expected: str) -> str | None:
     value = instance.labels.get(label)
     if value is None:
@@ -128,3 +158,15 @@ def _not_an_option(name: str, what: str) -> str:
             field="instance.name",
         )
     return name
+
+
+_OF_HOSTS: Mapping[str, Callable[[Host], object]] = {
+    RENDER: partial(target_of, target=None), UPLINK: partial(uplink_name, uplink=None), ADDRESS: address,
+}  # fmt: skip
+_OF_INSTANCES: Mapping[str, Callable[[Instance], object]] = {
+    MAC: mac_address,
+    DISK: _any_disk,
+    CGROUP: group_path,
+    IOTHREADS: iothreads,
+    **{label: partial(cloud_name, label=label) for label in (FLAVOR, PORT, POLICY)},
+}

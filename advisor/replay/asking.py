@@ -19,6 +19,7 @@ from advisor.replay.clouds import fewest_kept, room
 from advisor.replay.running import Work, run
 from advisor.replay.trace import Trace
 from advisor.replay.workloads import Demand, demand_of
+from advisor.rounding import with_slack
 from advisor.spread import Progress, spread
 from advisor.validation import check_unique, check_value
 from models.prior import PriorPredictor
@@ -123,7 +124,7 @@ def _check(trace: Trace, request: ReplayRequest, host: Host) -> None:
             raise InvalidInput(f"{field} {value:g} is outside {least:g} to {most:g}", field=field)
     vcpus, memory_mb = room(host)
     for who, (cpus, memory) in enumerate(zip(trace.vcpus.tolist(), trace.memory_mb.tolist(), strict=True)):
-        if cpus > min(vcpus, host.pcpus) or memory > memory_mb:
+        if cpus > min(with_slack(vcpus), host.pcpus) or memory > with_slack(memory_mb):
             raise InvalidInput(
                 f"instance {trace.ids[who]} has {cpus} vCPUs and {memory:g} MB, which no host of {host.pcpus} pCPUs "
                 f"and {host.memory_mb:g} MB can take; give a larger host type",

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from advisor.domain import Host
 from advisor.replay.trace import Trace
+from advisor.rounding import with_slack
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,8 +32,8 @@ class Cloud:
         if self._vcpus[who] > self.host.pcpus:
             return np.zeros(len(self.used_vcpus), dtype=bool)
         return np.asarray(
-            (self.used_vcpus + self._vcpus[who] <= self.room_vcpus)
-            & (self.used_memory_mb + self._memory_mb[who] <= self.room_memory_mb)
+            (self.used_vcpus + self._vcpus[who] <= with_slack(self.room_vcpus))
+            & (self.used_memory_mb + self._memory_mb[who] <= with_slack(self.room_memory_mb))
         )
 
     def put(self, who: int, host: int) -> None:
@@ -70,11 +71,12 @@ def bin_bound(sizes: Floats, room: float) -> int:
 
     Who is larger than room - a shares with nobody of at least a; who is larger than half shares with none of its like.
     """
+    room = with_slack(room)
     sizes = np.sort(sizes[(sizes > 0) & (sizes <= room)])  # who fits nowhere is refused by everybody
     summed = np.concatenate([[0.0], np.cumsum(sizes)])
     half = int(np.searchsorted(sizes, room / 2, side="right"))  # from here on they are larger than half
     a = np.unique(sizes[:half])
     small, large = np.searchsorted(sizes, a), np.searchsorted(sizes, room - a, side="right")  # where each begins
     left = summed[half] - summed[small] - ((large - half) * room - (summed[large] - summed[half]))
-    more = np.ceil(left / room - 1e-9).max(initial=0.0)
-    return max(math.ceil(float(summed[-1]) / room - 1e-9), len(sizes) - half + int(more))
+    more = np.ceil(left / room).max(initial=0.0)
+    return max(math.ceil(float(summed[-1]) / room), len(sizes) - half + int(more))

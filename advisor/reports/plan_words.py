@@ -173,9 +173,8 @@ def _fits(plan: Plan) -> Iterable[str]:
     )
     if found.first_refusal:
         yield f"What is in the way of one more: {found.first_refusal}."
-    growth = plan.request.growth
-    if growth is not None and found.runs_out_month is None:
-        yield f"With this growth the cloud does not run out within the {growth.months} months that were looked ahead."
+    if found.runs_out_month is None and found.outlook:  # else the headline says it
+        yield found.outlook
 
 
 def _worst_off(plan: Plan) -> Iterable[str]:

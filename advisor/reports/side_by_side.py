@@ -35,9 +35,11 @@ def capacity(plan: Plan) -> Section:
     fit = Table(
         "capacity", "How many more of the mix fit",
         (Column("fit", "As expected", "count"), Column("fit_lower", "At the lower edges", "count"),
-         Column("by_rule", "By sizes alone", "count"), Column("runs_out_month", "Full in month", "number"),
+         Column("by_rule", "By sizes alone", "count"), Column("months_examined", "Months examined", "count"),
+         Column("runs_out_month", "Full in month", "number"),
          Column("first_refusal", "In the way of one more", "prose")),
-        [(found.fit, found.fit_lower, found.by_rule, found.runs_out_month, found.first_refusal or None)],
+        [(found.fit, found.fit_lower, found.by_rule, found.months_examined, found.runs_out_month,
+          found.first_refusal or None)],
     )  # fmt: skip
     columns = (
         Column("month", "Month", "number"), Column("added", "Added", "count"),
@@ -55,10 +57,9 @@ def _growth(plan: Plan) -> str:
     growth = plan.request.growth
     if growth is None:
         return ""
-    return (
-        f"{growth.instances_per_month:g} more instances a month, load growing by {growth.load_percent_per_month:g} % a "
-        "month; the line is where the cloud is full"
-    )
+    more = "1 more instance" if growth.instances_per_month == 1 else f"{growth.instances_per_month:g} more instances"
+    line = "; the line is where the cloud is full" if plan.capacity and plan.capacity.runs_out_month is not None else ""
+    return f"{more} a month, load growing by {growth.load_percent_per_month:g} % a month{line}"
 
 
 def variants(plan: Plan) -> Section:

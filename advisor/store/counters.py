@@ -39,6 +39,15 @@ def read(connection: sa.Connection) -> Counts:
     return Counts(**{name: value for name, value in connection.execute(_ALL)})  # noqa: C416 - a result is no mapping
 
 
+def hold(connection: sa.Connection, name: Counter) -> None:
+    """Let nobody else move a counter until this writing transaction ends, and with it what the counter counts.
+
+    Do this first: what is read after it is what was committed last.
+    """
+    insert_new(connection, counters, [{"name": name, "value": 0}])
+    connection.execute(sa.select(counters.c.value).where(counters.c.name == name).with_for_update())
+
+
 def bump(connection: sa.Connection, name: Counter) -> int:
     """Move a counter and return its new value.
 

@@ -7,11 +7,12 @@ from operator import itemgetter
 
 import sqlalchemy as sa
 
+from advisor.domain import Usage
 from advisor.store import locks
 from advisor.store.bulk import add_new
 from advisor.store.schema import ID, metadata
 from advisor.store.statements import chunks, insert_new
-from models.windows import Readings
+from models.windows import MOST, Readings
 from profiler.observed import MetricSample
 
 SeriesKey = tuple[str, str, str, str]  # as stored: an empty instance is the host's own
@@ -83,6 +84,37 @@ def series_around(connection: sa.Connection, instance_id: str) -> Mapping[int, t
         sa.not_(series.c.metric.endswith("_p95", autoescape=True)),
     )
     return {row.id: (row.host, row.instance or None, row.scope, row.metric) for row in connection.execute(wanted)}
+
+
+def usage(connection: sa.Connection, instance_ids: Sequence[str], since_s: float) -> dict[str, Usage]:
+    """The CPUs that 95 % of the windows of each instance stayed under since a time, on the host where it was measured
+    last; without those of which nothing was measured. The database sorts: of each instance one row is read."""
+    windows = sa.func.count().over(partition_by=series.c.id).label("windows")
+    last_s = sa.func.max(samples.c.time_s).over(partition_by=series.c.id).label("last_s")
+    rank = (sa.func.row_number().over(partition_by=series.c.id, order_by=samples.c.value) - 1).label("rank")
+    ranked = (
+        sa.select(series.c.host, series.c.instance, samples.c.value, windows, last_s, rank)
+        .join(samples, samples.c.series == series.c.id)
+        .where(series.c.scope == "instance", series.c.metric == "cpu")
+        .where(samples.c.time_s >= since_s, samples.c.value.between(0.0, MOST))
+    )
+    found: dict[str, Usage] = {}
+    for some in chunks(instance_ids):
+        here = ranked.where(series.c.instance.in_(some)).subquery()
+        below = 95 * (here.c.windows - 1) // 100  # the quantile lies between the value of this rank and the next one
+        ends = (
+            sa.select(
+                here.c.instance, here.c.windows, sa.func.min(here.c.value).label("low"),
+                sa.func.max(here.c.value).label("high"),
+            )
+            .where(here.c.rank.between(below, below + 1))
+            .group_by(here.c.host, here.c.instance, here.c.windows, here.c.last_s)
+            .order_by(here.c.last_s, here.c.host)
+        )  # fmt: skip
+        for row in connection.execute(ends):
+            beyond = 95 * (row.windows - 1) % 100 / 100
+            found[row.instance] = Usage((row.low + beyond * (row.high - row.low)) / 100, row.windows)
+    return found
 
 
 def _key(sample: MetricSample) -> SeriesKey:

@@ -84,8 +84,8 @@ def summary(plan: Plan) -> Iterator[str]:
             yield f"{name}: {_sums(sums)}."
     if plan.search is not None and kind != "what_if" and plan.search.ended != "already fine":
         yield from _gap(plan.search)
-    if plan.capacity is not None:
-        yield from _runway(plan.capacity)
+    if plan.capacity is not None and plan.capacity.outlook:
+        yield plan.capacity.outlook
 
 
 def _count(number: int, what: str) -> str:
@@ -134,13 +134,6 @@ def show_capacity(found: Capacity) -> None:
         ]
         header = ("month", "added", "load", "hosts used", "below", "worst T/B", "fits")
         print_table(header, rows, right=(0, 1, 2, 3, 4, 5))
-
-
-def _runway(found: Capacity) -> Iterator[str]:
-    if found.runs_out_month is not None:
-        yield f"With this growth the cloud is full in month {found.runs_out_month:g}."
-    elif len(found.runway) > 1:
-        yield f"With this growth the cloud lasts for the {found.runway[-1].month:g} months that were looked at."
 
 
 def show_variants(variants: Sequence[Variant]) -> None:

@@ -138,7 +138,11 @@ class CapacityOut(Answer):
     fit_lower: int = Field(description="the same if everybody ends at the worse edge of its interval")
     by_rule: int = Field(description="what sizes alone would let in, by first fit")
     first_refusal: str = Field(description="what is in the way of one more")
-    runs_out_month: float | None = Field(description="the first month whose demand does not fit; null = none was met")
+    runs_out_month: float | None = Field(
+        description="the first month whose demand does not fit; null = none of those examined"
+    )
+    months_examined: int | None = Field(description="how many months were examined; null = no growth was given")
+    outlook: str = Field(description="what was found of these months; empty = no growth was given")
     runway: list[RunwayOut]
 
     @classmethod

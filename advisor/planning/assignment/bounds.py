@@ -12,6 +12,7 @@ from advisor.planning.assignment.crowding import fewest, left_out
 from advisor.planning.assignment.ground import DRIVER, VCPUS, Kinds
 from advisor.planning.assignment.search import Clock
 from advisor.planning.assignment.seats import Seats
+from advisor.rounding import with_slack
 
 MOST_PAIRS = 100_000  # of kinds and classes that are asked about for a bound: a few seconds
 
@@ -54,8 +55,9 @@ def _without_room(seats: Seats) -> int:
     most = len(ground.waiting)
     lone = [kind for kind in ground.waiting if ground.allowed[kind].any()]
     fixed = np.array([ground.used(host, ground.fixed[host]) for host in range(ground.hosts)])
+    left = np.maximum(with_slack(ground.room) - fixed, 0.0)
     for resource in range(DRIVER):
-        free = np.maximum(ground.room[:, resource] - fixed[:, resource], 0.0).sum()
+        free = left[:, resource].sum()
         needs = np.sort([ground.needs[kind, 0, resource] for kind in lone])
         most = min(most, int((np.cumsum(needs) <= free).sum()))
     return len(ground.waiting) - min(most, len(lone))
@@ -100,10 +102,11 @@ def _fewest(seats: Seats, stay: Sequence[Kinds] | None = None, also: Sequence[Ki
     moving: Sequence[int] = [kind for there in (ground.waiting, *ground.start, *also) for kind in there]
     fixed = np.array([ground.used(host, there) for host, there in enumerate(stay)])
     least = int(must.sum()) if must.any() else int(bool(moving))
+    room = with_slack(ground.room)
     for resource in range(VCPUS, DRIVER):
         needs = sum(float(ground.needs[kind, 0, resource]) for kind in moving)
-        left = needs - np.maximum(ground.room[must, resource] - fixed[must, resource], 0.0).sum()
+        left = needs - np.maximum(room[must, resource] - fixed[must, resource], 0.0).sum()
         if left > 0:
-            rooms = np.sort(ground.room[~must, resource])[::-1]
+            rooms = np.sort(room[~must, resource])[::-1]
             least = max(least, int(must.sum()) + int((np.cumsum(rooms) < left).sum()) + 1)
     return least

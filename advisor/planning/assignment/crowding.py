@@ -16,6 +16,7 @@ from advisor.planning.assignment.families import Family, families
 from advisor.planning.assignment.ground import DRIVER, VCPUS, Kinds
 from advisor.planning.assignment.search import Clock
 from advisor.planning.assignment.seats import Seats
+from advisor.rounding import with_slack
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -86,7 +87,7 @@ def _patterns(seats: Seats, family: Family, many: int, clock: Clock) -> Iterator
 def _share(seats: Seats, family: Family, many: int) -> bool:
     """Whether so many that ask for most of all, or as many as have vCPUs, keep their limits on every class of hosts."""
     there = [seats.ground.kinds[kind] for kind in family.kinds]
-    many = min(many, int(seats.ground.room[:, VCPUS].max() / min(one.vcpus for one in there)))
+    many = min(many, int(with_slack(float(seats.ground.room[:, VCPUS].max())) / min(one.vcpus for one in there)))
     effects = _effects(seats, family, [replace(there[-1], vcpus=max(one.vcpus for one in there))])
     keys = [(number, (0,) * many) for number in range(len(seats.ground.classes))]
     effects.ask_keys(keys)
@@ -124,7 +125,8 @@ def _companies(seats: Seats, family: Family, kinds: Sequence[Instance]) -> list[
     are more than MOST on all classes together."""
     ground, effects = seats.ground, _effects(seats, family, kinds)
     needs = np.array([[one.vcpus, one.memory_mb, one.disk_gb] for one in kinds])
-    rooms = [ground.room[ground.of_class == number, :DRIVER].max(axis=0) for number in range(len(ground.classes))]
+    room = with_slack(ground.room[:, :DRIVER])
+    rooms = [room[ground.of_class == number].max(axis=0) for number in range(len(ground.classes))]
     found: list[Kinds] = []
     last: list[Kinds] = [()]
     for _ in range(family.total):

@@ -12,6 +12,7 @@ from advisor.domain import Host, Instance
 from advisor.planning.assignment.allowed import allowed
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.limits import least_of
+from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 from models.demands import demands
 from models.scene import ProfileTable, build_batch
@@ -53,7 +54,7 @@ class Ground:
     latency: Floats
     exclusive: Bools
     # The same as plain numbers, for a hundred thousand questions about one host each: `exclusive` kinds, `needs` by
-    # class, `room`.
+    # class, `room` with the slack of rounding.
     alone: frozenset[int]
     needed: Sequence[Sequence[tuple[float, ...]]]
     rooms: Sequence[tuple[float, ...]]
@@ -156,7 +157,7 @@ def survey(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Ground:
         exclusive=np.array([k.exclusive for k in kinds], dtype=bool),
         needed=[[tuple(each) for each in one] for one in needs.transpose(1, 0, 2).tolist()],
         alone=frozenset(number for number, one in enumerate(kinds) if one.exclusive),
-        rooms=[tuple(each) for each in room.tolist()],
+        rooms=[tuple(each) for each in with_slack(room).tolist()],
     )
 
 

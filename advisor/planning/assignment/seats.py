@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from advisor.domain import Objective
 from advisor.planning.assignment.effects import SAME, Column, Effects
 from advisor.planning.assignment.ground import DRIVER, VCPUS, Ground, Kinds
+from advisor.rounding import with_slack
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -101,8 +102,8 @@ class Seats:
     def room(self, kind: int) -> Bools:
         """Hosts with room for one more of a kind, (H,), whatever comes of the others there."""
         ground = self.ground
-        needs, left = ground.needs[kind][ground.of_class], ground.room - self.used
-        over = needs > left
+        needs = ground.needs[kind][ground.of_class]
+        over = self.used + needs > with_slack(ground.room)
         over[:, DRIVER] &= needs[:, DRIVER] > 0
         found = ground.allowed[kind] & ~over.any(axis=1)
         if ground.exclusive.any():

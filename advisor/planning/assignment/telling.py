@@ -16,8 +16,8 @@ from advisor.planning.assignment.search import Clock
 from advisor.planning.assignment.seats import Seats
 from advisor.planning.assignment.solver import FINE, Solved
 from advisor.planning.assignment.worth import moved
+from advisor.rounding import with_slack
 
-ROUNDING = 1e-6  # of a size, that is still within its room
 TOLD = 3  # hosts that a note names
 
 AIMS: Mapping[Level, str] = {
@@ -134,7 +134,7 @@ def overfull(seats: Seats) -> tuple[str, ...]:
         name, everybody = ground.snapshot.hosts[host].id, (*ground.fixed[host], *movers)
         for what, used, room in zip(("vCPUs", "MB of memory", "GB of disk"), seats.used[host], ground.room[host],
                                     strict=False):  # fmt: skip
-            if used > room + ROUNDING:
+            if used > with_slack(room):
                 found.append(f"{name} promises {used:,.0f} of {room:,.0f} {what}")
         if seats.alone[host] and len(everybody) > 1:
             found.append(f"{name} holds somebody who shares its host with nobody, and others")

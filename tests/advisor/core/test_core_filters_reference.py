@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from fractions import Fraction
+
 from core_clouds import FRESH_S, WORKLOADS, cloud, host, request, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +14,7 @@ from advisor.domain import Host, Instance, PlacementRequest, WorkloadProfile
 from advisor.snapshot import ClusterSnapshot
 
 NAMES = ("h1", "h2", "h3", "h4")
-DRIVER_CPUS = {one.name: one.metrics.get("driver_domain.cpu", 0.0) / 100 for one in WORKLOADS}
+DRIVER_PERCENT = {one.name: one.metrics.get("driver_domain.cpu", 0.0) for one in WORKLOADS}
 
 
 def slowly(snapshot: ClusterSnapshot, asked: PlacementRequest) -> tuple[list[str], dict[str, str]]:
@@ -31,6 +34,7 @@ def slowly(snapshot: ClusterSnapshot, asked: PlacementRequest) -> tuple[list[str
 def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str | None:
     there, one, wanted = snapshot.hosts[at], asked.instance, asked.constraints
     others = [resident for resident in snapshot.residents[at] if resident.id != one.id]
+    everybody = [*others, one]
     ids = {resident.id for resident in others}
     pins = [cpu for cpus in one.settings.pinning.cpus for cpu in cpus] if one.settings.pinning else []
     mine = driver(there, one, asked.profile)
@@ -43,27 +47,36 @@ def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str |
         "constraint.anti_affinity": bool(set(wanted.anti_affinity) & ids),
         "constraint.exclusive": any(resident.exclusive for resident in others) or (one.exclusive and bool(others)),
         "capacity.vcpus": one.vcpus > there.pcpus
-        or one.vcpus > there.pcpus * there.cpu_overcommit - sum(resident.vcpus for resident in others),
-        "capacity.memory": one.memory_mb
-        > there.memory_mb * there.memory_overcommit - sum(resident.memory_mb for resident in others),
+        or exactly(each.vcpus for each in everybody) > exact(there.pcpus) * exact(there.cpu_overcommit),
+        "capacity.memory": exactly(each.memory_mb for each in everybody)
+        > exact(there.memory_mb) * exact(there.memory_overcommit),
         "capacity.disk": there.disk_gb is not None
-        and one.disk_gb > there.disk_gb - sum(resident.disk_gb for resident in others),
+        and exactly(each.disk_gb for each in everybody) > exact(there.disk_gb),
         "capacity.pinning": max(pins, default=0) >= there.pcpus,
         "capacity.driver_domain": mine > 0
         and mine + sum(driver(there, resident, None) for resident in others)
-        > (len(there.driver_cpus) or there.pcpus) * there.driver_overcommit,
+        > (len(there.driver_cpus) or there.pcpus) * exact(there.driver_overcommit),
         "host.no_data": bool(snapshot.age_s[at] > FRESH_S) and not wanted.allow_stale,
     }
     assert list(checks) == [code for code, _ in filters.CHECKS]
     return next((code for code, refused in checks.items() if refused), None)
 
 
-def driver(there: Host, one: Instance, profile: WorkloadProfile | None) -> float:
+def exact(number: float) -> Fraction:
+    """The number that somebody wrote: 1.15 is 115/100, though the float is a little less."""
+    return Fraction(str(number))
+
+
+def exactly(sizes: Iterable[float]) -> Fraction:
+    return sum(map(exact, sizes), Fraction(0))
+
+
+def driver(there: Host, one: Instance, profile: WorkloadProfile | None) -> Fraction:
     """CPUs of the driver domain at the load of the profiles here, which never ask for more than a host has."""
     if there.kind == "lxc":
-        return 0.0
-    asks = profile.metrics.get("driver_domain.cpu", 0.0) / 100 if profile else DRIVER_CPUS.get(one.workload or "", 0.0)
-    return asks * min(one.load, 1.0)
+        return Fraction(0)
+    percent = profile.metrics.get("driver_domain.cpu", 0.0) if profile else DRIVER_PERCENT.get(one.workload or "", 0.0)
+    return exact(percent) / 100 * exact(min(one.load, 1.0))
 
 
 @st.composite
@@ -72,10 +85,10 @@ def instances(draw: st.DrawFn, name: str, at: str | None) -> Instance:
         name,
         draw(st.sampled_from(["spin", "web", "web", None, "none such"])),
         on=at,
-        vcpus=draw(st.integers(1, 4)),
+        vcpus=draw(st.sampled_from([1, 2, 3, 4, 21])),
         load=draw(st.sampled_from([0.5, 1.0, 2.0])),
-        memory_mb=draw(st.sampled_from([0.0, 512.0, 4096.0])),
-        disk_gb=draw(st.sampled_from([0.0, 8.0])),
+        memory_mb=draw(st.sampled_from([0.0, 512.0, 4096.0, 2048.1])),
+        disk_gb=draw(st.sampled_from([0.0, 0.1, 0.2, 8.0])),
         exclusive=draw(st.sampled_from([False, False, False, True])),
         pins=draw(st.sampled_from(["", "", "0:1"])),
     )
@@ -87,12 +100,12 @@ def questions(draw: st.DrawFn) -> tuple[ClusterSnapshot, PlacementRequest]:
         host(
             name,
             kind=draw(st.sampled_from(["xen", "kvm", "lxc"])),
-            pcpus=draw(st.sampled_from([2, 4])),
-            memory_mb=draw(st.sampled_from([1024.0, 16_384.0])),
-            cpu_overcommit=draw(st.sampled_from([1.0, 4.0])),
-            driver_overcommit=draw(st.sampled_from([0.53, 1.07])),
+            pcpus=draw(st.sampled_from([2, 4, 45])),
+            memory_mb=draw(st.sampled_from([1024.0, 6144.3, 16_384.0])),
+            cpu_overcommit=draw(st.sampled_from([1.0, 1.4, 4.0])),
+            driver_overcommit=draw(st.sampled_from([0.45, 0.53, 0.8, 1.07, 1.2])),
             driver_cpus=(0,),
-            disk_gb=draw(st.sampled_from([None, 10.0])),
+            disk_gb=draw(st.sampled_from([None, 0.3, 10.0])),
             labels=draw(st.sampled_from([{}, {"zone": "a", "rack": "1"}, {"zone": "b"}])),
             enabled=draw(st.sampled_from([True, True, True, False])),
         )

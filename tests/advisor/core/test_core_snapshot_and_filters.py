@@ -143,6 +143,36 @@ def test_what_just_fits_is_kept() -> None:
     assert kept(cloud([exact], [RESIDENT]), question) == ["h1"]
 
 
+@pytest.mark.parametrize(
+    ("there", "residents", "newcomer"),
+    [
+        (host(pcpus=100, cpu_overcommit=1.15), [{"vcpus": 10}] * 11, {"vcpus": 5}),
+        (host(memory_mb=4096.0, memory_overcommit=1.15), [{"memory_mb": 4000.0}], {"memory_mb": 710.4}),
+        (host(disk_gb=0.3), [{"disk_gb": 0.1}], {"disk_gb": 0.2}),
+        (
+            host(driver_cpus=(0,), driver_overcommit=1.2), [{"workload": "web", "disk_gb": 0.0}] * 2,
+            {"workload": "web"},
+        ),
+    ],
+    ids=["vCPUs", "memory", "disk", "driver domain"],
+)  # fmt: skip
+def test_what_fits_to_the_last_bit_in_decimals_is_kept_whatever_binary_fractions_make_of_it(
+    there: Host, residents: list[dict[str, object]], newcomer: dict[str, object]
+) -> None:
+    company = [vm(f"r{at}", on="h1", **{"memory_mb": 1.0, **one}) for at, one in enumerate(residents)]
+    asked = vm(**{"memory_mb": 1.0, **newcomer})
+    assert rejected(cloud([there], company), request(asked)) == {}
+    over = cloud([there], [*company, vm("last", "web", on="h1", vcpus=1, memory_mb=1.0, disk_gb=0.1)])
+    assert rejected(over, request(asked))["h1"][0].startswith("capacity.")
+
+
+def test_a_refusal_shows_the_digits_by_which_it_does_not_fit() -> None:
+    small = host(memory_mb=1_048_576.0)
+    assert rejected(cloud([small]), request(vm(memory_mb=1_048_576.5))) == {
+        "h1": ("capacity.memory", "needs 1048576.5 MB, 1048576 MB free")
+    }
+
+
 def test_memory_may_be_overcommitted_where_the_host_allows_it() -> None:
     tight = host(memory_mb=1024.0, memory_overcommit=2.0)
     assert kept(cloud([tight], [RESIDENT]), request()) == ["h1"]

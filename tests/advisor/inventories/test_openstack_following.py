@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from advisor.domain import Host, Instance, IsolationSettings, Pinning, PlacementRequest
+from advisor import following, inventory
+from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlacementRequest
+from advisor.errors import StorageUnavailable
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
 from advisor.settings import Settings
+from advisor.store.engine import Database
 from tests.servers.fixtures import sqlite_with_tables
 
 MINE = {"source": "openstack"}
@@ -185,3 +188,53 @@ def test_a_server_that_shows_is_pending_no_more(advisor: Advisor) -> None:
     assert [one.host for one in advisor.place(question).candidates] == [other]
     advisor.follow(told(host("h1"), host("h2"), server("s1", other, memory_mb=16000.0)))
     assert [one.host for one in advisor.place(question).candidates] == [held]
+
+
+def test_who_writes_faster_than_is_compared_is_kept_waiting_in_the_end(
+    advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever a read is compared somebody else puts an instance, unless the lock keeps it out."""
+    other = Database(f"sqlite:///{tmp_path / 'db.sqlite3'}", busy_s=0.05)
+    compare, refused, added = following.compare, [0], [0]
+
+    def while_somebody_writes(reading: Reading, stored: Inventory) -> following.Followed:
+        assert added[0] < 20, "it goes on and on"
+        try:
+            with other.write() as connection:
+                inventory.put_instance(connection, Instance(f"theirs-{added[0]}"))
+                added[0] += 1
+        except StorageUnavailable:
+            refused[0] += 1
+        return compare(reading, stored)
+
+    monkeypatch.setattr(following, "compare", while_somebody_writes)
+    news = advisor.follow(told(host("h1"), server("s1", "h1")))
+    other.close()
+    assert (len(news.hosts), len(news.instances)) == (1, 1)
+    assert refused == [1], "the last comparison is made while nobody can write"
+    assert names(advisor) == (["h1"], sorted(["s1", *(f"theirs-{at}" for at in range(added[0]))]))
+    (entry,) = [one for one in advisor.audit(limit=1000).items if one.operation == "inventory.follow"]
+    assert entry.detail["source"] == "openstack"
+    assert (entry.detail["hosts"], entry.detail["instances"]) == (1, 1)
+
+
+def test_a_told_label_that_no_command_can_be_made_of_leaves_its_host_out(advisor: Advisor) -> None:
+    news = advisor.follow(
+        told(host("h1"), host("h2", labels={"uplink": "a;b"}), server("s1", "h2"), server("s2", "h1"))
+    )
+    assert names(advisor) == (["h1"], ["s2"])
+    assert news.left_out[0] == "host h2: uplink 'a;b' is not an interface name"
+
+
+def test_a_bad_label_that_is_stored_already_does_not_make_its_host_stale(
+    advisor: Advisor, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = Host("h1", "kvm", 8, 16384.0, labels={**MINE, "uplink": "a;b"})
+    with monkeypatch.context() as before:
+        before.setattr(inventory, "check_labels", lambda *_: None)
+        advisor.put_host(bad)
+    clock.now += timedelta(seconds=1000)
+    news = advisor.follow(told(host("h1", pcpus=16), server("s1", "h1")))
+    assert news.left_out == ()
+    assert advisor.host("h1") == replace(bad, pcpus=16)
+    assert advisor.place(PlacementRequest(Instance("new"))).candidates

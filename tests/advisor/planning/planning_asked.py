@@ -10,7 +10,7 @@ import numpy as np
 from planning_cases import NOW, host, vm
 
 from advisor import questions
-from advisor.domain import Instance, Inventory, Plan, PlanRequest
+from advisor.domain import Instance, Inventory, Plan, PlanRequest, Usage
 from advisor.errors import NotFound
 from advisor.predictors import Chosen
 from advisor.snapshot import ClusterSnapshot
@@ -73,7 +73,9 @@ def plan(
         request,
         now=now,
         fresh_s=60.0,
-        measured=lambda name: used.get(name, ()),
+        measured=lambda names: {
+            name: Usage(float(np.quantile(used[name], 0.95)) / 100, len(used[name])) for name in names if name in used
+        },
         **more,  # type: ignore[arg-type]
     )
 

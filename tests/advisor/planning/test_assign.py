@@ -330,3 +330,14 @@ def test_who_is_placed_anew_counts_once() -> None:
 
 def test_freshness_is_not_asked_of_an_old_file() -> None:
     assert ask(snapshot((host("h1"),)), "admit", vm("n1"), fresh_s=math.inf).where == {"n1": "h1"}
+
+
+def test_a_host_takes_all_that_its_overcommit_gives_in_decimals() -> None:
+    """45 x 1.4 is 63, a little less in binary fractions."""
+    hosts = (host("a", 45, cpu_overcommit=1.4), host("b", 45, cpu_overcommit=1.4))
+    large = vm("large", on="a", vcpus=40, memory_mb=1.0, min_throughput_ratio=0.1)
+    small = vm("small", on="b", vcpus=23, memory_mb=1.0, min_throughput_ratio=0.1)
+    assert ask(snapshot(hosts[:1], large), "admit", replace(small, host=None)).where == {"small": "a"}
+    assert ask(snapshot(hosts, large, small), "evacuate", emptied=frozenset({"b"})).where == {"small": "a"}
+    closer = ask(snapshot(hosts, large, small), "consolidate").search
+    assert (closer.value, closer.bound) == (1, 1)

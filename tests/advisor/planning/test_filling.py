@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planning_cases import NOW
 
-from advisor.domain import Instance
-from advisor.planning.filling import first_fit, more_of, most
+from advisor.domain import Host, Instance, Inventory
+from advisor.planning.filling import first_fit, more_of, most, room
+from advisor.snapshot import ClusterSnapshot
 
 SIZES = st.tuples(st.integers(1, 4), st.integers(0, 5))
 ROOMS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=3)
@@ -35,6 +37,17 @@ def test_first_fit_is_a_packing_and_the_bound_is_one_for_all(
     assert first_fit(left, mix) <= best <= most(left, mix)
     if len(mix) == 1:
         assert first_fit(left, mix) == best == most(left, mix)
+
+
+def test_a_host_is_filled_to_the_room_that_its_overcommit_gives_in_decimals() -> None:
+    """45 x 1.4 is 63, and three times 0.1 is 0.3, though neither is so in binary fractions."""
+    for there, one, fit in (
+        (Host("h", "kvm", 45, 1e6, cpu_overcommit=1.4), Instance("m", 21), 3),
+        (Host("h", "kvm", 45, 1e6, cpu_overcommit=9.0, disk_gb=0.3), Instance("m", 1, disk_gb=0.1), 3),
+        (Host("h", "kvm", 45, 65_536.0, cpu_overcommit=99.0, memory_overcommit=1.15), Instance("m", 1, 75_366.4), 1),
+    ):
+        left = room(ClusterSnapshot.build(Inventory((there,)), seen={}, pending=(), taken_at=NOW), None)
+        assert first_fit(left, [one]) == most(left, [one]) == fit
 
 
 def test_more_of_a_mix_have_names_of_their_own() -> None:

@@ -11,13 +11,27 @@ from planning_asked import HOSTS, plan
 from planning_cases import NOW, cloud, host, vm
 from test_assign import ask, snapshot
 
-from advisor.domain import Host, Instance, IsolationSettings, Pinning, Plan, PlanAge, PlanRequest, PlanStep, Rejection
+from advisor.domain import (
+    Growth,
+    Host,
+    Instance,
+    IsolationSettings,
+    Pinning,
+    Plan,
+    PlanAge,
+    PlanRequest,
+    PlanStep,
+    Rejection,
+    RunwayPoint,
+)
 from advisor.planning import steps
 from advisor.planning.ordering import Change, order
 from advisor.planning.standing import Standing
 from advisor.render import migrations
+from advisor.reports import plan_as_html
 from advisor.snapshot import ClusterSnapshot
 from api.cli import plan_words
+from api.schemas.plans import CapacityOut
 from api.web import picture, plan_view
 from api.web.plan_fields import KINDS
 from api.web.plan_form import PlanForm
@@ -147,6 +161,61 @@ def test_a_step_tells_the_settings_that_come_with_another_size(capsys: pytest.Ca
     given = IsolationSettings(pinning=Pinning(((0,),)), cap_percent=100)
     plan_words.show_steps([PlanStep("a", "h1", action="resize", source="h1", vcpus=1, settings=given, why="is enough")])
     assert "to 1 vCPU; pin 0:0, cap 100 %; is enough" in capsys.readouterr().out
+
+
+GROWING = PlanRequest(kind="capacity", instances=(vm("n", memory_mb=1),), growth=Growth(1.0, 0.0, 24))
+ALL_FITS = [
+    (0, "No month was examined."),
+    (1, "1 month was examined; no shortage in it."),
+    (2, "2 months were examined; no shortage in those."),
+    (24, "24 months were examined; no shortage in those."),
+]
+
+
+@pytest.mark.parametrize(("months", "said"), ALL_FITS)
+def test_no_month_is_claimed_that_was_not_examined(months: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = cloud(hosts=HOSTS)
+    sums = plan(now, PlanRequest(kind="capacity", instances=GROWING.instances)).sums_before
+    assert sums is not None
+    runway = tuple(RunwayPoint(float(month), month, 1.0, sums, fits=True) for month in range(months + 1))
+    monkeypatch.setattr("advisor.planning.capacity.look_ahead", lambda *_: (None, runway))
+    found = plan(now, GROWING)
+    assert found.capacity is not None
+    report = plan_as_html(now, found)
+    told = {
+        "json": CapacityOut.of(found.capacity).outlook,
+        "command": " ".join(plan_words.summary(found)),
+        "page": _page(found),
+        "report": report,
+    }
+    assert [where for where, text in told.items() if said not in text] == []
+    everything = " ".join([*told.values(), *found.notes])
+    for claim in ("does not run out", "lasts for", "not within what", "1 months", "the line is where"):
+        assert claim not in everything
+    assert CapacityOut.of(found.capacity).months_examined == months
+    late = f"The time was over before month {months + 1} was examined."
+    assert (late in found.notes) == (late in report) == (months < 24)
+
+
+def test_a_cloud_that_is_full_in_a_month_is_said_to_be_so_everywhere() -> None:
+    now = cloud(hosts=HOSTS)
+    found = plan(now, replace(GROWING, instances=(vm("n", memory_mb=5000),)))
+    assert found.capacity is not None
+    assert (found.capacity.runs_out_month, found.capacity.months_examined) == (4, 4)
+    said = "With this growth the cloud is full in month 4."
+    for text in (found.capacity.outlook, " ".join(plan_words.summary(found)), _page(found)):
+        assert said in text
+    report = plan_as_html(now, found)
+    assert "the cloud is full in 4" in report.replace("\u00a0", " ")
+    assert "examined;" not in report
+
+
+def test_without_growth_nothing_is_said_of_months() -> None:
+    now = cloud(hosts=HOSTS)
+    found = plan(now, replace(GROWING, growth=None))
+    assert found.capacity is not None
+    assert (found.capacity.outlook, found.capacity.months_examined) == ("", None)
+    assert "month" not in " ".join(plan_words.summary(found))
 
 
 def test_what_no_tool_moves_names_the_tool_that_does_not() -> None:

@@ -235,6 +235,17 @@ def test_figures_that_differ_by_less_than_is_shown_are_not_called_the_same() -> 
     )
 
 
+def test_a_host_of_a_replay_takes_all_that_its_overcommit_gives_in_decimals() -> None:
+    """45 x 1.4 is 63, a little less in binary fractions."""
+    there = replace(HOST, pcpus=45, cpu_overcommit=1.4)
+    trace = replace(made_trace(3), vcpus=np.array([21, 21, 21]), memory_mb=np.ones(3), cpu=np.ones((1, 3), np.float32))
+    one = Cloud(there, 1, trace)
+    for who in range(3):
+        assert one.fits(who).tolist() == [True]
+        one.put(who, 0)
+    assert fewest_kept(trace, there, 0, 0.1) == 1
+
+
 @given(sizes=st.lists(st.integers(1, 12), max_size=8), keep=st.floats(0.1, 1.0))
 @settings(max_examples=40)
 def test_no_packing_needs_fewer_bins_than_the_bound(sizes: list[int], keep: float) -> None:

@@ -10,9 +10,11 @@ from datetime import timedelta
 import pytest
 from service_clock import Clock
 
-from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, WorkloadProfile
+from advisor import inventory
+from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlacementRequest, WorkloadProfile
 from advisor.errors import AdvisorError, Conflict, InvalidInput, NotFound, StaleGeneration
 from advisor.service import Advisor
+from profiler.observed import NetworkSettings
 
 HOST = Host("h1", "xen", 4, 8192)
 OTHER = Host("h2", "kvm", 8, 8192)
@@ -197,3 +199,87 @@ def test_every_error_of_the_advisor_speaks_one_sentence(advisor: Advisor) -> Non
         advisor.instance("ghost")
     assert caught.value.message == "there is no instance ghost"
     assert caught.value.code == "not_found"
+
+
+BAD_LABELS = [
+    (HOST, {"render": "bogus"}, "render"),
+    (HOST, {"uplink": "a;rm -rf ~"}, "uplink"),
+    (HOST, {"zone": "a;b", "address": "--help"}, "address"),
+    (PINNED, {"mac": "52:54"}, "mac"),
+    (PINNED, {"disk": "a/b"}, "disk"),
+    (PINNED, {"cgroup": "../x"}, "cgroup"),
+    (PINNED, {"iothreads": "0"}, "iothreads"),
+    (PINNED, {"flavor": "--public"}, "flavor"),
+]
+
+
+@pytest.mark.parametrize(("thing", "labels", "wrong"), BAD_LABELS)
+def test_a_label_that_no_command_can_be_made_of_is_refused_on_every_way_in(
+    advisor: Advisor, thing: Host | Instance, labels: dict[str, str], wrong: str
+) -> None:
+    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+    before, bad = everything(advisor), replace(thing, labels=labels)
+    several = "hosts" if isinstance(thing, Host) else "instances"
+    put = advisor.put_host if isinstance(thing, Host) else advisor.put_instance
+    cloud = replace(CLOUD, **{several: (*getattr(CLOUD, several)[1:], bad)})
+    for way, field in (
+        (lambda: put(bad), f"labels.{wrong}"),  # type: ignore[arg-type]
+        (lambda: advisor.put_inventory(cloud, mode="merge", generation=None), f"{several}[1].labels.{wrong}"),
+        (lambda: advisor.put_inventory(cloud, mode="replace", generation=None), f"{several}[1].labels.{wrong}"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            way()
+        assert refused.value.field == field
+        assert labels[wrong] in refused.value.message
+    assert everything(advisor) == before
+
+
+def test_labels_that_commands_are_made_of_and_all_others_are_taken(advisor: Advisor) -> None:
+    host = replace(HOST, labels={"render": "native", "uplink": "eth0.7", "address": "h1.example", "any": "a;b $c"})
+    one = replace(PINNED, labels={"mac": "52:54:00:AA:00:01", "disk": "8:0", "cgroup": "a.slice/b", "any": "--x"})
+    advisor.put_inventory(Inventory((host,), (one, replace(PINNED, id="i2", labels={"disk": "vda"}))), mode="merge",
+                          generation=None)  # fmt: skip
+    assert advisor.host("h1") == host
+
+
+@pytest.mark.parametrize("labels", [{"render": "bogus"}, {"uplink": "a;rm -rf ~"}])
+def test_a_host_stored_before_labels_were_checked_has_no_commands_and_all_others_have_theirs(
+    advisor: Advisor, labels: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = {"uplink": "eth0"}
+    cloud = tuple(Host(name, "kvm", 4, 8192, nic_mbit=1000, labels=good) for name in ("h1", "h2", "h3"))
+    with monkeypatch.context() as before:
+        before.setattr(inventory, "check_labels", lambda *_: None)
+        advisor.put_inventory(Inventory((cloud[0], replace(cloud[1], labels=labels), cloud[2])), mode="replace",
+                              generation=None)  # fmt: skip
+    network = NetworkSettings("dedicated", rate_mbit=100)
+    new = Instance("new", labels={"mac": "52:54:00:00:00:01"}, settings=IsolationSettings(network=network))
+    told = advisor.place(PlacementRequest(new, commands=True, limit=3))
+    commands = {one.host: one.commands for one in told.candidates}
+    assert set(commands) == {"h1", "h2", "h3"}
+    assert all(any(one.argv for one in commands[name]) for name in ("h1", "h3"))
+    (why,) = commands["h2"]
+    assert (why.tool, why.argv, why.undo) == ("virsh", (), ())
+    assert next(iter(labels.values())) in why.note
+    assert advisor.recommendation(told.id) == told
+
+
+def test_a_name_that_one_tool_would_misread_keeps_nobody_from_the_commands_of_another(advisor: Advisor) -> None:
+    """xl takes 7 for the number of a domain, OpenStack for a name."""
+    hosts = (HOST, Host("h2", "kvm", 4, 8192, labels={"render": "openstack"}))
+    advisor.put_inventory(Inventory(hosts), mode="replace", generation=None)
+    new = Instance("7", labels={"flavor": "own"}, settings=IsolationSettings(cap_percent=50))
+    told = advisor.place(PlacementRequest(new, commands=True, limit=2))
+    commands = {one.host: one.commands for one in told.candidates}
+    assert any(one.argv for one in commands["h2"])
+    assert [one.argv for one in commands["h1"]] == [()]
+    assert "'7'" in commands["h1"][0].note
+
+
+def test_a_label_that_the_question_brings_is_refused_where_commands_are_wanted(advisor: Advisor) -> None:
+    advisor.put_inventory(Inventory((HOST,)), mode="replace", generation=None)
+    asked = PlacementRequest(Instance("new", labels={"mac": "52"}), dry_run=True)
+    assert advisor.place(asked).candidates
+    with pytest.raises(InvalidInput) as refused:
+        advisor.place(replace(asked, commands=True))
+    assert refused.value.field == "instance.labels.mac"

@@ -14,11 +14,13 @@ import pytest
 from service_clock import Clock
 
 import models.artifact
-from advisor import service
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, PlanRequest, Scene, WorkloadProfile
+from advisor import service, store
+from advisor.domain import Host, Instance, Inventory, ModelCard, PlacementRequest, PlanRequest, Scene, WorkloadProfile
 from advisor.errors import AdvisorError, BrokenArtifact, InvalidInput, NotFound, StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
+from advisor.store import codec
+from advisor.store.engine import Database
 from models.prediction import TARGETS, InterferencePrediction
 from models.prior import PriorPredictor
 from models.scene import SceneBatch
@@ -39,6 +41,29 @@ def _cloud(advisor: Advisor) -> None:
 
 def spoil(artifact: Path) -> None:
     (artifact / "throughput.json").write_text("{}")
+
+
+def test_of_many_models_only_the_card_of_the_one_that_is_asked_for_is_read(
+    advisor: Advisor, trained: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card, database = advisor.register_model(trained), Database(settings.database)
+    with database.write() as connection:
+        for at in range(5):
+            store.models.add(connection, replace(card, version=f"other-{at}"))
+    database.close()
+    read, decode = [], codec.decode
+
+    def noting(kind: type[Any], value: Any) -> Any:
+        read.append(kind)
+        return decode(kind, value)
+
+    monkeypatch.setattr(codec, "decode", noting)
+    assert advisor.model("other-3").version == "other-3"
+    assert read.count(ModelCard) == 1
+    assert advisor.model("prior").status == "active"
+    assert read.count(ModelCard) == 1
+    with pytest.raises(NotFound, match="there is no model other-9"):
+        advisor.model("other-9")
 
 
 def test_without_a_learned_model_the_prior_is_active_and_not_degraded(advisor: Advisor) -> None:

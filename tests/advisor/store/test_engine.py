@@ -97,6 +97,22 @@ def test_a_writer_that_waits_too_long_is_told_that_the_database_is_locked(url: s
     impatient.close()
 
 
+def test_who_holds_a_counter_reads_what_was_written_last_and_keeps_others_from_moving_it(
+    url: str, database: Database
+) -> None:
+    impatient = Database(url, busy_s=0.05)
+    with impatient.write() as earlier:
+        counters.bump(earlier, "inventory")
+    with database.write() as first:
+        counters.hold(first, "inventory")
+        assert counters.read(first).inventory == 1
+        with pytest.raises(StorageUnavailable, match="locked by another writer"), impatient.write() as second:
+            counters.bump(second, "inventory")
+    with impatient.write() as second:
+        assert counters.bump(second, "inventory") == 2
+    impatient.close()
+
+
 def test_readers_go_on_while_one_writes_and_see_what_was_before(url: str, database: Database) -> None:
     reader = Database(url, busy_s=0.05)
     with database.write() as writing:

@@ -1,0 +1,64 @@
+"""Right-sizing on what is stored: few statements read what a whole cloud used, and nothing else of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from service_clock import Clock
+
+from advisor.domain import Host, Instance, Inventory, PlanRequest
+from advisor.planning import rightsizing
+from advisor.service import Advisor
+from profiler.observed import MetricSample
+
+HOSTS = tuple(Host(f"h{at}", "kvm", pcpus=8, memory_mb=65_536) for at in range(5))
+THERE = tuple(Instance(f"i{at}", 4, 1024.0, host=f"h{at % 5}") for at in range(20))
+
+
+@pytest.fixture
+def measured(advisor: Advisor, clock: Clock) -> Advisor:
+    """Everybody used 0.4 of its four CPUs for an hour."""
+    advisor.put_inventory(Inventory(HOSTS, THERE), mode="replace", generation=None)
+    now = clock().timestamp()
+    for one in THERE:
+        advisor.ingest([
+            MetricSample(one.host or "", one.id, "instance", metric, 40.0, now - 10 * at)
+            for at in range(400) for metric in ("cpu", "ipc")
+        ])  # fmt: skip
+    return advisor
+
+
+@pytest.fixture
+def asked() -> Iterator[list[str]]:
+    """The statements that read samples or roll-ups."""
+    found: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "FROM samples" in statement or "JOIN samples" in statement or "rollups" in statement:
+            found.append(statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    yield found
+    sa.event.remove(sa.Engine, "before_cursor_execute", note)
+
+
+def test_what_a_whole_cloud_used_is_read_in_one_statement(measured: Advisor, asked: list[str]) -> None:
+    found = measured.plan(PlanRequest(kind="right_size"))
+    assert len(found.steps) == len(THERE)
+    assert all("used up to 0.40 CPUs in 95 % of 400 windows" in one.why for one in found.steps)
+    assert len(asked) == 1
+
+
+def test_a_large_cloud_is_read_piece_by_piece_and_no_further_than_the_time_lasts(
+    measured: Advisor, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rightsizing, "AT_ONCE", 8)
+    whole = measured.plan(PlanRequest(kind="right_size"))
+    assert len(asked) == 3, "two hosts of four instances at a time"
+    assert len(whole.steps) == len(THERE)
+    asked.clear()
+    late = measured.plan(PlanRequest(kind="right_size", time_limit_s=1e-9))
+    assert late.notes == ("The time was over before 5 of 5 hosts were looked at.",)
+    assert asked == []
