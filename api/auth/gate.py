@@ -16,12 +16,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from advisor.domain import Caller
 from advisor.errors import AdvisorError, StorageUnavailable
-from advisor.service import Advisor, acting, form_key
+from advisor.service import Advisor, Keystone, acting, form_key
 from api.auth import cookies
 from api.auth.listening import is_loopback
 from api.auth.origin import is_from_another_site
 from api.limits import RateLimit
-from api.problems import OF_ERROR, OF_STATUS, CrossSite, Kind, kind_of, respond
+from api.problems import OF_ERROR, OF_STATUS, Busy, CrossSite, Kind, kind_of, respond
 from api.web.render import to_sign_in, wants_page
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?\Z")
@@ -30,7 +30,10 @@ _NEEDED = "a valid token is needed"  # the same for none, a wrong, an expired an
 _READS = {"GET", "HEAD", "OPTIONS"}
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cotenant"'}
 ATTEMPTS_PER_S, ATTEMPTS_AT_ONCE = 1.0, 20  # to sign in, from one place: each that fails is a row of the audit log
-_THREADS = 4  # that wait for the database or Keystone: a flood of forged tokens waits for these, and nobody else does
+STORAGE_THREADS = 4  # that wait for the database
+# Who shows a token that Keystone has not been asked about waits for these threads, and so many may wait: whoever forges
+# tokens fills them. Tokens that were valid when Keystone was asked last have threads of their own.
+KEYSTONE_THREADS, KEYSTONE_PLACES = 4, 16
 _LOCAL = Caller("local", "admin")
 log = logging.getLogger("cotenant.auth")
 
@@ -54,7 +57,10 @@ class Gate:
         self.open_paths = open_paths
         self.programs = programs
         self._attempts = RateLimit(ATTEMPTS_PER_S, ATTEMPTS_AT_ONCE)
-        self._threads = CapacityLimiter(_THREADS)
+        self._for_storage = CapacityLimiter(STORAGE_THREADS)
+        self._for_known = CapacityLimiter(KEYSTONE_THREADS)
+        self._for_strangers = CapacityLimiter(KEYSTONE_THREADS)
+        self._strangers = 0  # who asks for one of these threads, or has it
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry."""
@@ -105,7 +111,7 @@ class Gate:
 
     async def _refresh(self, path: str) -> None:
         try:
-            await to_thread.run_sync(self.advisor.tokens.refresh, limiter=self._threads)
+            await to_thread.run_sync(self.advisor.tokens.refresh, limiter=self._for_storage)
         except StorageUnavailable:
             # Who watches the service hears of it by the tokens of before; nothing else could be answered anyway.
             if path != "/metrics" or not self.advisor.tokens.read_once:
@@ -115,7 +121,7 @@ class Gate:
         headers = request.headers
         given, secret = headers.getlist("authorization"), cookies.read(request)
         if secret and not given and "x-auth-token" not in headers and not self._is_for_programs(request):
-            caller = await to_thread.run_sync(self.advisor.sessions.caller, secret, limiter=self._threads)
+            caller = await to_thread.run_sync(self.advisor.sessions.caller, secret, limiter=self._for_storage)
             request.state.form_key = form_key(secret) if caller else ""
             return caller
         if any(one.strip().lower().startswith("basic") for one in given):  # which a browser sends again by itself
@@ -124,7 +130,19 @@ class Gate:
         if given or keystone is None or subject is None:
             return self.advisor.tokens.caller(_token_in(given))
         answer = keystone.remembered(subject)
-        return answer.caller if answer else await to_thread.run_sync(keystone.ask, subject, limiter=self._threads)
+        return answer.caller if answer else await self._ask_keystone(keystone, subject)
+
+    async def _ask_keystone(self, keystone: Keystone, subject: str) -> Caller | None:
+        """Whose token it is; _Refused at once where too many strangers wait already."""
+        if keystone.was_valid(subject):
+            return await to_thread.run_sync(keystone.ask, subject, limiter=self._for_known)
+        if self._strangers >= KEYSTONE_THREADS + KEYSTONE_PLACES:
+            raise _Refused(OF_ERROR[Busy], "too many unknown tokens wait to be looked up; ask again in a moment")
+        self._strangers += 1
+        try:
+            return await to_thread.run_sync(keystone.ask, subject, limiter=self._for_strangers)
+        finally:
+            self._strangers -= 1
 
     def _is_for_programs(self, request: Request) -> bool:
         return first_step(request.scope["path"]) in self.programs
