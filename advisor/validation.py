@@ -46,7 +46,7 @@ def load_json(text: bytes) -> Any:
     would read otherwise) and, as DuplicateKey, where an object has a key twice: readers differ on which one counts.
     RecursionError where it is nested too deeply.
     """
-    return json.loads(text.decode("utf-8"), object_pairs_hook=_object)
+    return json.loads(text.decode("utf-8-sig"), object_pairs_hook=_object)  # RFC 8259, 8.1: a mark may be ignored
 
 
 class DuplicateKey(ValueError):  # noqa: N818

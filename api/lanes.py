@@ -8,6 +8,7 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Literal, TypeVar
@@ -18,7 +19,7 @@ from advisor.service import actor
 from api.problems import Busy
 
 T = TypeVar("T")
-LaneName = Literal["question", "storage", "long", "admin", "none"]
+LaneName = Literal["question", "storage", "long", "admin", "sign_in", "none"]
 _Job = tuple[Future[Any], Callable[[], Any]]
 CPUS = len(os.sched_getaffinity(0))
 # Threads and places in the queue. Questions compute: more threads than CPUs make none of them faster and each of them
@@ -29,8 +30,10 @@ SIZES: Mapping[LaneName, tuple[int, int]] = {
     "storage": (16, 512),
     "long": (1, 16),
     "admin": (1, 16),
+    "sign_in": (4, 16),  # may wait for Keystone, on behalf of strangers
 }
 SHARE = 0.75  # of a lane, for one caller at most
+MANY = {"local", "anybody"}  # stand for more than one caller: where no token is needed, and who signs in
 
 
 class Lane:
@@ -78,11 +81,11 @@ class Lane:
         try:
             done, _ = await asyncio.wait([result], timeout=None if left_s == float("inf") else left_s)
         except asyncio.CancelledError:
-            begun.cancel()
+            self._drop(job, caller)
             raise
         if not done:
             result.add_done_callback(_forget)
-            begun.cancel()
+            self._drop(job, caller)
             raise DeadlinePassed(f"the time for this request was over before a {self.name} thread had answered it")
         answer: T = result.result()
         return answer
@@ -97,9 +100,19 @@ class Lane:
             self._there[name] += 1
             self._queues.setdefault(name, deque()).append(job)
 
+    def _drop(self, job: _Job, caller: str | None) -> None:
+        """Nobody waits for it any more; what has begun goes on."""
+        if job[0].cancel():
+            with self._changing, suppress(KeyError, ValueError):
+                self._queues[caller or ""].remove(job)
+                if not self._queues[caller or ""]:
+                    del self._queues[caller or ""]
+
     def _next(self) -> None:
-        """In a thread: the oldest request of the caller whose turn it is. There are as many calls as requests."""
+        """In a thread: the oldest request of the caller whose turn it is; nothing where it was dropped."""
         with self._changing:
+            if not self._queues:
+                return
             name, queue = self._queues.popitem(last=False)
             begun, work = queue.popleft()
             if queue:
@@ -140,7 +153,8 @@ class Lanes:
 
         @wraps(endpoint)
         async def in_lane(*args: Any, **kwargs: Any) -> T:
-            return await lane.run(partial(endpoint, *args, **kwargs), actor())
+            caller = actor()
+            return await lane.run(partial(endpoint, *args, **kwargs), None if caller in MANY else caller)
 
         return in_lane
 

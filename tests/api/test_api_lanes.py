@@ -239,3 +239,22 @@ def test_who_waits_when_the_service_ends_is_let_go() -> None:
             await waiting
 
     asyncio.run(ask())
+
+
+def test_requests_whose_time_is_up_leave_nothing_in_the_queue() -> None:
+    async def ask() -> None:
+        lane = Lane("few", 1, 1000)
+        end, work = blocked()
+        running = asyncio.create_task(lane.run(work))
+        await asyncio.sleep(0)
+        for _ in range(50):
+            with deadline.within(0.001), pytest.raises(DeadlinePassed):
+                await lane.run(work, "hasty")
+        assert not lane._queues
+        assert lane.waiting == 0
+        end.set()
+        assert await running == "done"
+        assert await lane.run(lambda: "next", "hasty") == "next"
+        lane.close()
+
+    asyncio.run(ask())
