@@ -56,6 +56,11 @@ def acting(actor: str, request_id: str) -> Iterator[None]:
         _acting.reset(former)
 
 
+def actor() -> str:
+    """Who does what is done here; `local` for a command."""
+    return _acting.get()[0]
+
+
 class Audit:
     """Writes and reads the log; thread-safe."""
 

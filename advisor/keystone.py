@@ -55,12 +55,19 @@ class Keystone:
         self._session: Any = None
         self._connecting = threading.Lock()
         self._remembering = threading.Lock()
-        self._answers: OrderedDict[bytes, Answer] = OrderedDict()
+        # Apart, so that a flood of forged tokens cannot push out a valid one.
+        self._valid: OrderedDict[bytes, Answer] = OrderedDict()
+        self._refused: OrderedDict[bytes, Answer] = OrderedDict()
 
     def remembered(self, token: str) -> Answer | None:
         """What was said of it of late; None = ask."""
-        answer = self._answers.get(_key(token))
+        key = _key(token)
+        answer = self._valid.get(key) or self._refused.get(key)
         return answer if answer is not None and self._monotonic() < answer.until else None
+
+    def was_valid(self, token: str) -> bool:
+        """Whether the last answer about it, which may be over, let somebody in."""
+        return _key(token) in self._valid
 
     def ask(self, token: str) -> Caller | None:
         """Whose token it is, None = not valid, or without a role that counts here; blocks.
@@ -78,13 +85,17 @@ class Keystone:
             what = f"Keystone at {self._url} cannot be asked about a token, or answers what is none"
             advice = "see that it runs, and that OS_CLOUD or OS_USERNAME and so on name a credential"
             raise IdentityUnavailable(f"{what} ({type(error).__name__}); {advice}") from error
-        keep_s = min(left_s, CACHE_S if caller else REFUSED_S)
-        with self._remembering:
-            self._answers[_key(token)] = Answer(caller, self._monotonic() + keep_s)
-            self._answers.move_to_end(_key(token))
-            while len(self._answers) > MOST_REMEMBERED:
-                self._answers.popitem(last=False)
+        self._remember(_key(token), Answer(caller, self._monotonic() + min(left_s, CACHE_S if caller else REFUSED_S)))
         return caller
+
+    def _remember(self, key: bytes, answer: Answer) -> None:
+        here, other = (self._valid, self._refused) if answer.caller else (self._refused, self._valid)
+        with self._remembering:
+            other.pop(key, None)
+            here[key] = answer
+            here.move_to_end(key)
+            while len(here) > MOST_REMEMBERED:
+                here.popitem(last=False)
 
     def _describe(self, token: str) -> Mapping[str, Any] | None:
         """GET /v3/auth/tokens (Identity API v3, "Validate and show information for token"); None = there is none."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InvalidInput
-from advisor.validation import MAX_NUMBER
+from advisor.validation import MAX_NUMBER, load_json
 from profiler.metrics import SCOPES
 from profiler.observed import MetricSample, check_id
 
@@ -46,7 +45,7 @@ def _samples_of(path: Path) -> Iterator[MetricSample]:
 
 def _of_line(path: Path, number: int, line: bytes) -> Iterator[MetricSample]:
     try:
-        entry = json.loads(line)
+        entry = load_json(line)
     except (ValueError, RecursionError) as error:
         if not line.endswith(b"\n") and len(line) < MAX_LINE and number > 1:
             return

@@ -28,7 +28,7 @@ from advisor import (
 )
 from advisor import inventory as cloud
 from advisor.answers import recommendation_as_json
-from advisor.audit import Audit, Operation, acting
+from advisor.audit import Audit, Operation, acting, actor
 from advisor.background import of_plan
 from advisor.backup import backup_database, restore_database
 from advisor.checking import Judge, source_of
@@ -104,7 +104,7 @@ from advisor.store import counters, hosts, instances, migrate, recommendations, 
 from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
 from advisor.tokens import Tokens
-from advisor.validation import check_value, picture_kind
+from advisor.validation import DuplicateKey, check_value, load_json, picture_kind
 from advisor.vitals import Vitals
 from profiler.observed import Colocation, MetricSample
 
@@ -112,12 +112,15 @@ __all__ = [
     "REPORT_KINDS",
     "SOURCES",
     "Advisor",
+    "DuplicateKey",
     "Followed",
+    "Keystone",
     "Progress",
     "Reading",
     "Reported",
     "Source",
     "acting",
+    "actor",
     "backup_database",
     "check_report",
     "duration_s",
@@ -128,6 +131,7 @@ __all__ = [
     "lab_workloads",
     "load_instances",
     "load_inventory",
+    "load_json",
     "load_scene",
     "load_what_if",
     "open_source",

@@ -36,6 +36,18 @@ class Begun:
     lasts_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session that has not ended: who began it, and who that is now by a token of ours, or else Keystone's token.
+
+    Whose Keystone's token is, Keystone has to be asked, which may take long: that is for whoever has threads for it.
+    """
+
+    actor: str
+    caller: Caller | None
+    keystone_token: str | None
+
+
 class Sessions:
     """The sessions of one service; thread-safe, and shared by all that use its database.
 
@@ -87,8 +99,8 @@ class Sessions:
             self._audit.record(connection, "session.begin", client=client, expires_at=until.isoformat())
         return Begun(secret, caller, (until - now).total_seconds())
 
-    def caller(self, secret: str) -> Caller | None:
-        """Who is signed in with this secret, None = nobody any more; `tokens.refresh` comes first. Blocks."""
+    def held(self, secret: str) -> Held | None:
+        """The session of this secret, None = there is none any more; `tokens.refresh` comes first. Blocks."""
         if not _SECRET.fullmatch(secret):
             return None
         with self._read() as connection:
@@ -96,13 +108,8 @@ class Sessions:
         if session is None:
             return None
         if session.sealed is None:
-            return self._tokens.holder(session.actor)
-        if self._keystone is None:
-            return None
-        token = _lock(secret).decrypt(session.sealed.encode()).decode()
-        answer = self._keystone.remembered(token)
-        caller = answer.caller if answer else self._keystone.ask(token)
-        return caller if caller and caller.actor == session.actor else None
+            return Held(session.actor, self._tokens.holder(session.actor), None)
+        return Held(session.actor, None, _lock(secret).decrypt(session.sealed.encode()).decode())
 
     def end(self, secret: str) -> None:
         """Sign out; nothing happens where nobody is signed in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections import Counter
@@ -36,6 +37,31 @@ def check_value(value: Any, path: str = "") -> None:
         _check_text(value, path)
     elif isinstance(value, float | int) and not isinstance(value, bool):
         _check_number(value, path)
+
+
+def load_json(text: bytes) -> Any:
+    """JSON in UTF-8 as Python values.
+
+    ValueError for what is none, for other encodings (Python's reader guesses UTF-16 and UTF-32, which a proxy before us
+    would read otherwise) and, as DuplicateKey, where an object has a key twice: readers differ on which one counts.
+    RecursionError where it is nested too deeply.
+    """
+    return json.loads(text.decode("utf-8-sig"), object_pairs_hook=_object)  # RFC 8259, 8.1: a mark may be ignored
+
+
+class DuplicateKey(ValueError):  # noqa: N818
+    """A key stands twice in one object."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key[:60]!a} stands twice in one object")
+        self.key = key
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise DuplicateKey(next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1))
+    return found
 
 
 def check_unique(names: Iterable[object], what: str) -> None:

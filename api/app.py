@@ -18,7 +18,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api import conditional, openapi, problems
 from api.auth import Gate, Guarded, Needs, first_step
-from api.bodies import BodyLimit
+from api.bodies import BodyLimit, JsonRoute
 from api.deadlines import Deadlines
 from api.envelope import Envelope
 from api.lanes import LaneName, Lanes
@@ -105,21 +105,21 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), scope="read"),
     Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
     Route("GET", "/v1/models", registry.listing, "models"),
-    Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409), lane="long", scope="admin"),
+    Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409), lane="admin", scope="admin"),
     Route("GET", "/v1/models/{version}", registry.get, "models", fails=(404,)),
     Route("GET", "/v1/models/{version}/quality", quality.get, "models", fails=(404,), lane="long"),
-    Route("POST", "/v1/models/rollback", registry.roll_back, "models", fails=(409,), lane="long", scope="admin"),
+    Route("POST", "/v1/models/rollback", registry.roll_back, "models", fails=(409,), lane="admin", scope="admin"),
     Route(
         "POST",
         "/v1/models/{version}/activate",
         registry.activate,
         "models",
         fails=(404, 409),
-        lane="long",
+        lane="admin",
         scope="admin",
     ),
     Route(
-        "POST", "/v1/models/{version}/shadow", registry.shadow, "models", fails=(404, 409), lane="long", scope="admin"
+        "POST", "/v1/models/{version}/shadow", registry.shadow, "models", fails=(404, 409), lane="admin", scope="admin"
     ),
     Route("POST", "/kubernetes/filter", kubernetes.filter, "schedulers", lane="question", scope="read"),
     Route("POST", "/kubernetes/prioritize", kubernetes.prioritize, "schedulers", lane="question"),
@@ -136,12 +136,12 @@ ROUTES: tuple[Route, ...] = (
         answers=wlb.Xml,
         lane="long",
     ),
-    Route("GET", "/v1/audit", audit.listing, "operations", scope="admin"),
+    Route("GET", "/v1/audit", audit.listing, "operations", lane="admin", scope="admin"),
     Route("GET", "/healthz", operations.healthz, "operations", lane="none", scope="open"),
     Route("GET", "/readyz", operations.readyz, "operations", lane="none", scope="open"),
     Route("GET", "/metrics", operations.metrics, "operations", answers=PlainTextResponse, lane="none"),
     Route("GET", SIGN_IN, signing.form, "pages", answers=HTMLResponse, scope="open", reads=("next",)),
-    Route("POST", SIGN_IN, signing.sign_in, "pages", answers=HTMLResponse, scope="open"),
+    Route("POST", SIGN_IN, signing.sign_in, "pages", answers=HTMLResponse, lane="sign_in", scope="open"),
     Route("POST", "/signout", signing.sign_out, "pages", answers=HTMLResponse, scope="read"),
     Route("GET", "/", where.where, "pages", answers=HTMLResponse, lane="question", reads=DEFAULTS),
     Route("GET", "/cloud", cloud.cloud, "pages", answers=HTMLResponse, lane="question", reads=cloud.FILTERS),
@@ -164,16 +164,24 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/models/{version}", models.one, "pages", fails=(404,), answers=HTMLResponse, lane="long"),
     Route("GET", "/models/{version}/confirm", models.confirm, "pages", fails=(404,), answers=HTMLResponse),
     Route(
-        "POST", "/models/{version}/activate", models.activate, "pages", answers=HTMLResponse, lane="long", scope="admin"
+        "POST",
+        "/models/{version}/activate",
+        models.activate,
+        "pages",
+        answers=HTMLResponse,
+        lane="admin",
+        scope="admin",
     ),
-    Route("POST", "/models/{version}/shadow", models.shadow, "pages", answers=HTMLResponse, lane="long", scope="admin"),
+    Route(
+        "POST", "/models/{version}/shadow", models.shadow, "pages", answers=HTMLResponse, lane="admin", scope="admin"
+    ),
     Route(
         "POST",
         "/models/{version}/rollback",
         models.roll_back,
         "pages",
         answers=HTMLResponse,
-        lane="long",
+        lane="admin",
         scope="admin",
     ),
 )
@@ -208,6 +216,7 @@ def create_app(advisor: Advisor, settings: Settings) -> FastAPI:
     telemetry.watch(lanes.by_name.values())
     problems.install(app)
     conditional.install(app)
+    app.router.route_class = JsonRoute
     for route in ROUTES:
         _add(app, route, lanes)
     app.mount("/static", StaticFiles(directory=STATIC))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
 from http import HTTPStatus
 from typing import ClassVar
@@ -18,6 +19,7 @@ READER_S = 30.0  # for a client to take what it was sent
 REST_S = 5.0  # for the rest of a body that was refused: who is cut off while sending cannot read why
 LAST_S = 1.0  # for the first request on a connection that was made just before the service stops
 MOST_HEAD_BYTES = 32 * 1024
+_ABSOLUTE = re.compile(rb"https?://(?P<host>[^/?#@]+)(?P<rest>[/?][^#]*|)", re.IGNORECASE)
 SPARE_FILES = 128  # for the database, models, logs and the listening socket
 
 
@@ -35,6 +37,27 @@ class _AmbiguousError(Exception):
     """A head by which proxies and servers differ on where the request ends."""
 
 
+class _TargetError(Exception):
+    """A request target that names nothing here."""
+
+
+def _with_path(request: h11.Request) -> h11.Request:
+    """A request for a whole URL as one for its path, whose host counts instead of the header (RFC 9112, 3.2.2).
+
+    Proxies are asked so, and every server must understand it. `*` and what CONNECT names are for others.
+    """
+    match = _ABSOLUTE.fullmatch(request.target)
+    if match is None:
+        raise _TargetError
+    headers = [(name, value) for name, value in request.headers if name != b"host"]
+    return h11.Request(
+        method=request.method,
+        target=match["rest"] if match["rest"].startswith(b"/") else b"/" + match["rest"],
+        headers=[(b"host", match["host"]), *headers],
+        http_version=request.http_version,
+    )
+
+
 class _Connection(h11.Connection):
     """h11's, which goes by Transfer-Encoding where there is a Content-Length, too.
 
@@ -44,11 +67,11 @@ class _Connection(h11.Connection):
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         event = super().next_event()
-        if isinstance(event, h11.Request) and {b"content-length", b"transfer-encoding"} <= {
-            name for name, _ in event.headers
-        }:
+        if not isinstance(event, h11.Request):
+            return event
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
             raise _AmbiguousError
-        return event
+        return event if event.target.startswith(b"/") else _with_path(event)
 
 
 class GuardedHTTP(H11Protocol):
@@ -95,6 +118,8 @@ class GuardedHTTP(H11Protocol):
             super().handle_events()
         except _AmbiguousError:
             self._refuse(OF_STATUS[400], "the request has a Content-Length and a Transfer-Encoding: send one of them")
+        except _TargetError:
+            self._refuse(OF_STATUS[400], "the request target is neither a path nor an http or https URL")
         if self in self.idle and self.conn.their_state is not h11.IDLE:
             del self.idle[self]
             self._stop_head()

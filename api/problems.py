@@ -31,6 +31,7 @@ from advisor.errors import (
     StaleGeneration,
     StorageUnavailable,
 )
+from advisor.service import DuplicateKey
 from api.schemas.pages import FieldError, Problem
 from api.web.render import error_page, wants_page
 
@@ -239,6 +240,8 @@ def _why_not_parsed(cause: BaseException | None) -> str:
             return "the JSON of the body is nested too deeply"
         case UnicodeDecodeError():
             return "the body is not UTF-8"
+        case DuplicateKey():
+            return f"in the JSON of the body, {cause}"
         case ValueError():  # int() does not read it, for that takes the square of its length
             return "a number in the body has too many digits"
     return "the body could not be read"

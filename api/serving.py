@@ -31,6 +31,7 @@ from api.connections import GuardedHTTP, most_connections
 from api.telemetry import workers as counting
 
 GRACE_S = 30  # for requests under way when the service is told to stop
+SPARE_S = 15  # beyond it, for the database to close, before a worker is killed
 KEEP_ALIVE_S = 75  # longer than proxies keep idle connections, so that they and not we close them
 STEADY_S = 5.0  # a worker that ends sooner is not replaced at once
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -93,10 +94,12 @@ def serve(settings: Settings, listener: socket.socket, told: Callable[[], None])
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECT)
+        server = Server(app, settings, told)
         # uvicorn stops gracefully, then raises the signal again; that one must not kill us before the database closes.
+        # One that comes before uvicorn listens to signals is told to it, or nobody would ever stop.
         for number in SIGNALS:
-            signal.signal(number, lambda *_: None)
-        Server(app, settings, told).run(sockets=[listener])
+            signal.signal(number, server.handle_exit)
+        server.run(sockets=[listener])
         app.state.lanes.close()
 
 
@@ -134,7 +137,8 @@ class _Workers:
         for one in SIGNALS:
             signal.signal(one, self._stop)
         for _ in range(number):
-            self._workers.append(self._start())
+            if not self._stopping:
+                self._workers.append(self._start())
 
     def run(self, told: Callable[[], None]) -> int:
         started = self._all_listen()
@@ -147,9 +151,19 @@ class _Workers:
             wait([one.process.sentinel for one in self._workers], timeout=1.0)
             self._replace_the_dead()
         self._listener.close()  # else it would go on to take connections that nobody answers
-        for one in self._workers:
-            one.process.join()
+        self._end()
         return 0 if started else 1
+
+    def _end(self) -> None:
+        """Wait for all workers; one that was being started when the signal came has not been told yet."""
+        self._tell_to_end()
+        ends = time.monotonic() + self._settings.drain_s + GRACE_S + SPARE_S
+        for one in self._workers:
+            one.process.join(max(ends - time.monotonic(), 0.0))
+            if one.process.is_alive():
+                log.error("worker %d did not end; it is killed", one.number)
+                one.process.kill()
+                one.process.join()
 
     def _start(self) -> _Worker:
         listens = self._spawn.Event()
@@ -178,6 +192,9 @@ class _Workers:
 
     def _stop(self, *_: object) -> None:
         self._stopping = True
+        self._tell_to_end()
+
+    def _tell_to_end(self) -> None:
         for one in self._workers:
             if one.process.is_alive():
                 one.process.terminate()

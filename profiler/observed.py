@@ -18,14 +18,17 @@ NET_MODES: tuple[NetMode, ...] = ("none", "shared", "dedicated")
 DEFAULT_WEIGHT = 256  # Xen's default scheduler weight; renderers convert it to each hypervisor's own scale
 MAX_WEIGHT = 65_535  # xl(1), sched-credit
 MAX_CPUS = 4096  # what the parsers accept, against absurd ranges in input
-_ID = re.compile(r"[A-Za-z0-9._:-]{1,255}\Z")
+_ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:-]{1,255}\Z")  # `.` and `..` are steps of a path
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def check_id(value: str, what: str = "id") -> str:
-    """Return `value` if it is an id of the contract (1-255 of letters, digits, `._:-`), else raise ValueError."""
+    """Return `value` if it is an id of the contract (1-255 of letters, digits, `._:-`, not `.` or `..`).
+
+    Raises ValueError.
+    """
     if not _ID.match(value):
-        raise ValueError(f"{what} {value[:60]!r} is not 1-255 letters, digits or ._:- characters")
+        raise ValueError(f"{what} {value[:60]!r} is not 1-255 letters, digits or ._:- characters (and not . or ..)")
     return value
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv6Network, ip_address
+from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
@@ -16,21 +18,24 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from advisor.domain import Caller
 from advisor.errors import AdvisorError, StorageUnavailable
-from advisor.service import Advisor, acting, form_key
+from advisor.service import Advisor, Keystone, acting, form_key
 from api.auth import cookies
 from api.auth.listening import is_loopback
 from api.auth.origin import is_from_another_site
 from api.limits import RateLimit
-from api.problems import OF_ERROR, OF_STATUS, CrossSite, Kind, kind_of, respond
+from api.problems import OF_ERROR, OF_STATUS, Busy, CrossSite, Kind, kind_of, respond
 from api.web.render import to_sign_in, wants_page
 
+T = TypeVar("T")
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?\Z")
 _STATIC = "/static/"  # what the page that asks for a token is drawn with
 _NEEDED = "a valid token is needed"  # the same for none, a wrong, an expired and a revoked one
 _READS = {"GET", "HEAD", "OPTIONS"}
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cotenant"'}
 ATTEMPTS_PER_S, ATTEMPTS_AT_ONCE = 1.0, 20  # to sign in, from one place: each that fails is a row of the audit log
-_THREADS = 4  # that wait for the database or Keystone: a flood of forged tokens waits for these, and nobody else does
+# Threads and places to wait: who looks up a session, who shows a token that was valid when Keystone was asked last, and
+# who shows one that it has not been asked about. Whoever forges tokens fills the last ones, and no others.
+SESSIONS, KNOWN, STRANGERS = (4, 64), (4, 64), (4, 16)
 _LOCAL = Caller("local", "admin")
 log = logging.getLogger("cotenant.auth")
 
@@ -54,7 +59,12 @@ class Gate:
         self.open_paths = open_paths
         self.programs = programs
         self._attempts = RateLimit(ATTEMPTS_PER_S, ATTEMPTS_AT_ONCE)
-        self._threads = CapacityLimiter(_THREADS)
+        self._sessions, self._known_tokens, self._strangers = (
+            _Threads(*SESSIONS),
+            _Threads(*KNOWN),
+            _Threads(*STRANGERS),
+        )
+        self._refreshing: asyncio.Future[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry."""
@@ -105,17 +115,25 @@ class Gate:
 
     async def _refresh(self, path: str) -> None:
         try:
-            await to_thread.run_sync(self.advisor.tokens.refresh, limiter=self._threads)
+            if self._refreshing is None:  # one for all who wait: with the database away, each would take its whole time
+                self._refreshing = asyncio.ensure_future(to_thread.run_sync(self.advisor.tokens.refresh))
+                self._refreshing.add_done_callback(self._refreshed)
+            await asyncio.shield(self._refreshing)
         except StorageUnavailable:
             # Who watches the service hears of it by the tokens of before; nothing else could be answered anyway.
             if path != "/metrics" or not self.advisor.tokens.read_once:
                 raise
 
+    def _refreshed(self, done: asyncio.Future[None]) -> None:
+        self._refreshing = None
+        if not done.cancelled():
+            done.exception()  # everybody who waited may have gone
+
     async def _known(self, request: Request) -> Caller | None:
         headers = request.headers
         given, secret = headers.getlist("authorization"), cookies.read(request)
         if secret and not given and "x-auth-token" not in headers and not self._is_for_programs(request):
-            caller = await to_thread.run_sync(self.advisor.sessions.caller, secret, limiter=self._threads)
+            caller = await self._signed_in(secret)
             request.state.form_key = form_key(secret) if caller else ""
             return caller
         if any(one.strip().lower().startswith("basic") for one in given):  # which a browser sends again by itself
@@ -123,11 +141,46 @@ class Gate:
         keystone, subject = self.advisor.keystone, headers.get("x-auth-token")
         if given or keystone is None or subject is None:
             return self.advisor.tokens.caller(_token_in(given))
+        return await self._ask_keystone(keystone, subject)
+
+    async def _signed_in(self, secret: str) -> Caller | None:
+        held = await self._sessions.run(self.advisor.sessions.held, secret)
+        if held is None:
+            return None
+        if held.keystone_token is None or self.advisor.keystone is None:
+            return held.caller
+        caller = await self._ask_keystone(self.advisor.keystone, held.keystone_token)
+        return caller if caller and caller.actor == held.actor else None
+
+    async def _ask_keystone(self, keystone: Keystone, subject: str) -> Caller | None:
+        """Whose token it is, by what is remembered or by asking."""
         answer = keystone.remembered(subject)
-        return answer.caller if answer else await to_thread.run_sync(keystone.ask, subject, limiter=self._threads)
+        if answer:
+            return answer.caller
+        threads = self._known_tokens if keystone.was_valid(subject) else self._strangers
+        return await threads.run(keystone.ask, subject)
 
     def _is_for_programs(self, request: Request) -> bool:
         return first_step(request.scope["path"]) in self.programs
+
+
+class _Threads:
+    """So many threads, and so many places to wait for one; who comes then is refused at once."""
+
+    def __init__(self, threads: int, places: int) -> None:
+        self._limiter = CapacityLimiter(threads)
+        self._most = threads + places
+        self._there = 0
+
+    async def run(self, work: Callable[[str], T], argument: str) -> T:
+        """Do it in one of the threads; _Refused where too many wait."""
+        if self._there >= self._most:
+            raise _Refused(OF_ERROR[Busy], "too many wait to be told from strangers; ask again in a moment")
+        self._there += 1
+        try:
+            return await to_thread.run_sync(work, argument, limiter=self._limiter)
+        finally:
+            self._there -= 1
 
 
 class _Refused(Exception):  # noqa: N818

@@ -27,7 +27,10 @@ from profiler.observed import MAX_CPUS
 P = ParamSpec("P")
 R = TypeVar("R")
 
-ID_PATTERN = r"^[A-Za-z0-9._:-]{1,255}$"
+# Ids and names of workloads are steps of paths, where `.` and `..` mean something else and a `/` ends the step. Written
+# without look-ahead, which pydantic's engine does not know.
+ID_PATTERN = r"^(\.{0,2}[A-Za-z0-9_:-][A-Za-z0-9._:-]*|\.{3}[A-Za-z0-9._:-]*)$"
+STEP_PATTERN = r"^(\.{0,2}[^\x00-\x1f\x7f/.][^\x00-\x1f\x7f/]*|\.{3}[^\x00-\x1f\x7f/]*)$"
 # No control characters: names and labels end up in terminals, log lines and databases that refuse NUL.
 TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"
 _RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})\Z")
@@ -118,7 +121,8 @@ def _write_time(value: datetime) -> str:
 
 
 Id = Annotated[str, Field(pattern=ID_PATTERN, min_length=1, max_length=255)]
-Name = Annotated[str, Field(pattern=TEXT_PATTERN, min_length=1, max_length=255)]  # of workloads: datasets use blanks
+Name = Annotated[str, Field(pattern=TEXT_PATTERN, min_length=1, max_length=255)]
+WorkloadName = Annotated[str, Field(pattern=STEP_PATTERN, min_length=1, max_length=255)]  # datasets use blanks
 Text = Annotated[str, Field(pattern=TEXT_PATTERN, max_length=1000)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Amount = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=_LARGEST)]

@@ -25,6 +25,7 @@ from api.schemas.base import (
     Text,
     Time,
     Times,
+    WorkloadName,
     as_input,
     examples,
     same_name,
@@ -167,7 +168,7 @@ class WorkloadBody(Schema):
 
     model_config = examples({"metrics": {"cpu": 62.0, "driver_domain.cpu": 31.0, "pages_exchanged": 5200.0}})
 
-    name: Name | None = Field(default=None, description=SAME)
+    name: WorkloadName | None = Field(default=None, description=SAME)
     metrics: Metrics = Field(description="eight system-level ones and any further name")
     platform: Text = Field(default="", description="where it was measured; empty = holds on every platform")
     origin: Text = Field(default="given", description="paper, measured, simulated, given or unknown")
@@ -183,7 +184,7 @@ class WorkloadBody(Schema):
 class WorkloadItem(WorkloadBody):
     """A workload with its name."""
 
-    name: Name
+    name: WorkloadName
 
     def as_domain(self) -> WorkloadProfile:
         """The domain's WorkloadProfile."""

@@ -18,7 +18,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Hashes = NDArray[np.uint64]
 
-_ID = r"^[A-Za-z0-9._:-]{1,255}$"  # profiler.observed.check_id
+_ID = r"^[A-Za-z0-9._:-]{1,255}$"  # with the next line profiler.observed.check_id
+_STEPS = r"^\.{1,2}$"
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: odd, so that multiplying loses nothing
 
 
@@ -73,7 +74,8 @@ def unprintable(cells: pa.StringArray) -> Bools:
 
 def no_id(cells: pa.StringArray) -> Bools:
     """Cells that are no id of the contract; (R,)."""
-    return ~np.asarray(pc.match_substring_regex(cells, _ID).to_numpy(zero_copy_only=False), dtype=bool)
+    good = pc.and_not(pc.match_substring_regex(cells, _ID), pc.match_substring_regex(cells, _STEPS))
+    return ~np.asarray(good.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def numbers(batch: pa.RecordBatch, column: str) -> tuple[Floats, Bools]:

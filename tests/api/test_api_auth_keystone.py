@@ -5,6 +5,7 @@ The answers of the double are those of a real Keystone 30, shortened; the last t
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
@@ -13,14 +14,17 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpx
 import pytest
 from api_client import Client
 
+from advisor.domain import Caller
 from advisor.errors import IdentityUnavailable, InvalidInput
 from advisor.keystone import CACHE_S, REFUSED_S, Keystone
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
+from api.auth.gate import STRANGERS
 from tests.servers.keystone import PASSWORD, keystone
 from tests.servers.running import NotInstalled
 
@@ -160,7 +164,7 @@ def test_an_answer_is_kept_for_a_minute_a_refusal_shorter_and_neither_beyond_the
         '{"error":{"code":404,"message":"Could not recognize Fernet token","title":"Not Found"}}',
     )
     assert kept_s() == REFUSED_S
-    assert "gAAAA" not in repr(asked._answers)
+    assert "gAAAA" not in repr(vars(asked))
 
 
 @pytest.mark.parametrize(
@@ -234,6 +238,72 @@ def test_the_service_takes_tokens_of_keystone_beside_its_own(double: Double, set
         assert "retry-after" in down.headers
         _, ours = advisor.tokens.create("ours", "read", lasts=None)
         assert client.get("/v1/hosts", headers={"Authorization": f"Bearer {ours}"}).status_code == 200
+
+
+class Hanging:
+    """A Keystone that knows one token at once and answers about others when it is let."""
+
+    def __init__(self) -> None:
+        self.let = threading.Event()
+        self.asked: list[str] = []
+
+    def remembered(self, token: str) -> None:
+        return None
+
+    def was_valid(self, token: str) -> bool:
+        return token == "known"
+
+    def ask(self, token: str) -> Caller | None:
+        self.asked.append(token)
+        if token == "known":
+            return Caller("keystone:u1", "read")
+        assert self.let.wait(60)
+        return None
+
+
+def test_forged_tokens_hold_up_neither_valid_ones_of_keystone_nor_ours(advisor: Advisor, settings: Settings) -> None:
+    advisor.keystone = keystone = Hanging()  # type: ignore[assignment]
+    _, ours = advisor.tokens.create("ours", "read", lasts=None)
+    app = create_app(advisor, settings)
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            forged = [
+                asyncio.create_task(client.get("/v1/hosts", headers={"X-Auth-Token": f"forged-{number}"}))
+                for number in range(60)
+            ]
+            while sum(one.done() for one in forged) < 60 - sum(STRANGERS):
+                await asyncio.sleep(0.01)
+            assert {one.result().status_code for one in forged if one.done()} == {503}
+            assert (await client.get("/v1/hosts", headers={"X-Auth-Token": "known"})).status_code == 200
+            assert (await client.get("/v1/hosts", headers={"Authorization": f"Bearer {ours}"})).status_code == 200
+            assert not all(one.done() for one in forged), "the flood still waits"
+            keystone.let.set()
+            answers = [await one for one in forged]
+        busy = [answer for answer in answers if answer.status_code == 503]
+        assert {answer.json()["code"] for answer in busy} == {"service.busy"}
+        assert all("retry-after" in answer.headers for answer in busy)
+        assert sum(answer.status_code == 401 for answer in answers) == sum(STRANGERS)
+
+    asyncio.run(ask())
+
+
+def test_a_flood_of_refused_tokens_does_not_make_a_valid_one_forgotten(
+    double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.keystone.MOST_REMEMBERED", 3)
+    asked = Keystone(double.url, ROLES)
+    assert asked.ask(TOKEN)
+    double.status = 404
+    forged = [f"{TOKEN[:-1]}{letter}" for letter in "abcdef"]
+    assert not any(map(asked.ask, forged))
+    answer = asked.remembered(TOKEN)
+    assert answer is not None and answer.caller is not None
+    assert asked.was_valid(TOKEN) and not asked.was_valid(forged[-1])
+    assert sum(asked.remembered(one) is not None for one in forged) == 3
+    assert asked.ask(TOKEN) is None
+    assert not asked.was_valid(TOKEN), "a refusal ends what was known"
 
 
 @pytest.mark.skipif(

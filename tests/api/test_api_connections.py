@@ -71,3 +71,23 @@ def test_a_request_with_two_lengths_is_refused_and_nothing_behind_it_is_answered
     assert _status(head) == 400
     problem = json.loads(body)  # one answer, not two
     assert (problem["code"], "Content-Length and a Transfer-Encoding" in problem["detail"]) == ("input.malformed", True)
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        (b"http://127.0.0.1/v1/hosts?limit=1", b"other.example", 200),  # the target's host counts, not the header
+        (b"HTTPS://localhost/v1/hosts", b"localhost", 200),
+        (b"http://localhost", b"localhost", 200),
+        (b"http://evil.example/v1/hosts", b"localhost", 421),
+        (b"http:///v1/hosts", b"localhost", 400),
+        (b"ftp://localhost/v1/hosts", b"localhost", 400),
+        (b"http://user@localhost/v1/hosts", b"localhost", 400),
+        (b"v1/hosts", b"localhost", 400),
+        (b"*", b"localhost", 400),
+    ],
+)
+def test_a_target_may_be_a_whole_url(service: Served, target: bytes, host: bytes, status: int) -> None:
+    with service.connect() as proxy:
+        proxy.sendall(b"GET %b HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n" % (target, host))
+        assert _status(rest_of(proxy)) == status

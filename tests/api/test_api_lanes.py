@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 import httpx
 import pytest
@@ -166,5 +167,94 @@ def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(adviso
                 end.set()
                 shown = await asyncio.gather(*pages)
         assert (answer.status_code, {page.status_code for page in shown}) == (200, {200})
+
+    asyncio.run(ask())
+
+
+def test_callers_take_turns() -> None:
+    done: list[str] = []
+
+    async def ask() -> None:
+        lane = Lane("few", 1, 20)
+        end, work = blocked()
+        first = asyncio.create_task(lane.run(work, "crowd"))
+        await asyncio.sleep(0)
+        asked = [asyncio.create_task(lane.run(partial(done.append, "crowd"), "crowd")) for _ in range(5)]
+        await asyncio.sleep(0)
+        asked.append(asyncio.create_task(lane.run(partial(done.append, "other"), "other")))
+        await asyncio.sleep(0)
+        end.set()
+        await asyncio.gather(first, *asked)
+        lane.close()
+
+    asyncio.run(ask())
+    assert done.index("other") <= 1, done
+
+
+def test_no_caller_takes_a_whole_lane() -> None:
+    async def ask() -> list[object]:
+        lane = Lane("few", 1, 7)
+        end, work = blocked()
+        crowd = [asyncio.create_task(lane.run(work, "crowd")) for _ in range(8)]
+        await asyncio.sleep(0)
+        other = asyncio.create_task(lane.run(work, "other"))
+        await asyncio.sleep(0)
+        end.set()
+        found = await asyncio.gather(*crowd, other, return_exceptions=True)
+        lane.close()
+        return list(found)
+
+    found = asyncio.run(ask())
+    assert [type(one) for one in found] == [str] * 6 + [Busy] * 2 + [str]
+
+
+def test_plans_of_others_do_not_keep_an_administrator_from_a_rollback(client: Client) -> None:
+    async def ask() -> httpx.Response:
+        lane = client.app.state.lanes.by_name["long"]
+        end, work = blocked()
+        crowd = [asyncio.create_task(lane.run(work)) for _ in range(lane.threads + lane.places)]
+        await asyncio.sleep(0)
+        try:
+            transport = httpx.ASGITransport(client.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
+                return await asking.post("/v1/models/prior/activate")
+        finally:
+            end.set()
+            await asyncio.gather(*crowd)
+
+    assert asyncio.run(ask()).status_code == 200
+
+
+def test_who_waits_when_the_service_ends_is_let_go() -> None:
+    async def ask() -> None:
+        lane = Lane("few", 1, 2)
+        end, work = blocked()
+        running = asyncio.create_task(lane.run(work))
+        waiting = asyncio.create_task(lane.run(work))
+        await asyncio.sleep(0)
+        lane.close()
+        end.set()
+        assert await running == "done"
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(ask())
+
+
+def test_requests_whose_time_is_up_leave_nothing_in_the_queue() -> None:
+    async def ask() -> None:
+        lane = Lane("few", 1, 1000)
+        end, work = blocked()
+        running = asyncio.create_task(lane.run(work))
+        await asyncio.sleep(0)
+        for _ in range(50):
+            with deadline.within(0.001), pytest.raises(DeadlinePassed):
+                await lane.run(work, "hasty")
+        assert not lane._queues
+        assert lane.waiting == 0
+        end.set()
+        assert await running == "done"
+        assert await lane.run(lambda: "next", "hasty") == "next"
+        lane.close()
 
     asyncio.run(ask())

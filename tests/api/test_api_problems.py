@@ -115,3 +115,12 @@ def test_what_was_sent_is_not_sent_back(client: Client) -> None:
     answer = client.ask("PUT", "/v1/hosts/h9", json={"kind": "my-secret", "pcpus": "my-secret", "memory_mb": 1})
     assert answer.status_code == 422
     assert "my-secret" not in answer.text
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "latin-1"])
+def test_json_in_another_encoding_than_utf_8_is_refused(client: Client, encoding: str) -> None:
+    text = '{"kind": "kvm", "pcpus": 4, "memory_mb": 1024, "labels": {"a": "é"}}'
+    headers = {"Content-Type": "application/json"}
+    answer = client.ask("PUT", "/v1/hosts/h9", content=text.encode(encoding), headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "input.malformed")
+    assert client.ask("PUT", "/v1/hosts/h9", content=text.encode(), headers=headers).status_code == 201

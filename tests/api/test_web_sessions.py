@@ -284,6 +284,30 @@ def test_behind_tls_the_cookie_is_for_tls_only(advisor: Advisor, browser: Browse
     assert browser.get("/cloud").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("url", "sent", "signed_in"),
+    [
+        ("http://cloud.example", {}, True),
+        ("https://cloud.example", {}, False),
+        ("http://cloud.example", {"Sec-Fetch-Site": "none"}, False),  # a proxy that nobody trusts took the TLS off
+        ("http://127.0.0.1", {"Sec-Fetch-Site": "none"}, True),
+    ],
+)
+def test_over_tls_the_cookie_of_plain_http_does_not_count(
+    advisor: Advisor, browser: Browser, url: str, sent: dict[str, str], signed_in: bool
+) -> None:
+    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    browser.sign_in(text)
+    assert browser.cookie["Cookie"].startswith("cotenant=")
+
+    async def asked() -> httpx.Response:
+        transport = httpx.ASGITransport(browser.client.app)
+        async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+            return await client.get("/cloud", headers={**PAGE, **browser.cookie, **sent})
+
+    assert asyncio.run(asked()).status_code == (200 if signed_in else 303)
+
+
 def test_without_a_token_pages_are_open_here_and_forms_are_guarded_all_the_same(browser: Browser) -> None:
     assert browser.get("/signin").headers["location"] == "/"
     assert browser.get("/cloud").status_code == 200
@@ -320,6 +344,9 @@ class Keystone:
 
     def __init__(self) -> None:
         self.valid = True
+
+    def was_valid(self, token: str) -> bool:
+        return False
 
     def remembered(self, token: str) -> None:
         return None

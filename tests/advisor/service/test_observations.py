@@ -60,8 +60,8 @@ def test_each_sample_that_is_not_taken_has_its_position_and_reason(advisor: Advi
         (5, "value -1.0 is not a finite number of at least 0"),
         (6, "time nan is not a time"),
         (7, "time is 301 s in the future; check the clock of the host"),
-        (8, "metric '' is not 1-255 letters, digits or ._:- characters"),
-        (9, "metric 'a b' is not 1-255 letters, digits or ._:- characters"),
+        (8, "metric '' is not 1-255 letters, digits or ._:- characters (and not . or ..)"),
+        (9, "metric 'a b' is not 1-255 letters, digits or ._:- characters (and not . or ..)"),
         (10, "scope 'galaxy' is none of instance, driver_domain, host"),
     )
 

@@ -1,0 +1,106 @@
+"""`cotenant serve` that is told to stop before it has started: it ends, whichever step the signal finds it at."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Each sends SIGTERM from within the step that is named, so that no test depends on when a signal happens to arrive.
+BEGIN = """
+import os, signal, socket, sys
+from pathlib import Path
+from advisor.settings import Settings
+from api import serving
+
+def stop():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder)
+    listener = socket.create_server(("127.0.0.1", 0))
+    told = lambda: print("told")
+"""
+WORKERS = """
+    start, started, wanted = serving._Workers._start, [], int(sys.argv[2])
+
+    def start_and_stop(self):
+        started.append(start(self))
+        if len(started) == wanted:
+            stop()
+        return started[-1]
+
+    serving._Workers._start = start_and_stop
+    code = serving.serve_with_workers(settings, listener, 3, told)
+    print(len(started), [one.process.is_alive() for one in started])
+    sys.exit(code)
+"""
+ALONE = """
+    run = serving.Server.run
+
+    def stop_and_run(self, sockets):
+        stop()
+        run(self, sockets)
+
+    serving.Server.run = stop_and_run
+    serving.serve(settings, listener, told)
+"""
+REPLACED = """
+    replace = serving._Workers._replace_the_dead
+    start, started = serving._Workers._start, []
+
+    def start_and_stop(self):
+        started.append(start(self))
+        if len(started) == 3:
+            stop()
+        return started[-1]
+
+    def kill_and_replace(self):
+        self._workers[0].process.kill()
+        self._workers[0].process.join()
+        replace(self)
+
+    serving._Workers._start = start_and_stop
+    serving._Workers._replace_the_dead = kill_and_replace
+    code = serving.serve_with_workers(settings, listener, 2, told)
+    print(len(started), [one.process.is_alive() for one in started])
+    sys.exit(code)
+"""
+
+
+def run(steps: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A service whose steps are these; TimeoutExpired where it does not end."""
+    program = folder / "serve.py"
+    program.write_text(BEGIN + steps, encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, str(program), str(folder), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()  # its workers end with it
+        process.wait()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_workers_that_are_being_started_when_it_is_told_to_stop_end_and_no_more_are_started(
+    tmp_path: Path, wanted: int
+) -> None:
+    done = run(WORKERS, tmp_path, str(wanted))
+    assert (done.returncode, done.stdout) == (0, f"{wanted} {[False] * wanted}\n"), done.stderr
+
+
+def test_a_worker_that_is_being_replaced_when_it_is_told_to_stop_ends(tmp_path: Path) -> None:
+    done = run(REPLACED, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "told\n3 [False, False, False]\n"), done.stderr
+
+
+def test_a_process_that_is_told_to_stop_just_before_it_listens_ends(tmp_path: Path) -> None:
+    assert run(ALONE, tmp_path).returncode == 0
