@@ -129,6 +129,22 @@ def load(path: Path) -> Predictor:
         raise BrokenArtifact(f"model {path.name} cannot be used: {error}") from error
 
 
+def load_tried(path: Path) -> Predictor:
+    """The same, after its first prediction in another process; BrokenArtifact when that died, hung or was none."""
+    try_out(path)
+    return load(path)
+
+
+def try_out(path: Path) -> None:
+    """Let another process read an artifact and predict with it; BrokenArtifact when that died, hung or was none."""
+    from models import trial
+
+    try:
+        trial.run(path)
+    except trial.TrialError as error:
+        raise BrokenArtifact(f"model {path.name} cannot be used: {error}") from error
+
+
 def load_or_prior(path: Path) -> Chosen:
     """Read the artifact that should answer; the prior, degraded, when it is broken."""
     try:

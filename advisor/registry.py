@@ -102,7 +102,7 @@ class Registry:
         if version == PRIOR:  # the way out of every trouble: neither judged nor refused
             self._switch(active, None, "activate")
             return self.get(version)
-        predictors.load(self.model_dir / version)
+        predictors.load_tried(self.model_dir / version)
         verdict = self._judge(version, active)
         if not verdict.passed and not force:
             with self.write() as connection:
@@ -127,7 +127,7 @@ class Registry:
         if target is None:
             raise Conflict(f"nothing answered before {active or PRIOR}, so there is no way back; activate a model")
         if target != PRIOR:
-            predictors.load(self.model_dir / target)
+            predictors.load_tried(self.model_dir / target)
         self._switch(active, None if target == PRIOR else target, "rollback")
         return self.get(target)
 
@@ -138,7 +138,7 @@ class Registry:
         """
         if version != PRIOR:
             self.get(version)
-            predictors.load(self.model_dir / version)
+            predictors.load_tried(self.model_dir / version)
         with self.write() as connection:
             counters.bump(connection, "models")
             if version == _version(models.active(connection)):

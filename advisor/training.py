@@ -106,7 +106,7 @@ def adopt(artifact: Path, model_dir: Path, now: datetime) -> ModelCard:
     from models.artifact import read_card
 
     artifact = artifact.resolve()
-    predictor = predictors.load(artifact)
+    predictor = predictors.load_tried(artifact)
     try:
         card = read_card(artifact)
         home = model_dir / check_id(predictor.version, "model version")

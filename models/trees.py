@@ -1,66 +1,177 @@
-"""Boosted trees as text, read as untrusted: LightGBM follows a damaged child index wherever it leads."""
+"""Boosted trees as text, read as untrusted: LightGBM follows a damaged child index wherever it leads.
+
+LightGBM never sees what was read. The text is parsed strictly, checked, and written anew; so there is nothing that two
+parsers could read differently.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import lightgbm
 
-_SIZES = re.compile(r"(?m)^tree_sizes=.*\n")
+END = "end of trees"
+_FIELD = re.compile(r"(?P<name>[a-z_]+)=(?P<value>.*)")
+_PLAIN = re.compile(r"[\n -~]*")
+_HEAD = {"version": "v4", "num_class": "1", "num_tree_per_iteration": "1", "objective": "regression"}
+_HEAD_NAMES = {*_HEAD, "label_index", "max_feature_idx", "feature_names", "feature_infos", "tree_sizes"} | {
+    "monotone_constraints"
+}
+_FLAGS = {"tree", "average_output"}
+_SPLITS = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
+# Bit 0 of categories, bit 1 unknown goes left, bits 2-3 what is unknown (0 nothing, 1 zero, 2 nan);
+# include/LightGBM/tree.h. LightGBM follows a category into a table that is not there.
+_DECISIONS = {0, 2, 4, 6, 8, 10}
+# What LightGBM keeps beside them for its own statistics, and prediction does not read.
+_STATISTICS = {"split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count"}
+_TREE_NAMES = {"num_leaves", "num_cat", "leaf_value", "is_linear", "shrinkage", *_SPLITS, *_STATISTICS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """One tree with L leaves: of each of its L - 1 splits what it asks and where it leads, ~leaf below 0."""
+
+    values: Sequence[float]
+    feature: Sequence[int]
+    threshold: Sequence[float]
+    decision: Sequence[int]
+    left: Sequence[int]
+    right: Sequence[int]
+
+    def text(self, number: int) -> str:
+        """As LightGBM writes it, with as many digits as a float has."""
+        lines = [f"Tree={number}", f"num_leaves={len(self.values)}", "num_cat=0"]
+        if self.feature:
+            splits = zip(_SPLITS, (self.feature, self.threshold, self.decision, self.left, self.right), strict=True)
+            lines += [f"{name}={' '.join(map(_digits, values))}" for name, values in splits]
+        lines += [f"leaf_value={' '.join(map(_digits, self.values))}", "is_linear=0", "shrinkage=1"]
+        return "\n".join(lines) + "\n\n\n"
 
 
 def read_trees(text: str, features: int) -> lightgbm.Booster:
     """A booster on `features` features from what `Booster.model_to_string` wrote; ValueError says what is wrong.
 
-    Each tree must have as many children, features and thresholds as its number of leaves asks for, no child before its
-    parent (LightGBM numbers nodes as it splits, so a tree that runs backwards never ends), plain numeric splits and
-    finite leaves. The line `tree_sizes`, byte offsets that LightGBM's parallel parser trusts, is left out: it then
-    reads the trees one by one.
+    Every field stands once, every tree in one piece. A tree has as many children, features and thresholds as its number
+    of leaves asks for, plain numeric splits and finite leaves, and each split and leaf has one parent, which stands
+    before it (LightGBM numbers nodes as it splits): a tree that runs backwards would never end, and one whose branches
+    meet would have more paths than anybody can walk. What is not needed for predictions is left out, and so are the
+    byte offsets `tree_sizes`, which LightGBM's parallel parser trusts.
     """
-    head, *trees = re.split(r"(?m)^Tree=\d+$", text.partition("\nend of trees")[0])
-    if _fields(head).get("max_feature_idx") != str(features - 1):
-        raise ValueError("it has another number of features than the model")
-    for number, tree in enumerate(trees):
+    if not _PLAIN.fullmatch(text):
+        raise ValueError("it holds characters that no trees are written with")
+    body, found, _ = text.partition(f"\n{END}\n")
+    if not found:
+        raise ValueError(f"it has no line {END!r}")
+    head, *blocks = re.split(r"\n{2,}", body.strip("\n"))
+    averaged = _check_head(head, features)
+    trees = []
+    for number, block in enumerate(blocks):
         try:
-            _check(_fields(tree), features)
-        except (KeyError, ValueError) as error:
+            trees.append(_tree(block, number, features))
+        except (KeyError, ValueError, OverflowError) as error:
             raise ValueError(f"tree {number} is damaged: {error}") from None
-    return lightgbm.Booster(model_str=_SIZES.sub("", text))
+    if not trees:
+        raise ValueError("it has no trees")
+    return lightgbm.Booster(model_str=_written(trees, features, averaged=averaged))
 
 
-def _fields(part: str) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in part.splitlines() if "=" in line)
+def _written(trees: Sequence[_Tree], features: int, *, averaged: bool) -> str:
+    names = " ".join(f"Column_{number}" for number in range(features))
+    head = ["tree", *(f"{name}={value}" for name, value in _HEAD.items())]
+    head += ["label_index=0", f"max_feature_idx={features - 1}", *(["average_output"] if averaged else [])]
+    head += [f"feature_names={names}", f"feature_infos={' '.join(['none'] * features)}"]
+    whole = "".join(tree.text(number) for number, tree in enumerate(trees))
+    return "\n".join(head) + f"\n\n{whole}{END}\n\npandas_categorical:null\n"
 
 
-def _check(tree: dict[str, str], features: int) -> None:
-    leaves = int(tree["num_leaves"])
+def _check_head(head: str, features: int) -> bool:
+    """Whether the trees are averaged, and not added up."""
+    lines = head.split("\n")
+    flags = [line for line in lines if "=" not in line]
+    if lines[0] != "tree" or len(set(flags)) < len(flags) or not _FLAGS.issuperset(flags):
+        raise ValueError("it does not begin as trees do")
+    fields = _fields([line for line in lines if "=" in line], _HEAD_NAMES)
+    if fields.get("max_feature_idx") != str(features - 1):
+        raise ValueError("it has another number of features than the model")
+    for name, value in _HEAD.items():
+        if fields.get(name) != value:
+            raise ValueError(f"its {name} is not {value}")
+    return "average_output" in flags
+
+
+def _fields(lines: Sequence[str], known: set[str]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for line in lines:
+        match = _FIELD.fullmatch(line)
+        name = match["name"] if match else ""
+        if match is None or name not in known:
+            raise ValueError(f"{line[:40]!r} is none of its fields")
+        if name in fields:
+            raise ValueError(f"{name} stands twice")
+        fields[name] = match["value"]
+    return fields
+
+
+def _tree(block: str, number: int, features: int) -> _Tree:
+    title, *lines = block.split("\n")
+    if title != f"Tree={number}":
+        raise ValueError(f"it begins with {title[:40]!r}")
+    fields = _fields(lines, _TREE_NAMES)
+    leaves = int(fields["num_leaves"])
     splits = leaves - 1
-    values = _numbers(tree, "leaf_value", leaves)
-    if not all(map(math.isfinite, values)):
-        raise ValueError("leaf_value holds what is no number")
-    if int(tree["num_cat"]) or int(tree.get("is_linear", "0")):
+    if int(fields["num_cat"]) or int(fields.get("is_linear", "0")):
         raise ValueError("it has other than plain numeric splits")
+    values = _numbers(fields, "leaf_value", leaves)
+    if any(map(math.isinf, values)):  # as a threshold LightGBM writes it itself: all that is known goes left
+        raise ValueError("leaf_value is not finite")
     if not splits:
-        return
-    if any(map(math.isnan, _numbers(tree, "threshold", splits))):
-        raise ValueError("threshold holds what is no number")
-    if not all(0 <= int(one) < 16 for one in _words(tree, "decision_type", splits)):
-        raise ValueError("decision_type is none that is known")
-    if not all(0 <= int(one) < features for one in _words(tree, "split_feature", splits)):
+        return _Tree(values, (), (), (), (), ())
+    tree = _Tree(
+        values,
+        feature=_whole(fields, "split_feature", splits),
+        threshold=_numbers(fields, "threshold", splits),
+        decision=_whole(fields, "decision_type", splits),
+        left=_whole(fields, "left_child", splits),
+        right=_whole(fields, "right_child", splits),
+    )
+    if not _DECISIONS.issuperset(tree.decision):
+        raise ValueError("decision_type is none of a plain numeric split")
+    if not all(0 <= one < features for one in tree.feature):
         raise ValueError("split_feature names a feature that is not there")
-    for side in ("left_child", "right_child"):
-        for node, child in enumerate(map(int, _words(tree, side, splits))):
-            if not (node < child < splits or -leaves <= child < 0):
-                raise ValueError(f"{side} of node {node} leads to {child}")
+    _check_children(tree, leaves)
+    return tree
 
 
-def _words(tree: dict[str, str], name: str, count: int) -> list[str]:
-    found = tree[name].split()
+def _check_children(tree: _Tree, leaves: int) -> None:
+    """Each split but the first, and each leaf, is led to once, from before it."""
+    led_to = set()
+    for name, side in (("left_child", tree.left), ("right_child", tree.right)):
+        for node, child in enumerate(side):
+            if not (node < child < leaves - 1 or -leaves <= child < 0) or child in led_to:
+                raise ValueError(f"{name} of node {node} leads to {child}")
+            led_to.add(child)
+
+
+def _words(fields: dict[str, str], name: str, count: int) -> list[str]:
+    found = fields[name].split(" ")
     if len(found) != count:
         raise ValueError(f"{name} has {len(found)} values for {count}")
     return found
 
 
-def _numbers(tree: dict[str, str], name: str, count: int) -> list[float]:
-    return [float(word) for word in _words(tree, name, count)]
+def _whole(fields: dict[str, str], name: str, count: int) -> list[int]:
+    return [int(word) for word in _words(fields, name, count)]
+
+
+def _numbers(fields: dict[str, str], name: str, count: int) -> list[float]:
+    numbers = [float(word) for word in _words(fields, name, count)]
+    if any(map(math.isnan, numbers)):
+        raise ValueError(f"{name} holds what is no number")
+    return numbers
+
+
+def _digits(value: float) -> str:
+    return f"{value:.17g}"

@@ -47,6 +47,12 @@ def advisor(settings: Settings, clock: Clock) -> Iterator[Advisor]:
         yield advisor
 
 
+@pytest.fixture(autouse=True)
+def _trials_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process takes seconds to start, and knows none of the fakes here; tests/models has the real trial."""
+    monkeypatch.setattr("advisor.predictors.try_out", lambda path: None)
+
+
 @pytest.fixture
 def cloud(advisor: Advisor) -> None:
     """The small cloud of `two_models`."""
