@@ -90,12 +90,12 @@ lab-tools:  ## install what the lab runs; promtool is only unpacked, for its pac
 	  mkdir -p var/tools && cd var/tools && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; \
 	} 2>/dev/null || echo "could not get promtool: the test that needs it will skip"
 
-server-tools:  ## install PostgreSQL, nginx and Chromium, of which tests start instances of their own
+server-tools:  ## install PostgreSQL, nginx and Chromium, of which tests start instances of their own, and systemd, which judges units
 	$(call apt_install,postgresql-common)
 	@# its main package would make and start a server of the system's own
 	@dpkg -s postgresql >/dev/null 2>&1 || ! test -w $(CREATE_CLUSTER) || \
 	  sed -i -E 's/^#? *create_main_cluster *=.*/create_main_cluster = false/' $(CREATE_CLUSTER)
-	$(call apt_install,postgresql nginx-light chromium fonts-dejavu-core)
+	$(call apt_install,postgresql nginx-light chromium fonts-dejavu-core systemd)
 
 bench: setup  ## measure speed and quality of placement; prints tables
 	$(BIN)/python -m benchmarks.decision

@@ -1,7 +1,7 @@
 """The image built by buildah and run by podman, in a storage of its own and from a base made of Debian's packages.
 
-Everything happens in a mount namespace of the test, which is why it works without systemd, and why nothing is left
-mounted, in /dev/shm or in the machine's own storage of images, however the test ends.
+Everything happens in a mount namespace of the test, so that nothing is mounted on the machine, and nothing is left in
+its own storage of images or in /dev/shm.
 """
 
 from __future__ import annotations
