@@ -7,6 +7,7 @@ PROMTOOL := var/tools/usr/bin/promtool
 CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
 LAB_TOOLS := nginx-light wrk fio sysbench iperf3 redis-server redis-tools openarena-server qstat iproute2 procps cgroup-tools libvirt-clients openssl netpipe-tcp sockperf
 GUEST_TOOLS := qemu-system-x86 seabios busybox-static e2fsprogs nginx-light wrk fio sysbench iperf3 iproute2 procps
+IMAGE_TOOLS := buildah podman crun mmdebstrap util-linux
 LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
   wrk iproute2 util-linux libvirt-dev pkg-config gcc libc6-dev
 
@@ -22,7 +23,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-openstack test-scenarios lint setup lab-tools server-tools bench agent clean
+.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-openstack test-scenarios test-image lint setup lab-tools server-tools bench agent clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -69,6 +70,10 @@ test-xen: setup  ## real Xen with Dom0 and two guests inside QEMU (Debian, root)
 test-faults: setup server-tools  ## killed, crowded, without disk or database: real processes, alone on the machine
 	COTENANT_TEST_FAULTS=1 $(BIN)/python -m pytest tests/faults
 
+test-image: setup  ## the image, built and run by buildah and podman (Debian, root): served, killed, told to stop
+	$(call apt_install,$(IMAGE_TOOLS))
+	COTENANT_TEST_IMAGE=1 $(BIN)/python -m pytest tests/image
+
 test-openstack: setup  ## a real OpenStack with 100 simulated computes asks and is read (Debian, root once); installs it once
 	COTENANT_TEST_OPENSTACK=1 $(BIN)/python -m pytest tests/openstack
 
@@ -87,12 +92,12 @@ lab-tools:  ## install what the lab runs; promtool is only unpacked, for its pac
 	  mkdir -p var/tools && cd var/tools && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; \
 	} 2>/dev/null || echo "could not get promtool: the test that needs it will skip"
 
-server-tools:  ## install PostgreSQL, nginx and Chromium, of which tests start instances of their own
+server-tools:  ## install PostgreSQL, nginx and Chromium, of which tests start instances of their own, and systemd, which judges units
 	$(call apt_install,postgresql-common)
 	@# its main package would make and start a server of the system's own
 	@dpkg -s postgresql >/dev/null 2>&1 || ! test -w $(CREATE_CLUSTER) || \
 	  sed -i -E 's/^#? *create_main_cluster *=.*/create_main_cluster = false/' $(CREATE_CLUSTER)
-	$(call apt_install,postgresql nginx-light chromium fonts-dejavu-core)
+	$(call apt_install,postgresql nginx-light chromium fonts-dejavu-core systemd)
 
 bench: setup  ## measure speed and quality of placement; prints tables
 	$(BIN)/python -m benchmarks.decision

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -12,34 +11,53 @@ import typer.main
 
 from advisor.settings import Settings
 from api.cli import app
+from tests.packaging.units import PACKAGING, judged, read, verified
 
-ROOT = Path(__file__).resolve().parents[2]
-UNIT = ROOT / "packaging" / "cotenant.service"
-ENVIRONMENT = ROOT / "packaging" / "cotenant.env"
-
-
-def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
-    tool = shutil.which("systemd-analyze")
-    if tool is None:
-        pytest.skip("needs systemd-analyze (apt-get install systemd)")
-    return subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
+UNIT = PACKAGING / "cotenant.service"
+AGENT = PACKAGING / "cotenant-profiler.service"
+ENVIRONMENT = PACKAGING / "cotenant.env"
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    program = tmp_path / "cotenant"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    unit = tmp_path / UNIT.name
-    unit.write_text(UNIT.read_text().replace("/opt/cotenant/bin/cotenant", str(program)))
-    checked = analyze("verify", str(unit))
-    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    assert verified(tmp_path, UNIT) == ""
 
 
-def test_it_is_little_exposed() -> None:
-    judged = analyze("security", "--offline=true", "--no-pager", str(UNIT))
-    level = re.search(r"Overall exposure level for .*: ([0-9.]+)", judged.stdout)
-    assert level
-    assert float(level[1]) < 2.0, judged.stdout
+def test_it_is_little_exposed_and_what_is_open_is_known() -> None:
+    level, faults = judged(UNIT)
+    assert level < 1.0
+    assert faults == {
+        "RootDirectory=/RootImage=",  # Python and its libraries are the host's
+        "RestrictAddressFamilies=~AF_UNIX",  # PostgreSQL's socket
+        "RestrictAddressFamilies=~AF_(INET|INET6)",
+        "PrivateNetwork=",
+        "IPAddressDeny=",  # but for this machine's own addresses
+        "ProcSubset=",  # the metrics of the process itself
+        "DeviceAllow=",  # the clock of ProtectClock=, to be read
+    }
+
+
+def test_it_reaches_this_machine_only_until_an_administrator_says_more() -> None:
+    unit = read(UNIT)
+    assert (unit["IPAddressDeny"], unit["IPAddressAllow"]) == (("any",), ("localhost",))
+    assert re.search(r"^COTENANT_LISTEN=127\.0\.0\.1:", ENVIRONMENT.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("page", "unit"), [("operations.md", UNIT), ("reference.md", AGENT)], ids=["service", "agent"])
+def test_the_drop_in_of_the_guide_opens_what_it_names(tmp_path: Path, page: str, unit: Path) -> None:
+    guide = (PACKAGING.parent / "docs" / page).read_text(encoding="utf-8")
+    (shown,) = re.findall(rf"```ini\n(# /etc/systemd/system/{unit.name}\.d/network\.conf\n.*?)```", guide, re.DOTALL)
+    drop_in = tmp_path / "network.conf"
+    drop_in.write_text(shown)
+    assert verified(tmp_path, unit, drop_in) == ""
+    addresses = " ".join(read(unit, drop_in)["IPAddressAllow"]).split()
+    assert addresses[0] == "localhost"
+    assert [ip_network(address) for address in addresses[1:]]
+
+
+def test_memory_is_bounded_and_who_hits_the_bound_is_replaced_alone() -> None:
+    unit = read(UNIT)
+    assert re.fullmatch(r"\d+G", unit["MemoryMax"][-1])
+    assert unit["OOMPolicy"] == ("continue",)
 
 
 def test_the_example_names_settings_and_options_that_there_are() -> None:

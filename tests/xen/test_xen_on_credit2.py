@@ -10,6 +10,12 @@ from xen_scene import Guest, Scene
 from xen_witness import Traced, list_seconds
 
 SCHEDULER = "credit2"
+# As the drop-in for Xen starts the agent: root without any capability, the kernel's file systems read-only.
+CLOSED = (
+    "unshare", "--mount", "--propagation", "private", "sh", "-ec",
+    'for at in /proc /sys /sys/kernel/debug; do mount -o remount,bind,ro "$at"; done; exec "$@"', "sh",
+    "setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs",
+)  # fmt: skip
 pytestmark = [pytest.mark.xen, pytest.mark.timeout(1800)]
 
 
@@ -62,3 +68,15 @@ def test_auto_takes_xen_and_a_cap_is_shown(lab: Lab, vm1: Guest, vm2: Guest) -> 
 def test_check_looks_at_this_xen(lab: Lab) -> None:
     checks = json.loads(lab.profiler("check", "--json").checked().text)["checks"]
     assert any("xen" in json.dumps(check).lower() for check in checks)
+
+
+@pytest.mark.usefixtures("vm1", "vm2")
+def test_root_without_any_capability_reads_as_much(lab: Lab) -> None:
+    once = ("once", "--backend", "xen", "--json")
+    free, closed = (json.loads(lab.profiler(*once, under=under).checked().text) for under in ((), CLOSED))
+    names = [{(one["instance"], one["scope"], one["metric"]) for one in said["samples"]} for said in (free, closed)]
+    assert names[0] == names[1]
+    assert {"cpu", "waiting", "pages_exchanged", "event"} <= {metric for _, _, metric in names[1]}
+    assert closed["absent"] == free["absent"]
+    status = lab.dom0.run([*CLOSED, "cat", "/proc/self/status"]).checked().text
+    assert "CapEff:\t0000000000000000" in status

@@ -179,9 +179,9 @@ class Lab:
         finally:
             self.dom0.run(undo).checked()
 
-    def profiler(self, *arguments: str) -> Done:
-        """Run `cotenant-profiler` in Dom0."""
-        return self.dom0.run(["python3", "-m", "profiler.cli", *arguments], folder=_PRODUCT, timeout_s=180)
+    def profiler(self, *arguments: str, under: Sequence[str] = ()) -> Done:
+        """Run `cotenant-profiler` in Dom0, by the program `under` where one is named."""
+        return self.dom0.run([*under, "python3", "-m", "profiler.cli", *arguments], folder=_PRODUCT, timeout_s=180)
 
     def trace(self, seconds: int = 5) -> Traced:
         """What xenalyze makes of a scheduler trace of its own."""

@@ -1,23 +1,28 @@
-# The service as an image: docker build -f packaging/container/Dockerfile -t cotenant .
+# The service as an image: docker build --tag cotenant .
 # It runs as nobody in particular and writes to /var/lib/cotenant and /tmp only, so a read-only root file system will do:
 #   docker run --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges -v cotenant:/var/lib/cotenant cotenant
-FROM docker.io/library/python:3.11-slim-bookworm AS build
+# Base: any Debian with Python 3.11 and venv, e.g. the same pinned by its digest (--build-arg BASE=docker.io/library/python@sha256:...).
+ARG BASE=docker.io/library/python:3.11-slim-bookworm
+FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /source
 COPY requirements.lock ./
 # Everything that is locked is fetched and its hashes are checked; below, what the service imports is taken from there.
-RUN pip wheel --no-deps --require-hashes --wheel-dir /wheels --requirement requirements.lock
+# A package index of your own: --secret id=pip.conf,src=..., and where its certificate is your own, too, --secret id=ca.pem,src=...
+# with `cert = /run/secrets/ca.pem` in that pip.conf. Both are there for this step and in no layer.
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.pem \
+    python3 -m venv /opt/cotenant \
+ && /opt/cotenant/bin/pip wheel --no-deps --require-hashes --wheel-dir /wheels --requirement requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY profiler profiler
 COPY models models
 COPY advisor advisor
 COPY api api
-RUN pip wheel --no-index --find-links /wheels --no-deps --wheel-dir /wheels . \
- && python -m venv /opt/cotenant \
+RUN /opt/cotenant/bin/pip wheel --no-index --find-links /wheels --no-deps --wheel-dir /wheels . \
  && /opt/cotenant/bin/pip install --no-index --find-links /wheels /wheels/cotenant-*.whl \
  && /opt/cotenant/bin/pip uninstall --yes pip
 
-FROM docker.io/library/python:3.11-slim-bookworm
+FROM ${BASE}
 # LightGBM needs the system's OpenMP library.
 # hadolint ignore=DL3008
 RUN apt-get update \

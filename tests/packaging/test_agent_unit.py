@@ -1,0 +1,59 @@
+"""The agent's systemd unit and its drop-in for Xen: accepted, little exposed, and as their comments say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.units import PACKAGING, judged, read, verified
+
+UNIT = PACKAGING / "cotenant-profiler.service"
+XEN = PACKAGING / "cotenant-profiler.service.d" / "xen.conf"
+ON_A_HOST = {
+    "RootDirectory=/RootImage=",
+    "RestrictAddressFamilies=~AF_UNIX",
+    "RestrictAddressFamilies=~AF_(INET|INET6)",
+    "RestrictAddressFamilies=~AF_NETLINK",
+    "PrivateNetwork=",  # everything that it measures is the host's: network, processes, users
+    "PrivateUsers=",
+    "ProtectProc=",
+    "ProcSubset=",
+    "DeviceAllow=",
+    "IPAddressDeny=",  # but for this machine's own addresses
+}
+
+
+@pytest.mark.parametrize("drop_ins", [[], [XEN]], ids=["lxc", "xen"])
+def test_systemd_accepts_it(tmp_path: Path, drop_ins: list[Path]) -> None:
+    assert verified(tmp_path, UNIT, *drop_ins) == ""
+
+
+def test_it_is_little_exposed_and_what_is_open_is_known() -> None:
+    level, faults = judged(UNIT)
+    capabilities = {"CapabilityBoundingSet=~CAP_SYS_PTRACE", "CapabilityBoundingSet=~CAP_(DAC_*|FOWNER|IPC_OWNER)"}
+    assert level < 2.0
+    assert faults - ON_A_HOST == capabilities | {"AmbientCapabilities="}
+
+
+def test_on_xen_it_is_root_without_any_capability() -> None:
+    level, faults = judged(UNIT, XEN)
+    assert level < 2.0
+    assert faults - ON_A_HOST == {"User=/DynamicUser=", "PrivateDevices="}
+    unit = read(UNIT, XEN)
+    assert unit["User"] == ("root",)
+    assert unit["CapabilityBoundingSet"] == unit["AmbientCapabilities"] == ()
+
+
+@pytest.mark.parametrize("drop_ins", [[], [XEN]], ids=["lxc", "xen"])
+def test_it_reaches_this_machine_only_and_writes_to_no_process(drop_ins: list[Path]) -> None:
+    unit = read(UNIT, *drop_ins)
+    assert (unit["IPAddressDeny"], unit["IPAddressAllow"]) == (("any",), ("localhost",))
+    assert unit["ReadOnlyPaths"] == ("/proc /sys",)
+
+
+def test_the_drop_in_and_the_reference_say_what_xens_device_gives() -> None:
+    guide = (PACKAGING.parent / "docs" / "reference.md").read_text(encoding="utf-8")
+    for text in (XEN.read_text(encoding="utf-8"), guide):
+        assert re.search(r"/dev/xen/privcmd`? is full control of the hypervisor", text)
