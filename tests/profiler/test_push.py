@@ -20,7 +20,7 @@ from api_double import Double, Reply, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.agent import wire
+from profiler.agent import push, wire
 from profiler.agent.batch import Batch
 from profiler.agent.log import Log
 from profiler.agent.push import Pusher
@@ -230,6 +230,40 @@ def test_a_lower_limit_of_samples_per_call_is_found(bench: Bench, double: Double
     bench.drain()
     assert len(double.kept) == 20
     assert bench.pusher.status().refused == 0
+
+
+@pytest.fixture
+def small(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A pusher whose calls hold at most 16 samples, and are tried larger after 5 that arrived."""
+    monkeypatch.setattr(push, "MOST_SAMPLES", 16)
+    monkeypatch.setattr(push, "_GROW_AFTER", 5)
+    bench.pusher = Pusher(bench.spool, bench.wire, Log(bench.said))
+    return bench
+
+
+def test_calls_grow_again_once_the_server_takes_larger_ones(small: Bench, double: Double) -> None:
+    double.decide = script(Reply(status=413, stored=False), Reply(status=413, stored=False))
+    for number in range(24):
+        small.put(batch(number))
+    small.drain()
+    assert [len(request) for request in double.requests] == [16, 8, 4, 4, 4, 4, 4, 4]
+    for _ in range(10):
+        small.put(batch(1))
+        small.drain()
+    double.requests.clear()
+    small.put(*(batch(number) for number in range(40)))
+    small.drain()
+    assert [len(request) for request in double.requests] == [16, 16, 8], "as large as at first, and never larger"
+
+
+def test_a_server_that_keeps_its_limit_refuses_one_call_in_some_for_growing(small: Bench, double: Double) -> None:
+    double.decide = lambda samples: Reply() if len(samples) <= 4 else Reply(status=413, stored=False)
+    for _ in range(4):
+        small.put(*(batch(number) for number in range(50)))
+    small.drain(most=1000)
+    assert len(double.kept) == 50
+    refused = sum(len(request) > 4 for request in double.requests)
+    assert 2 < refused <= 2 + len(double.requests) // 6
 
 
 @pytest.mark.parametrize("status", [400, 422])
