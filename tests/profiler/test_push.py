@@ -424,6 +424,7 @@ def test_the_token_is_never_shown(bench: Bench, double: Double) -> None:
 
 def test_a_token_that_was_renewed_is_used(tmp_path: Path, double: Double) -> None:
     file = tmp_path / "token"
+    file.touch(0o600)
     file.write_text("first\n")
     bench = Bench(tmp_path / "spool", double.url)
     bench.wire._token = Token(file, parse_url(double.url))

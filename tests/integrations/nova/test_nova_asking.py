@@ -130,6 +130,7 @@ def test_a_url_that_makes_no_sense_is_a_failure_too(url: str) -> None:
 def test_the_token_is_read_for_each_question_and_sent_as_a_bearer(tmp_path: Path) -> None:
     seen: list[bytes] = []
     token = tmp_path / "token"
+    token.touch(0o600)
     with serving(saying(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", seen)) as url:
         for secret in ("first", "second"):
             token.write_text(f"{secret}\n")
@@ -145,6 +146,14 @@ def test_the_token_is_not_sent_in_the_clear_beyond_this_machine(tmp_path: Path) 
     with pytest.raises(NoAnswer, match="not sent in the clear") as caught:
         Service("http://192.0.2.1:1", token_file=str(tmp_path / "token")).ask({})
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o644, 0o620])
+def test_a_token_that_others_may_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").chmod(mode)
+    with pytest.raises(NoAnswer, match=rf"others may read or change it \(mode {mode:o}\); chmod 640 it"):
+        Service("http://127.0.0.1:1", token_file=str(tmp_path / "token")).ask({})
 
 
 def test_a_token_file_that_is_missing_is_a_failure(tmp_path: Path) -> None:
