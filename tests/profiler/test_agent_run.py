@@ -153,7 +153,7 @@ def test_it_exports_what_it_measures_and_ends_within_two_seconds(tmp_path: Path)
     assert (hello["event"], hello["backend"], hello["push"]) == ("start", "lxc", "off")
 
     def page() -> str:
-        with urllib.request.urlopen(hello["export"], timeout=5) as answer:
+        with urllib.request.urlopen(hello["export"], timeout=60) as answer:
             return str(answer.read().decode())
 
     wait_for(lambda: 'statistic="p95"' in page(), "no window was exported")

@@ -406,7 +406,7 @@ def test_over_https_nothing_is_sent_to_whom_nobody_vouches_for(
         bench.put(batch(1))
         wait = bench.pusher.step()
         bench.close()
-        thread.join(5)
+        thread.join(60)
     assert (wait == 0, bench.left == 0) == (trusted, trusted)
     assert bench.pusher.status().failures["tls"] == (not trusted)
     assert (SECRET.encode() in b"".join(received)) == trusted

@@ -249,6 +249,7 @@ def test_a_host_that_was_not_offered_is_not_taken(saying: Any) -> None:
     assert (done.returncode, hosts_of(done)) == (0, {"32": "5"})
 
 
+@pytest.mark.measured
 def test_a_service_that_drips_is_not_waited_for(saying: Any) -> None:
     began = time.monotonic()
     done = saying(None).run("place", document(Machine(32)), timeout_s=TIMEOUT_S)
