@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from advisor.clouds_file import read_settings
 from advisor.domain import TOKEN_SCOPES, Caller, TokenScope
 from advisor.errors import IdentityUnavailable, InvalidInput
 
@@ -139,11 +140,13 @@ class Keystone:
 
 def _open(url: str) -> Any:
     """A keystoneauth session; it renews the token of our credential by itself."""
-    from openstack.config import OpenStackConfig
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # openstacksdk warns of what it will no longer do itself
-        session = OpenStackConfig().get_one(auth={"auth_url": url}).get_session()
+        try:
+            settings = read_settings()
+        except ValueError as error:
+            raise IdentityUnavailable(str(error)) from error
+        session = settings.get_one(auth={"auth_url": url}).get_session()
     session.timeout = TIMEOUT_S
     return session
 

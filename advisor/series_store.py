@@ -15,6 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from advisor.errors import InvalidInput, SeriesUnavailable
 from advisor.settings import Settings
 from profiler.agent.wire import Server, may_carry_token
+from profiler.secret_file import read_secret
 
 DEADLINE_S = 30.0  # for one query, with its answer
 MOST_BYTES = 128 * 2**20  # of an answer: a day of ten-second windows of 300 instances is about half of it
@@ -122,11 +123,10 @@ def _secret(file: Path | None) -> str | None:
         return None
     field = "prometheus_authorization_file"
     try:
-        text = file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not ASCII"
-        raise InvalidInput(f"{file} cannot be read: {reason}", field=field) from error
-    if not text.isprintable() or len(text) > 8192 or len(text.split(" ")) != 2:
+        text = read_secret(file).strip()
+    except ValueError as error:
+        raise InvalidInput(str(error), field=field) from error
+    if not (text.isascii() and text.isprintable()) or len(text) > 8192 or len(text.split(" ")) != 2:
         raise InvalidInput(f"{file} is to hold one line such as 'Bearer TOKEN' or 'Basic BASE64'", field=field)
     return text
 

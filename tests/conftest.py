@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import hypothesis
@@ -22,25 +25,36 @@ hypothesis.settings.register_profile("steady", deadline=None, derandomize=not SE
 hypothesis.settings.load_profile("steady")
 
 
+@dataclass(frozen=True)
+class Try:
+    """One that failed: why, and what the machine was like meanwhile."""
+
+    number: int
+    circumstances: str
+    text: str
+
+
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Other work on the machine may disturb a try, a fault is in all of them; each has its fixtures made anew."""
     if item.get_closest_marker("measured") is None:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reasons: list[tuple[str, str]] = []
+    tries: list[Try] = []  # that failed
     for number in range(1, TRIES + 1):
-        before = _ticks()
+        began, before = time.monotonic(), _ticks()
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         failed = next((report for report in reports if report.failed), None)
-        if failed is None or number == TRIES or TIMEOUT in failed.longreprtext:
+        if failed is None:
             break
-        reasons.append((f"try {number}, {_stolen(before)}", failed.longreprtext))
+        tries.append(Try(number, _circumstances(began, before), failed.longreprtext))
+        if number == TRIES or TIMEOUT in failed.longreprtext:
+            failed.sections[:0] = _sections(tries)
+            break
         item.session._setupstate.teardown_exact(None)  # of wider scopes too: a guest may be what went wrong
-    if reasons and failed is not None:
-        failed.sections[:0] = reasons
     for report in reports:
-        if reasons and report.when == "call" and report.passed:
-            report.user_properties += [(AGAIN, f"{said}: {_last_line(text)}") for said, text in reasons]
+        if tries and report.when == "call" and report.passed:
+            said = [f"try {one.number}, {one.circumstances}: {_last_line(one.text)}" for one in tries]
+            report.user_properties += [(AGAIN, line) for line in said]
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
@@ -62,6 +76,14 @@ def _reasons(report: pytest.CollectReport | pytest.TestReport) -> Iterator[str]:
         yield from (str(value) for name, value in report.user_properties if name == AGAIN)
 
 
+def _sections(tries: list[Try]) -> Iterator[tuple[str, str]]:
+    """What a failure shows beside itself: the tries before it, and the circumstances of all; its own text is there."""
+    for one in tries:
+        if one is not tries[-1]:
+            yield f"try {one.number}", one.text
+        yield f"circumstances of try {one.number}", one.circumstances
+
+
 def _last_line(text: str) -> str:
     """What pytest says of an error first of all: the last line that it marks with an E, else the very last."""
     lines = text.strip().splitlines() or [""]
@@ -74,8 +96,12 @@ def _ticks() -> list[int]:
         return [int(word) for word in stat.readline().split()[1:9]]
 
 
-def _stolen(before: list[int]) -> str:
-    """What others did to this try as far as the machine shows it."""
+def _circumstances(began: float, before: list[int]) -> str:
+    """What others did to this try as far as the machine shows it, and on which machine."""
     spent = [now - then for now, then in zip(_ticks(), before, strict=True)]
     whole = sum(spent) or 1  # nothing yet within a tick of 10 ms
-    return f"{spent[7] / whole:.0%} of the CPU time stolen and {(spent[3] + spent[4]) / whole:.0%} idle"
+    load = " ".join(f"{average:.2f}" for average in os.getloadavg())
+    return (
+        f"{spent[7] / whole:.0%} of the CPU time stolen and {(spent[3] + spent[4]) / whole:.0%} idle"
+        f" in {time.monotonic() - began:.1f} s, load average {load}, {os.cpu_count()} CPUs, Linux {platform.release()}"
+    )

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+CIRCUMSTANCES = "circumstances"
+FACTS = (
+    r"\d+% of the CPU time stolen and \d+% idle in \d+\.\d s, load average \d+\.\d\d \d+\.\d\d \d+\.\d\d,"
+    rf" {os.cpu_count()} CPUs, Linux {re.escape(platform.release())}"
+)
 TESTS = """
 import time
 import pytest
@@ -52,4 +60,9 @@ def test_what_is_measured_has_three_tries_and_what_hangs_or_computes_one(tmp_pat
         assert f"test_some.py::test_disturbed_twice after try {number}, " in said
     assert "stolen" in said and ": AssertionError: tried in guests [1, 2]\n" in said
     assert all(f"KeyError: 'reason {number}'" in said for number in (1, 2, 3))
+    wrong, hung = said.split("__ test_wrong __")[1].split("__ test_hangs __")
+    assert all(len(re.findall(f"{CIRCUMSTANCES} of try {number} -", wrong)) == 1 for number in (1, 2, 3))
+    assert f"{CIRCUMSTANCES} of try 1 -" in re.sub("__ test_that_computes __.*", "", hung, flags=re.DOTALL)
+    assert re.search(FACTS, wrong.split(f"{CIRCUMSTANCES} of try 3 -")[1]), wrong
+    assert CIRCUMSTANCES not in said.split("__ test_that_computes __")[1]
     assert "ValueError: try 1 of one, hung 1 time" in said

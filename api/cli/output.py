@@ -10,10 +10,10 @@ from typing import Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
+
+from profiler import screen
 
 Advance = Callable[[str, float], None]
 
@@ -56,8 +56,8 @@ def _print_rich(headers: Sequence[str], cells: Sequence[Sequence[str]], right: S
     for number, header in enumerate(headers):
         table.add_column(header, justify="right" if number in right else "left", overflow="fold")
     for row in cells:
-        table.add_row(*(Text(cell) for cell in row))  # Text: markup in a name is only text
-    Console().print(table)
+        table.add_row(*row)
+    screen.console().print(table)
 
 
 def _print_plain(headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[int]) -> None:
@@ -75,8 +75,8 @@ def _print_plain(headers: Sequence[str], cells: Sequence[Sequence[str]], right: 
 def progress() -> Iterator[Advance]:
     """Give a callback that shows what is being done: a bar on a terminal, else a plain line for every tenth."""
     if sys.stderr.isatty():
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        columns = (screen.text_column("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=screen.console(sys.stderr), transient=True) as bar:
             task = bar.add_task("starting", total=1.0)
             yield lambda what, fraction: bar.update(task, description=clean(what), completed=fraction)
     else:

@@ -66,7 +66,7 @@ def settings(environment: Mapping[str, str] = os.environ) -> Settings:
         file.read_string(Path(path).read_text(encoding="utf-8"), path)
         given = file["cotenant"]
         token_file = given.get("token_file")
-        token = Path(token_file).read_text(encoding="ascii").strip() if token_file else ""
+        token = _read_secret(token_file) if token_file else ""
         if not given["url"].startswith(("https://", "http://")):
             raise BridgeError(f"{path}: the url is neither https:// nor http://")
         return Settings(
@@ -78,6 +78,15 @@ def settings(environment: Mapping[str, str] = os.environ) -> Settings:
         )
     except (OSError, ValueError, KeyError, configparser.Error) as error:
         raise BridgeError(f"{path} is not readable settings: {type(error).__name__} {error}") from error
+
+
+def _read_secret(path: str) -> str:
+    """What a file holds that nobody but its owner may change, and nobody but owner and group may read."""
+    with Path(path).open(encoding="ascii") as file:
+        mode = os.fstat(file.fileno()).st_mode & 0o777
+        if mode & 0o026:
+            raise BridgeError(f"{path} is refused because others may read or change it (mode {mode:o}); chmod 640 it")
+        return file.read(MOST_BYTES).strip()
 
 
 def placer(environment: Mapping[str, str] = os.environ) -> str:

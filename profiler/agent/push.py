@@ -18,6 +18,7 @@ from profiler.agent.spool import Entry, Spool
 from profiler.agent.wire import KINDS, Answer, Wire, WireError
 
 MOST_SAMPLES = 10_000  # in one call, which is what the server takes unless it is told otherwise; at most 10 MB
+_GROW_AFTER = 50  # calls that arrived since the last change: a limit that stays refuses one call in 51
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 _LONGEST_RETRY_AFTER_S = 3600.0
 _EXAMPLES = 5  # of reasons of one kind, in one line of the log
@@ -52,6 +53,7 @@ class Pusher:
         self._log = log
         self._chance = chance
         self._most = MOST_SAMPLES
+        self._arrived = 0  # calls since `_most` last changed
         self._alone = 0  # entries still to be sent one by one, after the server refused them together
         self._failed = 0  # attempts in a row
         self._counted: Counter[str] = Counter()
@@ -107,15 +109,23 @@ class Pusher:
                 if not 200 <= answer.status < 300:
                     return self._on_status(answer, entries, len(part))
                 self._take(answer, len(part))
+                self._arrived += 1
             except WireError as error:
                 return self._back_off(error.kind, str(error))
             except _GarbageError as error:
                 return self._back_off("garbage", str(error))
         self._spool.acknowledge(entries)
+        self._grow()
         self._alone = max(0, self._alone - 1)
         self._failed = 0
         self._last_success_s = time.time()
         return 0.0
+
+    def _grow(self) -> None:
+        """Try larger calls again after a split: what refused them may have been reconfigured since."""
+        if self._arrived >= _GROW_AFTER and self._most < MOST_SAMPLES:
+            self._most = min(2 * self._most, MOST_SAMPLES)
+            self._arrived = 0
 
     def _take(self, answer: Answer, sent: int) -> None:
         """Count what the server says it did. Raises _GarbageError when that does not add up."""
@@ -149,6 +159,7 @@ class Pusher:
         too_many = status == 413 or (status == 422 and field == "samples")  # over the limit of bytes, or of samples
         if too_many and sent > 1:
             self._most = max(1, sent // 2)
+            self._arrived = 0
             self._log.warn("push_split", most_samples=self._most, error=detail)
             return 0.0
         if status in (400, 413, 422):

@@ -12,6 +12,7 @@ from profiler.agent.push import Pusher, PushStatus
 from profiler.agent.spool import Spool, SpoolStatus
 from profiler.agent.wire import Server, Wire, check_token, may_carry_token
 from profiler.collectors.windows import Window
+from profiler.secret_file import read_secret
 
 _RETRY_S = 5.0  # after a write that the disk refused
 TOKEN_VARIABLE = "COTENANT_TOKEN"  # noqa: S105 - the name of the variable, not a token
@@ -30,9 +31,10 @@ class Token:
     def __call__(self) -> str | None:
         if self._file is not None:
             try:
-                return check_token(self._file.read_text(encoding="ascii"))
-            except OSError as error:
-                raise ValueError(f"token file {self._file} cannot be read ({error.strerror})") from None
+                text = read_secret(self._file)
+            except ValueError as error:
+                raise ValueError(f"token file {error}") from None
+            return check_token(text)
         return check_token(self._fixed) if self._fixed else None
 
 

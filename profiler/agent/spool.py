@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import re
 import threading
@@ -18,8 +19,9 @@ from profiler.agent.durable import TEMPORARY, Losses, write_whole
 from profiler.agent.log import Log
 from profiler.agent.loop import StartError
 
-_NAME = re.compile(r"(?P<number>\d{12})-(?P<samples>\d{1,9})\.json\.gz\Z")
-_ASIDE = re.compile(r"\d{12}-\d{1,9}\.json\.gz\.(?:bad|refused)\Z")
+_NAME = re.compile(r"(?P<number>\d{12,})-(?P<samples>\d{1,9})\.json\.gz\Z", re.ASCII)
+_ASIDE = re.compile(r"(?P<number>\d{12})-\d{1,9}\.json\.gz(?:\.\d+)?\.(?:bad|refused)\Z", re.ASCII)
+_FAR = 500_000_000_000  # no agent counts so far; such a batch is given the next number, so that later ones follow it
 _MOST_ASIDE = 100  # files of ours that were put aside; the oldest go, for they are only there to be looked at
 _MOST_HELD = 60  # batches in memory while the disk takes none: ten minutes of windows of 10 s
 _LOCK, _COUNTS, _BROKEN, _REFUSED = "lock", "counts.json", ".bad", ".refused"
@@ -177,26 +179,32 @@ class Spool:
 
     def _take_over(self) -> None:
         self._losses = Losses.load(self._directory / _COUNTS)
-        for path in sorted(self._directory.iterdir()):
-            match = _NAME.match(path.name)
-            if (
-                not path.is_file()
-                or path.is_symlink()
-                or path.name in (_LOCK, _COUNTS)
-                or path.suffix in (_BROKEN, _REFUSED)
-            ):
+        paths = [path for path in sorted(self._directory.iterdir()) if path.is_file() and not path.is_symlink()]
+        aside = [int(match["number"]) for path in paths if (match := _ASIDE.match(path.name))]
+        self._next = max((number for number in aside if number < _FAR), default=0) + 1
+        batches: dict[int, tuple[Path, Entry]] = {}
+        for path in paths:
+            if path.name in (_LOCK, _COUNTS) or path.suffix in (_BROKEN, _REFUSED):
                 continue
+            entry = _entry(path)
             if path.suffix == TEMPORARY:
                 path.unlink()  # never finished, so nobody was told that it was there
-            elif match is None or int(match["number"]) in self._waiting:
+            elif entry is None or entry.number in batches:
                 self._put_aside(path.name, _BROKEN)
                 self._count(broken=1)
                 self._log.warn("spool_broken", file=path.name, error="this file is not a batch")
             else:
-                entry = Entry(int(match["number"]), int(match["samples"]), path.stat().st_size)
-                self._waiting[entry.number] = entry
-                self._bytes += entry.bytes
-                self._next = entry.number + 1
+                batches[entry.number] = path, entry
+        for number in sorted(batches):
+            self._take_batch(*batches[number])
+
+    def _take_batch(self, path: Path, entry: Entry) -> None:
+        if entry.number >= _FAR:
+            entry = replace(entry, number=self._next)
+            path.rename(self._directory / entry.name)
+        self._waiting[entry.number] = entry
+        self._bytes += entry.bytes
+        self._next = max(self._next, entry.number + 1)
 
     def _write(self, entry: Entry) -> bool:
         assert entry.batch is not None  # noqa: S101 - held entries only
@@ -242,7 +250,9 @@ class Spool:
 
     def _put_aside(self, name: str, ending: str) -> None:
         with contextlib.suppress(OSError):
-            (self._directory / name).rename(self._directory / f"{name}{ending}")
+            names = itertools.chain([f"{name}{ending}"], (f"{name}.{again}{ending}" for again in itertools.count(2)))
+            free = next(path for path in map(self._directory.joinpath, names) if not path.exists())
+            (self._directory / name).rename(free)
             ours = sorted(path for path in self._directory.iterdir() if _ASIDE.match(path.name))
             for path in ours[: max(0, len(ours) - _MOST_ASIDE)]:
                 path.unlink()
@@ -250,3 +260,12 @@ class Spool:
     def _count(self, **more: int) -> None:
         self._losses = self._losses.plus(**more)
         self._losses.save(self._directory / _COUNTS)
+
+
+def _entry(path: Path) -> Entry | None:
+    """The batch that a file's name says it is; None when no agent gives this name."""
+    match = _NAME.match(path.name)
+    if match is None:
+        return None
+    entry = Entry(int(match["number"]), int(match["samples"]), path.stat().st_size)
+    return entry if entry.name == path.name else None

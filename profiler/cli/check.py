@@ -132,18 +132,17 @@ def _draw(report: Report, screen: Console) -> None:
         for metric in report.metrics
     ]
     _table(screen, ("metric", "state", "driver domain", "source", "why it is missing"), metrics)
-    screen.print(summary(report), markup=False, soft_wrap=True)
+    screen.print(summary(report), soft_wrap=True)
     if report.hypervisor.backend and report.hypervisor.problem:
-        screen.print(f"Passed over: {report.hypervisor.problem}", markup=False, soft_wrap=True)
+        screen.print(f"Passed over: {report.hypervisor.problem}", soft_wrap=True)
 
 
 def _table(screen: Console, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table()
     for column in head:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(text) for text in row))  # names from outside may look like markup
+        table.add_row(*row)
     screen.print(table)

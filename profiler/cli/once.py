@@ -120,11 +120,11 @@ def _print_tables(collected: Collected, console: Console) -> None:
     table.add_row("(driver domain)", *driver)
     console.print(table)
     for metric in ("event", "switch"):
-        console.print(f"host {metric}: {_shown(values.get((None, 'host', metric)))} {unit_of(metric)}", markup=False)
+        console.print(f"host {metric}: {_shown(values.get((None, 'host', metric)))} {unit_of(metric)}")
     for absence in collected.absences:
-        console.print(f"absent: {absence.metric} of {absence.instance or 'the host'}: {absence.reason}", markup=False)
+        console.print(f"absent: {absence.metric} of {absence.instance or 'the host'}: {absence.reason}")
     for drop in collected.drops:
-        console.print(f"dropped: {drop.instance or 'the whole reading'}: {drop.reason}", markup=False)
+        console.print(f"dropped: {drop.instance or 'the whole reading'}: {drop.reason}")
 
 
 def _shown(value: float | None) -> str:

@@ -6,6 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from profiler import screen
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -29,9 +31,9 @@ def print_json(document: Any, indent: int | None = 2) -> None:
 
 def console() -> Console:
     """Where tables go. Raises NoTablesError without rich: hosts may have only Python, where `--json` still works."""
+    # Piped output is not cut at 80 columns: a table in a file must be whole.
+    width = None if sys.stdout.isatty() else 200
     try:
-        from rich.console import Console
+        return screen.console(width=width)
     except ImportError:
         raise NoTablesError("tables need the Python package rich; ask for --json, or install rich") from None
-    # Piped output is not cut at 80 columns: a table in a file must be whole.
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)

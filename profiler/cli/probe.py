@@ -125,9 +125,9 @@ def _show(result: ProbeResult, screen: Any) -> None:
         style = "bold" if name == result.main else ""
         table.add_row(Text(name, style), Text(shown(quantity.value), style), Text(quantity.unit, style))
     screen.print(table)
-    screen.print(", ".join(f"{name} {value}" for name, value in result.circumstances.items()), markup=False)
+    screen.print(", ".join(f"{name} {value}" for name, value in result.circumstances.items()))
     for mark in result.marks:
-        screen.print(f"mark: {mark}", markup=False)
+        screen.print(f"mark: {mark}")
 
 
 def shown(value: float) -> str:

@@ -42,7 +42,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     run.add_argument("--no-exporter", action="store_true", help="serve no metrics")
     run.add_argument("--push", type=_server, metavar="URL", help="Cotenant server that gets every window")
-    run.add_argument("--token-file", type=Path, metavar="FILE", help="its token (default: COTENANT_TOKEN, if set)")
+    run.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="its token, mode 640 or less (default: COTENANT_TOKEN, if set)"
+    )
     run.add_argument("--spool", type=Path, default=_SPOOL, metavar="DIR", help=f"unsent windows ({_SPOOL})")
     run.add_argument(
         "--spool-max-mb", type=between(1, 1e6, "MB"), default=256.0, metavar="MB", help="size of the spool (256)"

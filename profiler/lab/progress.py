@@ -6,8 +6,9 @@ import time
 from types import TracebackType
 from typing import TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress
+
+from profiler import screen
 
 _EVERY_S = 10.0  # plain lines come at most this often, besides the first and the last
 OVERHEAD_S = 1.5  # set-up and clean-up of a run beside its window and warm-up, until runs were timed
@@ -21,7 +22,7 @@ class CampaignProgress:
     """
 
     def __init__(self, total: int, done: int, run_s: float, stream: TextIO, *, quiet: bool = False) -> None:
-        self._console = Console(file=stream, highlight=False, soft_wrap=True)
+        self._console = screen.console(stream, soft_wrap=True)
         self._total = total
         self._done = done
         self._first_guess_s = run_s + OVERHEAD_S
@@ -33,8 +34,8 @@ class CampaignProgress:
         self._bar: Progress | None = None
         if self._console.is_terminal and not quiet:
             self._bar = Progress(
-                TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-                TextColumn("{task.fields[left]}"), console=self._console,
+                screen.text_column("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                screen.text_column("{task.fields[left]}"), console=self._console,
             )  # fmt: skip
             self._task = self._bar.add_task("starting", total=total, completed=done, left=self._left())
 
@@ -79,12 +80,12 @@ class CampaignProgress:
         if not self._quiet and (now - self._last_line >= _EVERY_S or self._done == self._total):
             self._last_line = now
             line = f"{self._done}/{self._total} round {number} {name}: {result}; {self._left()}"
-            self._console.print(line, markup=False)
+            self._console.print(line)
 
     def say(self, text: str) -> None:
         """A line that must not be missed."""
         if not self._quiet:
-            self._console.print(text, markup=False)
+            self._console.print(text)
 
     def _left(self) -> str:
         recent = self._took[-_RECENT:] or [self._first_guess_s]

@@ -368,6 +368,7 @@ def test_what_is_no_number_is_no_sample() -> None:
 
 def test_the_secret_comes_from_a_file_and_is_never_told(tmp_path: Path) -> None:
     file = tmp_path / "secret"
+    file.touch(0o600)
     file.write_text("Bearer very-secret\n")
     with answering(403, b"") as (url, secrets), pytest.raises(SeriesUnavailable) as told:
         promql.read(settings(url, prometheus_authorization_file=file), "i1", since="1h", now=datetime.now(UTC))
@@ -386,16 +387,27 @@ def test_the_secret_comes_from_a_file_and_is_never_told(tmp_path: Path) -> None:
         ("http://prometheus.example:9090", "Bearer x", "unencrypted; give an https URL"),
         ("https://prometheus.example", "two\nlines", "is to hold one line"),
         ("https://prometheus.example", "plain", "is to hold one line"),
-        ("https://prometheus.example", "Bearer é", "cannot be read: it is not ASCII"),
+        ("https://prometheus.example", "Bearer é", "is to hold one line"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(tmp_path: Path, url: str, secret: str | None, words: str) -> None:
     file = tmp_path / "secret"
+    file.touch(0o600)
     file.write_text(secret or "", encoding="utf-8")
     chosen = settings(url, prometheus_authorization_file=file if secret else None)
     with pytest.raises(InvalidInput, match=words) as told:
         promql.read(chosen, "i1", since="1h", now=datetime.now(UTC))
     assert "pass@" not in str(told.value)
+
+
+def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("Bearer very-secret\n")
+    file.chmod(0o644)
+    chosen = settings("http://127.0.0.1:1", prometheus_authorization_file=file)
+    with pytest.raises(InvalidInput, match=r"others may read it \(mode 644\); chmod 640 it") as told:
+        promql.read(chosen, "i1", since="1h", now=datetime.now(UTC))
+    assert "very-secret" not in str(told.value)
 
 
 def test_a_secret_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -30,10 +29,16 @@ def blocked() -> tuple[threading.Event, Callable[[], str]]:
     end = threading.Event()
 
     def work() -> str:
-        assert end.wait(30)
+        assert end.wait(120)
         return "done"
 
     return end, work
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not true():
+            await asyncio.sleep(0.01)
 
 
 def test_who_finds_the_queue_full_is_refused_and_the_others_are_answered() -> None:
@@ -41,12 +46,10 @@ def test_who_finds_the_queue_full_is_refused_and_the_others_are_answered() -> No
         lane = Lane("few", 1, 2)
         end, work = blocked()
         asked = [asyncio.create_task(lane.run(work)) for _ in range(5)]
-        await asyncio.sleep(0.2)
-        assert (lane.running, lane.waiting) == (1, 2)
+        await until(lambda: (lane.running, lane.waiting) == (1, 2) and asked[3].done() and asked[4].done())
         end.set()
         found = await asyncio.gather(*asked, return_exceptions=True)
-        await asyncio.sleep(0.1)
-        assert (lane.running, lane.waiting) == (0, 0)
+        await until(lambda: (lane.running, lane.waiting) == (0, 0))
         lane.close()
         return list(found)
 
@@ -62,7 +65,7 @@ def test_a_question_whose_time_is_up_in_the_queue_is_never_begun() -> None:
         lane = Lane("few", 1, 2)
         end, work = blocked()
         first = asyncio.create_task(lane.run(work))
-        await asyncio.sleep(0.1)
+        await until(lambda: lane.running == 1)
         with deadline.within(0.1), pytest.raises(DeadlinePassed):
             await lane.run(lambda: begun.append(1))
         end.set()
@@ -74,23 +77,20 @@ def test_a_question_whose_time_is_up_in_the_queue_is_never_begun() -> None:
     assert begun == []
 
 
+@pytest.mark.measured  # its thread is to begin within the second
 def test_a_question_is_told_that_its_time_is_up_although_its_thread_works_on() -> None:
-    async def ask() -> float:
+    async def ask() -> None:
         lane = Lane("few", 1, 0)
         end, work = blocked()
-        began = time.monotonic()
-        with deadline.within(0.2), pytest.raises(DeadlinePassed):
+        with deadline.within(1), pytest.raises(DeadlinePassed):
             await lane.run(work)
-        took = time.monotonic() - began
         with pytest.raises(Busy):  # the thread is not free
             await lane.run(work)
         end.set()
-        while lane.running:
-            await asyncio.sleep(0.01)
+        await until(lambda: lane.running == 0)
         lane.close()
-        return took
 
-    assert asyncio.run(ask()) < 20
+    asyncio.run(ask())
 
 
 def test_the_thread_knows_the_deadline_of_its_question() -> None:
@@ -132,7 +132,7 @@ def test_operations_are_answered_while_every_lane_is_full(client: Client) -> Non
         lanes = client.app.state.lanes.by_name.values()
         end, work = blocked()
         crowd = [asyncio.create_task(lane.run(work)) for lane in lanes for _ in range(lane.threads + lane.places)]
-        await asyncio.sleep(0.1)
+        await until(lambda: all((lane.running, lane.waiting) == (lane.threads, lane.places) for lane in lanes))
         try:
             transport = httpx.ASGITransport(client.app)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
@@ -152,7 +152,7 @@ def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(adviso
 
     def histories(**_: str) -> Histories:
         begun.release()
-        end.wait(30)
+        end.wait(120)
         return Histories(0.0, 1.0, 1.0, (), elsewhere=True)
 
     async def ask() -> None:
@@ -162,7 +162,7 @@ def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(adviso
             try:
                 for _ in pages:
                     assert await asyncio.to_thread(begun.acquire, timeout=30)
-                answer = await asking.post("/v1/placements", json=QUESTION, headers={"X-Request-Timeout": "10"})
+                answer = await asking.post("/v1/placements", json=QUESTION, headers={"X-Request-Timeout": "30"})
             finally:
                 end.set()
                 shown = await asyncio.gather(*pages)

@@ -8,7 +8,7 @@ import pytest
 
 from api.cli.output import clean, print_table, progress
 
-ROWS = [("h1", "0.9"), ("[bold red]h2[/]", "10.25")]
+ROWS = [("h1", "0.9"), ("[bold red]h2[/]", "10.25"), ("same:a:a", "1")]
 
 
 def test_plain_columns_are_aligned_and_have_no_trailing_blanks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,6 +17,7 @@ def test_plain_columns_are_aligned_and_have_no_trailing_blanks(capsys: pytest.Ca
         "host             score",
         "h1                 0.9",
         "[bold red]h2[/]  10.25",
+        "same:a:a             1",
     ]
 
 
@@ -32,6 +33,7 @@ def test_on_a_terminal_names_are_not_read_as_markup(
     print_table(("host", "score"), ROWS, right=(1,))
     shown = capsys.readouterr().out
     assert "[bold red]h2[/]" in shown
+    assert "same:a:a" in shown
     assert "─" in shown
 
 
@@ -52,6 +54,8 @@ def test_progress_is_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str], mon
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with progress() as advance:
         advance("fitting \x1b[2J", 0.5)
+        advance("same:a:a [/b]", 0.6)
     captured = capsys.readouterr()
+    assert "same:a:a [/b]" in captured.err
     assert captured.out == ""
     assert "fitting: " not in captured.err

@@ -116,6 +116,7 @@ def test_a_cluster_without_workers_is_said_in_one_sentence() -> None:
         pass
 
 
+@pytest.mark.measured
 def test_programs_started_by_hand_train_and_a_killed_worker_ends_the_training(
     rows: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,12 +191,21 @@ def started(disk: Path) -> subprocess.Popen[str]:
         [*COMMAND, "--dir", str(disk), "--files", "3", "--samples", "1000000"], cwd=ROOT, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(list(disk.glob(f"{PREFIX}*/f*"))) < 3:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    time.sleep(0.5)
+    made = _calls(running.pid)
+    while _calls(running.pid) < made + 1000:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     return running
+
+
+def _calls(pid: int) -> int:
+    """Calls that read or wrote so far."""
+    fields = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(fields["syscr"]) + int(fields["syscw"])
 
 
 def test_a_folder_whose_owner_lives_is_not_stale(tmp_path: Path) -> None:

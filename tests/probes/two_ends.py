@@ -72,7 +72,7 @@ def responder(*prefix: str, listen: str = "127.0.0.1") -> Iterator[tuple[subproc
             yield served, json.loads(served.stdout.readline())["port"]
         finally:
             served.terminate()
-            served.wait(10)
+            served.wait(60)
 
 
 def children(pid: int) -> list[int]:
@@ -81,8 +81,8 @@ def children(pid: int) -> list[int]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process ends within five seconds; nobody may be there to bury it."""
-    deadline = time.monotonic() + 5
+    """Whether a process ends within a minute; nobody may be there to bury it."""
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()

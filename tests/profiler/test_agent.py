@@ -40,7 +40,7 @@ class Bench:
         self._thread.start()
 
     def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, (self.agent.view(), self.said.getvalue())
             time.sleep(0.005)

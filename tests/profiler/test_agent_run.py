@@ -153,7 +153,7 @@ def test_it_exports_what_it_measures_and_ends_within_two_seconds(tmp_path: Path)
     assert (hello["event"], hello["backend"], hello["push"]) == ("start", "lxc", "off")
 
     def page() -> str:
-        with urllib.request.urlopen(hello["export"], timeout=5) as answer:
+        with urllib.request.urlopen(hello["export"], timeout=60) as answer:
             return str(answer.read().decode())
 
     wait_for(lambda: 'statistic="p95"' in page(), "no window was exported")
@@ -229,7 +229,7 @@ def test_it_imports_nothing_that_a_host_does_not_need(tmp_path: Path) -> None:
         (["--listen", "203.0.113.7:9405"], 1, "cannot listen"),
         (["--no-exporter", "--push", "http://127.0.0.1:1", "--spool", "/proc/nowhere"], 1, "cannot be written"),
         (["--no-exporter", "--push", "http://127.0.0.1:1", "--token-file", "/nowhere/token"], 1, "token file"),
-        (["--no-exporter", "--push", "http://127.0.0.1:1", "--token-file", "/dev/null"], 1, "the token is empty"),
+        (["--no-exporter", "--push", "http://127.0.0.1:1", "--token-file", "/dev/null"], 1, "others may change it"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )

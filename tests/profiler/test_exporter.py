@@ -153,7 +153,7 @@ def served() -> Iterator[Exporter]:
 
 def get(served: Exporter, path: str = "/metrics") -> tuple[int, bytes]:
     host, port = served.address
-    with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=60) as answer:
         return answer.status, answer.read()
 
 
@@ -166,7 +166,7 @@ def test_it_serves_metrics_and_health_and_nothing_else(served: Exporter) -> None
     for method in ("POST", "PUT", "DELETE"):
         request = urllib.request.Request(f"http://{host}:{port}/metrics", data=b"x", method=method)
         with pytest.raises(urllib.error.HTTPError, match="501"):
-            urllib.request.urlopen(request, timeout=5)
+            urllib.request.urlopen(request, timeout=60)
 
 
 def test_many_scrapers_share_one_page() -> None:
@@ -191,7 +191,7 @@ def test_slow_clients_are_cut_off_and_the_others_served(served: Exporter, monkey
     clients = [socket.create_connection(served.address) for _ in range(30)]
     for client in clients:
         client.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         try:
             assert get(served)[0] == 200
@@ -200,7 +200,7 @@ def test_slow_clients_are_cut_off_and_the_others_served(served: Exporter, monkey
             assert time.monotonic() < deadline
             time.sleep(0.1)
     for client in clients:
-        client.settimeout(5)
+        client.settimeout(60)
         with contextlib.suppress(ConnectionError):
             assert client.recv(10) == b""
         client.close()
@@ -226,7 +226,7 @@ def test_a_client_that_never_reads_holds_nobody_up(served: Exporter) -> None:
     ids=range(7),
 )
 def test_garbage_is_refused_and_the_next_scrape_works(served: Exporter, garbage: bytes) -> None:
-    with socket.create_connection(served.address, timeout=5) as client:
+    with socket.create_connection(served.address, timeout=60) as client:
         try:
             client.sendall(garbage)
             client.shutdown(socket.SHUT_WR)
@@ -247,7 +247,7 @@ def test_it_can_listen_on_ipv6() -> None:
     except ExporterError:
         pytest.skip("this machine has no IPv6 loopback")
     running.start()
-    with urllib.request.urlopen(f"http://[::1]:{running.address[1]}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://[::1]:{running.address[1]}/metrics", timeout=60) as answer:
         assert answer.read() == b"up 1\n"
     running.stop()
 
@@ -256,7 +256,7 @@ def test_threads_of_clients_end(served: Exporter) -> None:
     before = threading.active_count()
     for _ in range(20):
         get(served)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.02)
     assert threading.active_count() <= before

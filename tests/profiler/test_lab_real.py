@@ -79,6 +79,7 @@ def test_stopping_removes_everything_within_seconds_and_says_how_to_go_on(
 
 
 @pytest.mark.usefixtures("bystanders")
+@pytest.mark.measured
 def test_after_kill_9_nothing_runs_on_and_the_next_run_cleans_up_and_resumes(tmp_path: Path, state: Path) -> None:
     out = tmp_path / "data"
     campaign = write_campaign(tmp_path / "c.yaml", rounds=2, pairs=[["cpu", "cpu"]])

@@ -18,6 +18,7 @@ from recorded import recorded_files
 from profiler.backends import TaskCounters
 from profiler.backends.linux import TaskReader
 from profiler.backends.source import LiveSource
+from profiler.lab.processes import wait_until
 from profiler.parse import parse_schedstat, parse_status, schedstat_counts
 from profiler.parse.proc import (
     _NET_DEV_HEADER,
@@ -61,16 +62,14 @@ def test_timeslices_are_the_switches_of_a_task_within_one(kind: str) -> None:
     try:
         for thread in threads:
             thread.start()
-        time.sleep(0.5)
+        assert wait_until(lambda: len(tids) == 3 and all(_timeslices(tid) > 20 for tid in tids), 60)
         counts = [(_timeslices(tid), _switches(tid), _timeslices(tid)) for tid in tids]
     finally:
         stop.set()
         for thread in threads:
             thread.join()
         os.sched_setaffinity(0, allowed)
-    assert len(counts) == 3
     for before, switches, after in counts:
-        assert before > 20
         # It may run and be switched away between two files, often where this thread waits for the CPU; each time adds
         # one to both.
         near = 2 + 0.02 * before

@@ -20,7 +20,7 @@ from api_double import Double, Reply, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.agent import wire
+from profiler.agent import push, wire
 from profiler.agent.batch import Batch
 from profiler.agent.log import Log
 from profiler.agent.push import Pusher
@@ -232,6 +232,40 @@ def test_a_lower_limit_of_samples_per_call_is_found(bench: Bench, double: Double
     assert bench.pusher.status().refused == 0
 
 
+@pytest.fixture
+def small(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A pusher whose calls hold at most 16 samples, and are tried larger after 5 that arrived."""
+    monkeypatch.setattr(push, "MOST_SAMPLES", 16)
+    monkeypatch.setattr(push, "_GROW_AFTER", 5)
+    bench.pusher = Pusher(bench.spool, bench.wire, Log(bench.said))
+    return bench
+
+
+def test_calls_grow_again_once_the_server_takes_larger_ones(small: Bench, double: Double) -> None:
+    double.decide = script(Reply(status=413, stored=False), Reply(status=413, stored=False))
+    for number in range(24):
+        small.put(batch(number))
+    small.drain()
+    assert [len(request) for request in double.requests] == [16, 8, 4, 4, 4, 4, 4, 4]
+    for _ in range(10):
+        small.put(batch(1))
+        small.drain()
+    double.requests.clear()
+    small.put(*(batch(number) for number in range(40)))
+    small.drain()
+    assert [len(request) for request in double.requests] == [16, 16, 8], "as large as at first, and never larger"
+
+
+def test_a_server_that_keeps_its_limit_refuses_one_call_in_some_for_growing(small: Bench, double: Double) -> None:
+    double.decide = lambda samples: Reply() if len(samples) <= 4 else Reply(status=413, stored=False)
+    for _ in range(4):
+        small.put(*(batch(number) for number in range(50)))
+    small.drain(most=1000)
+    assert len(double.kept) == 50
+    refused = sum(len(request) > 4 for request in double.requests)
+    assert 2 < refused <= 2 + len(double.requests) // 6
+
+
 @pytest.mark.parametrize("status", [400, 422])
 def test_a_batch_that_the_server_refuses_is_put_aside_and_the_others_arrive(
     bench: Bench, double: Double, status: int, tmp_path: Path
@@ -372,7 +406,7 @@ def test_over_https_nothing_is_sent_to_whom_nobody_vouches_for(
         bench.put(batch(1))
         wait = bench.pusher.step()
         bench.close()
-        thread.join(5)
+        thread.join(60)
     assert (wait == 0, bench.left == 0) == (trusted, trusted)
     assert bench.pusher.status().failures["tls"] == (not trusted)
     assert (SECRET.encode() in b"".join(received)) == trusted
@@ -390,6 +424,7 @@ def test_the_token_is_never_shown(bench: Bench, double: Double) -> None:
 
 def test_a_token_that_was_renewed_is_used(tmp_path: Path, double: Double) -> None:
     file = tmp_path / "token"
+    file.touch(0o600)
     file.write_text("first\n")
     bench = Bench(tmp_path / "spool", double.url)
     bench.wire._token = Token(file, parse_url(double.url))

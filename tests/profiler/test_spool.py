@@ -196,6 +196,53 @@ def test_a_refused_batch_is_kept_aside_and_not_sent_again(tmp_path: Path) -> Non
     again.close()
 
 
+def test_nothing_that_was_put_aside_is_written_over(tmp_path: Path) -> None:
+    for number in (1, 2, 3):  # the spool is empty at each start
+        spool = open_spool(tmp_path)
+        put(spool, number)
+        spool.refuse(spool.oldest(0)[0])
+        spool.close()
+        (tmp_path / "notes.txt").write_text(f"note {number}")
+    open_spool(tmp_path).close()
+    refused = [decode(path.read_bytes()) for path in sorted(tmp_path.glob("*.refused"))]
+    assert [number_of(one) for one in refused] == [1, 2, 3]
+    assert sorted(path.read_text() for path in tmp_path.glob("notes*")) == ["note 1", "note 2", "note 3"]
+
+
+def test_after_the_highest_number_batches_still_wait_in_order_through_restarts(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path)
+    put(spool, 1, 2)
+    last = spool.oldest(BIG)[1].name
+    spool.close()
+    (tmp_path / last).rename(tmp_path / "999999999999-1.json.gz")
+    for number in (3, 4, 5):
+        spool = open_spool(tmp_path)
+        put(spool, number)
+        assert waiting(spool) == list(range(1, number + 1))
+        spool.close()
+
+
+@pytest.mark.parametrize("digits", [12, 13, 200])
+def test_numbers_of_any_length_are_taken_over_in_their_order(tmp_path: Path, digits: int) -> None:
+    for number in (1, 2, 3):
+        (tmp_path / f"{'9' * (digits - 1)}{number}-1.json.gz").write_bytes(encode(batch(number)))
+    for number in (4, 5):
+        spool = open_spool(tmp_path)
+        put(spool, number)
+        assert waiting(spool) == list(range(1, number + 1))
+        assert spool.status().broken == 0
+        spool.close()
+
+
+@pytest.mark.parametrize("name", ["000000000001-01", "0000000000001-1", "00000000000１-1"])
+def test_a_name_that_no_agent_gives_is_no_batch(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.json.gz").write_bytes(encode(batch(1)))
+    spool = open_spool(tmp_path)
+    assert (waiting(spool), spool.status().broken) == ([], 1)
+    spool.close()
+    assert (tmp_path / f"{name}.json.gz.bad").exists()
+
+
 def test_what_was_put_aside_does_not_grow_without_end(tmp_path: Path) -> None:
     spool = open_spool(tmp_path)
     for number in range(130):

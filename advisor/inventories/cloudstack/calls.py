@@ -16,6 +16,8 @@ from urllib.parse import quote, urlsplit
 
 import requests
 
+from profiler.secret_file import read_secret
+
 Row = Mapping[str, Any]
 REFUSED = frozenset({401, 403, 432, 531})  # ApiErrorCode.java: 432 unsupported action, 531 account error
 PAGE = 500  # the largest that `default.page.size` allows unless an operator has changed it
@@ -55,7 +57,10 @@ def account(cloud: str | None, environment: Mapping[str, str] = os.environ, ini:
         where = "the environment (CLOUDSTACK_ENDPOINT, CLOUDSTACK_KEY, CLOUDSTACK_SECRET)"
     else:
         file = configparser.ConfigParser(interpolation=None)
-        file.read(ini.expanduser(), encoding="utf-8")
+        try:
+            file.read_string(read_secret(ini.expanduser()))
+        except configparser.Error:  # whose message shows the line
+            raise ValueError(f"{ini} is not sections of name = value") from None
         given = dict(file[cloud]) if file.has_section(cloud) else {}
         where = f"section {cloud} of {ini}"
     missing = [name for name in ("endpoint", "key", "secret") if not given.get(name)]

@@ -11,6 +11,7 @@ import openstack
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import HttpException, SDKException
 
+from advisor.clouds_file import read_settings
 from advisor.inventories.reading import Part
 
 Row = Mapping[str, Any]
@@ -88,9 +89,12 @@ class Listings:
 
 
 def connect(cloud: str | None) -> Any:
-    """A connection by clouds.yaml or the environment (OS_*); nothing is asked yet. ConfigException, ClientException."""
+    """A connection by clouds.yaml or the environment (OS_*); nothing is asked yet. ConfigException, ClientException,
+    and ValueError where a file with the account is open to others.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # openstacksdk warns of what it will no longer do itself
+        read_settings()
         return openstack.connect(cloud=cloud, api_timeout=TIMEOUT_S, app_name="cotenant")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import ssl
 import threading
 import urllib.parse
@@ -85,7 +86,16 @@ class Service:
         parts = urllib.parse.urlsplit(self.url)
         if parts.scheme != "https" and parts.hostname not in LOOPBACK:
             raise NoAnswer("the token is not sent in the clear: use https in [cotenant] url")
-        return {"Authorization": "Bearer " + Path(self.token_file).read_text().strip()}
+        return {"Authorization": "Bearer " + _read_secret(self.token_file)}
+
+
+def _read_secret(path: str) -> str:
+    """What a file holds that nobody but its owner may change, and nobody but owner and group may read."""
+    with Path(path).open(encoding="ascii") as file:
+        mode = os.fstat(file.fileno()).st_mode & 0o777
+        if mode & 0o026:
+            raise NoAnswer(f"{path} is refused because others may read or change it (mode {mode:o}); chmod 640 it")
+        return file.read(MOST_BYTES).strip()
 
 
 def _title(content: bytes) -> str:

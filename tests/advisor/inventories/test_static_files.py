@@ -359,6 +359,7 @@ def test_a_good_file_with_one_place_spoilt_is_read_or_refused(tmp_path: Path, po
         assert "line " in error.message
 
 
+@pytest.mark.measured
 def test_a_cloud_of_a_thousand_hosts_is_read_in_seconds(tmp_path: Path) -> None:
     lines = ["hosts:", *(f"  - {{id: h{number}, kind: kvm, pcpus: 16, memory_mb: 65536}}" for number in range(1000))]
     lines += ["instances:", *(f"  - {{id: i{number}, host: h{number % 1000}, vcpus: 2}}" for number in range(5000))]

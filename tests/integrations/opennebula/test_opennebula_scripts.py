@@ -249,6 +249,7 @@ def test_a_host_that_was_not_offered_is_not_taken(saying: Any) -> None:
     assert (done.returncode, hosts_of(done)) == (0, {"32": "5"})
 
 
+@pytest.mark.measured
 def test_a_service_that_drips_is_not_waited_for(saying: Any) -> None:
     began = time.monotonic()
     done = saying(None).run("place", document(Machine(32)), timeout_s=TIMEOUT_S)
@@ -275,9 +276,18 @@ def test_settings_that_cannot_be_read_are_said(scripts: Scripts) -> None:
 
 
 def test_a_token_is_sent_and_never_shown(saying: Any, tmp_path: Path) -> None:
+    (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text("cot_geheim\n", "ascii")
     done = saying((401, b"cot_geheim")).run("place", document(Machine(32)), token_file=tmp_path / "token")
     assert "HTTP 401" in done.stderr
+    assert "geheim" not in done.stderr + done.stdout
+
+
+def test_a_token_that_others_may_read_is_refused(saying: Any, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("cot_geheim\n", "ascii")
+    (tmp_path / "token").chmod(0o644)
+    done = saying((401, b"")).run("place", document(Machine(32)), token_file=tmp_path / "token")
+    assert "is refused because others may read or change it (mode 644); chmod 640 it" in done.stderr
     assert "geheim" not in done.stderr + done.stdout
 
 
