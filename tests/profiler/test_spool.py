@@ -20,7 +20,7 @@ from profiler.agent.spool import Spool, SpoolError
 from profiler.collectors.samples import Row
 
 BIG = 10**9
-names = st.text("abcXYZ019._:-", min_size=1, max_size=20)
+names = st.text("abcXYZ019._:-", min_size=1, max_size=20).filter(lambda name: name not in {".", ".."})
 rows = st.builds(
     Row,
     st.none() | names,

@@ -33,7 +33,7 @@ from profiler.observed import (
     Pinning,
 )
 
-ids = st.text(st.sampled_from("abcXYZ019._:-"), min_size=1, max_size=12)
+ids = st.text(st.sampled_from("abcXYZ019._:-"), min_size=1, max_size=12).filter(lambda one: one not in {".", ".."})
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 labels = st.dictionaries(texts, texts, max_size=3)
 amounts = st.floats(0, 1e15)
