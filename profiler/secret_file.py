@@ -32,4 +32,4 @@ def check_private(path: Path, mode: int, *, secret: bool = True) -> None:
     """ValueError where a file of this mode (`stat.st_mode`) is open to others; without a secret all may read it."""
     what = "change" if mode & _OTHERS_WRITE else "read" if secret and mode & _OTHERS_READ else ""
     if what:
-        raise ValueError(f"{path} is refused because others may {what} it (mode {mode & 0o777:o}); chmod 640 it")
+        raise ValueError(f"{path} is refused because others may {what} it (mode {mode & 0o777:03o}); chmod 640 it")

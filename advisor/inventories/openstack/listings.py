@@ -89,8 +89,9 @@ class Listings:
 
 
 def connect(cloud: str | None) -> Any:
-    """A connection by clouds.yaml or the environment (OS_*); nothing is asked yet. ConfigException, ClientException,
-    and ValueError where a file with the account is open to others.
+    """A connection by clouds.yaml or the environment (OS_*); nothing is asked yet.
+
+    ConfigException, ClientException; ValueError where a file with the account is open to others.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # openstacksdk warns of what it will no longer do itself

@@ -94,7 +94,7 @@ def _read_secret(path: str) -> str:
     with Path(path).open(encoding="ascii") as file:
         mode = os.fstat(file.fileno()).st_mode & 0o777
         if mode & 0o026:
-            raise NoAnswer(f"{path} is refused because others may read or change it (mode {mode:o}); chmod 640 it")
+            raise NoAnswer(f"{path} is refused because others may read or change it (mode {mode:03o}); chmod 640 it")
         return file.read(MOST_BYTES).strip()
 
 
