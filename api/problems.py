@@ -32,6 +32,7 @@ from advisor.errors import (
     StorageUnavailable,
 )
 from advisor.service import DuplicateKey
+from api.schemas.base import ID_PATTERN, STEP_PATTERN, TEXT_PATTERN
 from api.schemas.pages import FieldError, Problem
 from api.web.render import error_page, wants_page
 
@@ -71,6 +72,12 @@ class Kind:
 
 
 _RETRY = {"Retry-After": "5"}
+# What a pattern of `api.schemas.base` says, for people.
+_OF_PATTERN: Mapping[str, str] = {
+    ID_PATTERN: "it takes letters, digits and ._:- and is neither . nor ..",
+    STEP_PATTERN: "it takes no / and no control characters, and is neither . nor ..",
+    TEXT_PATTERN: "it takes no control characters",
+}
 
 # The one table. An error's kind is that of the first class in its method resolution order that stands here.
 OF_ERROR: Mapping[type[AdvisorError], Kind] = {
@@ -212,7 +219,7 @@ def _field_error(item: Mapping[str, Any]) -> FieldError:
     # The input itself is left out: it may be huge or secret, and it may hold what JSON cannot carry.
     steps = [str(step)[:80] for step in item["loc"]]
     shown = steps[1:] if steps[0] in {"body", "query", "path"} and len(steps) > 1 else steps
-    message = str(item["msg"]).removeprefix("Value error, ")
+    message = _OF_PATTERN.get(item.get("ctx", {}).get("pattern", "")) or str(item["msg"]).removeprefix("Value error, ")
     return FieldError(field=_printable(".".join(shown)), code=str(item["type"]), detail=_printable(message))
 
 
