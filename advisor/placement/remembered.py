@@ -16,7 +16,7 @@ from advisor.recent import Recent
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-MOST_BYTES = 32 * 2**20  # for each kind: 10,000 hosts with eight residents, no two alike, take 15 MB
+MOST_BYTES = 32 * 2**20  # with the newcomer; 10,000 hosts with eight residents, no two alike, take 15 MB
 KEY_BYTES = 200  # what a key of 48 bytes takes as an object, with its place in the table and the turn of its last use
 MOST_PARTS = 20_000  # parts of candidates as `_parts` counts them, of less than 1 KB each
 
@@ -32,9 +32,9 @@ class Remembered:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._lock = threading.Lock()
-        self.before = _Blocks(self._lock, most_bytes // 4)  # there is one for each host, not one for each question
-        self.after = _Blocks(self._lock, most_bytes)
-        self.shown = _Blocks(self._lock, most_bytes)
+        self.after = _Blocks(self._lock, most_bytes)  # one for each host and question
+        self.before = _Blocks(self._lock, most_bytes // 4)  # one for each host
+        self.shown = _Blocks(self._lock, most_bytes // 4)  # some for each question
         self.told: Recent[bytes, tuple[Candidate, ...]] = Recent(MOST_PARTS, _parts)
 
     def counts(self) -> tuple[int, int]:
