@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from typing import Literal
 
 from pydantic_core import to_json
@@ -21,7 +22,8 @@ from advisor.snapshot import ClusterSnapshot
 from advisor.store import codec
 from advisor.store.recommendations import body_of
 
-MOST_BYTES = 16 * 2**20  # of text: the answers themselves take about three times as much
+MOST_BYTES = 32 * 2**20  # of what answers take, their texts among it
+QUESTION = 8  # a question takes so many times its text: a short name of a host is an object of 50 bytes
 FORMER = timedelta(seconds=0.5)  # replicas are told to agree within a second of a write
 # "hit": another question had decided it; "former": on the cloud as it was a moment before; "miss": decided for this one
 Source = Literal["hit", "former", "miss"]
@@ -45,6 +47,11 @@ class Answer:
         """Write both texts."""
         kept = codec.text(body_of(recommendation)).encode()
         return cls(recommendation, to_json(body_as_json(recommendation)), kept)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes: beside the texts, values that take a fifth more than these."""
+        return (len(self.told) + len(self.kept)) * 11 // 5
 
     @property
     def recommendation(self) -> Recommendation:
@@ -81,32 +88,34 @@ class Answers:
     """What one predictor answered, by the question, on the cloud of `moment` and on those before it; thread-safe."""
 
     moment: Moment
-    _kept: Recent[str, tuple[Answer, Moment]]
+    _kept: Recent[bytes, tuple[Answer, Moment, int]]
     _deciding: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def on(cls, snapshot: ClusterSnapshot, most_bytes: int = MOST_BYTES) -> Answers:
-        """None yet; there is room for so many bytes of text."""
-        kept = Recent[str, tuple[Answer, Moment]](most_bytes, lambda one: len(one[0].told) + len(one[0].kept))
+        """None yet; there is room for so many bytes."""
+        kept = Recent[bytes, tuple[Answer, Moment, int]](most_bytes, lambda one: one[2])
         return cls(Moment(snapshot.taken_at, snapshot.taken_at), kept)
 
     def after(self, snapshot: ClusterSnapshot) -> Answers:
-        """The same once the cloud has changed to this one."""
-        return replace(self, moment=Moment(snapshot.taken_at, snapshot.taken_at))
+        """The same once the cloud has changed to this one; what was answered too long ago to be told again goes."""
+        now = snapshot.taken_at
+        self._kept.drop(lambda one: now - one[1].seen > FORMER)
+        return replace(self, moment=Moment(now, now))
 
     def find(self, question: str) -> Answer | None:
         """What was answered on the cloud as it is."""
-        found = self._kept.find(question)
+        found = self._kept.find(_key(question))
         return found[0] if found is not None and found[1] is self.moment else None
 
     def former(self, question: str, now: datetime) -> tuple[Answer, Moment] | None:
         """What would have been answered at most FORMER ago."""
-        found = self._kept.find(question)
-        return found if found is not None and abs(now - found[1].seen) <= FORMER else None
+        found = self._kept.find(_key(question))
+        return found[:2] if found is not None and abs(now - found[1].seen) <= FORMER else None
 
     def keep(self, question: str, one: Answer) -> None:
         """Remember it, in place of what was answered before."""
-        self._kept.keep(question, (one, self.moment))
+        self._kept.keep(_key(question), (one, self.moment, one.size + QUESTION * len(question)))
 
     @contextmanager
     def deciding(self) -> Iterator[bool]:
@@ -117,6 +126,11 @@ class Answers:
         finally:
             if alone:
                 self._deciding.release()
+
+
+def _key(question: str) -> bytes:
+    """A question may name thousands of hosts, and brings by how much the intervals of each are widened."""
+    return blake2b(question.encode(), digest_size=32).digest()
 
 
 def answer(

@@ -32,7 +32,8 @@ class Monitor:
         self._settings = settings
         self._reading = threading.Lock()
         self._shadows: dict[str, Predictor | None] = {}  # None = could not be read
-        self._factors: tuple[str, int, Mapping[str, float]] = ("", 0, {})  # version, newest row, by platform
+        # version, newest row, and the factors over 1 by platform
+        self._factors: tuple[str, int, Mapping[str, float]] = ("", 0, {})
         self._qualities: dict[str, tuple[tuple[int, int], ModelQuality]] = {}
 
     def judges(self, shadows: Iterable[str], chosen: Chosen) -> tuple[Judge, ...]:
@@ -66,14 +67,14 @@ class Monitor:
         """By how much a model's throughput intervals are to be widened, by host; only hosts where it is over 1."""
         if not self._settings.adapt_intervals:
             return {}
-        held, number, by_platform = self._factors
+        held, number, wide = self._factors
         newest = observed.newest(connection)
         if (held, number) != (version, newest):
-            known = by_platform if held == version and number < newest else {}
-            changed = observed.platforms_since(connection, number if known is by_platform else 0)
-            by_platform = {**known, **{one: self._widening(connection, one, version) for one in changed}}
-            self._factors = version, newest, by_platform
-        wide = {platform: factor for platform, factor in by_platform.items() if factor > 1.0}
+            known = wide if held == version and number < newest else {}
+            changed = observed.platforms_since(connection, number if known is wide else 0)
+            now = {**known, **{one: self._widening(connection, one, version) for one in changed}}
+            wide = {platform: factor for platform, factor in now.items() if factor > 1.0}
+            self._factors = version, newest, wide
         if not wide:
             return {}
         named = ((host.id, checking.platform_of(host)) for host in hosts)

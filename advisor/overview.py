@@ -60,7 +60,8 @@ class Overview:
         new = {key: at for at, key in enumerate(keys) if key not in known and snapshot.residents[at]}
         if new:
             scenes = snapshot.scenes.take(np.array(list(new.values()), dtype=np.int64))
-            known = {**known, **dict(zip(new, predictor.predict(scenes, ()).throughput.expected, strict=True))}
+            said = predictor.predict(scenes, ()).throughput.expected
+            known = {**known, **{key: row.copy() for key, row in zip(new, said, strict=True)}}  # a view keeps them all
         found = np.ones(snapshot.scenes.present.shape)
         for row, key, there in zip(found, keys, snapshot.residents, strict=True):
             if there:

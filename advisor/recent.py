@@ -36,5 +36,11 @@ class Recent(Generic[K, V]):
             while self._there > self._most:
                 self._there -= self._counts(self._values.popitem(last=False)[1])
 
+    def drop(self, is_over: Callable[[V], bool]) -> None:
+        """Let go of values that nobody will ask for again."""
+        with self._lock:
+            for key in [key for key, value in self._values.items() if is_over(value)]:
+                self._there -= self._counts(self._values.pop(key))
+
     def __len__(self) -> int:
         return len(self._values)

@@ -51,8 +51,8 @@ def main() -> None:
     }
     rows = []
     for name, attack in attacks.items():
-        with tempfile.TemporaryDirectory() as folder, service(Path(folder), Cloud.of(100), None, 1) as port:
-            rows.append({"attack": name} | _under(port, attack))
+        with tempfile.TemporaryDirectory() as folder, service(Path(folder), Cloud.of(100), None, 1) as served:
+            rows.append({"attack": name} | _under(served.port, attack))
     print(json.dumps(rows, indent=1) if options.json else "\n".join(_line(row) for row in rows))
 
 

@@ -1,13 +1,12 @@
 """Ranking over HTTP: a real service under open-loop load beside a bare FastAPI endpoint that returns the same bytes.
 
-    python -m benchmarks.http_load [--sizes 100,1000] [--rates 200,20] [--seconds 20] [--workers 2] [--soak SECONDS]
+    python -m benchmarks.http_load [--sizes 100,1000] [--rates 200,20] [--seconds 20] [--workers 2]
                                    [--model DIRECTORY] [--keep] [--json]
 
 Hosts have 8 residents of 20 measured workloads and one of 40 contents; questions are drawn from the same 20 workloads,
 each with a name of its own, while 5 instances change once a second. Latency counts from when a question was due, so
 that a service that stalls is not spared. In every round service and bare endpoint are asked in turn, and with wrk both
-are asked as fast as they answer. Questions are dry runs, which are stored like all others; --keep reserves, too. With
---soak the service alone is asked for so long and its memory is read.
+are asked as fast as they answer. Questions are dry runs, which are stored like all others; --keep reserves, too.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -120,7 +119,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="of each turn")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--model", type=Path, help="an artifact; without it one is trained on the lab's neighbours")
     parser.add_argument("--keep", action="store_true", help="questions that reserve their host")
     parser.add_argument("--json", action="store_true")
@@ -140,13 +138,11 @@ def measured(size: int, rate: float, model: Path, options: argparse.Namespace) -
     cloud = Cloud.of(size)
     bodies = cloud.questions(keep=options.keep)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        port = stack.enter_context(service(Path(folder), cloud, model, options.workers))
+        port = stack.enter_context(service(Path(folder), cloud, model, options.workers)).port
         for body in bodies[:40]:  # every worker has seen every workload
             answer = post(port, body)
         (Path(folder) / "answer.json").write_bytes(answer)
         stack.enter_context(_changing(port, cloud))
-        if options.soak:
-            return {"hosts": size, "rate": rate} | _soaked(port, bodies, rate, options.soak)
         bare = stack.enter_context(_bare(Path(folder), options.workers))
         turns: dict[str, list[Asked]] = {"service": [], "bare": []}
         looked, known = _counted(port, "lookups"), _counted(port, "answers")
@@ -177,19 +173,16 @@ def _figures(turns: list[Asked]) -> dict[str, Any]:
     }
 
 
-def _soaked(port: int, bodies: list[bytes], rate: float, seconds: float) -> dict[str, Any]:
-    """Memory of all workers while they are asked, every tenth of the time."""
-    found: list[float] = [rss_mb(port)]
-    turns = []
-    for turn in range(10):
-        turns.append(ask(port, PATH, bodies, rate=rate, seconds=seconds / 10, seed=turn))
-        found.append(rss_mb(port))
-    return {"soak_s": seconds, "rss_mb": found, "open_loop": {"service": _figures(turns)}}
+class Served(NamedTuple):
+    """A service that runs: its port, and the process that it was started as."""
+
+    port: int
+    pid: int
 
 
 @contextlib.contextmanager
-def service(folder: Path, cloud: Cloud, model: Path | None, workers: int) -> Iterator[int]:
-    """The product itself, started as users start it, with a model or the prior alone; yields its port."""
+def service(folder: Path, cloud: Cloud, model: Path | None, workers: int) -> Iterator[Served]:
+    """The product itself, started as users start it, with a model or the prior alone."""
     settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder, log_level="warning")
     with Advisor(settings) as advisor:
         advisor.put_inventory(cloud.inventory, mode="replace", generation=None)
@@ -202,17 +195,21 @@ def service(folder: Path, cloud: Cloud, model: Path | None, workers: int) -> Ite
     argv = [sys.executable, "-c", main_, "serve", "--listen", "127.0.0.1:0", "--workers", str(workers)]
     process = subprocess.Popen(argv, env=os.environ | _ONE_THREAD | names, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
+    rest = threading.Thread(target=process.stderr.read)
     try:
         line = ""
         while not (found := re.search(r"listens on http://127\.0\.0\.1:(\d+)", line)):
             line = process.stderr.readline()
             if not line:
                 raise RuntimeError("the service did not start")
-        threading.Thread(target=process.stderr.read, daemon=True).start()
-        yield int(found[1])
+        rest.start()
+        yield Served(int(found[1]), process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
+        if rest.ident is not None:
+            rest.join()
+        process.stderr.close()
 
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")

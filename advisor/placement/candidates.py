@@ -24,6 +24,8 @@ from advisor.explanation import Shown
 from advisor.newcomer import latency_limits_of, limits_of, used_share
 from advisor.placement.remembered import Remembered
 from advisor.placement.situations import Question, base_with, first_of_each, keys, with_newcomer
+from advisor.snapshot import fingerprints
+from advisor.store import codec
 from models.prediction import TARGETS, InterferencePrediction
 from models.prediction import Band as Bands
 from models.scene import SceneBatch, slot_values, stack
@@ -99,27 +101,26 @@ def place(question: Question, hosts: Sequence[int], options: Sequence[str]) -> P
 def candidates(question: Question, standings: Sequence[RankedHost], remembered: Remembered) -> tuple[Candidate, ...]:
     """The best of the hosts in order, as many as are asked for; the others are there to be compared with."""
     shown = standings[: max(question.request.limit, 2)]  # the first is compared with the second
-    key, about = _about(question, shown)
+    key = _about(question, shown)
     known = remembered.told.find(key)
-    if known is None or known[0] != about:
-        known = about, _told(question, shown, remembered)
+    if known is None:
+        known = _told(question, shown, remembered)
         remembered.told.keep(key, known)
     name = {one.host: question.snapshot.hosts[one.host].id for one in standings}
     return tuple(
         replace(
             candidate, tied_with=tuple(name[other.host] for other in standings if other is not one and one.tied(other))
         )
-        for candidate, one in zip(
-            known[1], shown, strict=False
-        )  # of the second only the first's comparison may be told
+        for candidate, one in zip(known, shown, strict=False)  # of the second only the first's comparison may be told
     )
 
 
-def _about(question: Question, shown: Sequence[RankedHost]) -> tuple[object, object]:
-    """All that is told of K hosts depends on this, but for their ties: as a key, and what must be equal beside it."""
+def _about(question: Question, shown: Sequence[RankedHost]) -> bytes:
+    """All that is told of K hosts depends on this, but for their ties; a digest, for a request may name many hosts."""
     snapshot, at = question.snapshot, [one.host for one in shown]
     there = tuple((snapshot.hosts[host], snapshot.residents[host]) for host in at)
-    return _keys(question, shown), (question.request, there, tuple(one.rungs for one in shown))
+    said = codec.text((question.request, there, tuple(one.rungs for one in shown)))
+    return fingerprints.digest(_keys(question, shown), said)
 
 
 def _told(question: Question, shown: Sequence[RankedHost], remembered: Remembered) -> tuple[Candidate, ...]:
@@ -268,7 +269,7 @@ def _keys(question: Question, shown: Sequence[RankedHost]) -> tuple[bytes, ...]:
     """What a prediction about each of K hosts depends on, as the newcomer is placed there."""
     _, who = keys(question, np.array([one.host for one in shown], dtype=np.int64), TARGETS)
     return tuple(
-        key + repr((one.option, one.changes, one.driver_cpus)).encode() for key, one in zip(who, shown, strict=True)
+        key + fingerprints.digest(one.option, one.changes, one.driver_cpus) for key, one in zip(who, shown, strict=True)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from itertools import repeat
@@ -15,8 +16,9 @@ from advisor.recent import Recent
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-MOST_BYTES = 32 * 2**20  # of numbers, for each kind: 10,000 hosts with eight residents, no two alike, take 13 MB
-MOST_TOLD = 2000  # candidates
+MOST_BYTES = 32 * 2**20  # with the newcomer; 10,000 hosts with eight residents, no two alike, take 15 MB
+KEY_BYTES = 200  # what a key of 48 bytes takes as an object, with its place in the table and the turn of its last use
+MOST_PARTS = 20_000  # parts of candidates as `_parts` counts them, of less than 1 KB each
 
 
 class Remembered:
@@ -30,10 +32,10 @@ class Remembered:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._lock = threading.Lock()
-        self.before = _Blocks(self._lock, most_bytes)
-        self.after = _Blocks(self._lock, most_bytes)
-        self.shown = _Blocks(self._lock, most_bytes)
-        self.told: Recent[object, tuple[object, tuple[Candidate, ...]]] = Recent(MOST_TOLD, lambda one: len(one[1]))
+        self.after = _Blocks(self._lock, most_bytes)  # one for each host and question
+        self.before = _Blocks(self._lock, most_bytes // 4)  # one for each host
+        self.shown = _Blocks(self._lock, most_bytes // 4)  # some for each question
+        self.told: Recent[bytes, tuple[Candidate, ...]] = Recent(MOST_PARTS, _parts)
 
     def counts(self) -> tuple[int, int]:
         """How many keys were found and how many were not, of all that were ever looked for."""
@@ -42,19 +44,39 @@ class Remembered:
             return sum(kind.found for kind in kinds), sum(kind.missed for kind in kinds)
 
 
+def _parts(candidates: Sequence[Candidate]) -> int:
+    """How much candidates hold: neighbours, reasons, commands, and steps of the ladder with whom they touch."""
+    return sum(
+        1
+        + len(one.neighbours)
+        + len(one.reasons)
+        + len(one.commands)
+        + len(one.changes)
+        + sum(1 + len(rung.effects) + len(rung.changes) for rung in one.rungs)
+        for one in candidates
+    )
+
+
 class _Blocks:
-    """Blocks of numbers by key, all of one shape; another shape starts anew."""
+    """Blocks of numbers by key, all of one shape; another shape starts anew.
+
+    They lie in one array, as large as it may become, for as long as this is there. The system gives memory only where
+    blocks are written, while arrays that grow and replace each other leave holes in the heap that nothing else fills.
+    """
 
     def __init__(self, lock: threading.Lock, most_bytes: int) -> None:
         self._lock = lock
         self._most_bytes = most_bytes
         self.found = self.missed = 0
+        self._numbers = np.empty(0)
         self._empty(())
 
     def _empty(self, shape: tuple[int, ...]) -> None:
         self._row: dict[bytes, int] = {}
-        self._values = np.zeros((0, *shape))
-        self._used = np.zeros(0, dtype=np.int64)  # the turn in which each row was last asked for
+        size = math.prod(shape)
+        self._most = self._most_bytes // (size * self._numbers.itemsize + KEY_BYTES) if shape else 0
+        self._values = self._numbers[: self._most * size].reshape(self._most, *shape)
+        self._used = np.zeros(self._most, dtype=np.int64)  # the turn in which each row was last asked for
         self._turn = 0
 
     def __len__(self) -> int:
@@ -63,7 +85,7 @@ class _Blocks:
     def find(self, keys: Sequence[bytes], shape: tuple[int, ...]) -> tuple[Bools, Floats]:
         """Which of K keys are known, (K,), and their blocks (K, *shape), nan where nothing is known."""
         with self._lock:
-            if shape != self._values.shape[1:] or not len(self._values):
+            if shape != self._values.shape[1:] or not self._row:
                 self.missed += len(keys)
                 return np.zeros(len(keys), dtype=bool), np.full((len(keys), *shape), np.nan)
             rows = np.fromiter(map(self._row.get, keys, repeat(-1)), dtype=np.int64, count=len(keys))
@@ -80,24 +102,21 @@ class _Blocks:
     def keep(self, keys: Sequence[bytes], blocks: Floats) -> None:
         """Keep blocks (K, ...) under K different keys, as many as there is room for."""
         with self._lock:
+            if not len(self._numbers):
+                self._numbers = np.empty(self._most_bytes // self._numbers.itemsize)
             if blocks.shape[1:] != self._values.shape[1:]:
                 self._empty(blocks.shape[1:])
-            most = self._most_bytes // max(blocks[:1].nbytes, 1)
-            new = [number for number, key in enumerate(keys) if key not in self._row][:most]
-            rows = self._rows_for(len(new), most)
+            new = [number for number, key in enumerate(keys) if key not in self._row][: self._most]
+            rows = self._rows_for(len(new))
             self._values[rows] = blocks[new]
             self._turn += 1
             self._used[rows] = self._turn
             self._row.update(zip((keys[number] for number in new), rows.tolist(), strict=True))
 
-    def _rows_for(self, count: int, most: int) -> NDArray[np.int64]:
+    def _rows_for(self, count: int) -> NDArray[np.int64]:
         """Rows to write to: new ones while there is room, then those that were not asked for longest."""
-        there, held = len(self._values), len(self._row)
-        grown = min(max(there + count, 2 * there), most) if held + count > there else there
-        if grown > there:
-            self._values = np.concatenate([self._values, np.empty((grown - there, *self._values.shape[1:]))])
-            self._used = np.concatenate([self._used, np.zeros(grown - there, dtype=np.int64)])
-        if held + count <= grown:  # rows are taken one after the other, and given up only where none is left
+        held = len(self._row)
+        if held + count <= self._most:  # rows are taken one after the other, and given up only where none is left
             return np.arange(held, held + count)
         rows = np.argsort(self._used, kind="stable")[:count]
         lost = set(rows.tolist())

@@ -145,7 +145,8 @@ _BUSY = {"55P03", "40P01", "40001"}  # waited too long for a lock, deadlock, ser
 
 
 def _sqlite_options(busy_s: float) -> dict[str, Any]:
-    return {"pool_size": POOL, "connect_args": {"timeout": busy_s}}
+    # last in, first out: each connection has a cache of 2 MB, and what is not needed fills none
+    return {"pool_size": POOL, "pool_use_lifo": True, "connect_args": {"timeout": busy_s}}
 
 
 def _postgresql_options(url: URL, busy_s: float) -> dict[str, Any]:

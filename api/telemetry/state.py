@@ -32,6 +32,7 @@ class StateCollector(Collector):
 
     def __init__(self, advisor: Advisor) -> None:
         self._advisor = advisor
+        self._version = version("cotenant")  # once: it lists all that is installed, in objects that refer to each other
 
     def describe(self) -> Iterable[Metric]:
         """Names are known without asking the database at start-up."""
@@ -40,7 +41,7 @@ class StateCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Version, readiness, and where ready: snapshot, hosts, pending answers, the active model and how it holds."""
         build = InfoMetricFamily("cotenant_build", "Version of the service")
-        build.add_metric((), {"version": version("cotenant"), "python": platform.python_version()})
+        build.add_metric((), {"version": self._version, "python": platform.python_version()})
         yield build
         try:
             vitals = self._advisor.vitals()

@@ -167,6 +167,18 @@ def test_an_answer_is_kept_for_a_minute_a_refusal_shorter_and_neither_beyond_the
     assert "gAAAA" not in repr(vars(asked))
 
 
+def test_of_more_tokens_than_are_remembered_the_oldest_are_asked_again(
+    double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.keystone.MOST_REMEMBERED", 5)
+    asked = Keystone(double.url, ROLES)
+    tokens = [f"{TOKEN}{number}" for number in range(8)]
+    for token in tokens:
+        asked.ask(token)
+    assert [asked.remembered(token) is not None for token in tokens] == [False] * 3 + [True] * 5
+    assert len(asked._answers) == 5
+
+
 @pytest.mark.parametrize(
     ("status", "body"),
     [

@@ -50,6 +50,15 @@ def test_who_was_not_predicted_is_not_counted_as_missed(advisor: Advisor, settin
         assert says in page
 
 
+def test_an_outcome_of_others_alone_is_listed_with_what_was_told_of_the_newcomer(
+    advisor: Advisor, settings: Settings
+) -> None:
+    placed = advisor.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024)))
+    best = placed.candidates[0]
+    advisor.record_outcome(placed.id, best.host, {"shop-1": 0.9})
+    assert f"{best.newcomer.throughput_ratio.expected:.2f}" in shown(advisor, settings, "/placements")
+
+
 def test_an_answer_without_an_outcome_says_how_to_tell_one(advisor: Advisor, settings: Settings) -> None:
     placed = advisor.place(PlacementRequest(Instance("shop-8"), dry_run=True))
     assert f"POST /v1/placements/{placed.id}/outcome" in shown(advisor, settings, f"/placements/{placed.id}")

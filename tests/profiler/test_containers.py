@@ -10,6 +10,8 @@ from contract import MAKERS
 from fake_host import FakeHost
 
 from profiler.backends import BackendError, LxcBackend
+from profiler.backends.lxc import groups
+from profiler.backends.lxc.groups import GroupsV2
 from profiler.collectors import collect
 
 DOCKER_ID = "ab12" * 16
@@ -48,6 +50,19 @@ def test_a_task_that_ends_while_it_is_read_is_left_out() -> None:
     host.task(1, 5)
     host.files["/proc/2/task/2/schedstat"] = errno.ESRCH
     assert set(LxcBackend(host, host="h").read_counters().instances["shop"].tasks) == {"1"}
+
+
+def test_task_lists_that_change_all_the_time_do_not_fill_the_memory() -> None:
+    groups._known_ids.cache_clear()
+    host = FakeHost()
+    found = GroupsV2(host, "/cg")
+    for turn in range(3000):
+        many = turn % 2 * 500
+        host.files["/cg/shop/cgroup.threads"] = "".join(f"{turn + number}\n" for number in range(1 + many))
+        assert found.tasks("shop") == tuple(range(turn, turn + 1 + many))
+    remembered = groups._known_ids.cache_info()
+    assert remembered.currsize <= 1024
+    assert remembered.misses <= 3000 / 2 + 1024, "long lists are not remembered at all"
 
 
 def test_tasks_of_groups_inside_an_instance_count_for_it() -> None:

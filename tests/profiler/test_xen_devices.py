@@ -32,6 +32,17 @@ def test_pages_are_slots_of_rings_and_pages_of_disks() -> None:
     assert values["disk_mb_s"] == pytest.approx(80 * 512 / 1e6)
 
 
+def test_pages_of_domains_that_ended_are_forgotten() -> None:
+    host = two_guests()
+    backend = backend_on(host)
+    backend.read_counters()
+    host.guests[3] = host.guests.pop(2)
+    host.refresh()
+    a_second_later(host)
+    backend.read_counters()
+    assert set(backend._io._slots) == {1, 3}
+
+
 def test_rings_of_32_bits_wrap_and_a_reconnected_ring_starts_anew() -> None:
     host = two_guests()
     host.guests[2].tx_slots, host.guests[2].rx_slots = 2**32 - 10, 1000

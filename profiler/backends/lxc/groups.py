@@ -31,6 +31,7 @@ from profiler.parse.text import count
 V1_DEFAULT_SHARES = 1024
 V2_DEFAULT_WEIGHT = 100
 _V2_TIMES = {"system_ns": "system_usec", "throttled_ns": "throttled_usec"}
+_FEW_IDS = 1000  # characters; longer lists change with every reading, and would only fill the memory
 _DEPTH = 6  # deepest known nesting of a container's group: kubepods.slice/…/…/cri-….scope is 4
 
 
@@ -203,9 +204,15 @@ class GroupsV2:
         return parse_pressure(*self._read(path, f"{resource}.pressure"))
 
 
-@lru_cache(maxsize=1 << 12)  # most groups have the same tasks as in the last reading
 def _ids(text: str, where: str) -> tuple[int, ...]:
+    return (_known_ids if len(text) <= _FEW_IDS else _read_ids)(text, where)
+
+
+def _read_ids(text: str, where: str) -> tuple[int, ...]:
     return tuple(count(line, "task ids", where) for line in text.split("\n") if line)
+
+
+_known_ids = lru_cache(maxsize=1 << 10)(_read_ids)  # most groups have the same tasks as in the last reading
 
 
 def _entry(stat: Mapping[str, int], key: str, where: str) -> int:

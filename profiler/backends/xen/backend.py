@@ -241,7 +241,7 @@ class XenBackend:
         else:
             switches = trace.states.switches
         if trace.full:
-            upcalls = None if trace.problem else sum(trace.states.event_ops.values())
+            upcalls = None if trace.problem else trace.states.event_ops
             if trace.problem:
                 absent["events"] = trace.problem
         return HostCounters(upcalls, self._cpu.busy_ns, 0, self._info.pcpus, switches, absent)

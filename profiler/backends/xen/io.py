@@ -84,6 +84,7 @@ class IoReader:
                 vifs.setdefault(key[0], {})[name] = key[1]
         if "net_bytes" not in absent:
             self._rings.keep([name for names in vifs.values() for name in names])
+            self._slots = {domain: slots for domain, slots in self._slots.items() if domain in {*vifs, *disks}}
         return {
             domain: self._domain(domain, vifs.get(domain, {}), interfaces, disks.get(domain, {}), absent)
             for domain in {OTHERS, *vifs, *disks}

@@ -57,8 +57,8 @@ class RunStates:
         self.switches = 0
         self.lost = 0
         self.records = 0
-        self.event_ops: dict[int, int] = {}
-        self.grant_pages: dict[int, int] = {}
+        self.event_ops = 0  # of all domains, those that ended too
+        self.grant_pages: dict[int, int] = {}  # only Dom0 maps and copies
 
     def feed(self, piece: bytes) -> None:
         """Read a piece of the stream; ParseError when it is out of step, after which this object is useless."""
@@ -67,9 +67,9 @@ class RunStates:
         self.switches += batch.switches
         self.lost += batch.lost
         self.records += batch.records
-        for sums, more in ((self.event_ops, batch.event_ops), (self.grant_pages, batch.grant_pages)):
-            for domain, number in more.items():
-                sums[domain] = sums.get(domain, 0) + number
+        self.event_ops += sum(batch.event_ops.values())
+        for domain, number in batch.grant_pages.items():
+            self.grant_pages[domain] = self.grant_pages.get(domain, 0) + number
         if batch.first is not None and batch.newest is not None:
             self._first = batch.first if self._first is None else min(self._first, batch.first)
             self._newest = max(self._newest, batch.newest)

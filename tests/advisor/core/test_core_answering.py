@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
@@ -154,12 +155,32 @@ def _neighbours(answer: Recommendation) -> list[Any]:
 
 def test_there_is_room_for_so_many_bytes_of_answers() -> None:
     asking = Asking(cloud([host("a")]))
-    size = len(asking(request()).told) * 3
-    asking.answers = answering.Answers.on(asking.snapshot, 2 * size)
+    asking.answers = answering.Answers.on(asking.snapshot, 3 * asking(request()).size)
     for number in range(9):
         asking(request(Instance("n", load=0.1 + number / 10)))
     assert asking(request(Instance("n", load=0.9))).source == "hit"
     assert asking(request(Instance("n", load=0.1))).source == "miss"
+
+
+def test_a_question_that_names_many_hosts_takes_room_for_all_of_them() -> None:
+    asking = Asking(cloud([host("a")]))
+    named = tuple(f"elsewhere-{number}" for number in range(5000))
+    asking.answers = answering.Answers.on(asking.snapshot, sum(map(sys.getsizeof, named)))
+    assert [asking(request(exclude=named)).source for _ in range(2)] == ["miss", "miss"]
+    assert [asking(request(exclude=named[:50])).source for _ in range(2)] == ["miss", "hit"]
+
+
+def test_what_can_not_be_told_again_is_let_go_when_the_cloud_changes() -> None:
+    asking = Asking(cloud([host("a")]))
+    for number in range(9):
+        asking(request(Instance("n", load=0.1 + number / 10)))
+    asking.answers.moment.seen = NOW - timedelta(seconds=0.4)
+    asking.see(cloud([host("a")], [vm("r", on="a")]))
+    assert len(asking.answers._kept) == 9
+    asking.answers.moment.seen = NOW
+    asking(request())
+    asking.see(replace(cloud([host("a")]), taken_at=NOW + timedelta(seconds=0.3)))
+    assert len(asking.answers._kept) == 1
 
 
 def _after_a_change(*, seen_s: float, former: bool = True, alone: bool = False) -> answering.Answer:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
+from core_clouds import FRESH_S, NOW, ask, cloud, host, request, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.placement.remembered import Remembered
+from advisor.placement import recommend
+from advisor.placement.remembered import KEY_BYTES, MOST_PARTS, Remembered
+from models.prior import PriorPredictor
 
-BLOCK = 2 * 3 * 8  # bytes of the blocks here
+ROW = 2 * 3 * 8 + KEY_BYTES  # bytes of a block here with its key
 
 
 def blocks(*values: float) -> np.ndarray:
@@ -47,7 +51,7 @@ def test_before_and_after_are_apart() -> None:
 
 
 def test_the_longest_unused_is_dropped_first() -> None:
-    after = Remembered(3 * BLOCK).after
+    after = Remembered(3 * ROW).after
     after.keep(keys("abc"), blocks(1.0, 2.0, 3.0))
     after.find(keys("ac"), (2, 3))
     after.keep(keys("d"), blocks(4.0))
@@ -57,7 +61,7 @@ def test_the_longest_unused_is_dropped_first() -> None:
 
 
 def test_more_than_there_is_room_for_is_kept_as_far_as_it_goes() -> None:
-    after = Remembered(2 * BLOCK).after
+    after = Remembered(2 * ROW).after
     after.keep(keys("abc"), blocks(1.0, 2.0, 3.0))
     assert after.find(keys("abc"), (2, 3))[0].tolist() == [True, True, False]
     assert len(after) == 2
@@ -71,13 +75,51 @@ def test_blocks_of_another_shape_start_anew() -> None:
     assert after.find(keys("ab"), (4, 3))[0].tolist() == [False, True]
 
 
+def test_the_blocks_lie_where_they_lay_however_many_there_come_to_be() -> None:
+    after = Remembered(1000 * ROW).after
+    after.keep(keys("a"), blocks(0.0))
+    there = after._values
+    for turn in range(2000):
+        after.keep([b"%d" % turn], blocks(turn))
+    assert after._values is there
+    after.keep(keys("a"), np.ones((1, 4, 3)))
+    assert np.shares_memory(after._values, there)
+    assert len(after) == 1
+
+
+def test_candidates_take_room_by_what_they_hold() -> None:
+    neighbours = [vm(f"r{number}", on="h1") for number in range(20)]
+    many, few = (ask(cloud([host(pcpus=64, memory_mb=1e6)], there), request()).candidates for there in (neighbours, []))
+    told = Remembered().told
+    for number in range(MOST_PARTS):
+        told.keep(b"%d" % number, few)
+    most = len(told)
+    for number in range(MOST_PARTS):
+        told.keep(b"m%d" % number, many)
+    assert len(told) < most / 5
+
+
+def test_a_question_leaves_keys_of_one_length_whatever_it_names() -> None:
+    memory = Remembered()
+    there = cloud([host("a", pcpus=1)], [vm("r", on="a", min_throughput_ratio=0.7)])
+    for number in range(9):
+        names = tuple(f"elsewhere-{one}" for one in range(number))
+        asked = request(hosts=("a", *names))
+        more: dict[str, Any] = {"recommendation_id": "r", "now": NOW, "fresh_s": FRESH_S, "remembered": memory}
+        (mended,) = recommend(there, PriorPredictor(), asked, **more).candidates
+        assert mended.changes
+    lengths = {len(key) for kind in (memory.before, memory.after, memory.shown) for key in kind._row}
+    assert lengths <= {32, 48, 64}
+    assert {len(key) for key in memory.told._values} == {16}
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=6, unique=True), min_size=1, max_size=12),
     st.integers(1, 8),
 )
 def test_what_is_known_is_always_what_was_kept_under_that_key(turns: list[list[int]], room: int) -> None:
-    after = Remembered(room * BLOCK).after
+    after = Remembered(room * ROW).after
     for turn in turns:
         names = [str(one).encode() for one in turn]
         known, found = after.find(names, (2, 3))
@@ -88,7 +130,7 @@ def test_what_is_known_is_always_what_was_kept_under_that_key(turns: list[list[i
 
 
 def test_threads_share_it() -> None:
-    after = Remembered(5 * BLOCK).after
+    after = Remembered(5 * ROW).after
     wrong = []
 
     def work(seed: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from service_clock import Clock
 from two_models import ASKED, CLOUD, HOSTS, placed, rows_of, seen
 
-from advisor.domain import Instance, PlanRequest, Scene, WhatIf
+from advisor.domain import Host, Instance, PlanRequest, Scene, WhatIf
 from advisor.errors import NotFound
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -93,6 +93,17 @@ def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor:
     bands = [told.after["h1"][0].throughput_ratio for told in (of_prior, again)]
     assert math.log(bands[1].upper) == pytest.approx(own * math.log(bands[0].upper))
     assert own > 1.5 * factor, "each model is widened by what was observed of it"
+
+
+@pytest.mark.usefixtures("two")
+def test_only_platforms_that_leave_their_intervals_are_remembered(advisor: Advisor, clock: Clock) -> None:
+    for number in range(5):
+        advisor.put_host(Host(f"gone-{number}", "kvm", 2, 8192))
+        advisor.record_colocation(seen(1000 + number, platform=f"gone-{number}"))
+        advisor.delete_host(f"gone-{number}")
+    watch(advisor, clock, WILD)
+    assert set(advisor.place(ASKED).widened) == {"h1", "h2"}
+    assert set(advisor._monitor._factors[2]) == {"I"}
 
 
 @pytest.mark.usefixtures("two")

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -130,6 +131,20 @@ def test_a_read_sees_one_moment(url: str, database: Database) -> None:
         with database.write() as writing:
             counters.bump(writing, "inventory")
         assert counters.read(reading) == before
+
+
+def test_connections_that_a_crowd_needed_rest_when_it_has_gone(database: Database) -> None:
+    def used(connection: sa.Connection) -> int:
+        return id(connection.connection.dbapi_connection)
+
+    with ExitStack() as crowd:
+        there = {used(crowd.enter_context(database.read())) for _ in range(9)}
+    after = set()
+    for _ in range(9):
+        with database.read() as connection:
+            after.add(used(connection))
+    assert len(there) == 9
+    assert len(after) == 1
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)

@@ -1,0 +1,105 @@
+"""However many different things a service was asked and told, what it keeps of them in memory has a bound."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+
+import pytest
+from service_clock import Clock
+
+from advisor.answering import Answers
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
+from advisor.placement import remembered
+from advisor.placement.remembered import Remembered
+from advisor.service import Advisor
+from profiler.observed import Colocation, MetricSample, Outcome
+
+TURNS = 100
+MOST_PER_TURN = 5  # objects: an answer, a candidate or a profile that is kept for each is more; collecting differs by 3
+HOSTS = tuple(Host(f"h{number}", "kvm", 4, 16_384) for number in range(3))
+RESIDENTS = tuple(Instance(f"r{number}", memory_mb=512, host=f"h{number}", workload="busy") for number in range(3))
+
+Turn = Callable[[Advisor, int], object]
+
+
+def ask(advisor: Advisor, turn: int) -> None:
+    one = Instance(f"n{turn}", memory_mb=512 + turn, workload="busy", load=0.5 + turn / 10_000)
+    advisor.placing.place(PlacementRequest(one, dry_run=True))
+
+
+def hold(advisor: Advisor, turn: int) -> None:
+    advisor.placing.place(
+        PlacementRequest(Instance(f"n{turn}", memory_mb=512, workload="busy", load=0.5 + turn / 10_000))
+    )
+
+
+def ask_of_named_hosts(advisor: Advisor, turn: int) -> None:
+    names = tuple(f"elsewhere-{turn}-{number}" for number in range(200))
+    advisor.placing.place(PlacementRequest(Instance("n", workload="busy"), hosts=("h1", *names), dry_run=True))
+
+
+def ask_with_a_profile(advisor: Advisor, turn: int) -> None:
+    profile = WorkloadProfile(f"w{turn}", {"cpu": 50 + turn / 100})
+    advisor.placing.place(PlacementRequest(Instance(f"n{turn}"), profile=profile, dry_run=True))
+
+
+def come_and_go(advisor: Advisor, turn: int) -> None:
+    advisor.put_host(Host(f"passing-{turn}", "kvm", 4, 8192))
+    advisor.put_instance(Instance(f"guest-{turn}", host=f"passing-{turn}", workload="busy", load=0.5 + turn / 10_000))
+    advisor.cloud_now()
+    ask(advisor, turn)
+    advisor.delete_instance(f"guest-{turn}")
+    advisor.delete_host(f"passing-{turn}")
+
+
+def send_samples(advisor: Advisor, turn: int) -> None:
+    advisor.ingest([MetricSample("h1", f"gone-{turn}", "instance", f"metric-{turn}", 1.0, 1.7e9 + turn)])
+
+
+def observe(advisor: Advisor, turn: int) -> None:
+    pair = [Instance(f"{name}{turn}", host="h1", workload="busy") for name in "ab"]
+    outcomes = tuple(Outcome(one, "throughput", 100.0, 90.0, "1/s") for one in pair)
+    advisor.record_colocation(Colocation(f"run-{turn}", f"platform-{turn}", "1", outcomes))
+    ask(advisor, turn)
+
+
+@pytest.fixture(autouse=True)
+def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
+    """Memories that are full after a few turns, on a cloud of three hosts."""
+    monkeypatch.setattr(remembered, "MOST_PARTS", 60)
+    monkeypatch.setattr(Remembered.__init__, "__defaults__", (60_000,))
+    monkeypatch.setattr(Answers.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
+    inventory = Inventory(HOSTS, RESIDENTS, (WorkloadProfile("busy", {"cpu": 100.0}),))
+    advisor.put_inventory(inventory, mode="replace", generation=None)
+
+
+@pytest.mark.parametrize(
+    "do",
+    [ask, hold, ask_of_named_hosts, ask_with_a_profile, come_and_go, send_samples, observe],
+    ids=lambda do: do.__name__,
+)
+def test_memory_does_not_grow_with_what_was_never_seen_before(advisor: Advisor, clock: Clock, do: Turn) -> None:
+    def held_after(turns: range) -> int:
+        for turn in turns:
+            do(advisor, turn)
+            clock.turn(61)
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    full = held_after(range(TURNS))
+    later = held_after(range(TURNS, 2 * TURNS))
+    assert later - full < MOST_PER_TURN * TURNS
+
+
+def test_a_host_that_stays_keeps_no_predictions_of_those_that_went(advisor: Advisor) -> None:
+    many = tuple(Host(f"p{number}", "kvm", 4 + number, 16_384) for number in range(50))
+    guests = tuple(Instance(f"g{number}", host=f"p{number}", workload="busy") for number in range(50))
+    busy = (WorkloadProfile("busy", {"cpu": 100.0}),)
+    advisor.put_inventory(Inventory(many, guests, busy), mode="replace", generation=None)
+    advisor.cloud_now()
+    advisor.put_inventory(Inventory(many[:1], guests[:1], busy), mode="replace", generation=None)
+    advisor.cloud_now()
+    (row,) = advisor._overview._known.values()
+    assert row.base is None, "a view would keep what was predicted of all of them"
