@@ -176,7 +176,7 @@ def test_of_more_tokens_than_are_remembered_the_oldest_are_asked_again(
     for token in tokens:
         asked.ask(token)
     assert [asked.remembered(token) is not None for token in tokens] == [False] * 3 + [True] * 5
-    assert len(asked._answers) == 5
+    assert len(asked._valid) == 5
 
 
 @pytest.mark.parametrize(
