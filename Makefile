@@ -23,7 +23,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-openstack test-scenarios test-image lint setup lab-tools server-tools bench agent clean
+.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image lint setup lab-tools server-tools bench agent clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -69,6 +69,9 @@ test-xen: setup  ## real Xen with Dom0 and two guests inside QEMU (Debian, root)
 
 test-faults: setup server-tools  ## killed, crowded, without disk or database: real processes, alone on the machine
 	COTENANT_TEST_FAULTS=1 $(BIN)/python -m pytest tests/faults
+
+test-fuzz: setup  ## every operation of a real service asked thousands of generated questions: each finding mended or explained
+	COTENANT_TEST_FUZZ=1 $(BIN)/python -m pytest tests/fuzz
 
 test-image: setup  ## the image, built and run by buildah and podman (Debian, root): served, killed, told to stop
 	$(call apt_install,$(IMAGE_TOOLS))

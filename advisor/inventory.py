@@ -147,7 +147,10 @@ def check_all_labels(inventory: Inventory) -> None:
 
 def check_name(workload: WorkloadProfile) -> None:
     """Names of workloads come from datasets as well, so they may hold blanks; nothing that breaks a line or a path."""
-    if not 1 <= len(workload.name) <= MAX_NAME or not workload.name.isprintable() or len(workload.platform) > MAX_NAME:
+    if len(workload.platform) > MAX_NAME:
+        message = f"the platform of workload {workload.name[:60]!r} has more than {MAX_NAME} characters"
+        raise InvalidInput(message, field="platform")
+    if not 1 <= len(workload.name) <= MAX_NAME or not workload.name.isprintable():
         message = f"workload {workload.name[:60]!r} is not named with 1-{MAX_NAME} printable characters"
         raise InvalidInput(message, field="name")
     if "/" in workload.name or workload.name in {".", ".."}:

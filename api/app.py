@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, cast
@@ -59,6 +59,7 @@ class Route:
     created: bool = False  # answers 201 too, when the thing is new
     fails: tuple[int, ...] = ()
     answers: type[Response] | None = None  # where the answer is not JSON
+    body: Mapping[str, Any] | None = None  # what the description says of a body that the endpoint reads by itself
     model: type[BaseModel] | None = None  # of an answer that the endpoint has written itself
     lane: LaneName = "storage"  # in which threads it runs
     scope: Needs | None = None  # that a token must have, where it does not follow from the method
@@ -132,8 +133,8 @@ ROUTES: tuple[Route, ...] = (
         "/Citrix.Dwm.WorkloadBalance/Service",
         wlb.service,
         "schedulers",
-        fails=(413, 415, 507),
         answers=wlb.Xml,
+        body=wlb.BODY,
         lane="long",
     ),
     Route("GET", "/v1/audit", audit.listing, "operations", lane="admin", scope="admin"),
@@ -226,14 +227,14 @@ def create_app(advisor: Advisor, settings: Settings) -> FastAPI:
 
 def _add(app: FastAPI, route: Route, lanes: Lanes) -> None:
     title, _, text = (route.endpoint.__doc__ or "").partition("\n")
-    takes_body = route.method in {"PUT", "POST"} and "body" in route.endpoint.__annotations__
+    takes_json = route.method in {"PUT", "POST"} and "body" in route.endpoint.__annotations__
     options: dict[str, Any] = {"response_class": route.answers, "response_model": None} if route.answers else {}
     if route.status == 204:
         options["response_model"] = None
     if route.model is not None:
         options["response_model"] = route.model
     asked = route.tag == "pages" or route.path.startswith("/v1/")  # others may be asked by who adds what he likes
-    checks = {require_json: takes_body, only_known_parameters(route.reads): asked}
+    checks = {require_json: takes_json, only_known_parameters(route.reads): asked}
     app.add_api_route(
         route.path,
         route.endpoint if route.lane == "none" else lanes.wrap(route.endpoint, route.lane),
@@ -246,8 +247,14 @@ def _add(app: FastAPI, route: Route, lanes: Lanes) -> None:
         dependencies=[Depends(one) for one, is_needed in checks.items() if is_needed],
         response_model_exclude_unset=True,  # what was not asked for is absent, not empty
         include_in_schema=route.tag != "pages",
-        openapi_extra=openapi.security(route.needs),
-        responses=openapi.responses(route.endpoint, route.fails, takes_body=takes_body, created=route.created),
+        openapi_extra=openapi.security(route.needs) | ({"requestBody": route.body} if route.body else {}),
+        responses=openapi.responses(
+            route.endpoint,
+            route.fails,
+            status=route.status,
+            takes_body=takes_json or route.body is not None,
+            created=route.created,
+        ),
         **options,
     )
     added = cast(APIRoute, app.router.routes[-1])

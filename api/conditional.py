@@ -16,17 +16,39 @@ from advisor.errors import InvalidInput, PreconditionFailed
 
 T = TypeVar("T")
 Item = TypeVar("Item", bound=BaseModel)
-_LIST = re.compile(r'\s*(\*|(W/)?"[\x21\x23-\x7e]{0,200}"(\s*,\s*(W/)?"[\x21\x23-\x7e]{0,200}")*)\s*\Z')
+_TAG = r'(W/)?"[\x21\x23-\x7e]{0,200}"'
+_LIST = rf"^(\*|{_TAG}([ \t]*,[ \t]*{_TAG})*)$"
+_MOST = 1000  # characters of a list
+_SAID = {"format": "entity-tags", "pattern": _LIST}  # described here, and refused below with a sentence
 _ONE = re.compile(r'(W/)?"([\x21\x23-\x7e]*)"')
 
 IfMatch = Annotated[
-    str | None, Header(max_length=1000, description="change it only if it is still what this entity tag says (412)")
+    str | None,
+    Header(
+        min_length=1,
+        max_length=_MOST,
+        description="change it only if it is still what this entity tag says (412)",
+        json_schema_extra=_SAID,
+    ),
 ]
 IfNoneMatch = Annotated[
-    str | None, Header(max_length=1000, description="answer 304 if it is still what this entity tag says")
+    str | None,
+    Header(
+        min_length=1,
+        max_length=_MOST,
+        description="answer 304 if it is still what this entity tag says",
+        json_schema_extra=_SAID,
+    ),
 ]
 IfNew = Annotated[
-    str | None, Header(alias="If-None-Match", max_length=1000, description="`*`: create it, do not replace it (412)")
+    str | None,
+    Header(
+        alias="If-None-Match",
+        min_length=1,
+        max_length=_MOST,
+        description="`*`: create it, do not replace it (412)",
+        json_schema_extra=_SAID,
+    ),
 ]
 
 
@@ -83,7 +105,7 @@ def _names(header: str | None, entity_tag: str | None, field: str, *, weak: bool
     """Whether a header names this tag (None = of nothing); InvalidInput on what is no list of entity tags."""
     if header is None:
         return False
-    if not _LIST.match(header):
+    if not re.fullmatch(_LIST, header.strip()):
         raise InvalidInput(f'{field} is not "*" and not a list of entity tags in quotes', field=field)
     if header.strip() == "*":
         return entity_tag is not None

@@ -13,7 +13,7 @@ from api.problems import INTERNAL, KINDS, MEDIA_TYPE
 from api.schemas.pages import FieldError, Problem
 
 _REF = "#/components/schemas/{model}"
-_EVERY = (400, 401, 403, 421, 422, 429, 500, 503, 504)  # what any operation can answer
+_EVERY = (400, 401, 403, 421, 422, 429, 431, 500, 503, 504)  # what any operation can answer
 _SCHEMES: dict[str, dict[str, str]] = {
     "token": {"type": "http", "scheme": "bearer", "description": "a token of `cotenant token create`"},
     "password": {"type": "http", "scheme": "basic", "description": "any name, and a token as the password"},
@@ -35,17 +35,45 @@ _TIME = {
 }
 
 
+_OF_STATUS = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
+_HEADERS: dict[str, dict[str, Any]] = {
+    "ETag": {
+        "description": "what the resource is now, for `If-Match` and `If-None-Match`",
+        "required": True,
+        "schema": {"type": "string", "pattern": '^"[!#-~]{1,200}"$'},
+    },
+    "Retry-After": {
+        "description": "seconds after which it may be asked again",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+    "WWW-Authenticate": {"description": "how to show a token", "required": True, "schema": {"type": "string"}},
+    "X-Request-ID": {
+        "description": "the request's id, as the caller gave it or made here; it stands in the log, too",
+        "required": True,
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"},
+    },
+}
+
+
 def responses(
-    endpoint: Callable[..., Any], fails: tuple[int, ...], *, takes_body: bool, created: bool
+    endpoint: Callable[..., Any], fails: tuple[int, ...], *, status: int, takes_body: bool, created: bool
 ) -> dict[int | str, dict[str, Any]]:
-    """The documented answers of a route beside its success."""
+    """The documented answers of a route: all but its success, and the headers of that."""
     statuses = sorted({*_EVERY, *fails, *(_WITH_BODY if takes_body else ())})
     documented: dict[int | str, dict[str, Any]] = {status: _problem(status) for status in statuses}
-    if {"if_match", "if_none_match"} & set(endpoint.__annotations__) == {"if_none_match"}:
+    conditions = {"if_match", "if_none_match"} & set(endpoint.__annotations__)
+    if conditions == {"if_none_match"}:
         documented[304] = {"description": "The caller has it already"}
     if created:
         documented[201] = {"model": get_type_hints(endpoint)["return"], "description": "Created"}
+    if conditions and status != 204:  # what is deleted has no tag
+        for answered in {status, 201, 304} & {status, *documented}:
+            documented.setdefault(answered, {})["headers"] = _headers("ETag")
     return documented
+
+
+def _headers(*names: str) -> dict[str, Any]:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
 def security(needs: str) -> dict[str, Any]:
@@ -57,7 +85,11 @@ def security(needs: str) -> dict[str, Any]:
 def _problem(status: int) -> dict[str, Any]:
     kinds = [kind for kind in KINDS if kind.status == status] or [INTERNAL]
     text = "; ".join(f"`{kind.code}`: {kind.title}. {kind.help}" for kind in kinds)
-    return {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}}}
+    return {
+        "description": text,
+        "headers": _headers(*_OF_STATUS.get(status, ())),
+        "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="Problem")}}},
+    }
 
 
 def install(app: FastAPI) -> None:
@@ -90,7 +122,13 @@ def _complete(app: FastAPI) -> dict[str, Any]:
     document["components"]["securitySchemes"] = _SCHEMES
     for methods in document["paths"].values():
         for operation in methods.values():
-            operation.setdefault("parameters", []).append(_TIME)
+            parameters = operation.setdefault("parameters", [])
+            for parameter in parameters:
+                _without_null(parameter)
+            parameters.append(_TIME)
+            for answer in operation["responses"].values():
+                answer["headers"] = answer.get("headers", {}) | _headers("X-Request-ID")
+    document["components"]["headers"] = _HEADERS
     schemas = document["components"]["schemas"]
     for model in (Problem, FieldError):
         schema = model.model_json_schema(ref_template=_REF, mode="serialization")
@@ -98,4 +136,28 @@ def _complete(app: FastAPI) -> dict[str, Any]:
         schemas[model.__name__] = schema
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
+    _name_keys(schemas)
     return document
+
+
+def _without_null(parameter: dict[str, Any]) -> None:
+    """A parameter can be left out, which FastAPI tells as null; but as text in a URL or header nothing is null."""
+    schema = parameter["schema"]
+    given = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
+    if len(given) == 1:
+        del schema["anyOf"]
+        schema.update(given[0])
+
+
+def _name_keys(part: Any) -> None:
+    """Say of every mapping with a pattern for its keys that all keys follow it, in place.
+
+    Pydantic writes `patternProperties`, which says nothing of keys that do not match, and generators of clients do not
+    read it.
+    """
+    for one in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _name_keys(one)
+    if isinstance(part, dict) and isinstance(part.get("patternProperties"), dict):
+        ((pattern, values),) = part.pop("patternProperties").items()
+        part["additionalProperties"] = values
+        part["propertyNames"] = {**part.get("propertyNames", {}), "pattern": pattern}

@@ -72,9 +72,10 @@ QueryName = Annotated[str | None, Query(pattern=TEXT_PATTERN, min_length=1, max_
 QueryPlatform = Annotated[
     str | None, Query(pattern=TEXT_PATTERN, max_length=255, description="empty = what holds on every platform")
 ]
+_CURSOR = r"^[A-Za-z0-9._:-]+$"
 Cursor = Annotated[
     str | None,
-    Query(min_length=1, max_length=1000, pattern=TEXT_PATTERN, description="`next_cursor` of the page before"),
+    Query(min_length=1, max_length=1000, pattern=_CURSOR, description="`next_cursor` of the page before"),
 ]
 Limit = Annotated[int, Query(ge=1, le=1000, description="most items on a page")]
 

@@ -12,8 +12,16 @@ from api.conditional import IfNoneMatch, unless_known
 from api.routes.common import AdvisorDep, SettingsDep, check_batch
 from api.schemas.inventory import Generation, InventoryBody
 
+_GENERATION = r'^(\*|"([0-9]{1,15})")$'
+
 IfMatch = Annotated[
-    str | None, Header(max_length=100, description='the generation as an entity tag, `"7"`, instead of the body field')
+    str | None,
+    Header(
+        min_length=1,
+        max_length=100,
+        description='the generation as an entity tag, `"7"`, instead of the body field',
+        json_schema_extra={"format": "entity-tags", "pattern": _GENERATION},
+    ),
 ]
 
 
@@ -41,11 +49,13 @@ def get(advisor: AdvisorDep, response: Response, if_none_match: IfNoneMatch = No
 
 
 def _expected(generation: int | None, if_match: str | None) -> int | None:
-    if if_match is None or if_match.strip() == "*":
+    if if_match is None:
         return generation
-    match = re.fullmatch(r'\s*"(\d{1,15})"\s*', if_match)
+    match = re.fullmatch(_GENERATION, if_match.strip())
     if not match:
         raise InvalidInput('If-Match is not an entity tag of this resource, such as "7"', field="if-match")
-    if generation is not None and generation != int(match[1]):
+    if match[2] is None:
+        return generation
+    if generation is not None and generation != int(match[2]):
         raise InvalidInput("If-Match and the field generation name different generations", field="generation")
-    return int(match[1])
+    return int(match[2])

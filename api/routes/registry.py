@@ -30,8 +30,6 @@ def register(body: ModelBody, advisor: AdvisorDep, settings: SettingsDep) -> Mod
 
     The gate judges it against the queueing prior and the active model.
     """
-    if set(body.version) == {"."}:  # the only ids that would leave the directory
-        raise InvalidInput(f"version {body.version!r} is not the name of a folder", field="version")
     artifact = settings.model_dir / body.version
     if not artifact.is_dir():
         raise NotFound(f"no artifact {body.version} in the service's model directory", field="version")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 from starlette.exceptions import HTTPException
@@ -39,7 +39,7 @@ class Xml(Response):
 async def raw_xml(request: Request) -> bytes:
     """The body as it came; 415 for another type, which a page in a browser could send without asking first."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in {soap.MEDIA_TYPE, "application/xml"}:
+    if kind not in soap.MEDIA_TYPES:
         raise HTTPException(415, f"the body is {kind[:100] or 'of no type'}, {soap.MEDIA_TYPE} is needed")
     return await request.body()
 
@@ -207,4 +207,16 @@ _METHODS: Mapping[str, Callable[[Call, Advisor], bytes]] = {
     "AddXenServer": _add_xen_server,
     "RemoveXenServer": _nothing,
     "GetXenPoolConfiguration": _get_configuration,
+}
+
+# What the route's description says of its body, which is read above and not by FastAPI.
+_POOL = ("PoolUuid",)
+_ENVELOPE = soap.describe(
+    {"VMGetRecommendations": ("PoolUuid", "VmUuid"), "HostGetRecommendations": ("HostUuid", "PoolUuid")}
+    | dict.fromkeys(("GetOptimizationRecommendations", "RemoveXenServer", "GetXenPoolConfiguration"), _POOL)
+    | {"AddXenServer": ()}
+)
+BODY: Mapping[str, Any] = {
+    "required": True,
+    "content": {media_type: {"schema": _ENVELOPE} for media_type in soap.MEDIA_TYPES},
 }

@@ -33,6 +33,7 @@ ID_PATTERN = r"^(\.{0,2}[A-Za-z0-9_:-][A-Za-z0-9._:-]*|\.{3}[A-Za-z0-9._:-]*)$"
 STEP_PATTERN = r"^(\.{0,2}[^\x00-\x1f\x7f/.][^\x00-\x1f\x7f/]*|\.{3}[^\x00-\x1f\x7f/]*)$"
 # No control characters: names and labels end up in terminals, log lines and databases that refuse NUL.
 TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"
+TIME_PATTERN = r"^(19[7-9][0-9]|[2-8][0-9]{3}|9[0-8][0-9]{2}|99[0-8][0-9]|999[0-8])-"  # the years 1970-9998
 _RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})\Z")
 MOST_FIELDS = 100  # of one object: more than any has
 _LARGEST = 1e15  # above every real memory, rate or counter, and small enough that sums of them stay finite
@@ -90,15 +91,23 @@ class Schema(BaseModel):
         return core_schema.no_info_before_validator_function(_Few(MOST_FIELDS), inner, ref=made.get("ref"))
 
 
-def examples(*bodies: dict[str, Any]) -> ConfigDict:
-    """Configuration of a schema that shows these bodies in the OpenAPI document; a test sends every one."""
-    return ConfigDict(json_schema_extra={"examples": list(bodies)})
+def examples(*bodies: dict[str, Any], **rules: Any) -> ConfigDict:
+    """Configuration of a schema that shows these bodies in the OpenAPI document; a test sends every one.
+
+    `rules` are keywords of JSON Schema that say what holds between fields.
+    """
+    return ConfigDict(json_schema_extra={"examples": list(bodies), **rules})
 
 
 class Answer(BaseModel):
     """Base of what only goes out: later versions may add fields, so clients must let unknown ones pass."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
+
+
+def _whole(value: Any) -> Any:
+    """JSON and its schemas know one kind of number: 2.0 is as whole as 2."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _rfc3339(value: Any) -> Any:
@@ -123,17 +132,20 @@ def _write_time(value: datetime) -> str:
 Id = Annotated[str, Field(pattern=ID_PATTERN, min_length=1, max_length=255)]
 Name = Annotated[str, Field(pattern=TEXT_PATTERN, min_length=1, max_length=255)]
 WorkloadName = Annotated[str, Field(pattern=STEP_PATTERN, min_length=1, max_length=255)]  # datasets use blanks
+Platform = Annotated[str, Field(pattern=TEXT_PATTERN, max_length=255)]
 Text = Annotated[str, Field(pattern=TEXT_PATTERN, max_length=1000)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Amount = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=_LARGEST)]
 Positive = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=_LARGEST)]
 Ratio = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0, le=1)]
 Times = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=1, le=1e6)]  # of a latency over that alone
-Cpus = Annotated[int, Field(strict=True, ge=1, le=MAX_CPUS)]
-Cpu = Annotated[int, Field(strict=True, ge=0, lt=MAX_CPUS)]
+WHOLE = BeforeValidator(_whole)  # last in an annotation, or the description would lack the bounds
+Cpus = Annotated[int, Field(strict=True, ge=1, le=MAX_CPUS), WHOLE]
+Cpu = Annotated[int, Field(strict=True, ge=0, lt=MAX_CPUS), WHOLE]
 Flag = Annotated[bool, Field(strict=True)]
 Time = Annotated[
     AwareDatetime,
+    Field(json_schema_extra={"pattern": TIME_PATTERN}),
     BeforeValidator(_rfc3339),
     AfterValidator(_in_our_age),
     PlainSerializer(_write_time, return_type=str, when_used="json"),

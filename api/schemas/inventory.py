@@ -10,6 +10,7 @@ from pydantic import Field
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.errors import InvalidInput
 from api.schemas.base import (
+    WHOLE,
     Amount,
     Answer,
     Cpu,
@@ -19,6 +20,7 @@ from api.schemas.base import (
     Labels,
     Metrics,
     Name,
+    Platform,
     Positive,
     Ratio,
     Schema,
@@ -51,7 +53,7 @@ class HostBody(Schema):
     kind: HostKind
     pcpus: Cpus
     memory_mb: Positive
-    threads_per_core: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
+    threads_per_core: Annotated[int, Field(strict=True, ge=1, le=64), WHOLE] = 1
     cpu_mhz: Positive | None = None
     l2_mb: Positive | None = None
     l3_mb: Positive | None = None
@@ -69,7 +71,7 @@ class HostBody(Schema):
     driver_overcommit: Positive = Field(
         default=2.0, description="work that guests may ask of the driver domain over what its pCPUs can do"
     )
-    platform: Text = Field(default="", description="the measured platform it is like; empty = its own numbers only")
+    platform: Platform = Field(default="", description="the measured platform it is like; empty = its own numbers only")
 
     @as_input
     def to_domain(self, host_id: str) -> Host:
@@ -170,7 +172,7 @@ class WorkloadBody(Schema):
 
     name: WorkloadName | None = Field(default=None, description=SAME)
     metrics: Metrics = Field(description="eight system-level ones and any further name")
-    platform: Text = Field(default="", description="where it was measured; empty = holds on every platform")
+    platform: Platform = Field(default="", description="where it was measured; empty = holds on every platform")
     origin: Text = Field(default="given", description="paper, measured, simulated, given or unknown")
 
     @as_input
@@ -219,7 +221,7 @@ class InventoryBody(Schema):
         description="replace: hosts and instances that are not named go away, so both lists must be sent (they may be "
         "empty), or the generation; merge: they stay",
     )
-    generation: Annotated[int, Field(strict=True, ge=0, le=2**53)] | None = Field(
+    generation: Annotated[int, Field(strict=True, ge=0, le=2**53), WHOLE] | None = Field(
         default=None, description="the generation this change was made from: 409 when it is no longer the current one"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from advisor.domain import (
     Constraints,
@@ -19,6 +19,7 @@ from advisor.domain import (
 from advisor.errors import InvalidInput
 from advisor.service import recommendation_as_json
 from api.schemas.base import (
+    WHOLE,
     Amount,
     Answer,
     Cpus,
@@ -48,6 +49,15 @@ class NewInstance(Schema):
     """The instance to place; `profile` may replace `workload`; with neither, it counts as busy on all
     its vCPUs and as using nothing else, with wider intervals."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "not": {
+                "required": ["workload", "profile"],
+                "properties": {"workload": {"type": "string"}, "profile": {"type": "object"}},
+            }
+        }
+    )
+
     name: Id
     vcpus: Cpus = 1
     memory_mb: Amount = 0.0
@@ -68,7 +78,7 @@ class NewInstance(Schema):
     @as_input
     def to_domain(self) -> tuple[Instance, WorkloadProfile | None]:
         """The domain's Instance, and its own profile where one was given."""
-        if self.workload and self.profile is not None:
+        if self.workload is not None and self.profile is not None:
             raise InvalidInput("give workload or profile, not both", field="instance.profile")
         instance = Instance(
             id=self.name,
@@ -136,7 +146,9 @@ class PlacementBody(Schema):
     objective: Objective = Field(
         default="worst", description="worst: best worst-off instance; total: combined score; pack: fewest hosts"
     )
-    limit: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(default=5, description="most candidates given")
+    limit: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
+        default=5, description="most candidates given"
+    )
     explain: Flag = True
     commands: Flag = False
     dry_run: Flag = Field(default=False, description="hold nothing: the answer reserves no host")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from advisor.domain import Growth, Objective, PinningPolicy, PlanKind, PlanRequest, WhatIf
-from api.schemas.base import Amount, Flag, Id, Positive, Ratio, Schema, examples
+from api.schemas.base import WHOLE, Amount, Flag, Id, Positive, Ratio, Schema, examples
 from api.schemas.inventory import HostItem, InstanceItem, each_to_domain
 
-Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+Then = Literal["admit", "rebalance", "consolidate", "capacity"]
+Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000), WHOLE]
 Ids = Annotated[list[Id], Field(max_length=100_000)]
 
 
@@ -19,7 +20,9 @@ class GrowthBody(Schema):
 
     instances_per_month: Amount = Field(default=0.0, description="of the mix in `instances`")
     load_percent_per_month: Amount = Field(default=0.0, description="of everybody, compounded")
-    months: Annotated[int, Field(strict=True, ge=1, le=240)] = Field(default=24, description="how far is looked ahead")
+    months: Annotated[int, Field(strict=True, ge=1, le=240), WHOLE] = Field(
+        default=24, description="how far is looked ahead"
+    )
 
     def to_domain(self) -> Growth:
         """The domain's Growth."""
@@ -59,6 +62,38 @@ class WhatIfBody(Schema):
         return cls.model_construct(**same, hosts=hosts, remove=list(imagined.remove))
 
 
+def _asks(*kinds: str) -> dict[str, Any]:
+    """In JSON Schema: one of these is asked, of this cloud or of an imagined one. Without `kind` it is admit."""
+    here = {"properties": {"kind": {"enum": kinds}}, "required": [] if "admit" in kinds else ["kind"]}
+    imagined = {"properties": {"kind": {"const": "what_if"}, "then": {"enum": kinds}}, "required": ["kind", "then"]}
+    return {"anyOf": [here, imagined]}
+
+
+# Which fields go with which kind; advisor.planning.asking refuses what is against it.
+_RULES = [
+    {
+        "if": _asks("admit", "capacity"),
+        "then": {"required": ["instances"], "properties": {"instances": {"minItems": 1}}},
+        "else": {"properties": {"instances": {"maxItems": 0}}},
+    },
+    {
+        "if": {"properties": {"kind": {"const": "evacuate"}}, "required": ["kind"]},
+        "then": {"required": ["empty"], "properties": {"empty": {"minItems": 1}}},
+        "else": {"properties": {"empty": {"maxItems": 0}}},
+    },
+    {
+        "if": {"properties": {"kind": {"const": "what_if"}}, "required": ["kind"]},
+        "then": {"required": ["whatif"], "properties": {"whatif": {"type": "object"}}},
+        "else": {"properties": {"whatif": {"type": "null"}, "then": {"type": "null"}}},
+    },
+    {"if": {"not": _asks("capacity")}, "then": {"properties": {"growth": {"type": "null"}}}},
+    {
+        "if": {"not": _asks("rebalance", "evacuate", "consolidate")},
+        "then": {"properties": {"movable": {"type": "null"}, "max_moves": {"type": "null"}}},
+    },
+]
+
+
 class PlanBody(Schema):
     """What should become of the whole cloud? Without `kind`: place `instances`."""
 
@@ -70,12 +105,15 @@ class PlanBody(Schema):
             "instances": [{"id": "shop", "vcpus": 2, "memory_mb": 4096, "workload": "web-1k"}],
             "growth": {"instances_per_month": 5},
         },
+        allOf=_RULES,
     )
 
     kind: PlanKind = "admit"
     instances: list[InstanceItem] = Field(default=[], description="to place, or the mix of which more should fit")
     empty: Ids = Field(default=[], description="hosts to be emptied (evacuate)")
-    hosts: Ids | None = Field(default=None, description="hosts that may be used; null = all")
+    hosts: Ids | None = Field(
+        default=None, description="hosts that may be used; null = all", json_schema_extra={"minItems": 1}
+    )
     movable: Ids | None = Field(
         default=None, description="instances that may move; null = all whose pinning the caller did not give"
     )
@@ -85,17 +123,19 @@ class PlanBody(Schema):
     move_gain: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
         default=0.05, description="T/B that a move must give the worst-off whom it changes, beside what is uncertain"
     )
-    at_once: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(default=2, description="moves in one stage")
+    at_once: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
+        default=2, description="moves in one stage"
+    )
     growth: GrowthBody | None = None
     whatif: WhatIfBody | None = None
-    then: PlanKind | None = Field(
+    then: Then | None = Field(
         default=None, description="asked of the imagined cloud: admit, rebalance, consolidate or capacity"
     )
     commands: Flag = False
     time_limit_s: Annotated[float, Field(strict=True, gt=0, le=3600)] = Field(
         default=30.0, description="after it the best so far is answered; the request's own deadline ends it sooner"
     )
-    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] = 1
+    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1), WHOLE] = 1
 
     def to_domain(self) -> PlanRequest:
         """The domain's request; InvalidInput names what is wrong."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from api.schemas.base import Answer, Cpu, Positive, Schema
+from api.schemas.base import WHOLE, Answer, Cpu, Positive, Schema
 from profiler.observed import MAX_CPUS, MAX_WEIGHT, IsolationSettings, NetMode, NetworkSettings, Pinning
 
 PinningMap = Annotated[
@@ -22,6 +22,13 @@ PinningMap = Annotated[
 class Network(Schema):
     """How tc treats an instance: `shared` may borrow up to `ceil_mbit`, `dedicated` keeps to `rate_mbit`."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"required": ["mode"], "properties": {"mode": {"enum": ["shared", "dedicated"]}}},
+            "then": {"required": ["rate_mbit"], "properties": {"rate_mbit": {"type": "number"}}},
+        }
+    )
+
     mode: NetMode = "none"
     rate_mbit: Positive | None = None
     ceil_mbit: Positive | None = None
@@ -31,7 +38,7 @@ class Isolation(Schema):
     """CPU, network and disk settings; null = leave as is."""
 
     cap_percent: Positive | None = Field(default=None, description="CPU cap, 100 = one whole pCPU")
-    weight: Annotated[int, Field(strict=True, ge=1, le=MAX_WEIGHT)] | None = Field(
+    weight: Annotated[int, Field(strict=True, ge=1, le=MAX_WEIGHT), WHOLE] | None = Field(
         default=None, description="CPU weight on Xen's scale, 256 = default"
     )
     network: Network | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,8 +64,69 @@ def test_nothing_is_referred_to_that_is_not_there(document: dict[str, Any]) -> N
             return own.union(*(references(one) for one in value.values()))
         return set().union(*(references(one) for one in value)) if isinstance(value, list) else set()
 
-    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    parts = document["components"]
+    known = {f"#/components/{part}/{name}" for part in ("schemas", "headers") for name in parts[part]}
     assert references(document) <= known
+
+
+def test_a_header_that_takes_entity_tags_says_how_they_look(document: dict[str, Any]) -> None:
+    taken = [
+        (one["schema"], path)
+        for _, path, operation in _operations(document)
+        for one in operation["parameters"]
+        if one["name"].lower() in {"if-match", "if-none-match"}
+    ]
+    assert len(taken) == 14
+    for schema, path in taken:
+        assert schema["type"] == "string"
+        assert re.fullmatch(schema["pattern"], "*")
+        assert re.fullmatch(schema["pattern"], '"7"')
+        assert not re.fullmatch(schema["pattern"], "7"), path
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "statuses"),
+    [
+        ("get", "/v1/hosts/{host}", {"200", "304"}),
+        ("put", "/v1/hosts/{host}", {"200", "201"}),
+        ("delete", "/v1/hosts/{host}", set()),
+        ("put", "/v1/inventory", {"200"}),
+        ("get", "/v1/hosts", set()),
+    ],
+)
+def test_an_answer_with_an_entity_tag_is_described_with_it(
+    document: dict[str, Any], method: str, path: str, statuses: set[str]
+) -> None:
+    answers = document["paths"][path][method]["responses"]
+    assert {status for status, answer in answers.items() if "ETag" in answer["headers"]} == statuses
+
+
+def test_a_described_header_comes_with_the_answer(client: Client, document: dict[str, Any]) -> None:
+    host = {"kind": "xen", "pcpus": 8, "memory_mb": 65536}
+    answer = client.ask("PUT", "/v1/hosts/described", json=host)
+    for name in document["paths"]["/v1/hosts/{host}"]["put"]["responses"][str(answer.status_code)]["headers"]:
+        schema = document["components"]["headers"][name]["schema"]
+        assert re.fullmatch(schema["pattern"], answer.headers[name]), name
+
+
+def test_a_parameter_can_be_left_out_and_is_never_null(document: dict[str, Any]) -> None:
+    for _, path, operation in _operations(document):
+        for one in operation["parameters"]:
+            assert {"type": "null"} not in one["schema"].get("anyOf", ()), f"{path} {one['name']}"
+
+
+def test_a_pattern_of_keys_holds_for_all_keys(document: dict[str, Any]) -> None:
+    assert "patternProperties" not in json.dumps(document)
+    labels = document["components"]["schemas"]["HostBody"]["properties"]["labels"]
+    assert labels["additionalProperties"]["type"] == "string"
+    assert re.fullmatch(labels["propertyNames"]["pattern"], "zone")
+    assert not re.fullmatch(labels["propertyNames"]["pattern"], "zo\nne")
+
+
+def test_the_question_of_workload_balancing_is_described_as_xml(document: dict[str, Any]) -> None:
+    asked = document["paths"]["/Citrix.Dwm.WorkloadBalance/Service"]["post"]
+    assert set(asked["requestBody"]["content"]) == {"text/xml", "application/xml"}
+    assert "408" in asked["responses"]
 
 
 def test_the_page_lists_every_operation_and_explains_every_code(client: Client, document: dict[str, Any]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from typing import Any
 
+import jsonschema_rs
 import pytest
 import sample_answer
 from api_client import Client
@@ -176,6 +178,93 @@ def test_every_example_in_the_description_is_taken(client: Client) -> None:
             assert answer.status_code in ({404} if route.path in missing else {200, 201}), f"{path}: {answer.text}"
             tried += 1
     assert tried == 19
+
+
+IMAGINED = {"whatif": {"pinning": "own"}}
+NEW = {"instances": [{"id": "new-1"}]}
+PLAN_KINDS = ("admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size")
+PLAN_FIELDS: tuple[dict[str, Any], ...] = (
+    {},
+    NEW,
+    {"empty": ["h9"]},
+    {"growth": {}, **NEW},
+    {"movable": []},
+    {"max_moves": 0},
+    {"hosts": [], **NEW},
+    {"then": "admit", **NEW},
+    IMAGINED,
+    {**IMAGINED, "then": "capacity"},
+    {**IMAGINED, "then": "capacity", "growth": {}, **NEW},
+    {**IMAGINED, "then": "rebalance", "max_moves": 1},
+    {**IMAGINED, "then": "admit", "max_moves": 1, **NEW},
+)
+
+
+def test_the_description_of_a_plan_takes_what_the_service_takes(client: Client) -> None:
+    described = _described(client, "PlanBody")
+    for host in ("h8", "h9"):
+        client.ask("PUT", f"/v1/hosts/{host}", json={"kind": "kvm", "pcpus": 8, "memory_mb": 65536})
+    for fields in PLAN_FIELDS:
+        for body in (fields, *({"kind": kind, **fields} for kind in PLAN_KINDS)):
+            answer = client.ask("POST", "/v1/plans", json=body)
+            assert answer.status_code == (200 if described.is_valid(body) else 422), f"{body}: {answer.text}"
+
+
+SAMPLE = {"host": "h", "metric": "cpu", "value": 1}
+NEWCOMER = {"name": "a", "workload": "w"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "taken", "refused"),
+    [
+        ("NewInstance", [NEWCOMER, {**NEWCOMER, "profile": None}], [{**NEWCOMER, "profile": {"cpu": 1.0}}]),
+        ("Network", [{}, {"mode": "none"}], [{"mode": "shared"}, {"mode": "dedicated", "rate_mbit": None}]),
+        (
+            "SampleBody",
+            [{**SAMPLE, "time": f"{year}-01-01T00:00:00Z"} for year in (1970, 1999, 2026, 9998)],
+            [{**SAMPLE, "time": f"{year}-01-01T00:00:00Z"} for year in (1969, 9999)],
+        ),
+        ("NodeList", [{"items": [{"metadata": {"name": "n"}}]}], [{"items": [{"metadata": {}}]}]),
+        ("WorkloadBody", [{"metrics": {"a": 1}}], [{"metrics": {"/": 1}}, {"metrics": {}, "platform": "p" * 256}]),
+        ("HostBody", [], [{"kind": "kvm", "pcpus": 5000, "memory_mb": 1}, {"kind": "kvm", "pcpus": 0, "memory_mb": 1}]),
+    ],
+)
+def test_what_a_schema_says_in_words_of_its_own_is_in_the_description(
+    client: Client, schema: str, taken: list[dict[str, Any]], refused: list[dict[str, Any]]
+) -> None:
+    described = _described(client, schema)
+    assert [body for body in taken if not described.is_valid(body)] == []
+    assert [body for body in refused if described.is_valid(body)] == []
+
+
+def _described(client: Client, name: str) -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for({"$ref": f"#/components/schemas/{name}", **client.app.openapi()})
+
+
+@pytest.mark.parametrize(("given", "status"), [(2.0, 201), (2.5, 422), (True, 422), ("2", 422), (1e308, 422)])
+def test_a_number_without_a_fraction_is_whole_however_it_is_written(client: Client, given: Any, status: int) -> None:
+    answer = client.ask("PUT", "/v1/instances/whole", json={"vcpus": given})
+    assert answer.status_code == status
+    assert status == 422 or answer.json()["vcpus"] == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/opennebula/place", {"VMS": [{"ID": False}]}),
+        ("/opennebula/place", {"VMS": [{"ID": 1, "VM_ATTRIBUTES": {"VCPU": True}}]}),
+        ("/kubernetes/filter", {"Pod": {"metadata": {"name": "p"}, "spec": {"overhead": {"cpu": False}}}}),
+        ("/scheduler/nova/external", {"spec": {}, "hosts": [], "options": {"read_only": 0}}),
+    ],
+)
+def test_what_a_scheduler_sends_of_another_type_is_refused(client: Client, path: str, body: dict[str, Any]) -> None:
+    assert client.ask("POST", path, json=body).status_code == 422
+
+
+def test_a_platform_that_is_too_long_is_told_of_as_such(client: Client) -> None:
+    answer = client.ask("PUT", "/v1/workloads/w", json={"metrics": {"cpu": 1}, "platform": "p" * 256})
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "platform"
 
 
 def test_schemas_refuse_unknown_fields_and_answers_do_not() -> None:

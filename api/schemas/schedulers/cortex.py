@@ -6,16 +6,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.schemas.base import WHOLE, Flag, Number
 from api.schemas.schedulers.base import MOST_HOSTS, HostName, Incoming
 
 
 class Flavor(Incoming):
     """Of the flavor object, what is read."""
 
-    vcpus: int | None = None
-    memory_mb: float | None = None
-    root_gb: float | None = None
-    ephemeral_gb: float | None = None
+    vcpus: Annotated[int, Field(strict=True), WHOLE] | None = None
+    memory_mb: Number | None = None
+    root_gb: Number | None = None
+    ephemeral_gb: Number | None = None
     extra_specs: dict[str, Any] | None = None
 
 
@@ -48,7 +49,7 @@ class CandidateHost(Incoming):
 class Options(Incoming):
     """How the answer is meant."""
 
-    read_only: bool = False
+    read_only: Flag = False
 
 
 class ExternalBody(Incoming):

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
-from api.schemas.base import Answer
+from api.schemas.base import TEXT_PATTERN, Answer, Number
 from api.schemas.schedulers.base import MOST_HOSTS, HostName, Incoming
 
 Texts = dict[str, str] | None
-Quantities = dict[str, str | int | float] | None
+# A node is sent back as it came, so it stays what it is; its name is all that is read.
+_NAME = {"type": "string", "pattern": TEXT_PATTERN, "minLength": 1, "maxLength": 255}
+_METADATA = {"type": "object", "required": ["name"], "properties": {"name": _NAME}}
+Node = Annotated[
+    dict[str, Any],
+    WithJsonSchema({"type": "object", "required": ["metadata"], "properties": {"metadata": _METADATA}}),
+]
+Quantities = dict[str, str | Number] | None
 
 
 class Metadata(Incoming):
@@ -54,7 +61,7 @@ class Pod(Incoming):
 class NodeList(Incoming):
     """The nodes in question where `nodeCacheCapable` is false."""
 
-    items: Annotated[list[dict[str, Any]] | None, Field(max_length=MOST_HOSTS)] = None
+    items: Annotated[list[Node] | None, Field(max_length=MOST_HOSTS)] = None
 
     @field_validator("items")
     @classmethod

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StrictInt
 
-from api.schemas.base import Answer
+from api.schemas.base import WHOLE, Amount, Answer
+from api.schemas.base import Number as Finite
 from api.schemas.schedulers.base import MOST_HOSTS, Incoming
 
-Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Amount = Annotated[float, Field(ge=0, le=1e15)]
+Number = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1), WHOLE]
 
 
 class Capacity(Incoming):
@@ -29,7 +29,7 @@ class Vm(Incoming):
     host_ids: Annotated[list[Number], Field(max_length=MOST_HOSTS)] = Field(default=[], alias="HOST_IDS")
     host_id: Number | None = Field(default=None, alias="HOST_ID", description="where it is, if it is anywhere")
     capacity: Capacity = Field(default=Capacity(), alias="CAPACITY")
-    attributes: dict[str, str | int | float] = Field(default={}, alias="VM_ATTRIBUTES")
+    attributes: dict[str, str | StrictInt | Finite] = Field(default={}, alias="VM_ATTRIBUTES")
 
 
 class PlaceBody(Incoming):
@@ -59,7 +59,9 @@ class PlaceBody(Incoming):
 class OptimizeBody(PlaceBody):
     """Virtual machines of a cluster that may move."""
 
-    limit: Annotated[int, Field(ge=1, le=1000)] = Field(default=10, alias="LIMIT", description="most moves")
+    limit: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
+        default=10, alias="LIMIT", description="most moves"
+    )
 
 
 class Placed(Answer):

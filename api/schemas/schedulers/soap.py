@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from xml.etree import ElementTree  # it only writes here: what comes in is read by defusedxml
 
 from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped] # it brings no types
@@ -13,6 +14,7 @@ from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 ENVELOPE = "http://schemas.xmlsoap.org/soap/envelope/"
 DWM = "http://schemas.citrix.com/DWM"
 MEDIA_TYPE = "text/xml"
+MEDIA_TYPES = (MEDIA_TYPE, "application/xml")  # that are read
 _METHOD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}\Z")
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -68,6 +70,32 @@ def answer(method: str, values: Record, records: Mapping[str, Iterable[Record]] 
             _fill(ElementTree.SubElement(listed, "Recommendation"), row)
     text: bytes = ElementTree.tostring(envelope, encoding="utf-8", xml_declaration=True)
     return text
+
+
+def describe(methods: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The envelope in OpenAPI's words: one of these methods with the parameters that it reads."""
+    body = {
+        **_element(ENVELOPE, {name: _described_method(parameters) for name, parameters in methods.items()}),
+        "minProperties": 1,
+        "maxProperties": 1,
+    }
+    envelope = _element(ENVELOPE, {"Body": body}, required=["Body"])
+    return {**envelope, "xml": {"name": "Envelope", "namespace": ENVELOPE}}
+
+
+def _described_method(parameters: Sequence[str]) -> dict[str, Any]:
+    texts = {name: {"type": "string", "minLength": 1, "xml": {"namespace": DWM}} for name in parameters}
+    return _element(DWM, {"request": _element(DWM, texts, required=list(parameters))}, required=["request"])
+
+
+def _element(namespace: str, children: Mapping[str, Any], required: Sequence[str] = ()) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "xml": {"namespace": namespace},
+        "properties": dict(children),
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 def _fill(element: ElementTree.Element, values: Record) -> None:

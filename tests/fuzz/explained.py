@@ -1,0 +1,111 @@
+"""Findings of schemathesis that are no fault of the service or of its description, each with the reason.
+
+What a schema can say belongs into the schema. A row of which nothing is found any more makes the run fail.
+"""
+
+from __future__ import annotations
+
+from tests.fuzz.findings import Explained
+
+ACCEPTED, REJECTED = "negative_data_rejection", "positive_data_acceptance"
+BODIES = r"(PUT|POST) /v1/.*"
+
+EXPLAINED = (
+    Explained(
+        r"GET /v1/\w+",
+        REJECTED,
+        "cursor was not handed out by this list",
+        "A cursor is opaque: a schema says of which characters it is, not which ones were handed out.",
+    ),
+    Explained(
+        "GET /v1/hosts",
+        REJECTED,
+        "a label can have one value only",
+        "`uniqueItems` compares whole items, name and value.",
+    ),
+    Explained(
+        BODIES,
+        REJECTED,
+        r"ceil_mbit \S+ is below rate_mbit",
+        "JSON Schema does not compare two numbers.",
+    ),
+    Explained(
+        BODIES,
+        REJECTED,
+        r".*driver_cpus .* go beyond|instance .* is pinned to pCPU|.*pinning names",
+        "JSON Schema does not compare an item or a length with a number.",
+    ),
+    Explained(
+        BODIES,
+        REJECTED,
+        "pinning: vCPUs are not numbered",
+        "JSON Schema does not count keys.",
+    ),
+    Explained(
+        BODIES,
+        REJECTED,
+        r".* stands twice",
+        "`uniqueItems` compares whole items, not their ids.",
+    ),
+    Explained(
+        r"PUT /v1/\w+/\{\w+\}",
+        REJECTED,
+        "the body says",
+        "A schema of the body does not see the path.",
+    ),
+    Explained(
+        r"PUT /v1/(workloads/.*|inventory)",
+        REJECTED,
+        "workload .* is not named with",
+        "Which characters of Unicode can be printed is more than a portable pattern holds.",
+    ),
+    Explained(
+        "PUT /v1/inventory",
+        REJECTED,
+        "mode replace without",
+        "The lists may be left out where If-Match names the generation, and a schema of the body sees no header.",
+    ),
+    Explained(
+        "PUT /v1/inventory",
+        REJECTED,
+        "If-Match and the field generation name different generations",
+        "A schema of the body sees no header.",
+    ),
+    Explained(
+        "POST /v1/placements",
+        REJECTED,
+        "nothing in the profile is known",
+        "One metric must be a known one; further names are let pass, for what measures may know more.",
+    ),
+    Explained(
+        BODIES,
+        REJECTED,
+        r"(instance \S+: )?there is no host|every host is to be emptied|instance .* is not on",
+        "It asks of the cloud as it is.",
+    ),
+    Explained(
+        r"(GET|PUT|DELETE) /v1/.*",
+        ACCEPTED,
+        "Object with unexpected properties",
+        "Header fields that are not known are let pass (RFC 9110, section 5.1). Schemathesis means to allow for it, "
+        "and does not beside a header that is a number.",
+    ),
+    Explained(
+        "OPTIONS /v1/models/rollback",
+        "allow_header_conformance",
+        "",
+        "GET belongs to the other path that matches, /v1/models/{version}: a model may have that name.",
+    ),
+    Explained(
+        "POST /Citrix.*",
+        REJECTED,
+        "the body is no SOAP",
+        "Schemathesis writes 0 for an element that it cannot fill.",
+    ),
+    Explained(
+        "POST /Citrix.*",
+        ACCEPTED,
+        "",
+        "XAPI takes any other status than 200 for a failed authentication, so the envelope tells what is wrong.",
+    ),
+)

@@ -1,0 +1,68 @@
+"""Schemathesis asks a real service every operation of its description: whatever it finds is mended or explained."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.explained import EXPLAINED
+from tests.fuzz.findings import outdated, read, unexplained
+from tests.servers.fixtures import sqlite_with_tables
+from tests.servers.service import COTENANT, Service
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
+EXAMPLES = 20  # generated questions of each operation, beside some thousands that follow from the description
+MOST_S = 900
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """With the example cloud, and without a limit of rate."""
+    database = sqlite_with_tables(tmp_path / "cotenant.sqlite3")
+    environment = {**os.environ, "COTENANT_DATABASE": database, "COTENANT_STATE_DIR": str(tmp_path)}
+    subprocess.run([str(COTENANT), "sync", "examples/cloud.yaml"], cwd=ROOT, env=environment, check=True)
+    started = Service(database, tmp_path, log_level="warning").start()
+    try:
+        yield started
+    finally:
+        started.running.stop()
+
+
+@pytest.mark.timeout(MOST_S + 120)
+def test_every_finding_is_explained_and_every_explanation_is_found(service: Service, tmp_path: Path) -> None:
+    report = tmp_path / "report.ndjson"
+    words = ["--checks", "all", "--phases", "examples,coverage,fuzzing,stateful", "--continue-on-failure"]
+    words += ["--seed", "1", "--max-examples", str(EXAMPLES), "--no-shrink", "--generation-database", "none"]
+    words += ["--request-timeout", "60", "--no-color", "--report-ndjson-path", str(report)]
+    done = subprocess.run(
+        [
+            str(SCHEMATHESIS),
+            "--config-file",
+            str(HERE / "schemathesis.toml"),
+            "run",
+            *words,
+            f"{service.url}/openapi.json",
+        ],
+        cwd=ROOT,
+        env={**os.environ, "SCHEMATHESIS_HOOKS": "tests.fuzz.formats", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=MOST_S,
+        check=False,
+    )
+    assert done.returncode in {0, 1}, done.stdout[-3000:] + done.stderr[-3000:]  # 1 = something was found
+    with report.open(encoding="utf-8") as lines:
+        findings = read(lines)
+    print(done.stdout[-1500:])
+    left = unexplained(findings, EXPLAINED)
+    assert not left, "\n".join(["found and not explained:", *map(str, left)])
+    gone = outdated(findings, EXPLAINED)
+    assert not gone, "\n".join(["explained and not found:", *map(str, gone)])
+    assert service.ask("GET", "/readyz").status == 200
