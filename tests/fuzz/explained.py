@@ -1,6 +1,6 @@
 """Findings of schemathesis that are no fault of the service or of its description, each with the reason.
 
-What a schema can say belongs into the schema. A row of which nothing is found any more makes the run fail.
+What a schema can say belongs into the schema. A row of which nothing is found any more makes a long search fail.
 """
 
 from __future__ import annotations

