@@ -13,7 +13,7 @@ from api.schemas.pages import PageOut
 from api.schemas.profiles import ProfileAnswer
 
 Since = Annotated[
-    str, Query(pattern=r"^[0-9]{1,6}[smhd]$", description="how far back: 90m, 24h, 7d; `s`, `m`, `h` or `d`")
+    str, Query(pattern=r"^[1-9][0-9]{0,5}[smhd]$", description="how far back: 90m, 24h, 7d; `s`, `m`, `h` or `d`")
 ]
 
 

@@ -41,8 +41,6 @@ def external(body: ExternalBody, advisor: AdvisorDep) -> ExternalAnswer:
 def _instance(body: ExternalBody, advisor: AdvisorDep) -> Instance:
     spec = body.spec.data
     flavor = spec.flavor.data if spec.flavor else None
-    if not spec.instance_uuid:
-        raise InvalidInput("the request names no instance", field="spec.instance_uuid")
     if flavor is None:
         return opinion.known(advisor, spec.instance_uuid)
     if flavor.vcpus is not None and not 1 <= flavor.vcpus <= MAX_CPUS:

@@ -12,6 +12,7 @@ from api.schemas.inventory import HostItem, InstanceItem, each_to_domain
 
 Then = Literal["admit", "rebalance", "consolidate", "capacity"]
 Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000), WHOLE]
+Version = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:-][A-Za-z0-9._:-]*$", max_length=255)]
 Ids = Annotated[list[Id], Field(max_length=100_000)]
 
 
@@ -39,7 +40,7 @@ class WhatIfBody(Schema):
     pinning: PinningPolicy = Field(
         default="as_it_is", description="unpinned: nobody is; own: everybody has pCPUs of its own where they suffice"
     )
-    model: Id | None = Field(default=None, description="version of the model that is asked instead")
+    model: Version | None = Field(default=None, description="version of the model that is asked instead")
 
     def to_domain(self) -> WhatIf:
         """The domain's WhatIf; InvalidInput names the host that is wrong."""
@@ -83,7 +84,7 @@ _RULES = [
     },
     {
         "if": {"properties": {"kind": {"const": "what_if"}}, "required": ["kind"]},
-        "then": {"required": ["whatif"], "properties": {"whatif": {"type": "object"}}},
+        "then": {"required": ["whatif"], "properties": {"whatif": {"type": "object", "minProperties": 1}}},
         "else": {"properties": {"whatif": {"type": "null"}, "then": {"type": "null"}}},
     },
     {"if": {"not": _asks("capacity")}, "then": {"properties": {"growth": {"type": "null"}}}},

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.schemas.base import WHOLE, Flag, Number
+from api.schemas.base import WHOLE, Flag, Id, Number
 from api.schemas.schedulers.base import MOST_HOSTS, HostName, Incoming
 
 
@@ -29,14 +29,14 @@ class FlavorObject(Incoming):
 class RequestSpec(Incoming):
     """Of the request specification, what is read."""
 
-    instance_uuid: str = ""
+    instance_uuid: Id
     flavor: FlavorObject | None = None
 
 
 class RequestSpecObject(Incoming):
     """A versioned object of Nova."""
 
-    data: RequestSpec = Field(default=RequestSpec(), alias="nova_object.data")
+    data: RequestSpec = Field(alias="nova_object.data")
 
 
 class CandidateHost(Incoming):
