@@ -251,7 +251,7 @@ def _add(app: FastAPI, route: Route, lanes: Lanes) -> None:
         responses=openapi.responses(
             route.endpoint,
             route.fails,
-            status=route.status,
+            success=route.status,
             takes_body=takes_json or route.body is not None,
             created=route.created,
         ),

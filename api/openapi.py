@@ -33,8 +33,6 @@ _TIME = {
     # Fewer are taken, too; but what can be asked with so little time is no promise.
     "schema": {"type": "number", "minimum": 1, "maximum": 999999},
 }
-
-
 _OF_STATUS = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
 _HEADERS: dict[str, dict[str, Any]] = {
     "ETag": {
@@ -56,7 +54,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
 
 
 def responses(
-    endpoint: Callable[..., Any], fails: tuple[int, ...], *, status: int, takes_body: bool, created: bool
+    endpoint: Callable[..., Any], fails: tuple[int, ...], *, success: int, takes_body: bool, created: bool
 ) -> dict[int | str, dict[str, Any]]:
     """The documented answers of a route: all but its success, and the headers of that."""
     statuses = sorted({*_EVERY, *fails, *(_WITH_BODY if takes_body else ())})
@@ -66,9 +64,9 @@ def responses(
         documented[304] = {"description": "The caller has it already"}
     if created:
         documented[201] = {"model": get_type_hints(endpoint)["return"], "description": "Created"}
-    if conditions and status != 204:  # what is deleted has no tag
-        for answered in {status, 201, 304} & {status, *documented}:
-            documented.setdefault(answered, {})["headers"] = _headers("ETag")
+    if conditions and success != 204:  # what is deleted has no tag
+        for status in {success, 201, 304} & {success, *documented}:
+            documented.setdefault(status, {})["headers"] = _headers("ETag")
     return documented
 
 

@@ -21,7 +21,7 @@ EXPLAINED = (
         BODIES,
         REJECTED,
         r"ceil_mbit \S+ is below rate_mbit|.*driver_cpus .* go beyond|instance .* is pinned to pCPU|.*pinning names"
-        r"|pinning: vCPUs are not numbered|.* is to share its host with nobody",
+        r"|pinning: vCPUs are not numbered|.* is to share its host with nobody|.* keep one of them",
         "JSON Schema does not compare one field with another.",
     ),
     Explained(
