@@ -173,9 +173,9 @@ class _Threads:
         self._there = 0
 
     async def run(self, work: Callable[[str], T], argument: str) -> T:
-        """Do it in one of the threads; _Refused where too many wait."""
+        """Do it in one of the threads; _Refused at once where too many wait."""
         if self._there >= self._most:
-            raise _Refused(OF_ERROR[Busy], "too many wait to be told from strangers; ask again in a moment")
+            raise _Refused(OF_ERROR[Busy], "too many tokens and sessions wait to be checked; ask again in a moment")
         self._there += 1
         try:
             return await to_thread.run_sync(work, argument, limiter=self._limiter)
