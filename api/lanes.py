@@ -40,7 +40,7 @@ class Lane:
     """So many threads and so many places to wait; `running` and `waiting` may be read by whoever watches.
 
     Callers take turns, and none of them has more than SHARE of what there is: whoever asks for everything at once
-    waits for its own requests only.
+    delays nobody but itself.
     """
 
     def __init__(self, name: str, threads: int, places: int) -> None:
