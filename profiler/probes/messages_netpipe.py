@@ -34,13 +34,13 @@ def measure(peer: Peer, largest: int, perturbation: int, progress: Progress, por
             stdin=subprocess.DEVNULL, stdout=told, stderr=subprocess.STDOUT, cwd=folder,
         ) as sender:  # fmt: skip
             try:
-                _wait(sender, log, total, progress)
+                _wait(sender, curve, total, progress)
             finally:
                 sender.kill()
         return _curve(curve, log, stopped=progress.stopped, code=sender.returncode)
 
 
-def _wait(sender: subprocess.Popen[bytes], log: Path, total: int, progress: Progress) -> None:
+def _wait(sender: subprocess.Popen[bytes], curve: Path, total: int, progress: Progress) -> None:
     progress.begin(total, "sizes")
     deadline = time.monotonic() + _LONGEST_S
     with progress.interruptible():
@@ -48,7 +48,7 @@ def _wait(sender: subprocess.Popen[bytes], log: Path, total: int, progress: Prog
             if time.monotonic() > deadline:
                 raise ProbeError(f"NetPIPE did not end within {_LONGEST_S:g} s")
             time.sleep(_LOOK_S)
-            progress.update(min(total, log.read_bytes().count(b"-->")))
+            progress.update(curve.read_bytes().count(b"\n") if curve.exists() else 0)
 
 
 def _curve(curve: Path, log: Path, *, stopped: bool, code: int) -> tuple[Point, ...]:
@@ -56,6 +56,8 @@ def _curve(curve: Path, log: Path, *, stopped: bool, code: int) -> tuple[Point, 
         text = curve.read_text(encoding="ascii", errors="replace") if curve.exists() else ""
         if stopped:  # its last line may be half written
             text = text[: text.rfind("\n") + 1]
+            if not text:
+                raise ProbeError("stopped before NetPIPE had measured its first size")
         elif code:
             said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             raise ProbeError(f"NetPIPE ended with code {code}: {said[-1][:200] if said else 'it said nothing'}")

@@ -62,6 +62,18 @@ class StopAfter(Progress):
         signal.setitimer(signal.ITIMER_REAL, self._seconds)
 
 
+class StopOnce(Progress):
+    """Is stopped, as by Ctrl-C, once so much is done, however long that takes."""
+
+    def __init__(self, done: float) -> None:
+        super().__init__()
+        self._done = done
+
+    def update(self, done: float) -> None:
+        if done >= self._done and not self.stopped:
+            self.stop()
+
+
 @contextlib.contextmanager
 def responder(*prefix: str, listen: str = "127.0.0.1") -> Iterator[tuple[subprocess.Popen[str], int]]:
     """`probe serve` on a free port, behind a command prefix (`ip netns exec NAME`); gives it and its port."""
