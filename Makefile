@@ -103,12 +103,12 @@ server-tools:  ## install PostgreSQL, nginx and Chromium, of which tests start i
 	$(call apt_install,postgresql nginx-light chromium fonts-dejavu-core systemd)
 
 bench: setup  ## measure speed and quality of placement; prints tables
-	$(BIN)/python -m benchmarks.decision
-	$(BIN)/python -m benchmarks.placement
-	$(BIN)/python -m benchmarks.agent_cost
-	$(BIN)/python -m benchmarks.agent_overhead
-	$(BIN)/python -m benchmarks.prediction
-	$(BIN)/python -m benchmarks.training_scale
+	$(BIN)/python -m research.benchmarks.decision
+	$(BIN)/python -m research.benchmarks.placement
+	$(BIN)/python -m research.benchmarks.agent_cost
+	$(BIN)/python -m research.benchmarks.agent_overhead
+	$(BIN)/python -m research.benchmarks.prediction
+	$(BIN)/python -m research.benchmarks.training_scale
 
 agent: setup  ## build the agent as one file, build/cotenant-profiler.pyz
 	$(BIN)/python packaging/build_agent.py

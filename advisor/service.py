@@ -11,28 +11,11 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from advisor import (
-    deadline,
-    following,
-    histories,
-    ingest,
-    outcomes,
-    overview,
-    plan_reading,
-    probing,
-    profiling,
-    promql,
-    questions,
-    vitals,
-    widening,
-)
-from advisor import inventory as cloud
-from advisor.answers import recommendation_as_json
-from advisor.audit import Audit, Operation, acting, actor
-from advisor.background import of_plan
-from advisor.backup import backup_database, restore_database
-from advisor.checking import Judge, source_of
-from advisor.current import Current, View
+from advisor import deadline
+from advisor.access.audit import Audit, Operation, acting, actor
+from advisor.access.keystone import Keystone
+from advisor.access.sessions import Sessions, form_key
+from advisor.access.tokens import Tokens
 from advisor.domain import (
     Activation,
     Answered,
@@ -63,17 +46,23 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.errors import InvalidInput, NotFound, SchemaMismatch, StaleGeneration
-from advisor.following import Followed
+from advisor.experiments import choice
+from advisor.experiments.choice import duration_s, probe_plan_as_json
+from advisor.experiments.choice import sentence as probe_sentence
+from advisor.inventories import sync
+from advisor.inventories import writes as cloud
 from advisor.inventories.imagined import load_what_if
 from advisor.inventories.reading import Reading, Source
 from advisor.inventories.sources import SOURCES, open_source
 from advisor.inventories.static import load_instances, load_inventory, load_scene
-from advisor.inventory import Only, anyway
-from advisor.keystone import Keystone
-from advisor.monitoring import Monitor, shadows
-from advisor.oneshot import (
+from advisor.inventories.sync import Followed
+from advisor.inventories.writes import Only, anyway
+from advisor.lifecycle import interval_inflation, outcomes
+from advisor.lifecycle.monitoring import Monitor, shadows
+from advisor.lifecycle.outcome_checks import Judge, source_of
+from advisor.lifecycle.registry import Registry
+from advisor.offline import (
     evaluate,
-    findings,
     lab_workloads,
     plan,
     predict,
@@ -87,25 +76,28 @@ from advisor.oneshot import (
     write_plan_report,
     write_profile_picture,
 )
-from advisor.placing import Placing
-from advisor.planned import Plans
-from advisor.predictors import Chosen
-from advisor.probing import duration_s, probe_plan_as_json
-from advisor.probing import sentence as probe_sentence
-from advisor.questions import Progress
-from advisor.registry import Registry
-from advisor.replaying import check_report, replay_as_json, replay_trace, write_replay_report
-from advisor.reporting import REPORT_KINDS, Reported, check_folder, every_s, repeat
-from advisor.reporting import write as write_report
-from advisor.retention import Retention
-from advisor.sessions import Sessions, form_key
+from advisor.placement import questions
+from advisor.planning.entry import Progress
+from advisor.prediction.active import Chosen
+from advisor.replay.from_files import check_report, replay_as_json, replay_trace, write_replay_report
+from advisor.reports import plan_reading
+from advisor.reports.background import of_plan
+from advisor.reports.folders import REPORT_KINDS, Reported, check_folder, every_s, repeat
+from advisor.reports.folders import write as write_report
+from advisor.serving import overview, vitals
+from advisor.serving.contract import recommendation_as_json
+from advisor.serving.placements import Placing
+from advisor.serving.plans import Plans
+from advisor.serving.snapshot_cache import Current, View
+from advisor.serving.vitals import Vitals
 from advisor.settings import Settings
 from advisor.store import counters, hosts, instances, migrate, recommendations, workloads
+from advisor.store.backup import backup_database, restore_database
 from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
-from advisor.tokens import Tokens
+from advisor.store.retention import Retention
+from advisor.telemetry import histories, ingest, profiles, promql
 from advisor.validation import DuplicateKey, check_value, load_json, picture_kind
-from advisor.vitals import Vitals
 from profiler.observed import Colocation, MetricSample
 
 __all__ = [
@@ -126,7 +118,6 @@ __all__ = [
     "duration_s",
     "evaluate",
     "every_s",
-    "findings",
     "form_key",
     "lab_workloads",
     "load_instances",
@@ -307,8 +298,8 @@ class Advisor:
         """
         for _ in range(FOLLOW_TRIES):
             with self._read() as connection:
-                stored, generation = following.stored(connection)
-            news = following.compare(reading, stored)
+                stored, generation = sync.stored(connection)
+            news = sync.compare(reading, stored)
             if dry_run:
                 return news
             try:
@@ -319,14 +310,14 @@ class Advisor:
             return news
         with self._write() as connection:
             counters.hold(connection, "inventory")
-            stored, generation = following.stored(connection)
-            news = following.compare(reading, stored)
+            stored, generation = sync.stored(connection)
+            news = sync.compare(reading, stored)
             self._follow(connection, reading, news, generation)
         return news
 
     def _follow(self, connection: Connection, reading: Reading, news: Followed, generation: int) -> None:
         fresh = timedelta(seconds=self._settings.fresh_s)
-        following.write(connection, news, generation, now=self._clock(), fresh=fresh)
+        sync.write(connection, news, generation, now=self._clock(), fresh=fresh)
         now = counters.read(connection).inventory
         self._audit.record(connection, "inventory.follow", generation=now, source=reading.source, **news.sizes())
 
@@ -374,8 +365,8 @@ class Advisor:
         if self._settings.prometheus_url is not None:
             elsewhere = promql.read(self._settings, instance_id, since=since, now=now)
         with self._read() as connection:
-            found = profiling.read_stored(connection, instance_id, since=since, now=now, elsewhere=elsewhere)
-        return profiling.profile_stored(found)
+            found = profiles.read_stored(connection, instance_id, since=since, now=now, elsewhere=elsewhere)
+        return profiles.profile_stored(found)
 
     def save_profile(
         self, profile: InstanceProfile, name: str, *, phase: int | None, anyway: bool = False, extrapolate: bool = False
@@ -387,7 +378,7 @@ class Advisor:
         with self._change("workload.put", name, profile.instance) as connection:
             host = hosts.get(connection, profile.host)
             platform = host.platform if host else ""
-            found = profiling.workload_of(
+            found = profiles.workload_of(
                 profile, phase, name, platform=platform, anyway=anyway, extrapolate=extrapolate
             )
             cloud.put_workload(connection, found)
@@ -399,7 +390,7 @@ class Advisor:
         """What co-located instances do to each other; workloads that the scene lacks are looked up by name."""
         view, chosen = self._now(self._clock())
         answer = questions.predict_scene(chosen, scene, view.inventory.workloads)
-        return widening.scene(answer, scene.host, self._factors(answer.model_version, [scene.host]))
+        return interval_inflation.scene(answer, scene.host, self._factors(answer.model_version, [scene.host]))
 
     def place(self, request: PlacementRequest) -> Recommendation:
         """Answer and store; unless it is a dry run, the first candidate counts as placed for `reserve_s` seconds."""
@@ -547,9 +538,9 @@ class Advisor:
 
     def probe_plan(self, request: ProbeRequest) -> ProbePlan:
         """Which pairs to measure next, because knowing them would change a decision on the cloud as it is now."""
-        probing.check(request)
+        choice.check(request)
         view, chosen = self._now(self._clock())
-        return probing.plan(view.snapshot, chosen, request, fresh_s=self._settings.fresh_s)
+        return choice.plan(view.snapshot, chosen, request, fresh_s=self._settings.fresh_s)
 
     # models
 

@@ -16,13 +16,15 @@ from starlette.staticfiles import StaticFiles
 
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api import conditional, openapi, problems
+from api import openapi, problems
 from api.auth import Gate, Guarded, Needs, first_step
-from api.bodies import BodyLimit, JsonRoute
-from api.deadlines import Deadlines
-from api.envelope import Envelope
-from api.lanes import LaneName, Lanes
-from api.limits import RateLimit
+from api.html.render import SIGN_IN, STATIC
+from api.http import conditional
+from api.http.bodies import BodyLimit, JsonRoute
+from api.http.deadlines import Deadlines
+from api.http.envelope import Envelope
+from api.http.lanes import LaneName, Lanes
+from api.http.limits import RateLimit
 from api.routes import (
     audit,
     hosts,
@@ -44,7 +46,6 @@ from api.web import cloud, docs, host, instance, models, placements, signing, wh
 from api.web import plans as plan_pages
 from api.web.form import DEFAULTS
 from api.web.plan_fields import FIELDS
-from api.web.render import SIGN_IN, STATIC
 
 
 @dataclass(frozen=True, slots=True)

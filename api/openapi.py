@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api.deadlines import HEADER
+from api.http.deadlines import HEADER
 from api.problems import INTERNAL, KINDS, MEDIA_TYPE
 from api.schemas.pages import FieldError, Problem
 

@@ -32,9 +32,9 @@ from advisor.errors import (
     StorageUnavailable,
 )
 from advisor.service import DuplicateKey
+from api.html.render import error_page, wants_page
 from api.schemas.base import ID_PATTERN, STEP_PATTERN, TEXT_PATTERN
 from api.schemas.pages import FieldError, Problem
-from api.web.render import error_page, wants_page
 
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 20  # a batch of ten thousand wrong samples is told about once, not ten thousand times

@@ -27,7 +27,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api import telemetry
 from api.app import create_app
-from api.connections import GuardedHTTP, most_connections
+from api.http.connections import GuardedHTTP, most_connections
 from api.telemetry import workers as counting
 
 GRACE_S = 30  # for requests under way when the service is told to stop

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models.scene import SceneBatch
+from models.data.scene import SceneBatch
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -13,12 +13,13 @@ from typing import Any
 
 import lightgbm
 
-from models import artifact, scale
-from models.dataset import Dataset, DatasetError, load_dataset
-from models.estimators import LEAST_ROWS
-from models.examples import LATER, build_examples, metrics_of
-from models.fitted import FittedTarget, fit_target
-from models.learned import LearnedPredictor
+from models import scale
+from models.data.dataset import Dataset, DatasetError, load_dataset
+from models.features.examples import LATER, build_examples, metrics_of
+from models.learning import artifact
+from models.learning.estimators import LEAST_ROWS
+from models.learning.fitted import FittedTarget, fit_target
+from models.learning.learned import LearnedPredictor
 
 Progress = Callable[[str, float], None]
 LIBRARIES = ("lightgbm", "numpy", "scikit-learn", "scipy")

@@ -1,4 +1,4 @@
-"""Builds the agent as one file that needs only Python 3.11 on a host: profiler without its lab, and what it imports."""
+"""Builds the agent as one file that needs only Python 3.11 on a host: the profiler and what it imports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TARGET = Path("build") / "cotenant-profiler.pyz"
 # Pure Python, taken from where this script runs. Of what rich requires, tables import nothing: Pygments and
 # markdown-it-py colour source text, and are left out.
 DEPENDENCIES = ("prometheus_client", "rich")
-LEFT_OUT = ("profiler/lab/", "profiler/look/")
+LEFT_OUT = ("profiler/look/",)
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that ZIP knows: the same sources give the same bytes
 _MAIN = """\

@@ -10,6 +10,7 @@ from advisor.domain.access import (
     TokenScope,
 )
 from advisor.domain.answers import (
+    AnswerSource,
     Band,
     Candidate,
     Command,
@@ -22,6 +23,7 @@ from advisor.domain.answers import (
     Rung,
     RungAction,
     SceneEffects,
+    settings_there,
 )
 from advisor.domain.cloud import CloudNow, Histories, History, HostDetail, HostNow, ResidentNow, Slowing
 from advisor.domain.outcomes import Answered, AnsweredAs, Beside
@@ -84,11 +86,11 @@ from advisor.domain.replays import (
     ReplayRequest,
     TraceForm,
 )
-from models.estimates import Estimate
-from models.profile import WorkloadProfile
-from models.profiling import InstanceProfile, PhaseProfile
-from models.quality import Group as ModelGroup
-from models.quality import Quality as ModelQuality
+from models.data.profile import WorkloadProfile
+from models.evaluation.quality import Group as ModelGroup
+from models.evaluation.quality import Quality as ModelQuality
+from models.profiling.estimates import Estimate
+from models.profiling.profiles import InstanceProfile, PhaseProfile
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 __all__ = [
@@ -101,6 +103,7 @@ __all__ = [
     "TOKEN_SCOPES",
     "TRACE_FORMS",
     "Activation",
+    "AnswerSource",
     "Answered",
     "AnsweredAs",
     "AuditEntry",
@@ -176,4 +179,5 @@ __all__ = [
     "Variant",
     "WhatIf",
     "WorkloadProfile",
+    "settings_there",
 ]

@@ -8,7 +8,10 @@ from datetime import datetime
 from typing import Literal
 
 from advisor.domain.questions import PlacementRequest
-from profiler.observed import IsolationSettings, Pinning
+from profiler.observed import Instance, IsolationSettings, Pinning
+
+# "hit": another question had decided it; "former": on the cloud as it was a moment before; "miss": decided for this one
+AnswerSource = Literal["hit", "former", "miss"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +174,15 @@ class Move:
     why: str
     score: float | None = None
     gain: float | None = None
+
+
+def settings_there(asked: Instance, first: Candidate) -> IsolationSettings:
+    """What the instance will run under: the advised settings, and its own where nothing is advised."""
+    advised, own = first.isolation, asked.settings
+    return IsolationSettings(
+        pinning=first.pinning or advised.pinning or own.pinning,
+        cap_percent=advised.cap_percent if advised.cap_percent is not None else own.cap_percent,
+        weight=advised.weight if advised.weight is not None else own.weight,
+        network=advised.network if advised.network is not None else own.network,
+        disk_limit_mb_s=advised.disk_limit_mb_s if advised.disk_limit_mb_s is not None else own.disk_limit_mb_s,
+    )

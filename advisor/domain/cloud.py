@@ -23,7 +23,7 @@ class ResidentNow:
 class HostNow:
     """A host with who is on it, the worst off first; `seen_at` None = nobody knows when it was last seen.
 
-    `pressure` is demand over capacity by resource (see advisor.pressure), None = nobody knows the capacity.
+    `pressure` is demand over capacity by resource (see advisor.snapshot.pressure), None = nobody knows the capacity.
     """
 
     host: Host

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from models.profile import WorkloadProfile
+from models.data.profile import WorkloadProfile
 from profiler.observed import Host, Instance
 
 Objective = Literal["worst", "total", "pack"]

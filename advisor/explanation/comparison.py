@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from advisor import ranking
 from advisor.domain import Reason
 from advisor.explanation.shown import Shown
+from advisor.scheduling import scoring
 
 
 def compare(shown: Shown) -> Reason:
@@ -12,7 +12,7 @@ def compare(shown: Shown) -> Reason:
     scores = shown.scores
     best, other = shown.hosts[0].id, shown.hosts[1].id
     gap = float(scores.score[0] - scores.score[1])
-    if ranking.tied(_gap(shown), *scores.half_width[:2].tolist()):
+    if scoring.tied(_gap(shown), *scores.half_width[:2].tolist()):
         text = f"{best} and {other} are tied: the difference of what is expected ({_gap(shown):+.3f}) lies inside the "
         text += "uncertainty."
     elif shown.objective == "pack" and scores.score[1] > 1:

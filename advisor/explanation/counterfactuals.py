@@ -12,10 +12,10 @@ from advisor.domain import Reason
 from advisor.explanation.losses import Loss
 from advisor.explanation.mechanisms import NAMES
 from advisor.explanation.shown import Shown
-from advisor.ranking import PIN_GAIN, Scores, Waiting, score
+from advisor.scheduling.scoring import PIN_GAIN, Scores, Waiting, score
+from models.data.scene import HOST_NUMBERS, SceneBatch, stack
+from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction
-from models.prior import PriorPredictor
-from models.scene import HOST_NUMBERS, SceneBatch, stack
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

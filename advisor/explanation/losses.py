@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from advisor.domain import Instance, Reason
 from advisor.explanation.mechanisms import NAMES, Press, asked, mechanism
 from advisor.explanation.shown import SETTINGS, Shown
-from models.demands import capacity
-from models.prior import RESOURCES, PriorResult, solve
-from models.scene import SceneBatch, stack
+from models.data.scene import SceneBatch, stack
+from models.physics.demands import capacity
+from models.physics.prior import RESOURCES, PriorResult, solve
 
 Floats = NDArray[np.float64]
 

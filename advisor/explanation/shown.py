@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance, Objective
-from advisor.ranking import Scores
+from advisor.scheduling.scoring import Scores
+from models.data.scene import SceneBatch, slot_values
 from models.prediction import InterferencePrediction, Predictor
-from models.scene import SceneBatch, slot_values
 
 Floats = NDArray[np.float64]
 

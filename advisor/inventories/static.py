@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput
 from advisor.inventories.document import Item, built, read_document
 from advisor.render import check_labels
 from advisor.validation import misfit
-from models.dataset import DatasetError, load_dataset
+from models.data.dataset import DatasetError, load_dataset
 from profiler.metrics import join_key, split_key
 from profiler.observed import HOST_KINDS, MAX_WEIGHT, NET_MODES, DiskKind, NetworkSettings, check_id, parse_cpus
 

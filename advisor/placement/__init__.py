@@ -1,5 +1,1 @@
-"""From a question about one instance to a ranked answer: what is alike is predicted once, and told with reasons."""
-
-from advisor.placement.decision import predict_scene, recommend
-
-__all__ = ["predict_scene", "recommend"]
+"""From a question about one instance to a ranked answer: filters, candidate pinnings, scores, equivalence classes."""

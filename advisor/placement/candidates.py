@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor import explanation, pinning, ranking, render
+from advisor import explanation, render
 from advisor.domain import (
     Band,
     Candidate,
@@ -21,14 +21,15 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput
 from advisor.explanation import Shown
-from advisor.newcomer import latency_limits_of, limits_of, used_share
-from advisor.placement.remembered import Remembered
-from advisor.placement.situations import Question, base_with, first_of_each, keys, with_newcomer
+from advisor.placement.host_classes import Question, base_with, first_of_each, keys, with_newcomer
+from advisor.prediction.cache import Remembered
+from advisor.scheduling import pinning, scoring
+from advisor.scheduling.newcomer import latency_limits_of, limits_of, used_share
 from advisor.snapshot import fingerprints
 from advisor.store import codec
+from models.data.scene import SceneBatch, slot_values, stack
 from models.prediction import TARGETS, InterferencePrediction
 from models.prediction import Band as Bands
-from models.scene import SceneBatch, slot_values, stack
 
 EDGES = ("expected", "lower", "upper")
 
@@ -60,7 +61,7 @@ class RankedHost:
 
     def tied(self, other: RankedHost) -> bool:
         """Whether the difference of both lies inside their uncertainty."""
-        return ranking.tied(self.expected - other.expected, self.half_width, other.half_width)
+        return scoring.tied(self.expected - other.expected, self.half_width, other.half_width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +135,14 @@ def _told(question: Question, shown: Sequence[RankedHost], remembered: Remembere
     occupied = placed.absent.present
     former = np.where(occupied, before.throughput.expected, 1.0)
     at = np.array([one.host for one in shown], dtype=np.int64)
-    scores = ranking.score(
+    scores = scoring.score(
         after,
         scenes.present,
         former,
         limits_of(question.snapshot, at, request.instance, scenes.slots),
         used_share(question.snapshot, request, at),
         request.objective,
-        ranking.Waiting(
+        scoring.Waiting(
             latency_limits_of(question.snapshot, at, request.instance, scenes.slots),
             np.where(occupied, before.latency.expected, 1.0),
         ),

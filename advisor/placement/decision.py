@@ -9,7 +9,6 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor import filters, ranking
 from advisor.domain import (
     Candidate,
     PlacementRequest,
@@ -20,14 +19,15 @@ from advisor.domain import (
     SceneEffects,
     WorkloadProfile,
 )
-from advisor.newcomer import profile_row
 from advisor.placement.candidates import RankedHost, candidates, scene_effects
-from advisor.placement.mending import MOST_TRIED, mend, rejections
-from advisor.placement.remembered import Remembered
-from advisor.placement.situations import Kinds, Question, Told, kinds, predict
+from advisor.placement.host_classes import Kinds, Question, Told, kinds, predict
+from advisor.placement.mitigation_step import MOST_TRIED, mend, rejections
+from advisor.prediction.cache import Remembered
+from advisor.scheduling import filters, scoring
+from advisor.scheduling.newcomer import profile_row
 from advisor.snapshot import ClusterSnapshot
+from models.data.scene import ProfileTable, build_batch
 from models.prediction import Band, InterferencePrediction, Predictor, unasked
-from models.scene import ProfileTable, build_batch
 
 MOST_TIES = 20  # hosts that a tie names beyond the ones that the answer shows
 
@@ -85,7 +85,7 @@ class _Ranked:
     hosts: Ints
     kinds: Ints
     option: Ints
-    scores: ranking.Scores
+    scores: scoring.Scores
     broken: Bools
 
     def standing(self, told: Told, rank: int) -> RankedHost:
@@ -124,8 +124,8 @@ def _ordered(hosts: Ints, found: Kinds, told: Told, request: PlacementRequest) -
     latency, waiting = unasked(present), None
     if not np.isnan(found.waits).all():
         latency = Band(*(told.latency[at, kind],) * 3)
-        waiting = ranking.Waiting(found.waits[kind], told.latency_before[kind])
-    asked = ranking.score(
+        waiting = scoring.Waiting(found.waits[kind], told.latency_before[kind])
+    asked = scoring.score(
         InterferencePrediction(Band(expected, told.lower[at, kind], expected), latency, latency, present),
         present,
         told.before[kind],
@@ -137,9 +137,9 @@ def _ordered(hosts: Ints, found: Kinds, told: Told, request: PlacementRequest) -
     number = np.full(told.usable.shape, -1)  # of its scene, where an option is a choice
     number[at, kind] = np.arange(len(at))
     scores = asked.take(number.ravel())
-    option = ranking.choose_options(scores, len(told.options), told.pins, told.usable.ravel())
+    option = scoring.choose_options(scores, len(told.options), told.pins, told.usable.ravel())
     best = asked.take(number[option, np.arange(len(found))])
-    by_rank = ranking.order(best.score[found.of], hosts)
+    by_rank = scoring.order(best.score[found.of], hosts)
     return _Ranked(hosts[by_rank], found.of[by_rank], option, best, best.breaks_newcomer | best.breaks_neighbour)
 
 
@@ -169,7 +169,7 @@ def _mended(
 
 
 def _merged(standings: Sequence[RankedHost]) -> list[RankedHost]:
-    by_rank = ranking.order(np.array([one.score for one in standings]), np.array([one.host for one in standings]))
+    by_rank = scoring.order(np.array([one.score for one in standings]), np.array([one.host for one in standings]))
     return [standings[at] for at in by_rank.tolist()]
 
 

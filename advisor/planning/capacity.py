@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search
-from advisor.placement.remembered import Remembered
 from advisor.planning.filling import first_fit, more_of, most, room
 from advisor.planning.solving import PLACED, Asking
 from advisor.planning.standing import Standing
-from advisor.predictors import Wrapped
+from advisor.prediction.active import Wrapped
+from advisor.prediction.cache import Remembered
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
+from models.data.scene import SceneBatch
 from models.prediction import TARGETS, Band, InterferencePrediction
-from models.scene import SceneBatch
 
 SHARE = 3  # a question takes at most so much of the time that is left: a third, then a third of what is then left
 MOST_LOAD = 10.0  # of an instance

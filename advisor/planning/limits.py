@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance
-from models.alone import alone
-from models.scene import ProfileTable, SceneBatch, build_batch
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.features.alone import alone
 
 Floats = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from advisor.planning.rightsizing import Sized, right_size
 from advisor.planning.solving import Asking, Progress, Solved, put_in_order, solve, stays
 from advisor.planning.standing import Standing
 from advisor.planning.usage import Measured
-from advisor.predictors import Chosen, by_name
+from advisor.prediction.active import Chosen, by_name
 from advisor.snapshot import ClusterSnapshot
 
 AIMS: dict[PlanKind, Aim] = {

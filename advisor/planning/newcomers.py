@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor import ranking
 from advisor.domain import Band, Candidate, Effect, Host, Instance, Objective
 from advisor.planning.ordering import Carried
 from advisor.planning.standing import band
+from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
+from models.data.scene import build_batch, slot_values, stack
 from models.prediction import Band as Bands
 from models.prediction import InterferencePrediction, Predictor
-from models.scene import build_batch, slot_values, stack
 
 AT_ONCE = 2048  # newcomers in one prediction
 Floats = NDArray[np.float64]
@@ -65,11 +65,11 @@ def _asked(
     before, after = _rows(told, slice(count)), _rows(told, slice(count, None))
     former = np.where(nobody, before.throughput.expected, 1.0)
     limits = _limits(arrivals, scenes.slots, "min_throughput_ratio")
-    waiting = ranking.Waiting(
+    waiting = scoring.Waiting(
         _limits(arrivals, scenes.slots, "max_latency_ratio"), np.where(nobody, before.latency.expected, 1.0)
     )
     promised = [sum(one.vcpus for one in (*there, comes)) / host.pcpus for host, there, comes in arrivals]
-    scores = ranking.score(after, scenes.present, former, limits, np.array(promised), objective, waiting)
+    scores = scoring.score(after, scenes.present, former, limits, np.array(promised), objective, waiting)
     found = {}
     for row, (host, there, comes) in enumerate(arrivals):
         neighbours = [

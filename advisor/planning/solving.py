@@ -14,7 +14,7 @@ from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Aim, Assignment, Goal
 from advisor.planning.ordering import Change, Ordered, order
 from advisor.planning.standing import Standing
-from advisor.predictors import Chosen
+from advisor.prediction.active import Chosen
 from advisor.snapshot import ClusterSnapshot
 
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)

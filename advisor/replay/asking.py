@@ -12,17 +12,17 @@ import numpy as np
 
 from advisor.domain import REPLAY_JUDGES, REPLAY_POLICIES, Host, Replay, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
-from advisor.predictors import Chosen
-from advisor.questions import check_objective
+from advisor.placement.questions import check_objective
+from advisor.prediction.active import Chosen
 from advisor.replay import figures
 from advisor.replay.clouds import fewest_kept, room
+from advisor.replay.parallel import Progress, spread
 from advisor.replay.running import Work, run
 from advisor.replay.trace import Trace
 from advisor.replay.workloads import Demand, demand_of
 from advisor.rounding import with_slack
-from advisor.spread import Progress, spread
 from advisor.validation import check_unique, check_value
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 
 DAY_S = 86_400.0
 SPARE = 1.5  # hosts over what the busiest moment needs, where nobody says how many there are
@@ -43,7 +43,10 @@ def replay(
     progress: Progress | None = None,
 ) -> Replay:
     """Put a trace through policies on hosts that are all like `host`; instances run `workloads` where the trace does
-    not say what. Every policy, seed and shard is a task of its own (advisor.spread). InvalidInput names the field."""
+    not say what. Every policy, seed and shard is a task of its own (advisor.replay.parallel).
+
+    InvalidInput names the field.
+    """
     _check(trace, request, host)
     host = replace(host, labels={})  # the view that stands for none cannot be sent to another process
     first = _first_step(trace, request)

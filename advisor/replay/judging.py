@@ -13,8 +13,8 @@ from advisor.errors import BrokenArtifact
 from advisor.replay.workloads import Demand
 from advisor.rounding import SLACK
 from advisor.snapshot.rows import HOST_FIELDS
+from models.data.scene import ProfileTable, SceneBatch, build_batch, slot_values
 from models.prediction import Predictor
-from models.scene import ProfileTable, SceneBatch, build_batch, slot_values
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,7 +11,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor import turns
 from advisor.domain import (
     Instance,
     Inventory,
@@ -22,7 +21,8 @@ from advisor.domain import (
     PolicyName,
     WorkloadProfile,
 )
-from advisor.predictors import Chosen
+from advisor.placement import sequential
+from advisor.prediction.active import Chosen
 from advisor.replay.clouds import Cloud
 from advisor.replay.workloads import LEAST_LOAD, Demand
 from advisor.snapshot import ClusterSnapshot
@@ -104,11 +104,11 @@ class Advised:
             snapshot = self.snapshot(cloud, step, limited=limited)
             instance = self._instance(who, None, limited=limited)
             request = PlacementRequest(instance, objective=self._objective, limit=1, explain=False)
-            answer = turns.as_it_is(snapshot, self._chosen, request, now=WHEN, fresh_s=math.inf)
+            answer = sequential.as_it_is(snapshot, self._chosen, request, now=WHEN, fresh_s=math.inf)
             if answer.candidates:
                 placed = int(answer.candidates[0].host)
                 for which, there in self._snapshots.items():
-                    self._snapshots[which] = turns.after(there, self._instance(who, placed, limited=which))
+                    self._snapshots[which] = sequential.after(there, self._instance(who, placed, limited=which))
                 return placed
         return None
 

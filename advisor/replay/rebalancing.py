@@ -6,7 +6,7 @@ import math
 
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Goal
-from advisor.predictors import Chosen
+from advisor.prediction.active import Chosen
 from advisor.replay.clouds import Cloud
 from advisor.replay.policies import WHEN, Advised
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Objective, PolicyName
-from advisor.predictors import Chosen
+from advisor.prediction.active import Chosen
 from advisor.replay.clouds import Cloud, fewest_kept
 from advisor.replay.judging import Judged, judge
 from advisor.replay.policies import Advised, policy_of

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from advisor.domain import Host, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.replay.trace import Trace
-from models.demands import guessed_capacity
-from models.scene import ProfileTable
+from models.data.scene import ProfileTable
+from models.physics.demands import guessed_capacity
 from profiler.metrics import BY_NAME, split_key
 
 Floats = NDArray[np.float64]

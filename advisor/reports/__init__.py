@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.background import Background, of_plan
 from advisor.domain import InstanceProfile, Inventory, Plan
 from advisor.domain.replays import Replay
+from advisor.files import write_whole
 from advisor.reports import files, timelines
+from advisor.reports.background import Background, of_plan
 from advisor.reports.cloud import cloud_report
 from advisor.reports.page import page
 from advisor.reports.plan import plan_report
 from advisor.reports.replay import replay_report
 from advisor.validation import picture_kind
-from advisor.writing import write_whole
 
 if TYPE_CHECKING:
     from models.evaluation import Evaluation
@@ -46,8 +46,8 @@ def write_plan_report(inventory: Inventory, plan: Plan, path: Path, background: 
 def plan_as_html(inventory: Inventory, plan: Plan, background: Background | None = None) -> str:
     """The report as one page that needs no other file; the same plan gives the same text.
 
-    `inventory` is the cloud that the plan was made for. Without a `background` (see `advisor.background.of_plan`) who
-    hurts whom and the model's card are left out.
+    `inventory` is the cloud that the plan was made for. Without a `background`, which `advisor.reports.background.of_plan`
+    makes, the page has neither who hurts whom nor the model's card.
     """
     return page(plan_report(inventory, plan, background or of_plan(inventory, plan, None)), beside=False)
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from advisor.background import Background
 from advisor.domain import Inventory, Plan
 from advisor.reports import view
+from advisor.reports.background import Background
 from advisor.reports.figures import count, percent
 from advisor.reports.hosts import RESOURCES
 from advisor.reports.parts import Column, Report, Section, Table

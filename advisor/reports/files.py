@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, OutOfSpace
+from advisor.files import write_whole
 from advisor.reports.figures import keys, plain
 from advisor.reports.page import page
 from advisor.reports.parts import Report, Table
 from advisor.validation import check_writable
-from advisor.writing import write_whole
 
 PAGE, DATA = "index.html", "report.json"
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from advisor.background import Background, Pressures
 from advisor.domain import Plan
-from advisor.harm import Harm
+from advisor.explanation.attribution import Harm
 from advisor.reports import plan_pictures as pictures
 from advisor.reports import view
+from advisor.reports.background import Background, Pressures
 from advisor.reports.figures import HARMED, PRESSED, count, percent, scale
 from advisor.reports.parts import Column, Matrix, Picture, Section, Table
 

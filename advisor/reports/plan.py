@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from advisor.background import Background
 from advisor.domain import Inventory, Plan
 from advisor.reports import hosts as host_sections
 from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_words as words
 from advisor.reports import side_by_side, view
+from advisor.reports.background import Background
 from advisor.reports.cards import card_section
 from advisor.reports.figures import listed, percent, when
 from advisor.reports.parts import Column, Picture, Report, Section, Table

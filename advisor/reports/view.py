@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from advisor.domain import Band, Effect, Inventory, Plan, PlanStep
 from advisor.planning.limits import least_of
 from advisor.rounding import SLACK
-from models.scene import ProfileTable
+from models.data.scene import ProfileTable
 
 MAX_PICTURES = 12  # beyond them the tables say more
 

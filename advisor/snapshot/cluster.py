@@ -17,7 +17,7 @@ from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.snapshot import fingerprints
 from advisor.snapshot.layout import lay_out
 from advisor.snapshot.rows import Rows, exchanged
-from models.scene import ProfileTable
+from models.data.scene import ProfileTable
 
 T = TypeVar("T")
 Floats = NDArray[np.float64]

@@ -8,9 +8,9 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from models.curves import REPORTER, families
-from models.demands import guessed_capacity
-from models.scene import ProfileTable
+from models.data.scene import ProfileTable
+from models.features.curves import REPORTER, families
+from models.physics.demands import guessed_capacity
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from advisor.domain import Host, Instance
 from advisor.snapshot import fingerprints
 from advisor.snapshot.rows import HOST_FIELDS, SLOT_FIELDS, Rows
-from models.demands import demands
-from models.scene import ProfileTable, SceneBatch, build_batch
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.physics.demands import demands
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance
-from models.scene import ProfileTable, SceneBatch, build_batch, slot_values
+from models.data.scene import ProfileTable, SceneBatch, build_batch, slot_values
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

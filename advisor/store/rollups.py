@@ -15,7 +15,7 @@ from advisor.store import locks
 from advisor.store.samples import samples, series, series_around
 from advisor.store.schema import UtcTime, metadata
 from advisor.store.statements import chunks
-from models.windows import Readings
+from models.profiling.windows import Readings
 
 BUCKET_S = 300.0  # thirty of the agent's windows of ten seconds
 NOBODY = ""

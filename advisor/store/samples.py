@@ -12,7 +12,7 @@ from advisor.store import locks
 from advisor.store.bulk import add_new
 from advisor.store.schema import ID, metadata
 from advisor.store.statements import chunks, insert_new
-from models.windows import MOST, Readings
+from models.profiling.windows import MOST, Readings
 from profiler.observed import MetricSample
 
 SeriesKey = tuple[str, str, str, str]  # as stored: an empty instance is the host's own

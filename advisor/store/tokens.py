@@ -49,7 +49,7 @@ def get(connection: sa.Connection, token_id: str) -> Token | None:
 
 
 def revoke(connection: sa.Connection, token_id: str, at: datetime) -> None:
-    """Note when it was revoked; the first time counts. Rows stay: see `advisor.tokens` for what depends on that."""
+    """Note when it was revoked; the first time counts. Rows stay: `advisor.access.tokens` says what depends on that."""
     statement = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None))
     connection.execute(statement.values(revoked_at=at))
 

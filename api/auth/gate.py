@@ -22,9 +22,9 @@ from advisor.service import Advisor, Keystone, acting, form_key
 from api.auth import cookies
 from api.auth.listening import is_loopback
 from api.auth.origin import is_from_another_site
-from api.limits import RateLimit
+from api.html.render import to_sign_in, wants_page
+from api.http.limits import RateLimit
 from api.problems import OF_ERROR, OF_STATUS, Busy, CrossSite, Kind, kind_of, respond
-from api.web.render import to_sign_in, wants_page
 
 T = TypeVar("T")
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?\Z")

@@ -66,7 +66,9 @@ def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
 
     Without --model each paper is predicted by a model that was trained without that paper's own rows.
     """
-    rows = service.findings(settings(), model=model)
+    from research.findings import findings as rows_of_findings  # reads all datasets and trains: only who asks waits
+
+    rows = rows_of_findings(settings(), model)
     if as_json:
         print_json([dict(row) for row in rows])
         return

@@ -49,7 +49,7 @@ def probe_plan(
         Path | None,
         typer.Option(
             metavar="OUT.yaml",
-            help="Write the plan as a campaign for cotenant-profiler lab run.",
+            help="Write the plan as a campaign for cotenant-lab run.",
             show_default="no file",
         ),
     ] = None,

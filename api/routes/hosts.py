@@ -9,7 +9,7 @@ from fastapi import Query, Response
 from pydantic import AfterValidator, WithJsonSchema
 
 from advisor.errors import InvalidInput
-from api.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
+from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import AdvisorDep, Cursor, Limit, PathId
 from api.schemas.inventory import HostBody, HostItem
 from api.schemas.pages import PageOut

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from api.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
+from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import AdvisorDep, Cursor, Limit, PathId, QueryId, QueryName
 from api.schemas.inventory import InstanceBody, InstanceItem
 from api.schemas.pages import PageOut

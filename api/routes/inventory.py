@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Header, Response
 
 from advisor.errors import InvalidInput
-from api.conditional import IfNoneMatch, unless_known
+from api.http.conditional import IfNoneMatch, unless_known
 from api.routes.common import AdvisorDep, SettingsDep, check_batch
 from api.schemas.inventory import Generation, InventoryBody
 

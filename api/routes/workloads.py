@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from api.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
+from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import AdvisorDep, Cursor, Limit, PathName, QueryPlatform
 from api.schemas.inventory import WorkloadBody, WorkloadItem
 from api.schemas.pages import PageOut

@@ -48,9 +48,9 @@ class Isolation(Schema):
     def of(cls, settings: IsolationSettings) -> Isolation:
         """Everything but the pinning, which stands beside it."""
         network = settings.network
-        shown = network and Network.model_construct(
-            mode=network.mode, rate_mbit=network.rate_mbit, ceil_mbit=network.ceil_mbit
-        )
+        shown = None
+        if network is not None:
+            shown = Network.model_construct(mode=network.mode, rate_mbit=network.rate_mbit, ceil_mbit=network.ceil_mbit)
         return cls.model_construct(
             cap_percent=settings.cap_percent,
             weight=settings.weight,

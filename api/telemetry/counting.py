@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -17,7 +17,7 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 from starlette.types import Scope
 
-from advisor.answering import Source
+from advisor.domain import AnswerSource
 from api.problems import KINDS
 from api.telemetry import workers
 from api.telemetry.state import StateCollector
@@ -27,12 +27,27 @@ if TYPE_CHECKING:
 
     from advisor.domain import Recommendation, SceneEffects
     from advisor.service import Advisor
-    from api.lanes import Lane
 
 access_log = logging.getLogger("cotenant.access")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"}
 disable_created_metrics()  # a second series for every counter, which only OpenMetrics has a use for
+
+
+class Lane(Protocol):
+    """What is told of a lane: threads of its own for one kind of request."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    @property
+    def running(self) -> int: ...
+
+    @property
+    def waiting(self) -> int: ...
 
 
 class Telemetry:
@@ -162,7 +177,7 @@ class Telemetry:
             },
         )
 
-    def placed(self, answer: Recommendation, source: Source) -> None:
+    def placed(self, answer: Recommendation, source: AnswerSource) -> None:
         """Count an answered placement."""
         self.answers.labels(source).inc()
         outcome = "placed" if answer.candidates else "no_host"
@@ -199,7 +214,7 @@ class Telemetry:
             self.samples.labels(result)
         for result in ("hit", "miss"):
             self.lookups.labels(result)
-        for source in get_args(Source):
+        for source in get_args(AnswerSource):
             self.answers.labels(source)
 
     def _look(self) -> None:

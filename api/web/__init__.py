@@ -2,7 +2,7 @@
 
 A page is `render.page(request, "name.html", status=200, **values)`. Templates extend `base.html`, set `here` (the
 entry of the navigation that is current: where, cloud, placements, plans, models, docs or empty) and have `caller`,
-`signed_in` and `form_key`. Nothing is inline: style and script of a page are what `static/` has (see api.envelope).
+`signed_in` and `form_key`. Nothing is inline: a page's style and script are in `static/` (see api.http.envelope).
 
 A form that changes something is a POST with `<input type="hidden" name="form_key" value="{{ form_key }}">`. Its
 handler takes `form: Posted` (api.web.forms), the fields as a mapping, and is run only where one of our own pages sent

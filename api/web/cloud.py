@@ -13,9 +13,9 @@ from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
 from advisor.domain import CloudNow, HostNow, ResidentNow
+from api.html.render import page
 from api.routes.common import AdvisorDep
 from api.web import bars, picture
-from api.web.render import page
 from profiler.observed import HOST_KINDS
 
 AT_ONCE = 50  # hosts on a page

@@ -7,9 +7,9 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
+from api.html.render import page
 from api.problems import KINDS
 from api.web.describe import describe, shapes
-from api.web.render import page
 
 
 def docs(request: Request) -> HTMLResponse:

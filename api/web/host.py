@@ -11,10 +11,10 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from advisor.domain import HostDetail, HostNow, Instance
+from api.html.render import page
 from api.routes.common import AdvisorDep, PathId
 from api.web import bars, chart, picture
 from api.web.cloud import age
-from api.web.render import page
 from profiler.observed import format_cpus
 
 Span = Literal["1h", "6h", "24h"]

@@ -12,11 +12,11 @@ from fastapi.responses import HTMLResponse
 from advisor.domain import CloudNow, HostDetail, HostNow, Instance, WorkloadProfile
 from advisor.errors import NotFound
 from advisor.service import Advisor
+from api.html.render import page
 from api.routes.common import AdvisorDep, PathId
 from api.web import chart, picture
 from api.web.cloud import age
 from api.web.host import FELT
-from api.web.render import page
 
 MOST_PAIRS = 10  # of those who slow it, and of those whom it slows
 Span = Literal["1h", "24h", "7d", "30d"]

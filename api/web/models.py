@@ -12,10 +12,10 @@ from advisor.domain import ModelCard
 from advisor.errors import AdvisorError, BrokenArtifact, Conflict, RefusedByGate
 from advisor.service import Advisor
 from api.cards import figures, is_section, origins
+from api.html.render import page, see_other
 from api.routes.common import AdvisorDep, PathId
 from api.web import picture
 from api.web.forms import Posted
-from api.web.render import page, see_other
 
 PRIOR = "prior"
 Change = Literal["activate", "shadow", "rollback"]

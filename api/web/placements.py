@@ -8,10 +8,10 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from advisor.domain import Answered, AnsweredAs
+from api.html.render import page
 from api.routes.common import AdvisorDep, Cursor, PathId
 from api.web import picture
 from api.web.answer import answer
-from api.web.render import page
 
 _ROWS = 25
 _LAST = 100  # answers with an outcome that the share inside is taken from

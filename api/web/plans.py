@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 from advisor.domain import Plan, PlanKind
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import Advisor
+from api.html.render import page, see_other
 from api.routes.common import AdvisorDep, Cursor, PathId, SettingsDep, check_batch
 from api.schemas.base import ID_PATTERN
 from api.schemas.plans import PlanAnswer
@@ -18,7 +19,6 @@ from api.web import picture, plan_view
 from api.web.forms import Posted
 from api.web.plan_fields import FIELDS, KINDS, MIX_ROWS
 from api.web.plan_form import PlanForm
-from api.web.render import page, see_other
 
 _ROWS = 25
 _OFFERED = 1000  # names in the browser's lists; any other name can be typed

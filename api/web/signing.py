@@ -8,9 +8,9 @@ from fastapi import Request, Response
 
 from api.auth import cookies
 from api.auth.origin import came_by_tls
+from api.html.render import SIGN_IN, page, see_other
 from api.routes.common import AdvisorDep
 from api.web.forms import Posted
-from api.web.render import SIGN_IN, page, see_other
 
 _LONGEST = 5000  # characters; Keystone's tokens have 255 to some thousands
 _ON_THIS_SITE = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}\Z")  # a path, which no browser takes for another host's name

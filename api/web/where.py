@@ -11,11 +11,11 @@ from fastapi.responses import HTMLResponse
 from advisor.domain import OBJECTIVES, Instance, Recommendation
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import Advisor
+from api.html.render import page
 from api.routes.common import AdvisorDep
 from api.web import picture
 from api.web.answer import Answer, answer
 from api.web.form import Form
-from api.web.render import page
 
 _OFFERED = 500  # instances and workloads in the pick lists; any other name can be typed or asked for through the API
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from models.evaluation.factorisation import Entries, apply, factorise
-from models.examples import Examples
+from models.features.examples import Examples
 
 Floats = NDArray[np.float64]
 Baseline = Callable[[Examples, Examples], Floats]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from models.examples import Examples
+from models.features.examples import Examples
 
 Floats = NDArray[np.float64]
 

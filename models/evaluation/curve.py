@@ -16,7 +16,7 @@ from models.evaluation.judging import joined
 from models.evaluation.labels import codes
 from models.evaluation.methods import Guess, Method
 from models.evaluation.protocols import Fold
-from models.examples import Examples
+from models.features.examples import Examples
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.evaluation.ranking import Ranking
-from models.examples import Examples
+from models.features.examples import Examples
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models import factors
-from models.examples import Examples
-from models.factors import Products
+from models.features.examples import Examples
+from models.learning import factors
+from models.learning.factors import Products
 
 Floats = NDArray[np.float64]
 

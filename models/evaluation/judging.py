@@ -12,7 +12,7 @@ from models.evaluation.clock import Clock
 from models.evaluation.labels import limiting, repeats
 from models.evaluation.methods import Guess, Method
 from models.evaluation.protocols import Fold
-from models.examples import Examples
+from models.features.examples import Examples
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from models.examples import Examples
+from models.features.examples import Examples
 
 Ints = NDArray[np.int64]
 

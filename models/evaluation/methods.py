@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.dataset import DatasetError
+from models.data.dataset import DatasetError
 from models.evaluation.baselines import BASELINES, Baseline
-from models.examples import Examples
-from models.fitted import Estimate, fit_target
-from models.prior import band, prior_spread
+from models.features.examples import Examples
+from models.learning.fitted import Estimate, fit_target
+from models.physics.prior import band, prior_spread
 
 Floats = NDArray[np.float64]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.dataset import DatasetError
+from models.data.dataset import DatasetError
 from models.evaluation.labels import codes
-from models.examples import Examples
+from models.features.examples import Examples
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

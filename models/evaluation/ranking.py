@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.evaluation.labels import around, codes
-from models.examples import Examples
+from models.features.examples import Examples
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

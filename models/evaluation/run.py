@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.dataset import DatasetError, load_dataset
-from models.estimators import LEAST_ROWS
+from models.data.dataset import DatasetError, load_dataset
 from models.evaluation.baselines import LIMITS
 from models.evaluation.clock import Clock, Progress
 from models.evaluation.compositions import COMPOSITIONS
@@ -20,7 +19,8 @@ from models.evaluation.judging import Judged, judge
 from models.evaluation.methods import OURS, Method, chosen, plain
 from models.evaluation.protocols import DEFAULT_PROTOCOLS, Fold, check_protocol, folds_of, why_skipped
 from models.evaluation.table import average_ranks, by_role, figures_of, inside
-from models.examples import Examples, build_examples, metrics_of
+from models.features.examples import Examples, build_examples, metrics_of
+from models.learning.estimators import LEAST_ROWS
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

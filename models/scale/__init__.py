@@ -10,11 +10,11 @@ from typing import Any
 
 import lightgbm
 
-from models.dataset import Dataset, colocations_from
+from models.data.dataset import Dataset, colocations_from
+from models.data.tables import Row, find_table
 from models.scale.boosting import Trainer, fit_boosters, train_here
 from models.scale.pieces import count_rows, read_pieces
 from models.scale.survey import ROWS_AT_ONCE, Survey, choose, picked, survey_of
-from models.tables import Row, find_table
 
 Progress = Callable[[str, float], None]
 

@@ -11,17 +11,17 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-from models.alone import alone_for
-from models.boosting import booster_options
-from models.estimators import LEAST_ROWS
-from models.examples import metrics_of
-from models.features import build_matrix
+from models.data.scene import ProfileTable
+from models.features.alone import alone_for
+from models.features.examples import metrics_of
+from models.features.matrix import build_matrix
+from models.learning.boosting import booster_options
+from models.learning.estimators import LEAST_ROWS
 from models.scale.pieces import read_pieces
 from models.scale.rows import read_rows
 from models.scale.scenes import TOLD_BY, build_scenes, ratios
 from models.scale.store import FeatureFile, Measured, Stream
 from models.scale.survey import Survey
-from models.scene import ProfileTable
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]

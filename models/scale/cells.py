@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from models.tables import MAX_NUMBER
+from models.data.tables import MAX_NUMBER
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
-from models.dataset import COLOCATION_COLUMNS, DatasetError
+from models.data.dataset import COLOCATION_COLUMNS, DatasetError
+from models.data.tables import Row
 from models.scale.cells import hashes, mixed, text
-from models.tables import Row
 
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]

@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from models.dataset import HIGHER_IS_BETTER
-from models.examples import HIGHEST_RATIO, LOWEST_RATIO
+from models.data.dataset import HIGHER_IS_BETTER
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.features.examples import HIGHEST_RATIO, LOWEST_RATIO
 from models.scale.rows import Rows
-from models.scene import ProfileTable, SceneBatch, build_batch
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Pinning
 
 Floats = NDArray[np.float64]

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from models.dataset import Dataset, DatasetError, load_dataset
+from models.data.dataset import Dataset, DatasetError, load_dataset
+from models.data.tables import find_table
 from models.scale.cells import mixed
 from models.scale.pieces import Piece, read_pieces
 from models.scale.rows import read_rows
 from models.scale.scenes import highest_cpus, pairs, ratios
-from models.tables import find_table
 
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]

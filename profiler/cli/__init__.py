@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from profiler.backends import BackendError
-from profiler.cli import check, lab, once, probe, run
+from profiler.cli import check, once, probe, run
 from profiler.cli.output import FAILED, NoTablesError, fail
 
 
@@ -30,6 +30,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="cotenant-profiler", description="Reads and measures what runs on this host; root only for real probes."
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (check, once, run, probe, lab):
+    for module in (check, once, run, probe):
         module.add(commands)
     return parser

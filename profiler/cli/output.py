@@ -18,9 +18,9 @@ class NoTablesError(Exception):
     """Tables cannot be drawn here."""
 
 
-def fail(message: str, code: int) -> int:
+def fail(message: str, code: int, program: str = "cotenant-profiler") -> int:
     """Say one sentence on standard error and return `code`."""
-    print(f"cotenant-profiler: {message}", file=sys.stderr)
+    print(f"{program}: {message}", file=sys.stderr)
     return code
 
 

@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from advisor import backup, ingest
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.errors import Conflict, InvalidInput, OutOfSpace, SchemaMismatch
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import archive, migrate
+from advisor.store import archive, backup, migrate
 from advisor.store.engine import Database
+from advisor.telemetry import ingest
 from profiler.observed import MetricSample
 from tests.servers.fixtures import postgres_server
 from tests.servers.running import as_child
@@ -256,7 +256,7 @@ def test_a_backup_that_does_not_fit_the_disk_leaves_the_former_one(
 def backup_under_way(path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process in the middle of writing a backup, which it finishes once its input ends."""
     program = (
-        "import sys; from pathlib import Path; from advisor.backup import _whole\n"
+        "import sys; from pathlib import Path; from advisor.store.backup import _whole\n"
         "with _whole(Path(sys.argv[1])) as file: print('begun', flush=True); file.write(sys.stdin.buffer.read())"
     )
     argv = [*as_child(drop=False), sys.executable, "-c", program, str(path)]

@@ -135,7 +135,7 @@ def test_a_folder_with_a_former_report_is_replaced_on_the_command_line(
 ) -> None:
     reports.write_evaluation_report([evaluation()], tmp_path / "out")
     (tmp_path / "out" / "former.csv").write_text("")
-    monkeypatch.setattr("advisor.training.evaluate", lambda *_, **__: (evaluation(),))
+    monkeypatch.setattr("advisor.lifecycle.training.evaluate", lambda *_, **__: (evaluation(),))
     answer = CliRunner().invoke(app, ["evaluate", "--dataset", str(tmp_path), "--report", str(tmp_path / "out")])
     assert answer.exit_code == 0, answer.output
     assert not (tmp_path / "out" / "former.csv").exists()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.findings import findings
 from advisor.settings import Settings
+from research.findings import findings
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.findings.estimates import Values
-from advisor.findings.lab import Lab
-from advisor.findings.measured import fill
-from advisor.findings.printed import Row, read_statements, row
-from advisor.findings.registry import NUMBERS
+from research.findings.estimates import Values
+from research.findings.lab import Lab
+from research.findings.measured import fill
+from research.findings.printed import Row, read_statements, row
+from research.findings.registry import NUMBERS
 
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = (

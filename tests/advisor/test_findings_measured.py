@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.findings.estimates import Values, against, agrees, ordered, over
-from advisor.findings.lab import Lab, LabRun, Member
-from advisor.findings.measured import fill, read_remarks
-from advisor.findings.printed import read_statements, row
-from advisor.findings.registry import NUMBERS, ORDERS
-from models.tables import DatasetError
+from models.data.tables import DatasetError
+from research.findings.estimates import Values, against, agrees, ordered, over
+from research.findings.lab import Lab, LabRun, Member
+from research.findings.measured import fill, read_remarks
+from research.findings.printed import read_statements, row
+from research.findings.registry import NUMBERS, ORDERS
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = "run,repeat,kind,pinning\n"

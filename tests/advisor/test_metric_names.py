@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from advisor import metric_names, questions
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.errors import InvalidInput
-from advisor.predictors import Chosen
+from advisor.placement import metric_names, questions
+from advisor.prediction.active import Chosen
 from advisor.snapshot import ClusterSnapshot
-from models.dataset import OUTCOMES
+from models.data.dataset import OUTCOMES
+from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
-from models.prior import PriorPredictor
 from profiler.collectors.further import UNITS
 from profiler.metrics import BY_NAME, split_key
 

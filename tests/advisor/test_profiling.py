@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor import profiling, service
+from advisor import service
 from advisor.domain import Host, Instance, InstanceProfile, IsolationSettings
 from advisor.errors import AdvisorError, InvalidInput, NotFound
-from advisor.sample_files import read_samples
 from advisor.service import Advisor
 from advisor.settings import Settings
+from advisor.telemetry import profiles
+from advisor.telemetry.sample_files import read_samples
 from profiler.observed import MetricSample, NetworkSettings
 from tests.servers.fixtures import sqlite_with_tables
 
@@ -117,7 +118,7 @@ def test_a_time_that_is_none_is_refused(advisor: Advisor, since: str) -> None:
 
 def test_more_windows_than_are_looked_at_are_refused(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
     advisor.ingest(two_phases())
-    monkeypatch.setattr(profiling, "MAX_WINDOWS", 50)
+    monkeypatch.setattr(profiles, "MAX_WINDOWS", 50)
     with pytest.raises(InvalidInput, match="60 windows of i1, at most 50 are looked at; ask for less time"):
         advisor.profile("i1")
 
@@ -268,7 +269,7 @@ def test_a_mangled_file_is_read_or_refused_and_never_breaks(tmp_path: Path, put:
     path.write_bytes(good[:at] + put + good[at + cut :])
     try:
         samples = read_samples([path])
-        profile = profiling.profile_samples(samples, "i1")
+        profile = profiles.profile_samples(samples, "i1")
     except AdvisorError as error:
         assert error.message
         return
@@ -295,7 +296,7 @@ def test_a_picture_is_drawn_and_the_same_again(whole: Path, tmp_path: Path, name
 
 def test_a_picture_shows_every_phase_and_who_was_beside(tmp_path: Path) -> None:
     samples = [*two_phases(), *measured([90.0] * 10, "i2")]
-    service.write_profile_picture(profiling.profile_samples(samples, "i1"), tmp_path / "a.svg")
+    service.write_profile_picture(profiles.profile_samples(samples, "i1"), tmp_path / "a.svg")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
     for words in ("i1 on h1", "phase 1: 50%, load 0.41", "phase 2: 50%, load 1.00", "beside others", "CPU, %"):
         assert words in text
@@ -303,7 +304,7 @@ def test_a_picture_shows_every_phase_and_who_was_beside(tmp_path: Path) -> None:
 
 def test_one_window_and_one_without_cpu_are_drawn(tmp_path: Path) -> None:
     for samples in (measured([40.0]), [MetricSample("h1", "i1", "instance", "rss_mb", 3.0, NOW.timestamp())]):
-        service.write_profile_picture(profiling.profile_samples(samples, "i1"), tmp_path / "a.png")
+        service.write_profile_picture(profiles.profile_samples(samples, "i1"), tmp_path / "a.png")
 
 
 @pytest.mark.parametrize("name", ["a.gif", "a", "nowhere/a.png"])

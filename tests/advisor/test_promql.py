@@ -19,15 +19,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-from advisor import promql, series_store
 from advisor.domain import Host, Instance
 from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
-from advisor.profiling import Seen
-from advisor.series_store import SeriesStore
 from advisor.service import Advisor, profile_series
 from advisor.settings import Settings
+from advisor.telemetry import promql, series_store
+from advisor.telemetry.profiles import Seen
+from advisor.telemetry.series_store import SeriesStore
 from api.cli import app
-from models.windows import align
+from models.profiling.windows import align
 from profiler.agent.exposition import page, series_text
 from profiler.agent.loop import BUCKETS_S, View
 from profiler.collectors.further import UNITS

@@ -13,12 +13,12 @@ import httpx
 import pytest
 from api_client import Client
 
+from advisor.access.tokens import CACHE_S
 from advisor.errors import StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.tokens import CACHE_S
 from api.app import ROUTES, create_app
-from api.limits import MOST_CALLERS, RateLimit
+from api.http.limits import MOST_CALLERS, RateLimit
 
 ORDER = ("open", "read", "write", "admin")
 # What changes nothing although it is not a GET: the questions whose answer holds no host, and schedulers' own.

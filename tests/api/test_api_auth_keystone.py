@@ -18,9 +18,9 @@ import httpx
 import pytest
 from api_client import Client
 
+from advisor.access.keystone import CACHE_S, REFUSED_S, Keystone
 from advisor.domain import Caller
 from advisor.errors import IdentityUnavailable, InvalidInput
-from advisor.keystone import CACHE_S, REFUSED_S, Keystone
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
@@ -170,7 +170,7 @@ def test_an_answer_is_kept_for_a_minute_a_refusal_shorter_and_neither_beyond_the
 def test_of_more_tokens_than_are_remembered_the_oldest_are_asked_again(
     double: Double, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.keystone.MOST_REMEMBERED", 5)
+    monkeypatch.setattr("advisor.access.keystone.MOST_REMEMBERED", 5)
     asked = Keystone(double.url, ROLES)
     tokens = [f"{TOKEN}{number}" for number in range(8)]
     for token in tokens:
@@ -304,7 +304,7 @@ def test_forged_tokens_hold_up_neither_valid_ones_of_keystone_nor_ours(advisor: 
 def test_a_flood_of_refused_tokens_does_not_make_a_valid_one_forgotten(
     double: Double, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.keystone.MOST_REMEMBERED", 3)
+    monkeypatch.setattr("advisor.access.keystone.MOST_REMEMBERED", 3)
     asked = Keystone(double.url, ROLES)
     assert asked.ask(TOKEN)
     double.status = 404

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from advisor import tokens
+from advisor.access import tokens
 from tests.faults.http_server import Served, answer_of, rest_of, served
 
 ASK = b"GET /v1/hosts HTTP/1.1\r\nHost: localhost\r\n\r\n"

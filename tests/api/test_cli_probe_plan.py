@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 from advisor.domain import ProbeRequest
 from advisor.service import Advisor, load_inventory
 from api.cli import app
-from profiler.lab.campaign import read_campaign
-from profiler.lab.progress import OVERHEAD_S
-from profiler.lab.schedule import expand
+from lab.campaign import read_campaign
+from lab.progress import OVERHEAD_S
+from lab.schedule import expand
 
 CLOUD = """
 hosts:

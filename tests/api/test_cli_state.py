@@ -172,7 +172,7 @@ def test_findings_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     row |= {"repeats": 0, "measured_agrees": False, "source": "lab", "remark": "It differs."}
     rows = [{**row, "finding": "N3", "paper": 1.58, "predicted": 1.512345}]
     rows += [{**row, "finding": "E1", "kind": "statement", "paper": "> 1 ms", "predicted": None} for _ in range(6)]
-    monkeypatch.setattr("api.cli.learn.service.findings", lambda *_, **__: rows)
+    monkeypatch.setattr("research.findings.findings", lambda *_, **__: rows)
     lines = run("findings").stdout.splitlines()
     assert lines[0].split() == ["N3", "t"]
     assert [word for word in lines[1].split() if word != "measured"][:2] == ["situation", "paper"]

@@ -256,7 +256,7 @@ def test_a_last_page_of_one_host_is_called_so(measured: Advisor, settings: Setti
 def test_hosts_alike_are_predicted_once_and_after_a_change_only_what_is_new(
     advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from models.prior import PriorPredictor
+    from models.physics.prior import PriorPredictor
 
     asked: list[int] = []
     predict = PriorPredictor.predict

@@ -9,8 +9,8 @@ import pytest
 from api_client import Client
 
 from advisor.domain import Inventory, PlanRequest
-from advisor.retention import Retention
 from advisor.service import Advisor
+from advisor.store.retention import Retention
 
 FORM = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
 

@@ -22,7 +22,7 @@ from advisor.settings import Settings
 from api import serving
 from api.app import create_app
 from api.auth import gate
-from api.limits import RateLimit
+from api.http.limits import RateLimit
 
 HERE = {"Origin": "http://127.0.0.1"}  # what a browser says of a form on one of our pages
 PAGE = {"Accept": "text/html"}

@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import placement
-from benchmarks.clouds import optimum, picture, runs
-from benchmarks.clouds.advised import Advised, name_of
-from benchmarks.clouds.policies import BubbleUp, Lowest, oracles, rules_of_thumb, scores, worst_kept
-from benchmarks.clouds.streams import Choice, Decisions, Event, Offer, arrivals, churn, counts, fill, judge
-from benchmarks.clouds.worlds import Measured, NoWorldError, Situation, World, at_most_alone, halves, worlds
-from models.dataset import Dataset
-from models.prior import PriorPredictor
-from models.profile import WorkloadProfile
+from models.data.dataset import Dataset
+from models.data.profile import WorkloadProfile
+from models.physics.prior import PriorPredictor
 from profiler.observed import Colocation, Host, Instance, IsolationSettings, Outcome, Pinning
+from research.benchmarks import placement
+from research.benchmarks.clouds import optimum, picture, runs
+from research.benchmarks.clouds.advised import Advised, name_of
+from research.benchmarks.clouds.policies import BubbleUp, Lowest, oracles, rules_of_thumb, scores, worst_kept
+from research.benchmarks.clouds.streams import Choice, Decisions, Event, Offer, arrivals, churn, counts, fill, judge
+from research.benchmarks.clouds.worlds import Measured, NoWorldError, Situation, World, at_most_alone, halves, worlds
 
 RANDOM = np.random.default_rng(0)
 HOST = Host("lab", "lxc", pcpus=2, memory_mb=1000.0, platform="lab")

@@ -8,11 +8,11 @@ from itertools import combinations, combinations_with_replacement
 import numpy as np
 import pytest
 
-from benchmarks.measured import CrossFitted, folds_of, pairs_of
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.prediction import TARGETS, Band, InterferencePrediction
-from models.profile import WorkloadProfile
-from models.scene import ProfileTable, SceneBatch, build_batch
 from profiler.observed import Host, Instance
+from research.benchmarks.measured import CrossFitted, folds_of, pairs_of
 
 NAMES = "abcdefgh"
 PAIRS = list(combinations_with_replacement(NAMES, 2))

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from benchmarks import plans
+from research.benchmarks import plans
 
 
 def test_only_the_questions_and_flavours_that_are_wanted_are_asked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.public_data import gavel, pitot, spec2017
-from benchmarks.public_data.__main__ import main
-from benchmarks.public_data.writing import FILES, Converted, write_whole
-from models.dataset import Dataset, DatasetError, load_dataset, throughput_ratio
+from models.data.dataset import Dataset, DatasetError, load_dataset, throughput_ratio
+from research.benchmarks.public_data import gavel, pitot, spec2017
+from research.benchmarks.public_data.__main__ import main
+from research.benchmarks.public_data.writing import FILES, Converted, write_whole
 
 
 def loaded(converted: Converted, folder: Path) -> Dataset:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.public_data import gavel, pitot, spec2017
-from benchmarks.public_data.writing import Converted, write_whole
-from models.dataset import Dataset, load_dataset, throughput_ratio
+from models.data.dataset import Dataset, load_dataset, throughput_ratio
+from research.benchmarks.public_data import gavel, pitot, spec2017
+from research.benchmarks.public_data.writing import Converted, write_whole
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the public measurements are not beside the repository")

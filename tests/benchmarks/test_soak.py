@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import soak
-from benchmarks.http_load import Cloud
+from research.benchmarks import soak
+from research.benchmarks.http_load import Cloud
 
 
 def test_a_slope_is_found_and_told_from_none() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from advisor import filters
 from advisor.errors import AdvisorError
+from advisor.scheduling import filters
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api import problems

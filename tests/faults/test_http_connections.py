@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
-from api import bodies, connections
+from api.http import bodies, connections
 from tests.faults.http_server import Served, answer_of, rest_of, served
 
 HEAD = b"POST /v1/samples HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

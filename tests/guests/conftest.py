@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from profiler.lab.control_groups import GroupMaker
-from profiler.lab.errors import LabError
-from profiler.lab.registry import Registry
+from lab.control_groups import GroupMaker
+from lab.errors import LabError
+from lab.registry import Registry
 
 TOOLS = ("qemu-system-x86_64", "busybox", "mkfs.ext4", "ip", "tc", "nginx", "wrk", "fio", "sysbench", "iperf3")
 
@@ -33,7 +33,7 @@ def _missing() -> str:
         return "needs /dev/net/tun"
     if len(os.sched_getaffinity(0)) < 2:
         return "needs two CPUs"
-    from profiler.lab.guests.image import shared_image
+    from lab.guests.image import shared_image
 
     try:
         shared_image()

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.campaign.model import Member
+from lab.control_groups import GroupMaker
+from lab.instances import Setup
+from lab.instances.base import Program, Running
+from lab.instances.qemu import Qemu
+from lab.registry import Registry
+from lab.schedule import Placed
+from lab.workloads import Reached, Workload
 from profiler.collectors import Collected, collect
-from profiler.lab.campaign.model import Member
-from profiler.lab.control_groups import GroupMaker
-from profiler.lab.instances import Setup
-from profiler.lab.instances.base import Program, Running
-from profiler.lab.instances.qemu import Qemu
-from profiler.lab.registry import Registry
-from profiler.lab.schedule import Placed
-from profiler.lab.workloads import Reached, Workload
 from profiler.observed import IsolationSettings
 
 ENDS_WITHIN_S = 60.0
@@ -117,7 +117,7 @@ def allowed(task: Path) -> str:
 def tap_bytes(guests: Qemu, position: int) -> int:
     """What the kernel counted on a guest's tap, both ways, by the file of sysfs and not the table of proc."""
     machine = guests.machines[position]
-    from profiler.lab.processes import call
+    from lab.processes import call
 
     folder = f"/sys/class/net/{machine.shape.tap}/statistics"
     namespace = Path(guests.network).name

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.lab.errors import RunError
-from profiler.lab.guests.channel import Channel, GuestProgram
-from profiler.lab.guests.image import AGENT
-from profiler.lab.processes import wait_until
+from lab.errors import RunError
+from lab.guests.channel import Channel, GuestProgram
+from lab.guests.image import AGENT
+from lab.processes import wait_until
 from tests.servers.running import free_port
 
 
@@ -193,7 +193,7 @@ def test_a_guest_that_hangs_up_is_an_error_with_the_end_of_its_console() -> None
 
 
 def test_an_agent_that_is_silent_is_an_error_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiler.lab.guests.channel._ANSWER_WITHIN_S", 0.3)
+    monkeypatch.setattr("lab.guests.channel._ANSWER_WITHIN_S", 0.3)
     channel, theirs = _pair("shop")
     began = time.monotonic()
     with pytest.raises(RunError, match=r"the agent of guest shop did not answer within 0 s: Kernel panic"):

@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
+from lab.campaign import Member
+from lab.errors import PreparationError, RunError, ToolError
+from lab.guests import domain as domains
+from lab.guests.domain import Domain, DomainConfig, config_text, connect_from, domain_type
+from lab.guests.image import AGENT, Image
+from lab.guests.renamed import Renamed
+from lab.instances import Setup
+from lab.instances.xen import check_settings
+from lab.registry import Registry, clean
+from lab.schedule import Placed
+from lab.workloads import Web
 from profiler.backends.base import Backend, BackendError, Counters, DomainCounters
-from profiler.lab.campaign import Member
-from profiler.lab.errors import PreparationError, RunError, ToolError
-from profiler.lab.guests import domain as domains
-from profiler.lab.guests.domain import Domain, DomainConfig, config_text, connect_from, domain_type
-from profiler.lab.guests.image import AGENT, Image
-from profiler.lab.guests.renamed import Renamed
-from profiler.lab.instances import Setup
-from profiler.lab.instances.xen import check_settings
-from profiler.lab.registry import Registry, clean
-from profiler.lab.schedule import Placed
-from profiler.lab.workloads import Web
 from profiler.observed import Instance, IsolationSettings
 
 CONFIG = DomainConfig(

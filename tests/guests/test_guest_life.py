@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from guest_runs import place
 
-from profiler.lab.campaign import GuestSettings
-from profiler.lab.errors import RunError, StopRequested
-from profiler.lab.guests import pool
-from profiler.lab.guests.channel import Channel, GuestProgram
-from profiler.lab.guests.command import Shape
-from profiler.lab.guests.image import Image
-from profiler.lab.instances import Setup
-from profiler.lab.instances.hosted import Guest, Guests
-from profiler.lab.workloads import Cpu, Site
+from lab.campaign import GuestSettings
+from lab.errors import RunError, StopRequested
+from lab.guests import pool
+from lab.guests.channel import Channel, GuestProgram
+from lab.guests.command import Shape
+from lab.guests.image import Image
+from lab.instances import Setup
+from lab.instances.hosted import Guest, Guests
+from lab.workloads import Cpu, Site
 
 
 class _Machine:

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.lab.campaign import GuestSettings
-from profiler.lab.errors import PreparationError
-from profiler.lab.guests import image, kernel, pool
-from profiler.lab.guests.archive import Archive
-from profiler.lab.guests.command import Shape, qemu_command
-from profiler.lab.guests.image import Image, agent_modules, libraries
-from profiler.lab.guests.machine import listing, make_disk
+from lab.campaign import GuestSettings
+from lab.errors import PreparationError
+from lab.guests import image, kernel, pool
+from lab.guests.archive import Archive
+from lab.guests.command import Shape, qemu_command
+from lab.guests.image import Image, agent_modules, libraries
+from lab.guests.machine import listing, make_disk
 
 SHAPE = Shape("guest0x1", 3, 2, 192, "tcg", vhost=False)
 NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
@@ -114,9 +114,9 @@ def test_a_drive_bypasses_the_page_cache_where_its_file_can(tmp_path: Path, monk
         return next(part for part in command if part.startswith("if=none"))
 
     (tmp_path / "disk").write_bytes(b"x")
-    monkeypatch.setattr("profiler.lab.guests.command.takes_direct", lambda _path: True)
+    monkeypatch.setattr("lab.guests.command.takes_direct", lambda _path: True)
     assert "cache=none" in drive()
-    monkeypatch.setattr("profiler.lab.guests.command.takes_direct", lambda _path: False)
+    monkeypatch.setattr("lab.guests.command.takes_direct", lambda _path: False)
     assert "cache=writeback" in drive()
 
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from profiler.lab.errors import RunError
-from profiler.lab.guests.qmp import Qmp
+from lab.errors import RunError
+from lab.guests.qmp import Qmp
 
 
 def _qmp(*answers: bytes) -> tuple[Qmp, threading.Thread, list[bytes]]:

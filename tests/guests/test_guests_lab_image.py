@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from profiler.lab.errors import RunError
-from profiler.lab.guests.channel import Channel
-from profiler.lab.guests.command import QEMU
-from profiler.lab.guests.domain import connect_from
-from profiler.lab.guests.image import TCP_PORT, build_image
-from profiler.lab.workloads import Cpu, Site
+from lab.errors import RunError
+from lab.guests.channel import Channel
+from lab.guests.command import QEMU
+from lab.guests.domain import connect_from
+from lab.guests.image import TCP_PORT, build_image
+from lab.workloads import Cpu, Site
 
 pytestmark = pytest.mark.guests
 
@@ -53,7 +53,7 @@ def channel(able: None, tmp_path: Path) -> Iterator[Channel]:
 
 def tmp_path_cache(tmp_path: Path) -> Path:
     """A cache of its own that has the kernel of the common one."""
-    from profiler.lab.guests.image import cache_directory
+    from lab.guests.image import cache_directory
 
     cache = tmp_path / "cache"
     cache.mkdir()

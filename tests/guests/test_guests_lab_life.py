@@ -15,11 +15,11 @@ import pytest
 import yaml
 from guest_runs import Lab, cpu_seconds, place, start, work
 
+from lab.errors import RunError
+from lab.registry import clean
+from lab.workloads import Cpu, Disk, Web
 from profiler.backends.lxc.groups import find_mounts
 from profiler.backends.source import LiveSource
-from profiler.lab.errors import RunError
-from profiler.lab.registry import clean
-from profiler.lab.workloads import Cpu, Disk, Web
 
 pytestmark = pytest.mark.guests
 
@@ -112,8 +112,8 @@ def test_a_guest_that_dies_fails_the_run_and_the_next_run_has_a_new_one(lab: Lab
 
 
 def test_a_guest_that_hangs_is_an_error_in_one_sentence(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiler.lab.guests.channel._ANSWER_WITHIN_S", 1.0)
-    monkeypatch.setattr("profiler.lab.guests.qmp._ANSWER_WITHIN_S", 1.0)
+    monkeypatch.setattr("lab.guests.channel._ANSWER_WITHIN_S", 1.0)
+    monkeypatch.setattr("lab.guests.qmp._ANSWER_WITHIN_S", 1.0)
     with (
         pytest.raises(RunError, match="the agent of guest guest0x1 did not answer within 1 s"),
         lab.host((place("cpu.1", (0,)), Cpu())) as guests,
@@ -137,7 +137,7 @@ def _lab_run(tmp_path: Path) -> list[str]:
     campaign = tmp_path / "guests.yaml"
     campaign.write_text(yaml.safe_dump(CAMPAIGN), encoding="utf-8")
     state, out = tmp_path / "state", tmp_path / "out"
-    command = [sys.executable, "-m", "profiler.cli", "lab", "run", str(campaign)]
+    command = [sys.executable, "-m", "lab.cli", "run", str(campaign)]
     return [*command, "--out", str(out), "--state", str(state)]
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from guest_runs import Lab, allowed, cpu_seconds, finish, over, place, start, tap_bytes, threads, work
 
-from profiler.lab.qdiscs import lab_qdiscs
-from profiler.lab.workloads import Cpu, Disk, Web
-from profiler.lab.workloads.bulk import Bulk
+from lab.qdiscs import lab_qdiscs
+from lab.workloads import Cpu, Disk, Web
+from lab.workloads.bulk import Bulk
 
 # the time of three tries, with guests booted anew for each
 pytestmark = [pytest.mark.guests, pytest.mark.measured, pytest.mark.timeout(900)]

@@ -1,4 +1,4 @@
-"""Small real guests under the lab's libvirtd, for tests and benchmarks: `with guests(2) as lab: ...`.
+"""Small real guests under the lab's libvirtd, for tests and research/benchmarks: `with guests(2) as lab: ...`.
 
 A guest serves HTTP (1k, 100k), and does what it is asked for there: cgi-bin/spin?SECONDS, cgi-bin/write?MEGABYTES.
 """

@@ -8,9 +8,9 @@ import pytest
 from synthetic import World
 
 from models import training
-from models.dataset import Dataset, load_dataset
-from models.examples import Examples, build_examples, metrics_of
-from models.learned import LearnedPredictor
+from models.data.dataset import Dataset, load_dataset
+from models.features.examples import Examples, build_examples, metrics_of
+from models.learning.learned import LearnedPredictor
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.registry import HeldOut
+from models.learning.held_out import HeldOut
 
 
 def table(

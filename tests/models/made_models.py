@@ -12,7 +12,7 @@ from held_out_cases import table
 from synthetic import World
 
 from models import training
-from models.registry import HELD_OUT, write_held_out
+from models.learning.held_out import HELD_OUT, write_held_out
 
 
 def fit(folder: Path) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from models.profiling import InstanceProfile, profile_windows
-from models.windows import align, by_series
+from models.profiling.profiles import InstanceProfile, profile_windows
+from models.profiling.windows import align, by_series
 from profiler.metrics import SCOPES
 from profiler.observed import MetricSample
 

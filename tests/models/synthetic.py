@@ -13,8 +13,8 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from models.profile import WorkloadProfile
-from models.scene import ProfileTable, SceneBatch, build_batch
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable, SceneBatch, build_batch
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
 Floats = NDArray[np.float64]

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 from synthetic import batch, host, instance
 
-from models import artifact
-from models.artifact import ArtifactError
-from models.boosting import SEEDS
-from models.dataset import Dataset
-from models.estimators import NOTHING_LEARNED
-from models.learned import LearnedPredictor
-from models.prior import PriorPredictor
-from models.registry import held_out_of
-from models.scene import ProfileTable, SceneBatch
+from models.data.dataset import Dataset
+from models.data.scene import ProfileTable, SceneBatch
+from models.learning import artifact
+from models.learning.artifact import ArtifactError
+from models.learning.boosting import SEEDS
+from models.learning.estimators import NOTHING_LEARNED
+from models.learning.held_out import held_out_of
+from models.learning.learned import LearnedPredictor
+from models.physics.prior import PriorPredictor
 
 TARGETS = ("throughput", "latency", "jitter")
 BOOSTERS = {f"{target}-booster{number}.txt" for target in TARGETS for number in range(SEEDS)}

@@ -17,17 +17,17 @@ import pytest
 from bad_cases import LEARNABLE, METRICS, Rows, Tables, copied, only_runs, sound, with_many_metrics
 from synthetic import World
 
-from models import artifact
-from models.dataset import Dataset, DatasetError, load_dataset
+from models.data.dataset import Dataset, DatasetError, load_dataset
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.evaluation import predict_rows
-from models.examples import Examples, build_examples, metrics_of, scene_of
-from models.intervals import UNTESTED
-from models.learned import LearnedPredictor
+from models.features.examples import Examples, build_examples, metrics_of, scene_of
+from models.features.selection import MOST_METRICS
+from models.learning import artifact
+from models.learning.intervals import UNTESTED
+from models.learning.learned import LearnedPredictor
+from models.physics.prior import PRIOR_HALF_WIDTH, PriorPredictor
 from models.prediction import InterferencePrediction
-from models.prior import PRIOR_HALF_WIDTH, PriorPredictor
-from models.profile import WorkloadProfile
-from models.scene import ProfileTable, SceneBatch, build_batch
-from models.selection import MOST_METRICS
 from models.training import fit_predictor
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 

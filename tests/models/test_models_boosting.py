@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import TABLE, Floats, batch, host, instance
 
-from models.boosting import (
+from models.features.matrix import FeatureMatrix, build_matrix
+from models.learning.boosting import (
     MANY_ROWS,
     SEEDS,
     SEEDS_OF_MANY,
@@ -21,7 +22,6 @@ from models.boosting import (
     fit_forest,
     predict,
 )
-from models.features import FeatureMatrix, build_matrix
 
 ROWS = 300
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import batch, host, instance
 
-from models.curves import REPORTER, curve_columns, families, read_sweep
-from models.features import build_matrix
-from models.profile import WorkloadProfile
-from models.scene import ProfileTable
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable
+from models.features.curves import REPORTER, curve_columns, families, read_sweep
+from models.features.matrix import build_matrix
 
 LEVELS = (10, 20, 40)
 

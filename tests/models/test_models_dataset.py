@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic import COLOCATION_COLUMNS, PLATFORM_COLUMNS, PROFILE_COLUMNS, World
 
-from models.dataset import Dataset, DatasetError, load_dataset, throughput_ratio
-from models.examples import build_examples, measured, metrics_of
+from models.data.dataset import Dataset, DatasetError, load_dataset, throughput_ratio
+from models.features.examples import build_examples, measured, metrics_of
 from profiler.observed import Host, Instance, NetworkSettings, Outcome, Pinning
 
 PAPERS = Path(__file__).resolve().parents[2] / "datasets" / "papers"

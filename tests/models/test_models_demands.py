@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from synthetic import PROFILES, TABLE, batch, host, instance
 
-from models.demands import ASSUMED_BURST_MS, burst_ms, capacity, demands, weights
-from models.prior import solve
-from models.profile import WorkloadProfile
-from models.scene import ProfileTable
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable
+from models.physics.demands import ASSUMED_BURST_MS, burst_ms, capacity, demands, weights
+from models.physics.prior import solve
 
 
 def test_a_burst_is_cpu_time_per_execution() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from checked_rows import HALF, honest, one, series
 
-from models.drift import alarms, detect, split
-from models.monitoring import FEW, WINDOW
+from models.evaluation.drift import alarms, detect, split
+from models.evaluation.monitoring import FEW, WINDOW
 
 SEEDS = range(20)
 

@@ -11,10 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import NAMES, TABLE, Floats, Scene, batch, host, instance, scenes
 
-from models.effects import PAIR_PENALTY, PENALTIES, RANKS, Effects, Strength, choose_strengths, fit_effects, terms_of
-from models.examples import Neighbour
-from models.features import cpu_overlap
-from models.learned import scene_effects
+from models.features.examples import Neighbour
+from models.features.matrix import cpu_overlap
+from models.learning.effects import (
+    PAIR_PENALTY,
+    PENALTIES,
+    RANKS,
+    Effects,
+    Strength,
+    choose_strengths,
+    fit_effects,
+    terms_of,
+)
+from models.learning.learned import scene_effects
 
 KEYS = [
     *(f"{kind}|{domain}|{name}" for kind in ("victim", "neighbour") for domain in ("near", "far") for name in NAMES),

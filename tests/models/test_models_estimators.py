@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from made_examples import made_up
 from synthetic import Floats
 
-from models.effects import Effects
-from models.estimators import (
+from models.features.examples import Examples, Neighbour
+from models.features.repeats import group_repeats
+from models.learning.effects import Effects
+from models.learning.estimators import (
     MEMBERS,
     NOTHING_LEARNED,
     Blend,
@@ -22,10 +24,8 @@ from models.estimators import (
     choose_blend,
     fit_members,
 )
-from models.examples import Examples, Neighbour
-from models.fitted import FittedTarget
-from models.learned import LearnedPredictor
-from models.repeats import group_repeats
+from models.learning.fitted import FittedTarget
+from models.learning.learned import LearnedPredictor
 
 
 def judged(rows: int, seed: int = 0) -> tuple[Examples, Floats, Floats]:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, Floats, World, write_csv
 
-from models.dataset import DatasetError, load_dataset
-from models.estimators import LEAST_ROWS
+from models.data.dataset import DatasetError, load_dataset
 from models.evaluation import BASELINES, PROTOCOLS, errors, evaluate, folds_of, methods, pair_ranking_accuracy
 from models.evaluation.clock import Clock
 from models.evaluation.judging import judge
 from models.evaluation.methods import Guess, Method, plain
-from models.examples import Examples, build_examples, metrics_of
-from models.fitted import Estimate
+from models.features.examples import Examples, build_examples, metrics_of
+from models.learning.estimators import LEAST_ROWS
+from models.learning.fitted import Estimate
 
 MODELS = {
     "cotenant", "prior", "ones", "mean", "additive", "koh_linear", "knn", "matrix_factorisation", "random_forest",
@@ -289,7 +289,7 @@ def test_too_few_rows_are_refused(tmp_path: Path) -> None:
 
 
 def few(ratio: list[float], victims: list[str], neighbours: list[str]) -> Examples:
-    from models.examples import Neighbour
+    from models.features.examples import Neighbour
 
     count = len(ratio)
     return Examples(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import Floats, World
 
-from models.dataset import load_dataset
+from models.data.dataset import load_dataset
 from models.evaluation import evaluate, methods
 from models.evaluation.bootstrap import interval, resampled_means
 from models.evaluation.clock import Clock
@@ -23,7 +23,7 @@ from models.evaluation.methods import Guess
 from models.evaluation.noise import Noise
 from models.evaluation.ranking import Ranking
 from models.evaluation.table import average_ranks, ranks
-from models.examples import Examples, Neighbour, build_examples, metrics_of
+from models.features.examples import Examples, Neighbour, build_examples, metrics_of
 
 
 def rows(

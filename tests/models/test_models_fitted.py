@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from synthetic import Floats
 
-from models.estimators import LEAST_ROWS, NOTHING_LEARNED, Blend
-from models.examples import Examples
-from models.fitted import ALONE, Estimate, FittedTarget, fit_target
-from models.intervals import OUTSIDE_FACTOR
-from models.learned import LearnedPredictor
+from models.features.examples import Examples
+from models.learning.estimators import LEAST_ROWS, NOTHING_LEARNED, Blend
+from models.learning.fitted import ALONE, Estimate, FittedTarget, fit_target
+from models.learning.intervals import OUTSIDE_FACTOR
+from models.learning.learned import LearnedPredictor
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_examples import PAIRS, Group, made_up
 
-from models.folds import pair_folds, workload_folds
+from models.features.folds import pair_folds, workload_folds
 
 
 @settings(max_examples=60, deadline=None)

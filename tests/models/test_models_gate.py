@@ -11,9 +11,9 @@ from held_out_cases import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models import comparison
-from models.gate import NEGLIGIBLE, gate
-from models.registry import HeldOut
+from models.evaluation import comparison
+from models.evaluation.gate import NEGLIGIBLE, gate
+from models.learning.held_out import HeldOut
 
 
 def test_a_model_better_than_prior_and_active_passes_with_its_numbers() -> None:

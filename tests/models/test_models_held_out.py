@@ -13,9 +13,9 @@ from held_out_cases import table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models import registry
-from models.registry import COLUMNS, HELD_OUT, HeldOut, held_out_of, read_held_out, write_held_out
-from models.tables import DatasetError
+from models.data.tables import DatasetError
+from models.learning import held_out
+from models.learning.held_out import COLUMNS, HELD_OUT, HeldOut, held_out_of, read_held_out, write_held_out
 
 names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12)
 ratios = st.floats(1e-3, 1e3)
@@ -24,7 +24,7 @@ ratios = st.floats(1e-3, 1e3)
 @st.composite
 def tables(draw: st.DrawFn) -> list[HeldOut]:
     """One table for some of the targets and protocols."""
-    kinds = draw(st.sets(st.tuples(st.sampled_from(registry.TARGETS), st.sampled_from(registry.PROTOCOLS)), max_size=3))
+    kinds = draw(st.sets(st.tuples(st.sampled_from(held_out.TARGETS), st.sampled_from(held_out.PROTOCOLS)), max_size=3))
     found = []
     for target, protocol in sorted(kinds):
         rows = draw(st.lists(st.tuples(names, names, names, *[ratios] * 5), min_size=1, max_size=5))
@@ -55,12 +55,12 @@ def test_what_is_written_is_read_back_to_seven_digits(written: list[HeldOut]) ->
         (one.target, one.protocol, one.key, one.platform, one.pair) for one in written
     ]
     for one, other in zip(read, written, strict=True):
-        for name in registry.NUMBERS:
+        for name in held_out.NUMBERS:
             assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-6)
 
 
 def test_a_large_table_is_packed_and_the_same_bytes_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "LARGE", 1000)
+    monkeypatch.setattr(held_out, "LARGE", 1000)
     written = [write_held_out(tmp_path / folder / HELD_OUT, [table()]) for folder in _folders(tmp_path, 2)]
     assert [path.name for path in written] == [f"{HELD_OUT}.gz"] * 2
     assert written[0].read_bytes() == written[1].read_bytes()
@@ -68,7 +68,7 @@ def test_a_large_table_is_packed_and_the_same_bytes_each_time(tmp_path: Path, mo
 
 
 def test_of_a_huge_table_two_models_keep_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "MOST_ROWS", 20)
+    monkeypatch.setattr(held_out, "MOST_ROWS", 20)
     mixed = np.random.default_rng(0).permutation(90)
     kept = []
     for number, one in enumerate((table(seed=1), table(seed=2).take(mixed))):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from synthetic import Floats
 
-from models.intervals import (
+from models.learning.intervals import (
     FEW,
     HINTS,
     LEAST_ERROR,

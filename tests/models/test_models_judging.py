@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from made_examples import Group, grouped
 from synthetic import Floats
 
-from models import judging
-from models.boosting import SEEDS_OF_MANY
-from models.effects import PENALTIES, Strength, terms_of
-from models.estimators import LEAST_ROWS, MEMBERS, Blend
-from models.folds import Fold
-from models.judging import Judged, expanded, judge, with_effects
-from models.repeats import Grouped
+from models.features.folds import Fold
+from models.features.repeats import Grouped
+from models.learning import judging
+from models.learning.boosting import SEEDS_OF_MANY
+from models.learning.effects import PENALTIES, Strength, terms_of
+from models.learning.estimators import LEAST_ROWS, MEMBERS, Blend
+from models.learning.judging import Judged, expanded, judge, with_effects
 
 PROTOCOLS = ("unseen_pair", "unseen_workload")
 GROUPS = st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=3).map(tuple), min_size=10, max_size=40)

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import NAMES, TABLE, Floats, Scene, batch, dedicated, host, instance, instances, scenes, shared
 
-from models.dataset import load_dataset
-from models.demands import GOODPUT
-from models.examples import scene_of
-from models.latency import BACKLOG_MBIT, TURN_MS
-from models.prior import PriorPredictor, solve
-from models.profile import WorkloadProfile
-from models.scene import ProfileTable, build_batch
-from models.waiting import behind_turns, budget_runs_out, cap_stall, processor_sharing
+from models.data.dataset import load_dataset
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable, build_batch
+from models.features.examples import scene_of
+from models.physics.demands import GOODPUT
+from models.physics.latency import BACKLOG_MBIT, TURN_MS
+from models.physics.prior import PriorPredictor, solve
+from models.physics.waiting import behind_turns, budget_runs_out, cap_stall, processor_sharing
 from profiler.observed import Host, Instance, NetworkSettings
 
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import Scene, batch, host, instance, scenes
 
-from models.dataset import Dataset
-from models.examples import build_examples, scene_of
-from models.features import build_matrix
-from models.fitted import FittedTarget
-from models.learned import LearnedPredictor, _same
-from models.prior import PriorPredictor
-from models.profile import WorkloadProfile
-from models.scene import ProfileTable, SceneBatch, build_batch
+from models.data.dataset import Dataset
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.features.examples import build_examples, scene_of
+from models.features.matrix import build_matrix
+from models.learning.fitted import FittedTarget
+from models.learning.learned import LearnedPredictor, _same
+from models.physics.prior import PriorPredictor
 
 
 @pytest.fixture(scope="session")

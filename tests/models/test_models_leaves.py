@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from models.estimators import Members
-from models.leaves import CELLS, MOST_LEAVES, Leaves
-from models.smooth import Smooth, fit_smooth
+from models.learning.estimators import Members
+from models.learning.leaves import CELLS, MOST_LEAVES, Leaves
+from models.learning.smooth import Smooth, fit_smooth
 
 Floats = NDArray[np.float64]
 COLUMNS = 5

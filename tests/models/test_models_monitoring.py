@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from models.monitoring import (
+from models.evaluation.monitoring import (
     COVERAGE,
     FEW,
     STRANGEST,

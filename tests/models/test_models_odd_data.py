@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, World, batch, host, instance, write_csv
 
-from models.dataset import DatasetError, load_dataset
-from models.estimators import LEAST_ROWS
-from models.learned import LearnedPredictor
-from models.scene import ProfileTable
+from models.data.dataset import DatasetError, load_dataset
+from models.data.scene import ProfileTable
+from models.learning.estimators import LEAST_ROWS
+from models.learning.learned import LearnedPredictor
 from models.training import fit_predictor
 
 Rows = list[dict[str, object]]

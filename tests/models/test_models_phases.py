@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from models.phases import SHORTEST, Levels, Phases, as_levels, find_phases, partition
+from models.profiling.phases import SHORTEST, Levels, Phases, as_levels, find_phases, partition
 
 Floats = NDArray[np.float64]
 SEEDS = st.integers(0, 2**31)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models import prior
-from models.demands import demands
-from models.profile import WorkloadProfile
-from models.scene import ProfileTable, SceneBatch, build_batch
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.physics import prior
+from models.physics.demands import demands
 from profiler.observed import Host, Instance
 
 # Two fifths of a CPU, and pages for which the driver domain works on the same CPUs.

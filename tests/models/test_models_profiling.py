@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiling_cases import BEGIN_S, PERIOD_S, cpu_samples, host_samples, profiled, recorded
 
-from models.estimates import estimate
-from models.evidence import LEAST_WINDOWS
-from models.loads import Level, Limits, at_full_load, is_alike, load_levels, use
-from models.profile import WorkloadProfile
-from models.profiling import SOLO_CPU, profile_windows
-from models.windows import FILLED, align, by_series
+from models.data.profile import WorkloadProfile
+from models.profiling.estimates import estimate
+from models.profiling.evidence import LEAST_WINDOWS
+from models.profiling.loads import Level, Limits, at_full_load, is_alike, load_levels, use
+from models.profiling.profiles import SOLO_CPU, profile_windows
+from models.profiling.windows import FILLED, align, by_series
 from profiler.observed import MetricSample
 
 BOUNDS = settings(max_examples=50, deadline=None)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from checked_rows import honest, one, series
 
-from models.monitoring import WINDOW, figures
-from models.quality import assess, compare
+from models.evaluation.monitoring import WINDOW, figures
+from models.evaluation.quality import assess, compare
 
 
 def test_nothing_observed_says_how_to_observe() -> None:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_examples import made_up
 
-from models.examples import Examples
-from models.repeats import group_repeats, target_of
+from models.features.examples import Examples
+from models.features.repeats import group_repeats, target_of
 
 RATIOS = st.lists(st.floats(0.01, 1.0), min_size=1, max_size=12)
 

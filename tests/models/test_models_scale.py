@@ -11,8 +11,8 @@ import pytest
 from synthetic import World
 
 from models import scale
-from models.dataset import load_dataset
-from models.examples import build_examples, metrics_of
+from models.data.dataset import load_dataset
+from models.features.examples import build_examples, metrics_of
 from models.scale import Streamed, boosting, stream
 from models.scale.store import Measured
 

@@ -16,15 +16,16 @@ from distributed import LocalCluster
 from numpy.typing import NDArray
 from synthetic import World
 
-from models import artifact, training
-from models.boosting import booster_options
-from models.dataset import load_dataset
-from models.examples import scene_of
+from models import training
+from models.data.dataset import load_dataset
+from models.data.scene import ProfileTable, build_batch
+from models.features.examples import scene_of
+from models.learning import artifact
+from models.learning.boosting import booster_options
 from models.scale import cluster
 from models.scale.boosting import train_here
 from models.scale.cluster import ClusterError, connected
 from models.scale.store import FeatureFile, Measured
-from models.scene import ProfileTable, build_batch
 from tests.servers.dask import scheduler, workers
 
 Floats = NDArray[np.float64]

@@ -16,9 +16,9 @@ from pyarrow import parquet
 from synthetic import COLOCATION_COLUMNS, World, write_csv
 
 from models import scale
-from models.dataset import DatasetError, load_dataset
-from models.estimators import target_of
-from models.examples import build_examples, metrics_of
+from models.data.dataset import DatasetError, load_dataset
+from models.features.examples import build_examples, metrics_of
+from models.learning.estimators import target_of
 from models.scale import pieces
 from models.scale.boosting import chunks
 from models.scale.cells import hashes

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
-from models.profile import WorkloadProfile
-from models.scene import HOST_NUMBERS, ProfileTable, SceneBatch, slot_values, stack
+from models.data.profile import WorkloadProfile
+from models.data.scene import HOST_NUMBERS, ProfileTable, SceneBatch, slot_values, stack
 from profiler.observed import NET_MODES, IsolationSettings, NetworkSettings, Pinning
 
 

@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from models.profile import WorkloadProfile
-from models.selection import MOST_METRICS, select_metrics
+from models.data.profile import WorkloadProfile
+from models.features.selection import MOST_METRICS, select_metrics
 
 
 def profiles(values: np.ndarray, names: list[str]) -> list[WorkloadProfile]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from models.sharing import cpu_classes, fill, share_sets
+from models.physics.sharing import cpu_classes, fill, share_sets
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

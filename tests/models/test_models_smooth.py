@@ -11,8 +11,8 @@ import pytest
 from synthetic import Floats
 from threadpoolctl import threadpool_limits
 
-from models.folds import Fold
-from models.smooth import CENTRES, Smooth, fit_smooth, fit_space
+from models.features.folds import Fold
+from models.learning.smooth import CENTRES, Smooth, fit_smooth, fit_space
 
 NAMES = ("own cpu", "own llc_misses", "near cpu", "near llc_misses", "host cpu", "prior", "load")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.tables import DatasetError, read_rows
+from models.data.tables import DatasetError, read_rows
 
 ROWS = 4000
 PACKED = gzip.compress(b"run,value\n" + b"".join(b"r%d,%d\n" % (n, n * 7919) for n in range(ROWS)), mtime=0)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from synthetic import COLOCATION_COLUMNS, World, write_csv
 
-from models import artifact
-from models.dataset import DatasetError, load_dataset
-from models.estimators import MEMBERS
+from models.data.dataset import DatasetError, load_dataset
+from models.learning import artifact
+from models.learning.estimators import MEMBERS
 from models.training import LIBRARIES, train
 
 

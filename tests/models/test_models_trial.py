@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from made_models import fit
 
-from models import trial
-from models.artifact import SUMS
-from models.trial import TrialError
+from models.learning import trial
+from models.learning.artifact import SUMS
+from models.learning.trial import TrialError
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from models.waiting import (
+from models.physics.waiting import (
     MOST_BUSY,
     Time,
     among_packets,

@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lab.campaign import Member
+from lab.control_groups import GroupMaker
+from lab.instances import Setup
+from lab.instances.containers import Container, Containers
+from lab.processes import Process, wait_until
+from lab.registry import Registry
+from lab.schedule import Placed
+from lab.workloads import Cpu, Workload
 from profiler.backends.lxc.groups import find_mounts
 from profiler.backends.source import LiveSource
-from profiler.lab.campaign import Member
-from profiler.lab.control_groups import GroupMaker
-from profiler.lab.instances import Setup
-from profiler.lab.instances.containers import Container, Containers
-from profiler.lab.processes import Process, wait_until
-from profiler.lab.registry import Registry
-from profiler.lab.schedule import Placed
-from profiler.lab.workloads import Cpu, Workload
 from profiler.observed import IsolationSettings
 
 NOTHING = IsolationSettings()

@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "profiler.cli", "lab", *map(str, arguments)]
+    return [sys.executable, "-m", "lab.cli", *map(str, arguments)]
 
 
 def environment(**more: str) -> dict[str, str]:

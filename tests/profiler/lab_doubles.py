@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.campaign import Member
+from lab.schedule import Placed
+from lab.workloads import Reached, Site
 from profiler.backends import Backend, Counters, DomainCounters, HostCounters
-from profiler.lab.campaign import Member
-from profiler.lab.schedule import Placed
-from profiler.lab.workloads import Reached, Site
 from profiler.observed import IsolationSettings
 
 

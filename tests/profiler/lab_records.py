@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from profiler.lab.campaign import Campaign
-from profiler.lab.measure import Measured, Value
-from profiler.lab.records import Around, Record
-from profiler.lab.schedule import Run, expand
-from profiler.lab.windows import Series
-from profiler.lab.workloads import Reached
+from lab.campaign import Campaign
+from lab.measure import Measured, Value
+from lab.records import Around, Record
+from lab.schedule import Run, expand
+from lab.windows import Series
+from lab.workloads import Reached
 
 
 def record(

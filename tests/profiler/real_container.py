@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from profiler.lab.control_groups import GroupMaker
-from profiler.lab.processes import Process, call
-from profiler.lab.registry import Registry
+from lab.control_groups import GroupMaker
+from lab.processes import Process, call
+from lab.registry import Registry
 from profiler.observed import IsolationSettings
 
 ADDRESS, GATEWAY = "10.79.0.2", "10.79.0.1"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import crowd
 from profiler.backends import LxcBackend
+from research.benchmarks import crowd
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "packaging" / "build_agent.py"
@@ -63,7 +63,7 @@ def test_it_holds_no_lab_no_tests_and_nothing_compiled(archive: Path) -> None:
         names = opened.namelist()
     expected = {"__main__.py", "profiler/agent/loop.py", "prometheus_client/__init__.py", "rich/table.py", "LICENSE"}
     assert expected <= set(names)
-    assert not [name for name in names if name.startswith("profiler/lab") or name.endswith((".pyc", ".so"))]
+    assert not [name for name in names if name.startswith("lab") or name.endswith((".pyc", ".so"))]
     assert len([name for name in names if "licenses/" in name]) >= 2, "what is passed on keeps its licence"
     assert archive.stat().st_size < 2_000_000
     assert os.access(archive, os.X_OK)
@@ -99,17 +99,6 @@ def test_the_agent_runs_with_only_python(archive: Path, tmp_path: Path) -> None:
     assert summary["spool"]["batches"] == summary["windows"]
     hello = json.loads(done.stderr.splitlines()[0])
     assert re.fullmatch(r"\d+\.\d+.*", hello["version"])
-
-
-@bare
-@pytest.mark.parametrize("command", [["show", "x"], ["run", "x.yaml"], ["clean"]], ids=" ".join)
-def test_the_lab_says_in_one_sentence_that_it_is_not_here(archive: Path, command: list[str]) -> None:
-    done = run(archive, "lab", *command)
-    assert done.returncode == 1
-    assert (
-        done.stderr
-        == "cotenant-profiler: lab commands need the full installation of Cotenant, of which this is a part\n"
-    )
 
 
 @pytest.mark.parametrize("xen", [False, True], ids=["unit", "unit with the drop-in for Xen"])

@@ -204,7 +204,7 @@ def test_it_imports_nothing_that_a_host_does_not_need(tmp_path: Path) -> None:
         "code = main(['run', '--duration', '0.3', '--interval', '0.1', '--backend', 'lxc', *json.loads(sys.argv[1])])\n"
         "print(code, sorted(set(sys.modules) & set(sys.argv[2:])))"
     )
-    always = ["rich", "yaml", "asyncio", "numpy", "profiler.lab"]
+    always = ["rich", "yaml", "asyncio", "numpy", "lab"]
     for parts, unneeded in (
         (["--listen", "127.0.0.1:0"], ["profiler.agent.push", "profiler.agent.spool"]),
         (["--no-exporter", "--push", "http://127.0.0.1:1", "--spool", str(tmp_path)], ["prometheus_client"]),

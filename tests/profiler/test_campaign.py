@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.lab.campaign import Campaign, read_campaign
-from profiler.lab.errors import CampaignError
-from profiler.lab.schedule import calibration_key, calibrations, expand, in_round, profile_keys
+from lab.campaign import Campaign, read_campaign
+from lab.errors import CampaignError
+from lab.schedule import calibration_key, calibrations, expand, in_round, profile_keys
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "neighbours.yaml"
 BASE = """

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from profiler.lab.control_groups import GroupMaker
-from profiler.lab.errors import PreparationError
+from lab.control_groups import GroupMaker
+from lab.errors import PreparationError
 from profiler.observed import IsolationSettings
 
 HELD_BACK = IsolationSettings(cap_percent=50, weight=512, disk_limit_mb_s=10)

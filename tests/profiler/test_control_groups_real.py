@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from container_run import containers, placed
 
+from lab import control_groups
+from lab.control_groups import GroupMaker, device_of
+from lab.errors import PreparationError
+from lab.instances.containers import Container
+from lab.processes import wait_until
+from lab.workloads.disk import takes_direct
 from profiler.backends.lxc.groups import find_groups
 from profiler.backends.source import LiveSource
-from profiler.lab import control_groups
-from profiler.lab.control_groups import GroupMaker, device_of
-from profiler.lab.errors import PreparationError
-from profiler.lab.instances.containers import Container
-from profiler.lab.processes import wait_until
-from profiler.lab.workloads.disk import takes_direct
 from profiler.observed import MAX_WEIGHT, IsolationSettings
 
 pytestmark = pytest.mark.lab

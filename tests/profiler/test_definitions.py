@@ -36,7 +36,7 @@ def test_a_cell_says_source_formula_distance_and_how_it_was_verified(hypervisor:
 
 @pytest.mark.parametrize(("hypervisor", "cell"), CELLS, ids=lambda part: getattr(part, "metric", part))
 def test_the_tests_that_a_cell_names_exist(hypervisor: str, cell: Definition) -> None:
-    for path in re.findall(r"\b(?:tests|benchmarks)/[\w/.-]*\w", cell.verified):
+    for path in re.findall(r"\b(?:tests|research/benchmarks)/[\w/.-]*\w", cell.verified):
         assert (ROOT / path).exists(), f"{hypervisor} {cell.metric} names {path}"
     sources = None
     for name in re.findall(r"\btest_[a-z0-9_]{20,}\b(?!\.py)", cell.verified):

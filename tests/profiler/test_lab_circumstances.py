@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from lab_commands import TINY
 
-from profiler.lab import qdiscs, versions
-from profiler.lab.campaign import read_campaign
-from profiler.lab.circumstances import circumstances, remembered
-from profiler.lab.errors import ToolError
-from profiler.lab.journal import Journal
-from profiler.lab.qdiscs import compare, host_qdiscs, lab_qdiscs
-from profiler.lab.registry import Registry
+from lab import qdiscs, versions
+from lab.campaign import read_campaign
+from lab.circumstances import circumstances, remembered
+from lab.errors import ToolError
+from lab.journal import Journal
+from lab.qdiscs import compare, host_qdiscs, lab_qdiscs
+from lab.registry import Registry
 
 SHOWN = """\
 qdisc htb 1: dev uplink root refcnt 9 r2q 10 default 0 direct_packets_stat 12 direct_qlen 1000

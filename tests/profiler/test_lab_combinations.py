@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.lab.campaign.combinations import choose
+from lab.campaign.combinations import choose
 
 NAMES = [f"w{number}" for number in range(12)]
 

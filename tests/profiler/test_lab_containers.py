@@ -15,13 +15,13 @@ from typing import ClassVar
 import pytest
 from container_run import containers, left_of, placed, registered
 
-from profiler.lab.control_groups import GroupMaker
-from profiler.lab.errors import RunError, StopRequested
-from profiler.lab.instances import Setup
-from profiler.lab.instances.containers import Containers
-from profiler.lab.processes import call, wait_until
-from profiler.lab.registry import Registry
-from profiler.lab.workloads import Cpu, Listens, Site, Web, Workload
+from lab.control_groups import GroupMaker
+from lab.errors import RunError, StopRequested
+from lab.instances import Setup
+from lab.instances.containers import Containers
+from lab.processes import call, wait_until
+from lab.registry import Registry
+from lab.workloads import Cpu, Listens, Site, Web, Workload
 
 pytestmark = pytest.mark.lab
 _PYTHON = [sys.executable, "-I", "-S", "-c"]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from container_run import left_of, native_programs_alone, programs_of
 
-from profiler.lab.processes import wait_until
-from profiler.lab.registry import clean
+from lab.processes import wait_until
+from lab.registry import clean
 
 pytestmark = pytest.mark.lab
 _LAB = """
@@ -21,12 +21,12 @@ import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[1:3]
 from container_run import placed
-from profiler.lab.control_groups import GroupMaker
-from profiler.lab.instances import Setup
-from profiler.lab.instances.containers import Containers
-from profiler.lab.instances.native import Native
-from profiler.lab.registry import Registry
-from profiler.lab.workloads import Cpu, Web
+from lab.control_groups import GroupMaker
+from lab.instances import Setup
+from lab.instances.containers import Containers
+from lab.instances.native import Native
+from lab.registry import Registry
+from lab.workloads import Cpu, Web
 kind, works = {"container": (Containers, (Web(1), Web(1))), "native": (Native, (Cpu(), Cpu()))}[sys.argv[4]]
 maker, registry, folder = GroupMaker(), Registry(Path(sys.argv[3]) / "state"), Path(sys.argv[3])
 maker.prepare()

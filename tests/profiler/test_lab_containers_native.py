@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from container_run import answered_ms, ask, echo, left_of, native_programs_alone, placed, registered
 
-from profiler.lab.control_groups import GroupMaker
-from profiler.lab.errors import PreparationError
-from profiler.lab.instances import Setup
-from profiler.lab.instances.containers import Container
-from profiler.lab.instances.native import Native
-from profiler.lab.processes import call, wait_until
-from profiler.lab.schedule import Placed
-from profiler.lab.workloads import Cpu, Listens, Site, Workload
+from lab.control_groups import GroupMaker
+from lab.errors import PreparationError
+from lab.instances import Setup
+from lab.instances.containers import Container
+from lab.instances.native import Native
+from lab.processes import call, wait_until
+from lab.schedule import Placed
+from lab.workloads import Cpu, Listens, Site, Workload
 from profiler.observed import IsolationSettings
 from tests.servers.running import free_port
 

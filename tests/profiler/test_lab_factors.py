@@ -11,10 +11,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.lab.campaign import Campaign, GuestSettings, Repeats, Temporal, read_campaign
-from profiler.lab.errors import CampaignError
-from profiler.lab.estimate import estimate
-from profiler.lab.schedule import expand, profile_keys
+from lab.campaign import Campaign, GuestSettings, Repeats, Temporal, read_campaign
+from lab.errors import CampaignError
+from lab.estimate import estimate
+from lab.schedule import expand, profile_keys
 from profiler.observed import NetworkSettings
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "factors.yaml"

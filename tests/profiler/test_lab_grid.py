@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from profiler.lab.campaign import Campaign, Temporal, read_campaign
-from profiler.lab.grid import Grid
-from profiler.lab.journal import Journal
-from profiler.lab.plan import Step
+from lab.campaign import Campaign, Temporal, read_campaign
+from lab.grid import Grid
+from lab.journal import Journal
+from lab.plan import Step
 
 TINY = Path(__file__).with_name("tiny.yaml")
 BEGAN = 1_000_000.0

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lab_records import one_round, record
 
-from profiler.cli import main
-from profiler.lab.campaign import Campaign, read_campaign
-from profiler.lab.errors import LabError
-from profiler.lab.journal import Journal, read_journal
-from profiler.lab.records import Around
-from profiler.lab.schedule import expand
+from lab.campaign import Campaign, read_campaign
+from lab.cli import main
+from lab.errors import LabError
+from lab.journal import Journal, read_journal
+from lab.records import Around
+from lab.schedule import expand
 
 TINY = Path(__file__).with_name("tiny.yaml")
 
@@ -90,7 +90,7 @@ def test_a_dry_run_counts_what_would_be_measured_again(
         journal.append(replace(one, disturbed=True))
     counts = []
     for more in ([], ["--again-disturbed"]):
-        assert main(["lab", "run", str(TINY), "--out", str(tmp_path), "--dry-run", "--json", *more]) == 0
+        assert main(["run", str(TINY), "--out", str(tmp_path), "--dry-run", "--json", *more]) == 0
         counts.append(json.loads(capsys.readouterr().out)["finished"])
     assert counts == [5, 0]
 

@@ -8,11 +8,11 @@ import lab_doubles
 import pytest
 from lab_doubles import FakeInstances, FakeWorkload
 
+from lab import measure as module
+from lab import windows
+from lab.errors import RunError
+from lab.measure import Measured, Timing, measure
 from profiler.backends import BackendError
-from profiler.lab import measure as module
-from profiler.lab import windows
-from profiler.lab.errors import RunError
-from profiler.lab.measure import Measured, Timing, measure
 
 SHORT = Timing(1, 0.1, 0.1)
 

@@ -13,15 +13,15 @@ from container_run import answered_ms, ask, containers, echo, placed, registered
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.shaping import Case, reach
-from profiler.lab import network
-from profiler.lab.control_groups import GroupMaker
-from profiler.lab.errors import PreparationError
-from profiler.lab.instances.containers import Container
-from profiler.lab.processes import call, wait_until
-from profiler.lab.shaping import check_promises, htb_commands, most_segments
-from profiler.lab.workloads import Web
+from lab import network
+from lab.control_groups import GroupMaker
+from lab.errors import PreparationError
+from lab.instances.containers import Container
+from lab.processes import call, wait_until
+from lab.shaping import check_promises, htb_commands, most_segments
+from lab.workloads import Web
 from profiler.observed import IsolationSettings, NetworkSettings, parse_cpus
+from research.benchmarks.shaping import Case, reach
 
 GENERATORS = "10.77.0.1"
 HALF = NetworkSettings("dedicated", 0.5)

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from lab_records import one_round, record
 
-from profiler.lab.campaign import Campaign, Repeats, Temporal, read_campaign
-from profiler.lab.circumstances import read_machine
-from profiler.lab.estimate import estimate
-from profiler.lab.plan import Plan
-from profiler.lab.precision import Precision
-from profiler.lab.records import Record
-from profiler.lab.schedule import expand
-from profiler.lab.show import show
-from profiler.lab.show.noise import half_width
-from profiler.lab.statistics import Repeat
-from profiler.lab.tables import write_dataset
+from lab.campaign import Campaign, Repeats, Temporal, read_campaign
+from lab.circumstances import read_machine
+from lab.estimate import estimate
+from lab.plan import Plan
+from lab.precision import Precision
+from lab.records import Record
+from lab.schedule import expand
+from lab.show import show
+from lab.show.noise import half_width
+from lab.statistics import Repeat
+from lab.tables import write_dataset
 
 TINY = Path(__file__).with_name("tiny.yaml")
 

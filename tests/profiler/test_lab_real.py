@@ -14,10 +14,10 @@ import pytest
 import yaml
 from lab_commands import TINY, Started, finished, lab, left_of, wait_for_runs, write_campaign
 
+from lab.processes import wait_until
+from lab.registry import Registry, clean
 from profiler.backends.lxc.groups import find_mounts
 from profiler.backends.source import LiveSource
-from profiler.lab.processes import wait_until
-from profiler.lab.registry import Registry, clean
 
 pytestmark = pytest.mark.lab
 STOP_WITHIN_S = 5.0
@@ -73,7 +73,7 @@ def test_stopping_removes_everything_within_seconds_and_says_how_to_go_on(
     code, errors, took_s = started.end(number)
     assert code == 1
     assert took_s < STOP_WITHIN_S
-    assert "go on with: cotenant-profiler lab run" in errors
+    assert "go on with: cotenant-lab run" in errors
     assert left_of(started.run) == []
     assert not list((tmp_path / "data").glob(".cotenant*"))
 

@@ -13,12 +13,12 @@ import pytest
 from lab_show_cases import Made, large
 from rich.console import Console
 
-from profiler.cli import main
-from profiler.lab.errors import LabError
-from profiler.lab.show import Shown, show
-from profiler.lab.show.page import page, write_page
-from profiler.lab.show.text import draw
-from profiler.lab.show.view import STEPS, scale, strength
+from lab.cli import main
+from lab.errors import LabError
+from lab.show import Shown, show
+from lab.show.page import page, write_page
+from lab.show.text import draw
+from lab.show.view import STEPS, scale, strength
 
 NEIGHBOURS = Path(__file__).parents[2] / "datasets" / "lab-neighbours"
 VOID = {"meta", "col", "br", "use", "path", "rect"}
@@ -192,14 +192,14 @@ def test_a_folder_that_is_not_there_is_named_before_anything_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = show(_small().write(tmp_path / "data"))
-    monkeypatch.delattr("profiler.lab.show.page.page")
+    monkeypatch.delattr("lab.show.page.page")
     with pytest.raises(LabError, match=r"cannot be written to .*report\.html: there is no folder .*nowhere$"):
         write_page(shown, tmp_path / "nowhere" / "report.html")
 
 
 def test_the_shipped_dataset_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "report.html"
-    assert main(["lab", "show", str(NEIGHBOURS), "--report", str(path)]) == 0
+    assert main(["show", str(NEIGHBOURS), "--report", str(path)]) == 0
     assert "report.html: the report of 315 runs in 5 rounds" in capsys.readouterr().out
     words = Reader(path.read_text(encoding="utf-8")).words
     for told in ("AMD EPYC, 2 CPUs", "37 runs (11.7 %) were disturbed", "keeps 47 % of its throughput", "seed 2012"):
@@ -209,7 +209,6 @@ def test_the_shipped_dataset_is_reported(tmp_path: Path, capsys: pytest.CaptureF
 def test_json_goes_with_a_report_and_holds_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "report.html"
     asked = [
-        "lab",
         "show",
         str(NEIGHBOURS),
         "--json",
@@ -228,7 +227,7 @@ def test_json_goes_with_a_report_and_holds_the_same(tmp_path: Path, capsys: pyte
 
 
 def test_an_unknown_workload_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lab", "show", str(NEIGHBOURS), "--workloads", "cqu"]) == 2
+    assert main(["show", str(NEIGHBOURS), "--workloads", "cqu"]) == 2
     assert "no workload is called 'cqu': there are cpu, disk" in capsys.readouterr().err
 
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lab_show_cases import Made
 
-from profiler.lab.errors import LabError
-from profiler.lab.show import show
-from profiler.lab.show.reading import read_dataset
+from lab.errors import LabError
+from lab.show import show
+from lab.show.reading import read_dataset
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded import recorded_files
 
+from lab.processes import wait_until
 from profiler.backends import TaskCounters
 from profiler.backends.linux import TaskReader
 from profiler.backends.source import LiveSource
-from profiler.lab.processes import wait_until
 from profiler.parse import parse_schedstat, parse_status, schedstat_counts
 from profiler.parse.proc import (
     _NET_DEV_HEADER,

@@ -12,12 +12,12 @@ from container_run import left_of, registered
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.lab import control_groups
-from profiler.lab import registry as registry_module
-from profiler.lab.control_groups import GroupMaker, group_places
-from profiler.lab.errors import RunError
-from profiler.lab.processes import call
-from profiler.lab.registry import Registry, clean
+from lab import control_groups
+from lab import registry as registry_module
+from lab.control_groups import GroupMaker, group_places
+from lab.errors import RunError
+from lab.processes import call
+from lab.registry import Registry, clean
 from profiler.observed import IsolationSettings
 
 

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from lab.progress import CampaignProgress
 from profiler import screen
-from profiler.lab.progress import CampaignProgress
 
 FOREIGN = "same:a:a [bold]b[/] [/c] :smile:"
 PRODUCT = Path(screen.__file__).parents[1]

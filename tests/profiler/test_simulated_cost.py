@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.simulated import simulate
 from profiler.backends import RecordedBackend
 from profiler.collectors import collect
+from research.benchmarks.simulated import simulate
 
 RECORDING = Path(__file__).parents[1] / "recordings" / "xen-dom0.json"
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.lab.statistics import (
+from lab.statistics import (
     bootstrap_interval,
     describe,
     hierarchical_interval,

@@ -23,9 +23,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.lab.workloads.base import program
-from profiler.lab.workloads.openloop import read_at_rate
-from profiler.lab.workloads.programs import load, watch
+from lab.workloads.base import program
+from lab.workloads.openloop import read_at_rate
+from lab.workloads.programs import load, watch
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded import RECORDINGS
 
-from profiler.lab.errors import CampaignError, RunError
-from profiler.lab.fields import Fields
-from profiler.lab.preparation import PACKAGES
-from profiler.lab.workloads import (
+from lab.errors import CampaignError, RunError
+from lab.fields import Fields
+from lab.preparation import PACKAGES
+from lab.workloads import (
     KINDS,
     Bulk,
     Cpu,

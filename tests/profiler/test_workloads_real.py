@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from profiler.lab.fields import Fields
-from profiler.lab.workloads import KINDS
+from lab.fields import Fields
+from lab.workloads import KINDS
 
 pytestmark = [
     pytest.mark.lab,
@@ -56,7 +56,7 @@ def _measure(workloads: Mapping[str, Mapping[str, object]], path: Path) -> dict[
     }  # fmt: skip
     campaign = path / "c.yaml"
     campaign.write_text(yaml.safe_dump(document), encoding="utf-8")
-    command = [sys.executable, "-m", "profiler.cli", "lab", "run", str(campaign), "--json"]
+    command = [sys.executable, "-m", "lab.cli", "run", str(campaign), "--json"]
     done = subprocess.run(
         [*command, "--out", str(path / "data"), "--state", str(path / "state")], capture_output=True, text=True,
         timeout=100, check=False, env={**os.environ, "PYTHONPATH": str(REPOSITORY)},

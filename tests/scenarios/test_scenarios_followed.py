@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from advisor.settings import Settings
-from benchmarks.scenarios.campaign import Campaign, Told
-from benchmarks.scenarios.scenes import CPUS, DISKS, SENDERS, Scene
-from benchmarks.scenarios.stage import unfit
-from profiler.lab.control_groups import GroupMaker, device_of
-from profiler.lab.errors import ToolError
-from profiler.lab.measure import Timing
-from profiler.lab.registry import Registry
+from lab.control_groups import GroupMaker, device_of
+from lab.errors import ToolError
+from lab.measure import Timing
+from lab.registry import Registry
+from research.benchmarks.scenarios.campaign import Campaign, Told
+from research.benchmarks.scenarios.scenes import CPUS, DISKS, SENDERS, Scene
+from research.benchmarks.scenarios.stage import unfit
 
 pytestmark = [
     pytest.mark.lab,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from advisor.domain import Band, Candidate, Effect, IsolationSettings
-from benchmarks.scenarios.advice import Advice
-from benchmarks.scenarios.campaign import Case, Told
-from benchmarks.scenarios.scenes import PRESSES, SCENES, SENDERS, SUFFERS
+from research.benchmarks.scenarios.advice import Advice
+from research.benchmarks.scenarios.campaign import Case, Told
+from research.benchmarks.scenarios.scenes import PRESSES, SCENES, SENDERS, SUFFERS
 
 EFFECT = Effect(SUFFERS, Band(1.0, 0.9, 1.05), Band(1.5, 1.0, 2.0))
 ADVICE = Advice(Candidate(1, "here", 1.0, 2.0, None, IsolationSettings(), EFFECT, ()), (), {})

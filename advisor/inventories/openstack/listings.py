@@ -11,7 +11,7 @@ import openstack
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import HttpException, SDKException
 
-from advisor.clouds_file import read_settings
+from advisor.inventories.clouds_file import read_settings
 from advisor.inventories.reading import Part
 
 Row = Mapping[str, Any]

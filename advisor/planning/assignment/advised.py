@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from advisor import turns
 from advisor.domain import Host, Instance
+from advisor.placement import sequential
 from advisor.planning.assignment.allowed import request_of
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.search import Clock
 from advisor.planning.limits import least_of
-from advisor.predictors import Chosen
+from advisor.prediction.active import Chosen
 from advisor.snapshot import ClusterSnapshot
 
 
@@ -44,11 +44,11 @@ def in_turn(
         if clock.left_s < until:
             return found, False
         request = replace(request_of(_limited(one, hosts, snapshot, goal), goal, None), limit=1)
-        answer = turns.as_it_is(snapshot, chosen, request, now=now, fresh_s=fresh_s)
+        answer = sequential.as_it_is(snapshot, chosen, request, now=now, fresh_s=fresh_s)
         if answer.candidates:
-            placed = turns.there(answer)
+            placed = sequential.there(answer)
             found[one.id] = replace(one, host=placed.host, settings=placed.settings)
-            snapshot = turns.after(snapshot, placed)
+            snapshot = sequential.after(snapshot, placed)
     return found, True
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor import filters
 from advisor.domain import Constraints, Instance, PlacementRequest
 from advisor.planning.assignment.goal import Goal
+from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 
 Bools = NDArray[np.bool_]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from advisor import predictors
 from advisor.domain.plans import PlanEnd, Search
 from advisor.planning.assignment import names
 from advisor.planning.assignment.advised import in_turn
@@ -18,7 +17,8 @@ from advisor.planning.assignment.reaching import FEW_QUESTIONS, Reached, reach
 from advisor.planning.assignment.search import Clock
 from advisor.planning.assignment.seats import Seats
 from advisor.planning.assignment.telling import AIMS, hindrances
-from advisor.predictors import Chosen
+from advisor.prediction import active
+from advisor.prediction.active import Chosen
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 
@@ -49,7 +49,7 @@ def assign(
     The same question has the same answer for a seed, unless `time_limit_s` of the wall clock ends the search: all else
     is bounded by work. `Search.ended` is `time` then.
     """
-    return predictors.ask(
+    return active.ask(
         chosen, lambda predictor, _, notes: _Asked(snapshot, predictor, goal, now, fresh_s, progress).answer(notes)
     )
 

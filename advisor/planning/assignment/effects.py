@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance
 from advisor.planning.assignment.ground import Ground, Kinds
-from advisor.ranking import CAUTION, OTHERS_COUNT
 from advisor.rounding import SLACK
+from advisor.scheduling.scoring import CAUTION, OTHERS_COUNT
 from advisor.snapshot.rows import HOST_FIELDS, SLOT_FIELDS
+from models.data.scene import SceneBatch, build_batch
 from models.prediction import Predictor
-from models.scene import SceneBatch, build_batch
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

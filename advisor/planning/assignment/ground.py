@@ -14,8 +14,8 @@ from advisor.planning.assignment.goal import Goal
 from advisor.planning.limits import least_of
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
-from models.demands import demands
-from models.scene import ProfileTable, build_batch
+from models.data.scene import ProfileTable, build_batch
+from models.physics.demands import demands
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from advisor import filters
 from advisor.domain import Band, Instance, Rejection
 from advisor.planning.assignment.allowed import request_of
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.seats import Seats, plus
 from advisor.planning.assignment.worth import Moved
+from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 
 Where = dict[str, str | None]

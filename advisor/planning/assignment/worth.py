@@ -6,12 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from advisor import ranking
 from advisor.domain import Band
 from advisor.planning.assignment.effects import Column
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.ground import Kinds
 from advisor.planning.assignment.seats import Seats, minus, plus
+from advisor.scheduling import scoring
 
 Moved = tuple[int, int, int]  # a kind, from where, to where
 NOTICED = 0.01  # of T/B: whom a move changes by less is not counted among those it changes
@@ -89,7 +89,7 @@ def gained(before: Sequence[Column], after: Sequence[Column]) -> Band:
 def worth(found: Band, goal: Goal) -> bool:
     """Whether a gain is more than was asked for and more than is uncertain."""
     half = found.expected - found.lower
-    return found.expected > goal.move_gain and not ranking.tied(found.expected, half, 0.0)
+    return found.expected > goal.move_gain and not scoring.tied(found.expected, half, 0.0)
 
 
 def settle(seats: Seats, goal: Goal) -> bool:

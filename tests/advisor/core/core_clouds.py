@@ -21,11 +21,11 @@ from advisor.domain import (
     Recommendation,
     WorkloadProfile,
 )
-from advisor.placement import recommend
+from advisor.placement.decision import recommend
 from advisor.snapshot import ClusterSnapshot
+from models.data.scene import SceneBatch
+from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
-from models.prior import PriorPredictor
-from models.scene import SceneBatch
 
 Floats = NDArray[np.float64]
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 from core_clouds import ask
 
-from advisor import ranking
 from advisor.domain import Instance, PlacementRequest
 from advisor.explanation import Shown
+from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
+from models.data.scene import ProfileTable, build_batch
+from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
-from models.prior import PriorPredictor
-from models.scene import ProfileTable, build_batch
 
 
 def shown_of(snapshot: ClusterSnapshot, question: PlacementRequest, predictor: Predictor | None = None) -> Shown:
@@ -68,7 +68,7 @@ def shown_of(snapshot: ClusterSnapshot, question: PlacementRequest, predictor: P
         scenes=scenes,
         prediction=prediction,
         before=before,
-        scores=ranking.score(prediction, present, before, limits, used, question.objective),
+        scores=scoring.score(prediction, present, before, limits, used, question.objective),
         objective=question.objective,
         predictor=predictor,
         beside=question.constraints.affinity,

@@ -10,12 +10,12 @@ import numpy as np
 from core_clouds import WORKLOADS, host, vm
 from hypothesis import strategies as st
 
-from advisor import isolation
+from advisor import mitigation
 from advisor.domain import Host, Instance, IsolationSettings, Pinning, Rung, WorkloadProfile
 from advisor.rounding import SLACK
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.physics.prior import PriorPredictor
 from models.prediction import InterferencePrediction, Predictor
-from models.prior import PriorPredictor
-from models.scene import ProfileTable, SceneBatch, build_batch
 from profiler.observed import NetworkSettings
 
 PROFILES = (
@@ -48,7 +48,7 @@ class Shared:
     newcomer: Instance
 
     def climb(self, predictor: Predictor | None = None, others: Sequence[str] = ()) -> tuple[Rung, ...]:
-        return isolation.climb(
+        return mitigation.climb(
             self.host,
             self.residents,
             self.newcomer,

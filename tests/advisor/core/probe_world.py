@@ -13,11 +13,11 @@ import numpy as np
 from core_clouds import NOW, cloud, host, request, vm
 
 from advisor.domain import ProbePair, WorkloadProfile
-from advisor.placement import recommend
+from advisor.placement.decision import recommend
 from advisor.snapshot import ClusterSnapshot
+from models.data.scene import SceneBatch
 from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
 from models.probe_plan import Z90
-from models.scene import SceneBatch
 
 sys.path.append(str(Path(__file__).parents[2] / "models"))
 

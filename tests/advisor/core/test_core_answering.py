@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 from test_core_placement_properties import Case, cases, tight
 
-from advisor import answering
-from advisor.answers import recommendation_as_json
 from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile
-from advisor.placement.nameless import NEWCOMER
-from advisor.predictors import Chosen
+from advisor.placement.request_normalization import NEWCOMER
+from advisor.prediction.active import Chosen
+from advisor.serving import recommendations
+from advisor.serving.contract import recommendation_as_json
 from advisor.snapshot import ClusterSnapshot
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 
 STRANGE = ("-x", "0", "Domain-0", "a" * 61)  # names that tools read otherwise
 
@@ -35,13 +35,13 @@ class Asking:
 
     def __init__(self, snapshot: ClusterSnapshot, chosen: Chosen | None = None) -> None:
         self.chosen = chosen or Chosen(PriorPredictor())
-        self.snapshot, self.answers = snapshot, answering.Answers.on(snapshot)
+        self.snapshot, self.answers = snapshot, recommendations.Answers.on(snapshot)
 
     def see(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot, self.answers = snapshot, self.answers.after(snapshot)
 
-    def __call__(self, question: PlacementRequest, **factors: float) -> answering.Answer:
-        return answering.answer(
+    def __call__(self, question: PlacementRequest, **factors: float) -> recommendations.Answer:
+        return recommendations.answer(
             self.snapshot, self.chosen, question, self.answers, lambda _: factors, now=NOW, fresh_s=FRESH_S
         )
 
@@ -155,7 +155,7 @@ def _neighbours(answer: Recommendation) -> list[Any]:
 
 def test_there_is_room_for_so_many_bytes_of_answers() -> None:
     asking = Asking(cloud([host("a")]))
-    asking.answers = answering.Answers.on(asking.snapshot, 3 * asking(request()).size)
+    asking.answers = recommendations.Answers.on(asking.snapshot, 3 * asking(request()).size)
     for number in range(9):
         asking(request(Instance("n", load=0.1 + number / 10)))
     assert asking(request(Instance("n", load=0.9))).source == "hit"
@@ -165,7 +165,7 @@ def test_there_is_room_for_so_many_bytes_of_answers() -> None:
 def test_a_question_that_names_many_hosts_takes_room_for_all_of_them() -> None:
     asking = Asking(cloud([host("a")]))
     named = tuple(f"elsewhere-{number}" for number in range(5000))
-    asking.answers = answering.Answers.on(asking.snapshot, sum(map(sys.getsizeof, named)))
+    asking.answers = recommendations.Answers.on(asking.snapshot, sum(map(sys.getsizeof, named)))
     assert [asking(request(exclude=named)).source for _ in range(2)] == ["miss", "miss"]
     assert [asking(request(exclude=named[:50])).source for _ in range(2)] == ["miss", "hit"]
 
@@ -183,14 +183,14 @@ def test_what_can_not_be_told_again_is_let_go_when_the_cloud_changes() -> None:
     assert len(asking.answers._kept) == 1
 
 
-def _after_a_change(*, seen_s: float, former: bool = True, alone: bool = False) -> answering.Answer:
+def _after_a_change(*, seen_s: float, former: bool = True, alone: bool = False) -> recommendations.Answer:
     """What is told after a change to a question that was answered before it and last found so `seen_s` ago."""
     asking = Asking(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
     asking(request())
     asking.answers.moment.seen = NOW - timedelta(seconds=seen_s)
     asking.see(cloud([host("a", pcpus=1)], [vm("other", on="a")]))
     with nullcontext() if alone else asking.answers.deciding():
-        return answering.answer(
+        return recommendations.answer(
             asking.snapshot, asking.chosen, called(request(), "n-2"), asking.answers, lambda _: {},
             now=NOW, fresh_s=FRESH_S, former=former,
         )  # fmt: skip
@@ -217,7 +217,7 @@ def test_the_age_of_a_former_answer_is_that_of_the_cloud_that_it_was_decided_on(
     asking.answers.moment.seen = NOW
     asking.see(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
     with asking.answers.deciding():
-        told = answering.answer(
+        told = recommendations.answer(
             asking.snapshot, asking.chosen, request(), asking.answers, lambda _: {},
             now=NOW, fresh_s=FRESH_S, former=True,
         )  # fmt: skip

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, PlacementRequest, Reason, WorkloadProfile
 from advisor.explanation import Shown, explain
+from models.data.scene import SceneBatch
+from models.physics.prior import RESOURCES, PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction
-from models.prior import RESOURCES, PriorPredictor
-from models.scene import SceneBatch
 
 
 def reasons(*residents: Instance, newcomer: Instance, **of_host: Any) -> tuple[Reason, ...]:

@@ -9,8 +9,8 @@ from core_clouds import FRESH_S, WORKLOADS, cloud, host, request, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor import filters
 from advisor.domain import Host, Instance, PlacementRequest, WorkloadProfile
+from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 
 NAMES = ("h1", "h2", "h3", "h4")

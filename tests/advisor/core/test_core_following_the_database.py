@@ -15,10 +15,10 @@ from core_clouds import NOW, WORKLOADS, host, vm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.current import Current, View
 from advisor.domain import Inventory, IsolationSettings, PlacementRequest, WorkloadProfile
 from advisor.errors import AdvisorError
 from advisor.service import Advisor
+from advisor.serving.snapshot_cache import Current, View
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, instances, pending

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isolation_hosts import TABLE, Counting, Shared, broken, crowded_hosts, looser, shared
 
-from advisor import isolation
+from advisor import mitigation
 from advisor.domain import IsolationSettings, Pinning, Rung, WorkloadProfile
 from advisor.render import commands
-from models import uplink
+from models.data.scene import SceneBatch
+from models.physics import htb
+from models.physics.prior import PriorPredictor
 from models.prediction import InterferencePrediction
-from models.prior import PriorPredictor
-from models.scene import SceneBatch
 from profiler.observed import NetworkSettings
 
 COST = ["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
@@ -350,7 +350,7 @@ def test_the_newcomers_own_profile_is_used_where_it_brings_one() -> None:
 
     def rungs(row: int | None) -> tuple[Rung, ...]:
         newcomer = vm("shop", "spin", min_throughput_ratio=0.9)
-        return isolation.climb(host(pcpus=1), [vm("r")], newcomer, table=table, row=row, predictor=PriorPredictor())
+        return mitigation.climb(host(pcpus=1), [vm("r")], newcomer, table=table, row=row, predictor=PriorPredictor())
 
     assert rungs(None)  # the workload that it names wants a whole CPU
     assert rungs(len(table.values) - 1) == ()
@@ -432,7 +432,7 @@ def test_no_class_is_tried_that_the_rendered_tree_could_not_keep(bystanders: int
     rates = [
         (np.where(has_class, scenes.net_rate[at], 0.0), bool(has_class.all()))
         for scenes in tried
-        for at, has_class in enumerate(uplink.shaped(scenes))
+        for at, has_class in enumerate(htb.shaped(scenes))
         if has_class.size == len(crowded.everybody) and has_class[-1]
     ]
     assert rates

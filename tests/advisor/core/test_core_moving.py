@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from core_clouds import FRESH_S, NOW, cloud, host, vm
 
-from advisor import moving
 from advisor.domain import Host, Instance, Move
-from advisor.moving import MOVE_GAIN, Asking
-from advisor.predictors import Chosen
+from advisor.placement import moves as moving
+from advisor.placement.moves import MOVE_GAIN, Asking
+from advisor.prediction.active import Chosen
 from advisor.snapshot import ClusterSnapshot
+from models.data.scene import SceneBatch
+from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction
-from models.prior import PriorPredictor
-from models.scene import SceneBatch
 
 
 class Crowded:

@@ -11,8 +11,8 @@ from core_clouds import cloud, host, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor import pinning
 from advisor.domain import Host, Instance, IsolationSettings, Pinning
+from advisor.scheduling import pinning
 from advisor.snapshot import ClusterSnapshot
 
 

@@ -22,9 +22,9 @@ from core_clouds import (
 )
 
 from advisor.domain import Constraints, IsolationSettings, Recommendation, Scene, WorkloadProfile
-from advisor.placement import predict_scene, recommend
+from advisor.placement.decision import predict_scene, recommend
 from advisor.rounding import SLACK
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 from profiler.observed import NetworkSettings, Pinning
 
 ONE: dict[str, Any] = {"pcpus": 1}

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from isolation_hosts import looser
 
 from advisor.domain import Candidate, Host, Instance, IsolationSettings, PlacementRequest, Recommendation, Scene
-from advisor.placement import predict_scene
+from advisor.placement.decision import predict_scene
 from advisor.rounding import SLACK
 from advisor.validation import misfit
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 from profiler.observed import NetworkSettings
 
 NAMES = [*(workload.name for workload in WORKLOADS), None]

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, WorkloadProfile
-from advisor.pressure import pressure
 from advisor.snapshot import ClusterSnapshot
-from models.demands import GOODPUT
-from models.prior import RESOURCES
+from advisor.snapshot.pressure import pressure
+from models.physics.demands import GOODPUT
+from models.physics.prior import RESOURCES
 from profiler.observed import NetworkSettings
 
 WEB = WorkloadProfile(

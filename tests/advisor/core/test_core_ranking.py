@@ -11,7 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Objective
-from advisor.ranking import CAUTION, KEPT, OTHERS_COUNT, PIN_GAIN, Scores, Waiting, choose_options, order, score, tied
+from advisor.scheduling.scoring import (
+    CAUTION,
+    KEPT,
+    OTHERS_COUNT,
+    PIN_GAIN,
+    Scores,
+    Waiting,
+    choose_options,
+    order,
+    score,
+    tied,
+)
 
 NAN = float("nan")
 

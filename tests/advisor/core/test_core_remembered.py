@@ -10,9 +10,9 @@ from core_clouds import FRESH_S, NOW, ask, cloud, host, request, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.placement import recommend
-from advisor.placement.remembered import KEY_BYTES, MOST_PARTS, Remembered
-from models.prior import PriorPredictor
+from advisor.placement.decision import recommend
+from advisor.prediction.cache import KEY_BYTES, MOST_PARTS, Remembered
+from models.physics.prior import PriorPredictor
 
 ROW = 2 * 3 * 8 + KEY_BYTES  # bytes of a block here with its key
 

@@ -14,16 +14,17 @@ from core_clouds import FRESH_S, NOW, WORKLOADS, cloud, host, prediction, reques
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from advisor import filters, isolation, pinning, ranking
+from advisor import mitigation
 from advisor.domain import Host, Instance, Pinning, PlacementRequest, Recommendation, WorkloadProfile
-from advisor.newcomer import latency_limits_of, limits_of, newcomer_slot, profile_row, used_share, without_it
-from advisor.placement import recommend
-from advisor.placement.remembered import Remembered
+from advisor.placement.decision import recommend
+from advisor.prediction.cache import Remembered
+from advisor.scheduling import filters, pinning, scoring
+from advisor.scheduling.newcomer import latency_limits_of, limits_of, newcomer_slot, profile_row, used_share, without_it
 from advisor.snapshot import ClusterSnapshot
-from models.dataset import load_dataset
+from models.data.dataset import load_dataset
+from models.data.scene import SceneBatch, stack
+from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction, Predictor
-from models.prior import PriorPredictor
-from models.scene import SceneBatch, stack
 from models.training import fit_predictor
 
 LAB = Path(__file__).parents[3] / "datasets" / "lab-neighbours"
@@ -98,14 +99,14 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
         for of in (limits_of, latency_limits_of)
     )
     used = np.tile(used_share(snapshot, asked, hosts), len(options))
-    scores = ranking.score(
-        after, scenes.present[count:], before[0], limits, used, asked.objective, ranking.Waiting(waits, before[1])
+    scores = scoring.score(
+        after, scenes.present[count:], before[0], limits, used, asked.objective, scoring.Waiting(waits, before[1])
     )
     usable = np.concatenate([one.usable for one in options])
-    chosen = ranking.choose_options(scores, len(options), np.array([one.pins for one in options]), usable)
+    chosen = scoring.choose_options(scores, len(options), np.array([one.pins for one in options]), usable)
     at = chosen * count + np.arange(count)
     found = []
-    for number in ranking.order(scores.score[at], hosts):
+    for number in scoring.order(scores.score[at], hosts):
         scene = int(at[number])
         names = {slot: one.id for slot, one in enumerate(snapshot.residents[hosts[number]])} | {
             scenes.slots - 1: asked.instance.id
@@ -215,7 +216,7 @@ def test_the_answer_is_that_of_asking_about_every_host_and_option_at_once(data: 
     for turn in range(3):
         asked = data.draw(questions(everybody))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(isolation, "climb", lambda *_, **__: ())
+            patch.setattr(mitigation, "climb", lambda *_, **__: ())
             answer = put(snapshot, asked, prior, memory)
             assert answer == put(snapshot, asked, prior)
         check_same(answer, plain(snapshot, asked, prior), snapshot)

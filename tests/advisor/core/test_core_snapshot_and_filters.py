@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from core_clouds import FRESH_S, cloud, host, request, vm
 
-from advisor import filters
 from advisor.domain import Host, Instance, IsolationSettings, Pinning, PlacementRequest, WorkloadProfile
+from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 
 

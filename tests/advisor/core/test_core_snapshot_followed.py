@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.rows import Rows
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 
 HOSTS = ("a", "b", "c", "d")
 VMS = tuple(f"v{at}" for at in range(8))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from core_clouds import FRESH_S, NOW, ask, cloud, codes, host, hosts_of, request, vm
 
-from advisor import turns
 from advisor.domain import PlacementRequest, Recommendation
-from advisor.placement.mending import NEEDS_SETTINGS
-from advisor.predictors import Chosen
+from advisor.placement import sequential
+from advisor.placement.mitigation_step import NEEDS_SETTINGS
+from advisor.prediction.active import Chosen
 from advisor.snapshot import ClusterSnapshot
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 
 
 def in_turn(snapshot: ClusterSnapshot, *requests: PlacementRequest) -> tuple[Recommendation, ...]:
-    return turns.in_turn(snapshot, Chosen(PriorPredictor()), requests, now=NOW, fresh_s=FRESH_S)
+    return sequential.in_turn(snapshot, Chosen(PriorPredictor()), requests, now=NOW, fresh_s=FRESH_S)
 
 
 def first(answer: Recommendation) -> str:

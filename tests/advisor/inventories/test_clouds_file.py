@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor.clouds_file import read_settings
+from advisor.access.keystone import Keystone
 from advisor.errors import IdentityUnavailable
+from advisor.inventories.clouds_file import read_settings
 from advisor.inventories.openstack.source import OpenStack
-from advisor.keystone import Keystone
 
 PLAIN = "clouds:\n  lab:\n    auth:\n      auth_url: http://127.0.0.1:1/v3\n      username: u\n"
 SECRET = PLAIN + "      password: geheim\n"

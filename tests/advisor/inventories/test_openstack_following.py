@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from advisor import following, inventory
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlacementRequest
 from advisor.errors import StorageUnavailable
+from advisor.inventories import sync, writes
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -195,19 +195,19 @@ def test_who_writes_faster_than_is_compared_is_kept_waiting_in_the_end(
 ) -> None:
     """Whenever a read is compared somebody else puts an instance, unless the lock keeps it out."""
     other = Database(f"sqlite:///{tmp_path / 'db.sqlite3'}", busy_s=0.05)
-    compare, refused, added = following.compare, [0], [0]
+    compare, refused, added = sync.compare, [0], [0]
 
-    def while_somebody_writes(reading: Reading, stored: Inventory) -> following.Followed:
+    def while_somebody_writes(reading: Reading, stored: Inventory) -> sync.Followed:
         assert added[0] < 20, "it goes on and on"
         try:
             with other.write() as connection:
-                inventory.put_instance(connection, Instance(f"theirs-{added[0]}"))
+                writes.put_instance(connection, Instance(f"theirs-{added[0]}"))
                 added[0] += 1
         except StorageUnavailable:
             refused[0] += 1
         return compare(reading, stored)
 
-    monkeypatch.setattr(following, "compare", while_somebody_writes)
+    monkeypatch.setattr(sync, "compare", while_somebody_writes)
     news = advisor.follow(told(host("h1"), server("s1", "h1")))
     other.close()
     assert (len(news.hosts), len(news.instances)) == (1, 1)
@@ -231,7 +231,7 @@ def test_a_bad_label_that_is_stored_already_does_not_make_its_host_stale(
 ) -> None:
     bad = Host("h1", "kvm", 8, 16384.0, labels={**MINE, "uplink": "a;b"})
     with monkeypatch.context() as before:
-        before.setattr(inventory, "check_labels", lambda *_: None)
+        before.setattr(writes, "check_labels", lambda *_: None)
         advisor.put_host(bad)
     clock.now += timedelta(seconds=1000)
     news = advisor.follow(told(host("h1", pcpus=16), server("s1", "h1")))

@@ -9,14 +9,14 @@ from datetime import datetime
 import numpy as np
 from planning_cases import NOW, host, vm
 
-from advisor import questions
 from advisor.domain import Instance, Inventory, Plan, PlanRequest, Usage
 from advisor.errors import NotFound
-from advisor.predictors import Chosen
+from advisor.planning import entry
+from advisor.prediction.active import Chosen
 from advisor.snapshot import ClusterSnapshot
+from models.data.scene import SceneBatch
+from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
-from models.prior import PriorPredictor
-from models.scene import SceneBatch
 
 HOSTS = (host("h1", pcpus=4), host("h2", pcpus=4), host("h3", pcpus=4))
 PRESSED = [vm(f"p{number}", on="h1", min_throughput_ratio=0.9 if number == 0 else None) for number in range(5)]
@@ -67,7 +67,7 @@ def plan(
     snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=pending, taken_at=now)
     used = measured or {}
     more.setdefault("models", no_model)
-    return questions.plan(
+    return entry.plan(
         snapshot,
         Chosen(predictor or PriorPredictor()),
         request,

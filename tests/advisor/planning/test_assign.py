@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planning_cases import NOW, WORKLOADS
 
-from advisor import filters
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Objective, Pinning, PlacementRequest
 from advisor.planning.assignment import columns
 from advisor.planning.assignment.advised import in_turn
@@ -21,12 +20,13 @@ from advisor.planning.assignment.goal import Aim, Assignment, Goal
 from advisor.planning.assignment.search import Clock
 from advisor.planning.assignment.worth import NOTICED
 from advisor.planning.standing import Standing
-from advisor.predictors import Chosen
-from advisor.ranking import CAUTION
+from advisor.prediction.active import Chosen
+from advisor.scheduling import filters
+from advisor.scheduling.scoring import CAUTION
 from advisor.snapshot import ClusterSnapshot
+from models.data.scene import SceneBatch
+from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction
-from models.prior import PriorPredictor
-from models.scene import SceneBatch
 
 FEW = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 KEEP = 0.7

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from advisor.planning.assignment.goal import Goal
-from benchmarks.clouds import planned
-from benchmarks.clouds.planned import KEEP
-from benchmarks.clouds.worlds import World, worlds
-from models.dataset import load_dataset
+from models.data.dataset import load_dataset
+from research.benchmarks.clouds import planned
+from research.benchmarks.clouds.planned import KEEP
+from research.benchmarks.clouds.worlds import World, worlds
 
 LAB = Path(__file__).parents[3] / "datasets" / "lab-neighbours"
 SLO = 0.9

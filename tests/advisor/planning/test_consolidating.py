@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planning_cases import NOW, WORKLOADS
 
-from advisor import filters
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning
 from advisor.planning.assignment.allowed import request_of
 from advisor.planning.assignment.assign import assign
@@ -24,9 +23,10 @@ from advisor.planning.assignment.ground import survey
 from advisor.planning.assignment.search import Clock
 from advisor.planning.assignment.seats import Seats
 from advisor.planning.standing import Standing
-from advisor.predictors import Chosen
+from advisor.prediction.active import Chosen
+from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 
 KEEP = 0.7
 HOSTS = 66  # more than are all asked about for each instance, and more than the solver takes

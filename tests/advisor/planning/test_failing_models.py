@@ -8,7 +8,7 @@ from planning_cases import cloud, vm
 
 from advisor.domain import PlanRequest, WhatIf
 from advisor.errors import BrokenArtifact
-from advisor.predictors import Chosen
+from advisor.prediction.active import Chosen
 
 
 @pytest.mark.parametrize("times", [0, 1, 2])

@@ -15,8 +15,8 @@ from advisor.planning.limits import least_of
 from advisor.planning.standing import Standing
 from advisor.reports import view
 from advisor.snapshot import ClusterSnapshot
-from models.prior import PriorPredictor
-from models.scene import ProfileTable
+from models.data.scene import ProfileTable
+from models.physics.prior import PriorPredictor
 
 HALF = IsolationSettings(cap_percent=50)
 FIRST = IsolationSettings(pinning=Pinning(((0,),)))

@@ -10,12 +10,12 @@ from planning_asked import HOSTS, PRESSED, plan, there
 from planning_cases import NOW, WORKLOADS, cloud, host, vm
 
 from advisor.domain import Growth, Inventory, PlanRequest, Scene, WhatIf
-from advisor.placement import predict_scene
+from advisor.placement.decision import predict_scene
 from advisor.planning.ordering import Change
 from advisor.planning.solving import Asking, put_in_order
-from advisor.predictors import Chosen
+from advisor.prediction.active import Chosen
 from advisor.snapshot import ClusterSnapshot
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 
 
 def test_admitted_instances_stand_where_the_steps_put_them_with_their_candidate() -> None:

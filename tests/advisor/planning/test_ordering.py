@@ -13,7 +13,7 @@ from advisor.domain import Host, Instance, Inventory
 from advisor.planning.on_the_way import Judge
 from advisor.planning.ordering import Change, Ordered, order
 from advisor.snapshot import ClusterSnapshot
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 
 PRIOR = PriorPredictor()
 KEEP = 0.8

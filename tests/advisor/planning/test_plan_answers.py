@@ -31,12 +31,12 @@ from advisor.render import migrations
 from advisor.reports import plan_as_html
 from advisor.snapshot import ClusterSnapshot
 from api.cli import plan_words
+from api.html.render import page
 from api.schemas.plans import CapacityOut
 from api.web import picture, plan_view
 from api.web.plan_fields import KINDS
 from api.web.plan_form import PlanForm
-from api.web.render import page
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 
 PRIOR = PriorPredictor()
 SMALL = host("h1", 4096)

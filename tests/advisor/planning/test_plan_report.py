@@ -22,7 +22,6 @@ import pytest
 from planning_cases import NOW, cloud, effect, plan_by_hand, vm
 from planning_cases import host as planning_host
 
-from advisor.background import of_plan
 from advisor.domain import (
     Capacity,
     Command,
@@ -39,14 +38,15 @@ from advisor.domain import (
     Variant,
 )
 from advisor.errors import InvalidInput, OutOfSpace
-from advisor.harm import Harm, who_hurts_whom
+from advisor.explanation.attribution import Harm, who_hurts_whom
 from advisor.reports import plan_as_files, plan_as_html, write_plan_report
+from advisor.reports.background import of_plan
 from advisor.reports.cards import card_section
 from advisor.reports.figures import cell
 from advisor.reports.plan import plan_report
 from advisor.reports.plan_words import headline
 from advisor.snapshot import ClusterSnapshot
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 
 LOADING = {"script", "link", "iframe", "img", "object", "embed", "base", "form", "image"}
 HOSTILE = (

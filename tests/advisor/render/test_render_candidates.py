@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from render_simulators import Machine
 
 from advisor.domain import Candidate, Inventory, PlacementRequest, WorkloadProfile
-from advisor.placement import recommend
+from advisor.placement.decision import recommend
 from advisor.render import commands
 from advisor.snapshot import ClusterSnapshot
-from models.periods import cap_period_ms
-from models.prior import PriorPredictor
-from models.scene import ProfileTable, build_batch
+from models.data.scene import ProfileTable, build_batch
+from models.physics.periods import cap_period_ms
+from models.physics.prior import PriorPredictor
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

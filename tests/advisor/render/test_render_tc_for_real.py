@@ -15,9 +15,9 @@ from render_machine import do, need, run, undo
 
 from advisor.domain import Command
 from advisor.render import commands, plan
-from models.prior import solve
-from models.profile import WorkloadProfile
-from models.scene import ProfileTable, build_batch
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable, build_batch
+from models.physics.prior import solve
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings
 
 pytestmark = pytest.mark.lab

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from advisor.domain import Host, Replay, ReplayRequest, WorkloadProfile
-from advisor.predictors import Chosen
+from advisor.prediction.active import Chosen
 from advisor.replay import replay
 from advisor.replay.trace import Trace
-from models.prior import PriorPredictor
+from models.physics.prior import PriorPredictor
 
 STEP_S = 300.0
 WHEN = datetime(2026, 1, 2, tzinfo=UTC)

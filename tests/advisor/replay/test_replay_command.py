@@ -9,7 +9,7 @@ import pytest
 from replay_cases import write_csv
 from typer.testing import CliRunner, Result
 
-from advisor import spread
+from advisor.replay import parallel
 from api.cli import app
 
 TYPE = """
@@ -31,7 +31,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> Result:
-    monkeypatch.setattr(spread.os, "sched_getaffinity", lambda _: {0})  # a process of its own takes longer to start
+    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0})  # a process of its own takes longer to start
     return CliRunner().invoke(app, ["replay", *map(str, words)])
 
 

@@ -20,8 +20,8 @@ from advisor.replay.policies import policy_of
 from advisor.replay.running import Placed, Ran, Work
 from advisor.replay.trace import Trace
 from advisor.replay.workloads import LEAST_LOAD, demand_of
-from models.prior import PriorPredictor
-from models.scene import ProfileTable, build_batch
+from models.data.scene import ProfileTable, build_batch
+from models.physics.prior import PriorPredictor
 
 WEB = WorkloadProfile("web", {"cpu": 80.0, "net_mbit": 200.0, "ipc": 1.2}, origin="given")
 PLACING = ("cotenant", "first fit", "best fit", "nova-like", "random")

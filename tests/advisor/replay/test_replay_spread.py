@@ -14,7 +14,7 @@ from replay_cases import made_trace, replayed
 
 from advisor.domain import Replayed, ReplayRequest
 from advisor.errors import ClusterFailed, InvalidInput
-from advisor.spread import spread
+from advisor.replay.parallel import spread
 from models.scale import cluster
 from tests.servers.dask import scheduler, workers
 

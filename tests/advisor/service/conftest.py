@@ -10,7 +10,7 @@ import pytest
 from service_clock import Clock
 from two_models import CLOUD, Sure, use
 
-import models.artifact
+import models.learning.artifact
 from advisor import service
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -50,7 +50,7 @@ def advisor(settings: Settings, clock: Clock) -> Iterator[Advisor]:
 @pytest.fixture(autouse=True)
 def _trials_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process takes seconds to start, and knows none of the fakes here; tests/models has the real trial."""
-    monkeypatch.setattr("advisor.predictors.try_out", lambda path: None)
+    monkeypatch.setattr("advisor.prediction.active.try_out", lambda path: None)
 
 
 @pytest.fixture
@@ -63,5 +63,5 @@ def cloud(advisor: Advisor) -> None:
 def two(advisor: Advisor, cloud: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """m-1 (0.8) answers on it, m-2 (0.6) is its shadow."""
     loaded = {"m-1": Sure("m-1"), "m-2": Sure("m-2", 0.6)}
-    monkeypatch.setattr(models.artifact, "load", lambda path: loaded[Path(path).name])
+    monkeypatch.setattr(models.learning.artifact, "load", lambda path: loaded[Path(path).name])
     use(advisor, active="m-1", shadow="m-2")

@@ -10,7 +10,7 @@ import pytest
 from made_models import make
 from service_clock import Clock
 
-from advisor.audit import Operation
+from advisor.access.audit import Operation
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, PlanRequest, WorkloadProfile
 from advisor.errors import AdvisorError, RefusedByGate
 from advisor.service import Advisor

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 from service_clock import Clock
 
-from advisor.answering import FORMER, Answers
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.inventories.reading import Reading
 from advisor.service import Advisor
+from advisor.serving.recommendations import FORMER, Answers
 from advisor.snapshot import ClusterSnapshot
 from profiler.observed import MetricSample
 

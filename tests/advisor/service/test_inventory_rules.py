@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 from service_clock import Clock
 
-from advisor import inventory
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlacementRequest, WorkloadProfile
 from advisor.errors import AdvisorError, Conflict, InvalidInput, NotFound, StaleGeneration
+from advisor.inventories import writes as inventory
 from advisor.service import Advisor
 from profiler.observed import NetworkSettings
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 from service_clock import Clock
 
-from advisor.answering import Answers
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
-from advisor.placement import remembered
-from advisor.placement.remembered import Remembered
+from advisor.prediction import cache
+from advisor.prediction.cache import Remembered
 from advisor.service import Advisor
+from advisor.serving.recommendations import Answers
 from profiler.observed import Colocation, MetricSample, Outcome
 
 TURNS = 100
@@ -68,7 +68,7 @@ def observe(advisor: Advisor, turn: int) -> None:
 @pytest.fixture(autouse=True)
 def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
     """Memories that are full after a few turns, on a cloud of three hosts."""
-    monkeypatch.setattr(remembered, "MOST_PARTS", 60)
+    monkeypatch.setattr(cache, "MOST_PARTS", 60)
     monkeypatch.setattr(Remembered.__init__, "__defaults__", (60_000,))
     monkeypatch.setattr(Answers.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
     inventory = Inventory(HOSTS, RESIDENTS, (WorkloadProfile("busy", {"cpu": 100.0}),))

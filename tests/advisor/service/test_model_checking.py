@@ -10,7 +10,7 @@ import pytest
 from service_clock import Clock
 from two_models import ASKED, CLOUD, HOSTS, Sure, placed, rows_of, seen, use
 
-import models.artifact
+import models.learning.artifact
 from advisor.domain import Host, Instance, Scene, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
@@ -104,7 +104,7 @@ def test_latency_jitter_and_run_times_are_held_against_their_own_predictions(adv
 def test_a_model_that_fails_is_left_out_and_the_observation_kept(
     advisor: Advisor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(models.artifact, "load", lambda path: Sure(Path(path).name, expected=-1.0))
+    monkeypatch.setattr(models.learning.artifact, "load", lambda path: Sure(Path(path).name, expected=-1.0))
     use(advisor, active="m-1", shadow="m-2")
     assert advisor.record_colocation(seen(1))
     assert (rows_of(advisor, "m-1"), rows_of(advisor, "m-2")) == ((), ())
@@ -125,7 +125,7 @@ def test_whatever_goes_wrong_beside_it_an_observation_is_kept(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("advisor.checking._scene_of", broken)
+    monkeypatch.setattr("advisor.lifecycle.outcome_checks._scene_of", broken)
     assert advisor.record_colocation(seen(1))
     assert not advisor.record_colocation(seen(1))
     assert "could not be held against" in caplog.text

@@ -12,10 +12,10 @@ import pytest
 from made_models import make, seal
 from service_clock import Clock
 
-from advisor import predictors
 from advisor.domain import Activation
 from advisor.errors import AdvisorError, BrokenArtifact, Conflict, NotFound, RefusedByGate
-from advisor.registry import Registry, way_back
+from advisor.lifecycle.registry import Registry, way_back
+from advisor.prediction import active
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import models
@@ -313,7 +313,7 @@ def test_of_two_rollbacks_at_once_one_goes_back(
 ) -> None:
     for version, off in (("m-1", 0.05), ("m-2", 0.03), ("m-3", 0.01)):
         advisor.activate_model(register(version, off))
-    _meet(monkeypatch, predictors, "load")
+    _meet(monkeypatch, active, "load")
     outcomes = _at_once([advisor.roll_back_model] * 2)
     monkeypatch.undo()
     assert sorted(type(one).__name__ for one in outcomes) == ["Conflict", "ModelCard"]

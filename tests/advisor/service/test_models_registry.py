@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from service_clock import Clock
 
-import models.artifact
+import models.learning.artifact
 from advisor import service, store
 from advisor.domain import Host, Instance, Inventory, ModelCard, PlacementRequest, PlanRequest, Scene, WorkloadProfile
 from advisor.errors import AdvisorError, BrokenArtifact, InvalidInput, NotFound, StorageUnavailable
@@ -21,9 +21,9 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import codec
 from advisor.store.engine import Database
+from models.data.scene import SceneBatch
+from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction
-from models.prior import PriorPredictor
-from models.scene import SceneBatch
 
 PAPERS = Path(__file__).parents[3] / "datasets" / "papers"
 HOSTS = (Host("h1", "xen", 4, 8192), Host("h2", "xen", 4, 8192))
@@ -77,7 +77,7 @@ def test_without_a_learned_model_the_prior_is_active_and_not_degraded(advisor: A
 def test_a_registered_model_is_a_candidate_that_answers_nothing_yet(advisor: Advisor, trained: Path) -> None:
     card = advisor.register_model(trained)
     assert (card.version, card.status, card.origin) == (trained.name, "candidate", "paper")
-    assert card.card == models.artifact.read_card(trained)
+    assert card.card == models.learning.artifact.read_card(trained)
     assert advisor.model(card.version) == card
     assert advisor.register_model(trained) == card
     assert [one.status for one in advisor.models()] == ["candidate", "active"]
@@ -189,8 +189,8 @@ class Faulty:
 def test_a_predictor_that_fails_falls_back_to_the_prior(
     advisor: Advisor, trained: Path, failure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models.artifact, "load", lambda _path: Faulty(failure, version=trained.name))
-    monkeypatch.setattr(models.artifact, "read_card", lambda _path: {})
+    monkeypatch.setattr(models.learning.artifact, "load", lambda _path: Faulty(failure, version=trained.name))
+    monkeypatch.setattr(models.learning.artifact, "read_card", lambda _path: {})
     advisor.activate_model(advisor.register_model(trained).version)
     answer = advisor.place(REQUEST)
     assert (answer.model_version, answer.degraded) == ("prior", True)
@@ -203,7 +203,7 @@ def test_a_filter_that_fails_fails_the_question(advisor: Advisor, monkeypatch: p
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("advisor.filters.apply", broken)
+    monkeypatch.setattr("advisor.scheduling.filters.apply", broken)
     with pytest.raises(ZeroDivisionError):
         advisor.place(REQUEST)
     assert advisor.recommendations().items == ()

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from service_clock import Clock
 
-from advisor import questions
 from advisor.domain import (
     Host,
     Instance,
@@ -23,6 +22,7 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.errors import InvalidInput, NotFound
+from advisor.placement import questions
 from advisor.service import Advisor, recommendation_as_json
 from advisor.settings import Settings
 from profiler.observed import IsolationSettings, Pinning

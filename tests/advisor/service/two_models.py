@@ -11,10 +11,10 @@ from advisor.domain import Host, Instance, Inventory, ModelCard, PlacementReques
 from advisor.service import Advisor
 from advisor.store import counters, observed
 from advisor.store import models as registry
-from models.monitoring import Checked
+from models.data.scene import SceneBatch
+from models.evaluation.monitoring import Checked
+from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction
-from models.prior import PriorPredictor
-from models.scene import SceneBatch
 from profiler.observed import Colocation, Outcome
 
 WEB, BATCH = WorkloadProfile("web", {"cpu": 80.0}), WorkloadProfile("batch", {"cpu": 100.0})

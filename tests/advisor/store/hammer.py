@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 
-from advisor.ingest import ingest
-from advisor.inventory import put_host
+from advisor.inventories.writes import put_host
 from advisor.store.engine import Database
+from advisor.telemetry.ingest import ingest
 from profiler.observed import Host, MetricSample
 
 url, name = sys.argv[1:]

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from advisor import retention
-from advisor.checking import source_of
 from advisor.domain import Instance, PlacementRequest, Plan, Recommendation, Rejection
-from advisor.retention import Retention
+from advisor.lifecycle.outcome_checks import source_of
 from advisor.settings import Settings
-from advisor.store import codec, observed, plans, recommendations
+from advisor.store import codec, observed, plans, recommendations, retention
 from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
-from models.monitoring import Checked
+from advisor.store.retention import Retention
+from models.evaluation.monitoring import Checked
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -12,9 +12,9 @@ from alembic import command
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor import inventory
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.errors import Conflict, InvalidInput, NotFound
+from advisor.inventories import writes
 from advisor.store import changes, counters, hosts, instances, migrate, workloads
 from advisor.store.changes import Changes
 from advisor.store.engine import Database
@@ -39,18 +39,18 @@ def _host(name: str, pcpus: int = 4) -> Host:
 def _do(connection: sa.Connection, step: tuple[Any, ...]) -> None:
     what, *given_ = step
     if what == "host":
-        inventory.put_host(connection, _host(*given_), NOW)
+        writes.put_host(connection, _host(*given_), NOW)
     elif what == "no host":
-        inventory.delete_host(connection, *given_)
+        writes.delete_host(connection, *given_)
     elif what == "instance":
-        inventory.put_instance(connection, Instance(given_[0], host=given_[1]))
+        writes.put_instance(connection, Instance(given_[0], host=given_[1]))
     elif what == "no instance":
-        inventory.delete_instance(connection, *given_)
+        writes.delete_instance(connection, *given_)
     elif what == "workload":
         name, platform, cpu = given_
-        inventory.put_workload(connection, WorkloadProfile(name, {"cpu": float(cpu)}, platform))
+        writes.put_workload(connection, WorkloadProfile(name, {"cpu": float(cpu)}, platform))
     elif what == "no workload":
-        inventory.delete_workload(connection, *given_)
+        writes.delete_workload(connection, *given_)
     else:
         there, running, known = given_
         cloud = Inventory(
@@ -58,7 +58,7 @@ def _do(connection: sa.Connection, step: tuple[Any, ...]) -> None:
             tuple(Instance(name, host=min(there, default=None)) for name in sorted(running)),
             tuple(WorkloadProfile(name, {"cpu": 9.0}) for name in sorted(known)),
         )
-        inventory.put_all(connection, cloud, mode=what, generation=None, now=NOW)
+        writes.put_all(connection, cloud, mode=what, generation=None, now=NOW)
 
 
 class Reader:
@@ -112,11 +112,11 @@ def test_who_follows_the_log_sees_what_one_sees_who_loads_everything(
 def test_only_what_was_touched_since_is_named(database: Database) -> None:
     with database.write() as connection:
         for name in ("h1", "h2"):
-            inventory.put_host(connection, _host(name), NOW)
-        inventory.put_instance(connection, Instance("i1", host="h1"))
+            writes.put_host(connection, _host(name), NOW)
+        writes.put_instance(connection, Instance("i1", host="h1"))
         before = counters.read(connection).inventory
-        inventory.put_instance(connection, Instance("i1", host="h2"))
-        inventory.put_workload(connection, WorkloadProfile("w", {"cpu": 1.0}))
+        writes.put_instance(connection, Instance("i1", host="h2"))
+        writes.put_workload(connection, WorkloadProfile("w", {"cpu": 1.0}))
         found = changes.since(connection, before)
         assert changes.since(connection, counters.read(connection).inventory) == Changes()
     assert found == Changes(instances=frozenset(["i1"]), workloads=frozenset(["w"]))
@@ -125,11 +125,11 @@ def test_only_what_was_touched_since_is_named(database: Database) -> None:
 def test_a_whole_cloud_put_anew_is_read_whole(database: Database) -> None:
     cloud = Inventory((_host("h1"),), (Instance("i1", host="h1"),))
     with database.write() as connection:
-        inventory.put_all(connection, cloud, mode="replace", generation=None, now=NOW)
+        writes.put_all(connection, cloud, mode="replace", generation=None, now=NOW)
         assert changes.since(connection, 0) is None
         assert changes.since(connection, 1) == Changes()
         many = tuple(Instance(f"i{number}", host="h1") for number in range(changes.MOST_AT_ONCE + 1))
-        inventory.put_all(connection, Inventory((), many), mode="merge", generation=1, now=NOW)
+        writes.put_all(connection, Inventory((), many), mode="merge", generation=1, now=NOW)
         assert changes.since(connection, 1) is None
 
 
@@ -137,7 +137,7 @@ def test_a_log_that_gets_long_begins_anew(database: Database, monkeypatch: pytes
     monkeypatch.setattr(changes, "MOST_LOGGED", 100)
     with database.write() as connection:
         for number in range(600):
-            inventory.put_host(connection, _host(f"h{number}"), NOW)
+            writes.put_host(connection, _host(f"h{number}"), NOW)
         rows = connection.scalar(sa.select(sa.func.count()).select_from(changes.changes))
         assert rows <= 100 + 256
         assert changes.since(connection, 0) is None

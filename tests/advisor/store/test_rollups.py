@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from advisor import ingest, inventory, profiling, retention
 from advisor.errors import Conflict
-from advisor.retention import EVERY, Retention
+from advisor.inventories import writes
 from advisor.settings import Settings
-from advisor.store import rollups, samples
+from advisor.store import retention, rollups, samples
 from advisor.store.engine import Database
+from advisor.store.retention import EVERY, Retention
+from advisor.telemetry import ingest, profiles
 from profiler.observed import Host, Instance, MetricSample
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -41,8 +42,8 @@ def clock() -> Clock:
 def keeper(database: Database, url: str, clock: Clock) -> Iterator[Retention]:
     """Keeps samples for two days and their means for three more; knows host h1 with i1."""
     with database.write() as connection:
-        inventory.put_host(connection, Host("h1", "kvm", 4, 1024), NOW)
-        inventory.put_instance(connection, Instance("i1", host="h1"))
+        writes.put_host(connection, Host("h1", "kvm", 4, 1024), NOW)
+        writes.put_instance(connection, Instance("i1", host="h1"))
     found = Retention(database, _settings(url), clock)
     yield found
     found.close()
@@ -344,11 +345,11 @@ def test_a_long_look_back_is_in_five_minute_means_whether_rolled_up_or_not(
     put(database, [*measured(3, [10.0] * 15 + [30.0] * 15 + [50.0] * 45), *measured(1, [20.0] * 60)])
     put(database, measured(3, [7.0] * 30, "cpu_p95"))
     with database.read() as connection:
-        before = profiling.read_stored(connection, "i1", since="4d", now=NOW).windows
+        before = profiles.read_stored(connection, "i1", since="4d", now=NOW).windows
     keeper.run()
     with database.read() as connection:
-        after = profiling.read_stored(connection, "i1", since="4d", now=NOW).windows
-        young = profiling.read_stored(connection, "i1", since="24h", now=NOW).windows
+        after = profiles.read_stored(connection, "i1", since="4d", now=NOW).windows
+        young = profiles.read_stored(connection, "i1", since="24h", now=NOW).windows
     assert list(before.own) == ["cpu"]
     assert list(after.own["cpu"]) == list(before.own["cpu"]) == [20.0, 50.0, 50.0, 20.0, 20.0]
     assert list(after.times) == list(before.times)

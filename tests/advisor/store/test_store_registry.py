@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import command
 
 from advisor.domain import Activation, ModelCard
-from advisor.registry import way_back
+from advisor.lifecycle.registry import way_back
 from advisor.store import migrate, models
 from advisor.store.engine import Database
 

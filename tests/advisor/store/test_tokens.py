@@ -12,12 +12,12 @@ from typing import Any, get_args
 import pytest
 import sqlalchemy as sa
 
-from advisor import tokens as module
-from advisor.audit import PURGE_EVERY, Audit, Operation, acting
+from advisor.access import tokens as module
+from advisor.access.audit import PURGE_EVERY, Audit, Operation, acting
+from advisor.access.tokens import CACHE_S, Tokens
 from advisor.errors import InvalidInput, NotFound, StorageUnavailable
 from advisor.store import schema
 from advisor.store.engine import Database
-from advisor.tokens import CACHE_S, Tokens
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 DAY = timedelta(days=1)

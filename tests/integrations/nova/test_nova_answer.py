@@ -11,7 +11,7 @@ from cotenant_nova.answer import HARD, LEAD, NEUTRAL, Answer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor import filters
+from advisor.scheduling import filters
 
 HOSTS = ["h1", "h2", "h3", "h4", "h5", "h6"]
 
@@ -67,7 +67,7 @@ def test_the_filter_refuses_broken_limits_only() -> None:
 
 
 def test_every_code_of_the_filter_is_one_that_the_service_gives() -> None:
-    from advisor.placement.mending import NEEDS_SETTINGS
+    from advisor.placement.mitigation_step import NEEDS_SETTINGS
 
     assert set(HARD) <= {*filters.CODES, NEEDS_SETTINGS}
 

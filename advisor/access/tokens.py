@@ -1,0 +1,175 @@
+"""Tokens: made, listed, revoked, and told from forgeries; what is stored of one does not let anybody ask."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from advisor.access.audit import Audit
+from advisor.domain import TOKEN_SCOPES, Caller, Token, TokenScope
+from advisor.errors import InvalidInput, NotFound
+from advisor.store import tokens
+
+CACHE_S = 1.0  # for so long a process goes by what it read of the database: a revoked token ends everywhere within it
+MAX_NAME = 255
+LONGEST = timedelta(days=3650)
+_FORM = re.compile(r"cot_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+_FORGED = ""  # no token has this id
+log = logging.getLogger("cotenant.tokens")
+Transaction = Callable[[], AbstractContextManager[Connection]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the database said at a time: tokens that are not revoked with their digests; whether there ever was any."""
+
+    at: float
+    live: Mapping[str, tuple[Token, str]]
+    any: bool
+
+
+class Tokens:
+    """The tokens of one service. Thread-safe.
+
+    Rows are never deleted: a service that has had a token asks for one ever after, for the last one to expire or be
+    revoked must not open it to everybody. `monotonic` (seconds) is for tests.
+    """
+
+    def __init__(
+        self,
+        read: Transaction,
+        write: Transaction,
+        clock: Callable[[], datetime],
+        audit: Audit,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read = read
+        self._write = write
+        self._clock = clock
+        self._audit = audit
+        self._monotonic = monotonic
+        self._loading = threading.Lock()
+        self._known: _Known | None = None
+        self._nobody = secrets.token_hex(32)  # what a secret is compared with where the id is unknown
+
+    def create(self, name: str, scope: TokenScope, *, lasts: timedelta | None) -> tuple[Token, str]:
+        """A new token and its text, which nobody can find out again; `lasts` None = until it is revoked."""
+        _check(name, scope, lasts)
+        now = self._clock()
+        token = Token(secrets.token_hex(8), name, scope, now, now + lasts if lasts else None)
+        secret = secrets.token_urlsafe(32)
+        expires = token.expires_at.isoformat() if token.expires_at else None
+        with self._write() as connection:
+            tokens.add(connection, token, _digest(secret))
+            self._audit.record(connection, "token.create", [token.id], name=name, scope=scope, expires_at=expires)
+        self._known = None
+        return token, f"cot_{token.id}_{secret}"
+
+    def listing(self) -> tuple[Token, ...]:
+        """Every token there ever was, newest first."""
+        with self._read() as connection:
+            return tuple(token for token, _ in tokens.load_all(connection))
+
+    def revoke(self, token_id: str) -> Token:
+        """End a token; one that is revoked already stays as it is. NotFound when there is none of this id."""
+        now = self._clock()
+        with self._write() as connection:
+            token = tokens.get(connection, token_id)
+            if token is None:
+                raise NotFound(f"there is no token {token_id}")
+            if token.revoked_at is None:
+                tokens.revoke(connection, token_id, now)
+                self._audit.record(connection, "token.revoke", [token_id], name=token.name)
+                token = replace(token, revoked_at=now)
+        self._known = None
+        return token
+
+    @property
+    def fresh(self) -> bool:
+        """Whether what was read is young enough to go by, so that `refresh` would ask nobody."""
+        known = self._known
+        return known is not None and self._monotonic() - known.at < CACHE_S
+
+    def refresh(self) -> None:
+        """Read the tokens again unless that was done just now; StorageUnavailable, and nobody gets in by old news."""
+        with self._loading:
+            if self.fresh:
+                return
+            former, at = self._known, self._monotonic()
+            with self._read() as connection:
+                found = tokens.load_all(connection)
+            live = {token.id: (token, digest) for token, digest in found if token.revoked_at is None}
+            self._known = _Known(at, live, bool(found))
+        if found and former is not None and not former.any:
+            log.info("there is a token now: requests without one are refused from now on")
+
+    @property
+    def read_once(self) -> bool:
+        """Whether there is anything to go by, however old."""
+        return self._known is not None
+
+    @property
+    def required(self) -> bool:
+        """Whether there ever was a token, so that who has none is refused; `refresh` comes first."""
+        known = self._known
+        return known is None or known.any
+
+    def caller(self, text: str) -> Caller | None:
+        """Who has this token, None when it is wrong, expired or revoked; `refresh` comes first.
+
+        An unknown id costs the same work as a wrong secret. A secret is 256 random bits, which nobody can go through,
+        so that one SHA-256 hides it as well as a slow password hash would, and costs no request any time.
+        """
+        match = _FORM.fullmatch(text)
+        token_id, secret = match.groups() if match else (_FORGED, text)
+        known = self._known
+        token, digest = (known.live if known else {}).get(token_id, (None, self._nobody))
+        right = hmac.compare_digest(_digest(secret), digest)
+        return None if not right or token is None or self._is_over(token) else _caller(token)
+
+    def holder(self, actor: str) -> Caller | None:
+        """Who has the token of this `actor`, None when it has expired or was revoked; `refresh` comes first."""
+        token = self._live(actor)
+        return None if token is None or self._is_over(token) else _caller(token)
+
+    def expires_at(self, actor: str) -> datetime | None:
+        """When the token of this `actor` expires, None = never."""
+        token = self._live(actor)
+        return token.expires_at if token else None
+
+    def _live(self, actor: str) -> Token | None:
+        known = self._known
+        token, _ = (known.live if known else {}).get(actor.removeprefix("token:"), (None, ""))
+        return token
+
+    def _is_over(self, token: Token) -> bool:
+        return token.expires_at is not None and token.expires_at <= self._clock()
+
+
+def _caller(token: Token) -> Caller:
+    return Caller(f"token:{token.id}", token.scope, token.name)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _check(name: str, scope: str, lasts: timedelta | None) -> None:
+    if not 1 <= len(name) <= MAX_NAME or not name.isprintable():
+        raise InvalidInput(f"the name of a token is 1-{MAX_NAME} printable characters", field="name")
+    if scope not in TOKEN_SCOPES:
+        raise InvalidInput(f"scope {scope!r} is none of {', '.join(TOKEN_SCOPES)}", field="scope")
+    if lasts is not None and not timedelta(0) < lasts <= LONGEST:
+        raise InvalidInput(f"a token lasts up to {LONGEST.days} days, or never expires", field="expires")

@@ -1,0 +1,120 @@
+"""A measurement plan as a campaign file of the lab; what the lab cannot run is named and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from advisor.domain import ProbePair, ProbePlan
+from advisor.errors import InvalidInput
+from advisor.experiments.choice import WARMUP_S
+from advisor.files import write_whole
+from lab.campaign import read_campaign
+from lab.errors import CampaignError
+from lab.fields import Fields
+from lab.workloads import KINDS
+from profiler.observed import check_id
+
+INSTANCES = {"lxc": "container", "kvm": "qemu", "xen": "xen"}  # how the lab makes instances of a host's kind
+# Server and load generators as in examples/campaigns: for two CPUs, of which the pair uses what the form says.
+PINNINGS: Mapping[str, Mapping[str, Any]] = {
+    "same": {"cpus": ["0"], "clients": ["1"]},
+    "different": {"cpus": ["0", "1"], "clients": "own"},
+    "shared": {"cpus": ["0-1"], "clients": ["0-1"]},
+}
+Definitions = Mapping[str, Mapping[str, Any]]
+
+
+def definitions(file: Path | None) -> Definitions:
+    """How workloads are run, by name: as a campaign file says or, without one, each kind of the lab by its own name.
+
+    InvalidInput when the file is not a campaign that the lab accepts.
+    """
+    if file is not None:
+        _read(file)
+        return dict(yaml.safe_load(file.read_text(encoding="utf-8"))["workloads"])
+    return {kind: {"kind": kind} for kind in KINDS if _runs_as_is(kind)}
+
+
+def write_campaign(plan: ProbePlan, path: Path, known: Definitions) -> tuple[str, ...]:
+    """Write the plan's pairs as CAMPAIGN.yaml; returns why each pair that is not in it was left out.
+
+    A campaign runs on one host, so it is for the kind and platform of the first pair that the lab can run. No file is
+    written where there is none. InvalidInput when the path cannot be written.
+    """
+    left_out: list[str] = []
+    taken: list[ProbePair] = []
+    for pair in (step.pair for step in plan.steps):
+        reason = _reason(pair, taken, known)
+        if reason:
+            left_out.append(f"{pair.first} + {pair.second} ({pair.pinning}): {reason}")
+        else:
+            taken.append(pair)
+    if taken:
+        _write(path, _document(plan, taken, known, path.stem))
+    return tuple(left_out)
+
+
+def _reason(pair: ProbePair, taken: Sequence[ProbePair], known: Definitions) -> str | None:
+    """Why a pair cannot stand in the campaign."""
+    for name in (pair.first, pair.second):
+        if name not in known:
+            return f"how to run {name} is not known; define it in the file that --workloads names"
+    if taken and (pair.kind, pair.platform) != (taken[0].kind, taken[0].platform):
+        return f"it is for {pair.kind} hosts of platform {pair.platform or 'without a name'}, a campaign is for one"
+    return None
+
+
+def _document(plan: ProbePlan, pairs: Sequence[ProbePair], known: Definitions, stem: str) -> dict[str, Any]:
+    forms = dict.fromkeys(("same", *(pair.pinning for pair in pairs)))  # the first one holds the solo profiles
+    return {
+        "name": _identifier(stem, "probe-plan"),
+        "platform": _identifier(pairs[0].platform, "probed-host"),
+        "instances": INSTANCES[pairs[0].kind],
+        "seconds": plan.request.seconds_per_run,
+        "warmup_s": WARMUP_S,
+        "rounds": plan.request.rounds,
+        "seed": plan.request.seed,
+        "notes": f"Pairs that would change a decision, by model {plan.model_version}.",
+        "workloads": {name: dict(known[name]) for name in sorted({one for p in pairs for one in (p.first, p.second)})},
+        "pinnings": {form: dict(PINNINGS[form]) for form in forms},
+        "pairs": "none",
+        "groups": [{"members": [pair.first, pair.second], "pinnings": [pair.pinning]} for pair in pairs],
+    }
+
+
+def _identifier(text: str, otherwise: str) -> str:
+    try:
+        return check_id(text)
+    except ValueError:
+        return otherwise
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    """Write whole, and only what the lab accepts."""
+    lines = _comment(f"Measured next, because it could change a decision:  cotenant-lab run {path.name}")
+    text = "".join(lines) + yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
+    write_whole(path, text.encode(), "campaign", check=_read)
+
+
+def _comment(*lines: str) -> Iterable[str]:
+    return (f"# {''.join(char for char in line if char.isprintable())}\n" for line in lines)
+
+
+def _read(file: Path) -> None:
+    try:
+        read_campaign(file)
+    except CampaignError as error:
+        raise InvalidInput(f"{error}; a campaign file that the lab accepts is needed", field="workloads") from error
+
+
+def _runs_as_is(kind: str) -> bool:
+    """Whether a kind of work needs no parameters."""
+    try:
+        KINDS[kind].of(Fields("", kind, {}))
+    except CampaignError:
+        return False
+    return True

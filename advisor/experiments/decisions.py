@@ -1,0 +1,225 @@
+"""One placement decision as a question of `models.probe_plan`: options, uncertain ratios, the advisor's rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.domain import Objective, PlacementRequest
+from advisor.experiments.shared_errors import Errors, form_of, weights_of
+from advisor.scheduling import pinning, scoring
+from advisor.scheduling.newcomer import limits_of, newcomer_slot, profile_row, used_share, without_it
+from advisor.scheduling.pinning import PinningOption
+from advisor.snapshot import ClusterSnapshot
+from models.data.scene import SceneBatch, stack
+from models.prediction import Band, InterferencePrediction
+from models.probe_plan import Uncertain
+
+MOST_HOSTS = 6  # of a decision: those with the highest best case; each more takes time
+LEAST_RATIO = 1e-3  # keeps logarithms finite
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A decision before it is predicted: `scenes` are its hosts without the newcomer, then with it, by option."""
+
+    request: PlacementRequest
+    hosts: Ints  # (H,) positions in the snapshot
+    options: tuple[PinningOption, ...]
+    scenes: SceneBatch
+
+
+def lay_out(snapshot: ClusterSnapshot, request: PlacementRequest, kept: Sequence[int]) -> Asked:
+    """The scenes of a decision among the hosts at the positions `kept`, as placement asks about them."""
+    hosts = np.array(kept, dtype=np.int64)
+    table, row, _ = profile_row(snapshot, request)
+    base = without_it(snapshot, request, hosts, table)
+    options = pinning.options(base, request.instance)
+    values = newcomer_slot(base, snapshot, hosts, request.instance, row)
+    absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
+    return Asked(
+        request,
+        hosts,
+        options,
+        stack([absent, *(base.with_slot(**{**values, "affinity": option.affinity}) for option in options)]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A question of `models.probe_plan`, whose options are the H hosts; a pinning is part of what a host is worth.
+
+    `after` (O, H, N), for O pinnings, and `before` (H, N) are rows of `uncertain`, 0 where nobody sits; row 0 is a
+    certain 1. `limits` (H, N), `used` (H,) as in `ranking.score`, `pins` (O,) and `usable` (O, H) as in PinningOption.
+    """
+
+    instance: str
+    objective: Objective
+    hosts: tuple[str, ...]
+    uncertain: Uncertain
+    after: Ints
+    before: Ints
+    limits: Floats
+    used: Floats
+    pins: Bools
+    usable: Bools
+
+    def choose(self, expected: Floats, lower: Floats) -> Ints:
+        """The advisor's own rule: of hosts that break no limit the one with the best score, of equals the first."""
+        score, broken = self._hosts(expected, lower)
+        return np.asarray((np.round(score, 9) - 100.0 * broken).argmax(axis=1))
+
+    def worth(self, ratios: Floats) -> Floats:
+        """The score of each host at the true ratios, (M, H); a broken limit costs as much as a standstill."""
+        score, broken = self._hosts(ratios, ratios)
+        return np.asarray(score - 1.0 * broken)
+
+    def _hosts(self, expected: Floats, lower: Floats) -> tuple[Floats, Bools]:
+        """Score of each host under the pinning that the advisor would take there, and whether it breaks a limit."""
+        scores, shape = self._scores(expected, lower), (len(expected), len(self.hosts))
+        usable = np.broadcast_to(self.usable[:, None], (len(self.pins), *shape)).reshape(-1)
+        option = scoring.choose_options(scores, len(self.pins), self.pins, usable)
+        picked = option * len(option) + np.arange(len(option))
+        broken = scores.breaks_newcomer | scores.breaks_neighbour
+        return scores.score[picked].reshape(shape), broken[picked].reshape(shape)
+
+    def _grid(self, values: Floats, rows: Ints) -> Floats:
+        """Values (M, R) of rows (O, H, N) as (O, M, H, N)."""
+        return np.moveaxis(values[:, rows], 0, 1)
+
+    def _scores(self, expected: Floats, lower: Floats) -> scoring.Scores:
+        grid = self._grid(expected, self.after)
+        flat = (-1, grid.shape[-1])
+
+        def spread(values: NDArray[np.generic]) -> NDArray[np.generic]:
+            return np.broadcast_to(values, grid.shape).reshape(flat)
+
+        reached, low = grid.reshape(flat), self._grid(lower, self.after).reshape(flat)
+        band = Band(reached, low, reached)
+        return scoring.score(
+            InterferencePrediction(band, band, band, outside=np.zeros(reached.shape, dtype=bool)),
+            np.asarray(spread(self.after[:, None] > 0), dtype=bool),
+            np.asarray(spread(self._grid(expected, np.broadcast_to(self.before, self.after.shape))), dtype=np.float64),
+            np.asarray(spread(self.limits), dtype=np.float64),
+            np.broadcast_to(self.used, grid.shape[:-1]).reshape(-1),
+            self.objective,
+        )
+
+
+def decision(snapshot: ClusterSnapshot, asked: Asked, band: Band, errors: Errors) -> Decision:
+    """The decision with its predictions, `band` of `asked.scenes`; alike hosts count once, the hopeless go."""
+    whole = _Grids.of(asked, band)
+    first = _decision(snapshot, asked, whole, np.arange(len(asked.hosts)), None)
+    kept = _in_question(snapshot, first, asked)
+    return _decision(snapshot, asked, whole, kept, errors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grids:
+    """Predictions of one decision: `after` (3, O, H, N) expected, lower and upper, `before` (3, H, N)."""
+
+    after: Floats
+    before: Floats
+    after_present: Bools
+    before_present: Bools
+
+    @classmethod
+    def of(cls, asked: Asked, band: Band) -> _Grids:
+        hosts, options = len(asked.hosts), len(asked.options)
+        values = np.clip(np.stack([band.expected, band.lower, band.upper]), LEAST_RATIO, None)
+        present = asked.scenes.present
+        shape = (options, hosts, present.shape[1])
+        return cls(
+            values[:, hosts:].reshape(3, *shape), values[:, :hosts], present[hosts:].reshape(shape), present[:hosts]
+        )
+
+
+def _decision(snapshot: ClusterSnapshot, asked: Asked, grids: _Grids, kept: Ints, errors: Errors | None) -> Decision:
+    """The decision among the hosts `kept`; without `errors` nothing in it is uncertain."""
+    hosts = asked.hosts[kept]
+    after_at, before_at = grids.after_present[:, kept], grids.before_present[kept]
+    after: Ints = np.zeros(after_at.shape, dtype=np.int64)
+    before: Ints = np.zeros(before_at.shape, dtype=np.int64)
+    after[after_at] = 1 + np.arange(after_at.sum())
+    before[before_at] = 1 + after_at.sum() + np.arange(before_at.sum())
+    values = np.concatenate(
+        [np.ones((3, 1)), grids.after[:, :, kept][:, after_at], grids.before[:, kept][:, before_at]], axis=1
+    )
+    parts = (
+        [{} for _ in range(values.shape[1])] if errors is None else _parts(snapshot, asked, kept, after, before, errors)
+    )
+    numbers, weights = weights_of(parts)
+    return Decision(
+        instance=asked.request.instance.id,
+        objective=asked.request.objective,
+        hosts=tuple(snapshot.hosts[host].id for host in hosts),
+        uncertain=Uncertain(values[0], values[1], values[2], numbers, weights),
+        after=after,
+        before=before,
+        limits=limits_of(snapshot, hosts, asked.request.instance, before.shape[1]),
+        used=used_share(snapshot, asked.request, hosts),
+        pins=np.array([option.pins for option in asked.options]),
+        usable=np.stack([option.usable[kept] for option in asked.options]),
+    )
+
+
+def _parts(
+    snapshot: ClusterSnapshot, asked: Asked, kept: Ints, after: Ints, before: Ints, errors: Errors
+) -> list[dict[int, float]]:
+    """What the error of each row is made of: how many neighbours of each kind the instance has there."""
+    parts: list[dict[int, float]] = [{} for _ in range(1 + int(max(after.max(initial=0), before.max(initial=0))))]
+    count = len(asked.hosts)
+    for at, position in enumerate(kept):
+        host = snapshot.hosts[asked.hosts[position]]
+        names = [one.workload for one in snapshot.residents[asked.hosts[position]]]
+        names += [None] * (after.shape[-1] - 1 - len(names)) + [asked.request.instance.workload]
+        where = (host.kind, host.platform, host.id)
+        for rows, scene in (
+            (before[at], position),
+            *((after[o, at], count * (o + 1) + position) for o in range(len(after))),
+        ):
+            there = [slot for slot in range(len(rows)) if rows[slot]]
+            for victim in there:
+                part = parts[rows[victim]]
+                for other in there:
+                    if other != victim:
+                        form = form_of(asked.scenes, int(scene), victim, other)
+                        error = errors.number(names[victim], names[other], form, where)
+                        part[error] = part.get(error, 0.0) + 1.0
+    return parts
+
+
+def _in_question(snapshot: ClusterSnapshot, first: Decision, asked: Asked) -> Ints:
+    """Today's best host and those that could be better, one of each kind, ordered as before; (H',)."""
+    ratios, count = first.uncertain, len(asked.hosts)
+    today = int(first.choose(ratios.expected[None], ratios.lower[None])[0])
+    moves = np.arange(len(ratios.expected)) <= first.after.max(initial=0)  # what was before stays as expected
+    most, least = (
+        first.worth(np.where(moves, end, ratios.expected)[None])[0]
+        for end in (np.maximum(ratios.upper, ratios.expected), ratios.lower)
+    )
+    seen: set[tuple[object, ...]] = set()
+    kept = []
+    for at in sorted(range(count), key=lambda at: (at != today, -most[at], at)):
+        alike = _alike(snapshot, first, asked, at)
+        if alike not in seen and most[at] >= least[today]:
+            kept.append(at)
+        seen.add(alike)
+    return np.array(sorted(kept[:MOST_HOSTS]), dtype=np.int64)
+
+
+def _alike(snapshot: ClusterSnapshot, first: Decision, asked: Asked, at: int) -> tuple[object, ...]:
+    """What makes a host of a decision what it is: two hosts with the same have the same predictions and errors."""
+    host = snapshot.hosts[asked.hosts[at]]
+    who = tuple(one.workload for one in snapshot.residents[asked.hosts[at]])
+    ratios, rows = first.uncertain, np.concatenate([first.after[:, at].ravel(), first.before[at]])
+    numbers = [np.round(end[rows], 9).tobytes() for end in (ratios.expected, ratios.lower, ratios.upper)]
+    cpus = asked.scenes.affinity[at :: len(asked.hosts)].tobytes()
+    return (host.kind, host.platform, who, *numbers, cpus, first.limits[at].tobytes(), float(first.used[at]))

@@ -1,5 +1,0 @@
-"""How each printed figure is measured in the lab, one file per paper; importing them registers them."""
-
-from advisor.findings.claims import cloudstack, ec2, latency, neighbor
-
-__all__ = ["cloudstack", "ec2", "latency", "neighbor"]

@@ -1,0 +1,171 @@
+"""What a read of another system changes in the inventory: compared with what is stored, and written in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from advisor.domain import Host, Instance, Inventory, IsolationSettings
+from advisor.errors import InvalidInput
+from advisor.inventories import writes as cloud
+from advisor.inventories.reading import STOPPED_LOAD, Facts, Reading
+from advisor.render import check_labels
+from advisor.store import changes, counters, hosts, instances, pending
+from advisor.validation import check_value, misfit
+
+T = TypeVar("T", Host, Instance)
+SOURCE = "source"  # the label that says which system a host or an instance came from
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Hosts and instances to be put because they are new or changed, ids of those that are gone, the hosts that were
+    told at all, and in sentences what could not be taken."""
+
+    hosts: tuple[Host, ...] = ()
+    instances: tuple[Instance, ...] = ()
+    gone_hosts: tuple[str, ...] = ()
+    gone_instances: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the inventory stays as it is."""
+        return not any(self.sizes().values())
+
+    def sizes(self) -> dict[str, int]:
+        """How many are put and how many are gone."""
+        return {name: len(getattr(self, name)) for name in ("hosts", "instances", "gone_hosts", "gone_instances")}
+
+
+def compare(reading: Reading, stored: Inventory) -> Followed:
+    """What of a reading is news. Fields that the source does not tell keep what is stored.
+
+    Only what carries the source's name in its label `source` can be gone. A listing that is empty makes nothing gone:
+    more likely the account or the region is not the right one.
+    """
+    left_out = list(reading.left_out)
+    hosts_were = {host.id: host for host in stored.hosts}
+    told = _made(reading.hosts, lambda facts: _host(facts, hosts_were.get(facts["id"]), reading), left_out)
+    hosts_now = {**hosts_were, **{host.id: host for host in told}}
+    were = {one.id: one for one in stored.instances}
+    running = _made(
+        reading.instances,
+        lambda facts: _instance(facts, were.get(facts["id"]), hosts_now, reading),
+        left_out,
+    )
+    not_taken = {str(facts["id"]) for facts in reading.instances} - {one.id for one in running}
+    mine = {one.id for one in stored.instances if one.labels.get(SOURCE) == reading.source}
+    gone = reading.gone & were.keys()
+    if reading.every_instance and mine:
+        absent = mine - {one.id for one in running} - reading.unclear - not_taken
+        gone |= absent if reading.instances or reading.gone or reading.unclear else frozenset()
+    still = {one.id: one.host for one in stored.instances if one.id not in gone} | {one.id: one.host for one in running}
+    gone_hosts = _gone_hosts(reading, stored.hosts, {host.id for host in told}, set(still.values()), left_out)
+    return Followed(
+        hosts=tuple(host for host in told if hosts_were.get(host.id) != host),
+        instances=tuple(one for one in running if were.get(one.id) != one),
+        gone_hosts=gone_hosts,
+        gone_instances=tuple(sorted(gone)),
+        told=tuple(host.id for host in told),
+        left_out=tuple(left_out),
+    )
+
+
+def write(connection: Connection, news: Followed, generation: int, *, now: datetime, fresh: timedelta) -> int:
+    """Carry it out and return the generation; StaleGeneration when the inventory is not at `generation` any more."""
+    if not news.is_nothing:
+        inventory = Inventory(hosts=news.hosts, instances=news.instances)
+        generation = cloud.put_all(connection, inventory, mode="merge", generation=generation, now=now)
+        changes.note(connection, generation, "instance", news.gone_instances)
+        changes.note(connection, generation, "host", news.gone_hosts)
+        for name in news.gone_instances:
+            instances.delete(connection, name)
+        for name in news.gone_hosts:
+            hosts.delete(connection, name)
+        pending.drop(connection, news.gone_instances)
+    if hosts.heard(connection, dict.fromkeys(news.told, now), now=now, fresh=fresh):
+        counters.bump(connection, "sightings")
+    return generation
+
+
+def stored(connection: Connection) -> tuple[Inventory, int]:
+    """Hosts and instances as they are, and the generation that they are of."""
+    found = Inventory(hosts=hosts.load_all(connection), instances=instances.load_all(connection))
+    return found, counters.read(connection).inventory
+
+
+def _host(facts: Facts, former: Host | None, reading: Reading) -> Host:
+    fields = {**facts, "labels": _labels(facts, former.labels if former else {}, reading)}
+    host = replace(former, **fields) if former else Host(**fields)
+    check_value(host)
+    _check_told(host, facts)
+    return host
+
+
+def _instance(facts: Facts, former: Instance | None, hosts: Mapping[str, Host], reading: Reading) -> Instance:
+    """A pin ends with its host: nobody has said that it holds on another one."""
+    host = hosts.get(facts["host"])
+    if host is None:
+        raise ValueError(f"instance {facts['id']} is on host {facts['host']}, which is not known")
+    settings = former.settings if former else IsolationSettings()
+    settings = replace(settings, **facts.get("settings", {}))
+    fields = {**facts, "settings": settings, "labels": _labels(facts, former.labels if former else {}, reading)}
+    if former is None:
+        one = Instance(**fields)
+    else:
+        # What was stopped and is not any more runs again; any other load is somebody else's word.
+        woken = {"load": 1.0} if former.load == STOPPED_LOAD and "load" not in facts else {}
+        one = replace(former, **{**fields, **woken})
+        if former.host != one.host or misfit(host, [one]):
+            one = replace(one, settings=replace(settings, pinning=None))
+    check_value(one)
+    _check_told(one, facts)
+    return one
+
+
+def _check_told(one: Host | Instance, facts: Facts) -> None:
+    """Labels that are told now: one that is stored already is no reason to lose sight of a host."""
+    check_labels(replace(one, labels=facts.get("labels", {})))
+
+
+def _labels(facts: Facts, former: Mapping[str, str], reading: Reading) -> dict[str, str]:
+    prefixes = tuple(name for name in reading.own_labels if name.endswith("."))
+    kept = {
+        name: value
+        for name, value in former.items()
+        if name not in reading.own_labels and not (prefixes and name.startswith(prefixes))
+    }
+    return {**kept, **facts.get("labels", {}), SOURCE: reading.source}
+
+
+def _made(rows: Sequence[Facts], make: Callable[[Facts], T], left_out: list[str]) -> list[T]:
+    """What the domain's types accept, each id once; a sentence for each other."""
+    found: dict[str, T] = {}
+    for facts in rows:
+        try:
+            one = make(facts)
+        except (ValueError, InvalidInput) as error:
+            left_out.append(str(error))
+            continue
+        if one.id in found:
+            left_out.append(f"{one.id} is told twice")
+        found[one.id] = one
+    return list(found.values())
+
+
+def _gone_hosts(
+    reading: Reading, stored_hosts: Sequence[Host], told: set[str], in_use: set[str | None], left_out: list[str]
+) -> tuple[str, ...]:
+    if not reading.every_host or not reading.hosts:
+        return ()
+    named = {str(facts["id"]) for facts in reading.hosts}
+    mine = {host.id for host in stored_hosts if host.labels.get(SOURCE) == reading.source}
+    absent = mine - told - named
+    left_out += [f"host {name} is gone, but still holds instances; it is kept" for name in sorted(absent & in_use)]
+    return tuple(sorted(absent - in_use))

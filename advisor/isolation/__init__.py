@@ -1,5 +1,0 @@
-"""The isolation ladder: settings to try, from cheap to dear, on a host where a placement would break a limit."""
-
-from advisor.isolation.climbing import climb
-
-__all__ = ["climb"]

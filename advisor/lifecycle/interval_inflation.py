@@ -1,0 +1,73 @@
+"""Answers with throughput intervals as wide as observed outcomes show that they must be; the order of hosts stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from advisor.domain import Band, Candidate, Effect, Host, Plan, Recommendation, SceneEffects
+from models.evaluation.monitoring import widen
+
+Factors = Mapping[str, float]  # by host; who is not there keeps the model's own intervals
+
+
+def recommendation(answer: Recommendation, factors: Factors) -> Recommendation:
+    """Widen each candidate by the factor of its host, and say so."""
+    used = {one.host: factors[one.host] for one in answer.candidates if one.host in factors}
+    if not used:
+        return answer
+    note = "Intervals on {hosts} are {most:.1f} times as wide as the model's own, which held too rarely of late."
+    notes = (*answer.notes, note.format(hosts=_listed(sorted(used)), most=max(used.values())))
+    candidates = tuple(candidate(one, factors) for one in answer.candidates)
+    return replace(answer, candidates=candidates, widened=used, notes=notes)
+
+
+def candidate(one: Candidate, factors: Factors) -> Candidate:
+    """Widen what happens to everybody on one host."""
+    if one.host not in factors:
+        return one
+    factor = factors[one.host]
+    neighbours = tuple(effect(other, factor) for other in one.neighbours)
+    return replace(one, newcomer=effect(one.newcomer, factor), neighbours=neighbours)
+
+
+def scene(answer: SceneEffects, host: Host, factors: Factors) -> SceneEffects:
+    """Widen the answer about one host."""
+    if host.id not in factors:
+        return answer
+    return replace(answer, effects=tuple(effect(one, factors[host.id]) for one in answer.effects))
+
+
+def plan(answer: Plan, factors: Factors) -> Plan:
+    """Widen every step of a plan, and what it says of the hosts before and after."""
+    if not factors:
+        return answer
+    return replace(
+        answer,
+        steps=tuple(
+            step if step.candidate is None else replace(step, candidate=candidate(step.candidate, factors))
+            for step in answer.steps
+        ),
+        before=_everywhere(answer.before, factors),
+        after=_everywhere(answer.after, factors),
+    )
+
+
+def effect(one: Effect, factor: float) -> Effect:
+    """Widen the throughput bands of one instance."""
+    before = None if one.before is None else _band(one.before, factor)
+    return replace(one, throughput_ratio=_band(one.throughput_ratio, factor), before=before)
+
+
+def _everywhere(effects: Mapping[str, tuple[Effect, ...]], factors: Factors) -> dict[str, tuple[Effect, ...]]:
+    return {host: tuple(effect(one, factors.get(host, 1.0)) for one in there) for host, there in effects.items()}
+
+
+def _band(band: Band, factor: float) -> Band:
+    lower, upper = (widen(band.expected, edge, factor) for edge in (band.lower, band.upper))
+    return Band(band.expected, lower, upper)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

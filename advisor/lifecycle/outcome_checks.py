@@ -1,0 +1,215 @@
+"""From an observed outcome to rows of predicted beside observed: which scene it was, and what each model says of it.
+
+A model that fails gives no rows and a line in the log; an observation is never refused for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from advisor.domain import (
+    Band,
+    Candidate,
+    Effect,
+    Host,
+    Instance,
+    Inventory,
+    Recommendation,
+    Scene,
+    WorkloadProfile,
+    settings_there,
+)
+from advisor.placement import decision
+from advisor.store.recommendations import OBSERVED_AS
+from advisor.validation import misfit
+from models.evaluation.monitoring import Checked, clip, widen
+from models.features.examples import measured
+from models.prediction import Predictor
+from profiler.observed import Colocation
+
+log = logging.getLogger(__name__)
+BANDS = {"throughput": "throughput_ratio", "latency": "latency_ratio", "jitter": "jitter_ratio"}  # of an Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A predictor that is compared with outcomes, in its role (one of `models.evaluation.monitoring.ROLES`)."""
+
+    role: str
+    predictor: Predictor
+
+
+def of_colocation(
+    colocation: Colocation, inventory: Inventory, judges: Sequence[Judge], now: datetime
+) -> tuple[Checked, ...]:
+    """What the judges say of a co-location, beside what was measured; nothing where the inventory has no such host.
+
+    The host is the one named like the platform, else the first of that platform.
+    """
+    scene = _scene_of(colocation, inventory)
+    ratios = {target: measured(colocation, target) for target in ("throughput", "latency")}
+    ratios["jitter"] = _jitter(colocation)
+    if scene is None or not any(ratios.values()):
+        return ()
+    key = json.dumps([colocation.run, colocation.platform, colocation.repeat])
+    source = f"c-{hashlib.sha256(key.encode()).hexdigest()[:40]}"
+    return tuple(row for judge in judges for row in _judged(judge, scene, inventory.workloads, ratios, source, now))
+
+
+def source_of(recommendation_id: str) -> str:
+    """Under which source a placement's outcome is kept; ids of the service have 23 characters."""
+    return f"{OBSERVED_AS}{recommendation_id}"[:64]
+
+
+def of_placement(
+    answer: Recommendation,
+    host: str,
+    ratios: Mapping[str, float],
+    inventory: Inventory,
+    judges: Sequence[Judge],
+    now: datetime,
+) -> tuple[Checked, ...]:
+    """What was answered about `host`, beside the throughput ratio T/B of each instance there; nothing for another host.
+
+    The stored answer speaks for the model that gave it. The other judges are asked about the same scene, unless
+    somebody of it has left the inventory since.
+    """
+    candidate = next((one for one in answer.candidates if one.host == host), None)
+    if candidate is None:
+        return ()
+    by_target = {"throughput": ratios}
+    source = source_of(answer.id)
+    known = {one.id: one for one in inventory.instances} | {answer.request.instance.id: answer.request.instance}
+    there = next((one for one in inventory.hosts if one.id == host), None)
+    platform = platform_of(there) if there else host
+    factor = answer.widened.get(host, 1.0)
+    effects = [_narrowed(effect, factor) for effect in (candidate.newcomer, *candidate.neighbours)]
+    given = _rows(effects, known, by_target, source, now, answer.model_version, "active", platform)
+    scene = _scene_at(answer, candidate, there, known)
+    if scene is None:
+        return given
+    others = [judge for judge in judges if judge.role != "active" and judge.predictor.version != answer.model_version]
+    more = (row for judge in others for row in _judged(judge, scene, inventory.workloads, by_target, source, now))
+    return (*given, *more)
+
+
+def platform_of(host: Host) -> str:
+    """The platform that a host counts to; a host that is like no other is a platform of its own."""
+    return host.platform or host.id
+
+
+def _jitter(colocation: Colocation) -> dict[str, float]:
+    """Co-located over solo jitter per instance, where both were measured and are not 0."""
+    return {
+        one.instance.id: one.colocated / one.solo
+        for one in colocation.outcomes
+        if one.outcome == "jitter_ms" and one.solo and one.colocated
+    }
+
+
+def _scene_of(colocation: Colocation, inventory: Inventory) -> Scene | None:
+    name = colocation.platform
+    fitting = [host for host in inventory.hosts if name and name in {host.id, host.platform}]
+    if not fitting:
+        return None
+    host = min(fitting, key=lambda one: (one.id != name, one.id))
+    instances = tuple({outcome.instance.id: outcome.instance for outcome in colocation.outcomes}.values())
+    return _possible(host, instances, colocation.driver_cpus)
+
+
+def _scene_at(
+    answer: Recommendation, candidate: Candidate, host: Host | None, known: Mapping[str, Instance]
+) -> Scene | None:
+    """The scene that a candidate meant, as far as the inventory still knows who was there."""
+    neighbours = [known.get(effect.instance) for effect in candidate.neighbours]
+    if host is None or None in neighbours:
+        return None
+    newcomer, profiles = answer.request.instance, ()  # type: tuple[Instance, tuple[WorkloadProfile, ...]]
+    if answer.request.profile is not None and answer.request.profile.known:
+        # No id holds a blank, so this name hides no workload that anybody put by name.
+        profile = replace(answer.request.profile, name=f"asked {newcomer.id}", platform="")
+        newcomer, profiles = replace(newcomer, workload=profile.name), (profile,)
+    newcomer = replace(newcomer, settings=settings_there(newcomer, candidate))
+    there = tuple(one for one in neighbours if one is not None)
+    scene = _possible(host, (*there, newcomer), ())
+    return None if scene is None else replace(scene, workloads=profiles)
+
+
+def _possible(host: Host, instances: tuple[Instance, ...], driver_cpus: tuple[int, ...]) -> Scene | None:
+    if any(cpu >= host.pcpus for cpu in driver_cpus) or misfit(host, instances):
+        return None
+    return Scene(replace(host, driver_cpus=driver_cpus) if driver_cpus else host, instances)
+
+
+def _judged(
+    judge: Judge,
+    scene: Scene,
+    workloads: Sequence[WorkloadProfile],
+    ratios: Mapping[str, Mapping[str, float]],
+    source: str,
+    now: datetime,
+) -> tuple[Checked, ...]:
+    named = {instance.workload for instance in scene.instances}
+    wanted = [workload for workload in workloads if workload.name in named]
+    try:
+        effects = decision.predict_scene(scene, judge.predictor, workloads=wanted).effects
+    except Exception:
+        log.exception("model %s said nothing about an observed outcome", judge.predictor.version)
+        return ()
+    known = {instance.id: instance for instance in scene.instances}
+    version, platform = judge.predictor.version, platform_of(scene.host)
+    return _rows(effects, known, ratios, source, now, version, judge.role, platform)
+
+
+def _rows(
+    effects: Sequence[Effect],
+    known: Mapping[str, Instance],
+    ratios: Mapping[str, Mapping[str, float]],
+    source: str,
+    now: datetime,
+    version: str,
+    role: str,
+    platform: str,
+) -> tuple[Checked, ...]:
+    found: list[Checked] = []
+    for effect in effects:
+        instance = known.get(effect.instance)
+        for target, by_instance in ratios.items():
+            band: Band | None = getattr(effect, BANDS[target])
+            if band is None or effect.instance not in by_instance or not _usable(band):
+                continue
+            found.append(
+                Checked(
+                    source=source,
+                    time=now,
+                    version=version,
+                    role=role,
+                    target=target,
+                    platform=platform,
+                    workload=(instance.workload or "") if instance else "",
+                    instance=effect.instance,
+                    expected=band.expected,
+                    lower=band.lower,
+                    upper=min(band.upper, 1e15),  # no number for "any" on every database
+                    outside=effect.outside_training,
+                    observed=clip(by_instance[effect.instance]),
+                )
+            )
+    return tuple(found)
+
+
+def _usable(band: Band) -> bool:
+    """False for what a failing model gave."""
+    return 0 < band.expected < 1e15 and 0 <= band.lower <= band.upper
+
+
+def _narrowed(effect: Effect, factor: float) -> Effect:
+    """An effect as the model gave it, before its throughput band was widened by `factor`."""
+    band = effect.throughput_ratio
+    edges = (widen(band.expected, edge, 1 / factor) for edge in (band.lower, band.upper))
+    return replace(effect, throughput_ratio=Band(band.expected, *edges))

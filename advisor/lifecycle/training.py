@@ -1,0 +1,149 @@
+"""Fitting, judging and taking in models on behalf of the service: errors in its words, artifacts in its folder."""
+
+from __future__ import annotations
+
+import errno
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.domain import ModelCard
+from advisor.errors import BrokenArtifact, ClusterFailed, InvalidInput, OutOfSpace, StorageUnavailable
+from advisor.prediction import active
+from advisor.validation import check_unique
+from profiler.observed import check_id
+
+if TYPE_CHECKING:
+    from models.evaluation import Evaluation
+
+Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
+SCHEDULER = re.compile(r"(tcp|tls)://[A-Za-z0-9._:\[\]-]+:[0-9]{1,5}")
+
+
+def train(
+    datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None, *, scheduler: str | None = None
+) -> Path:
+    """Fit a model on dataset directories and write its artifact below `model_dir`; returns the artifact's folder.
+
+    With `scheduler` (tcp://host:port) on that Dask cluster. InvalidInput when a dataset breaks a rule, ClusterFailed
+    when the cluster does not do it, OutOfSpace or StorageUnavailable when the artifact cannot be written.
+    """
+    from models import training
+    from models.scale.cluster import ClusterError
+
+    _check_datasets(datasets, "training")
+    if scheduler is not None and not SCHEDULER.fullmatch(scheduler):
+        raise InvalidInput(f"scheduler {scheduler[:60]!r} is not an address such as tcp://host:8786", field="scheduler")
+    with _speaking(model_dir):
+        try:
+            return training.train(datasets, model_dir, progress, scheduler=scheduler)
+        except ClusterError as error:
+            raise ClusterFailed(str(error), field="scheduler") from error
+
+
+def evaluate(
+    datasets: Sequence[Path],
+    protocols: Sequence[str],
+    *,
+    models: Sequence[str] = (),
+    curve: bool = False,
+    progress: Progress | None = None,
+) -> tuple[Evaluation, ...]:
+    """Errors of the model and of every baseline on each dataset, per protocol (contract, section 3).
+
+    InvalidInput when a dataset breaks a rule and for a protocol or model that does not exist.
+    """
+    from models import evaluation
+
+    _check_datasets(datasets, "an evaluation")
+    say = progress or (lambda _what, _done: None)
+    found = []
+    for number, dataset in enumerate(datasets):
+
+        def step(what: str, done: float, number: int = number, name: str = dataset.name) -> None:
+            say(f"{name}, {what}" if len(datasets) > 1 else what, (number + done) / len(datasets))
+
+        with _speaking(dataset):
+            found.append(
+                evaluation.examine(dataset, protocols or evaluation.DEFAULT_PROTOCOLS, step, models=models, curve=curve)
+            )
+    return tuple(found)
+
+
+def _check_datasets(datasets: Sequence[Path], what: str) -> None:
+    """Refuse none, and one that is given twice: its repeats would count for more than were measured."""
+    if not datasets:
+        raise InvalidInput(f"{what} needs at least one dataset directory", field="dataset")
+    check_unique((path.resolve() for path in datasets), "dataset")
+
+
+def evaluations_as_json(found: Sequence[Evaluation]) -> Mapping[str, Any]:
+    """One evaluation in the shape of the contract, section 3; several under `datasets`, with each model's mean rank."""
+    from models import evaluation
+
+    if len(found) == 1:
+        return found[0].figures
+    tables = [
+        one
+        for each in found
+        for protocol, one in each.figures["protocols"].items()
+        if protocol != "random_row"  # it leaks
+    ]
+    return {"datasets": [one.figures for one in found], "average_rank": evaluation.average_ranks(tables)}
+
+
+def adopt(artifact: Path, model_dir: Path, now: datetime) -> ModelCard:
+    """Check an artifact and copy it to `model_dir`/version unless it is there; returns its card as a candidate.
+
+    A version is a digest of what it was trained on and came to, so equal versions are equal models. BrokenArtifact when
+    it cannot be read.
+    """
+    from models.learning.artifact import read_card
+
+    artifact = artifact.resolve()
+    predictor = active.load_tried(artifact)
+    try:
+        card = read_card(artifact)
+        home = model_dir / check_id(predictor.version, "model version")
+    except ValueError as error:
+        raise BrokenArtifact(f"model {artifact.name} cannot be used: {error}") from error
+    if not home.exists():
+        with _speaking(model_dir):
+            _copy(artifact, home)
+    return ModelCard(predictor.version, "candidate", _created_at(card, now), predictor.origin, card)
+
+
+def _copy(artifact: Path, home: Path) -> None:
+    """Whole or not at all: a folder under its final name is complete."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".incoming-", dir=home.parent) as folder:
+        shutil.copytree(artifact, Path(folder) / home.name)
+        (Path(folder) / home.name).rename(home)
+
+
+def _created_at(card: Mapping[str, Any], now: datetime) -> datetime:
+    try:
+        created_at = datetime.fromisoformat(str(card["created_at"]))
+    except (KeyError, ValueError):
+        return now
+    return created_at if created_at.tzinfo else created_at.replace(tzinfo=UTC)
+
+
+@contextmanager
+def _speaking(place: Path) -> Iterator[None]:
+    """Errors of models and of the file system in the advisor's words."""
+    from models.data.dataset import DatasetError
+
+    try:
+        yield
+    except DatasetError as error:
+        raise InvalidInput(str(error), field="dataset") from error
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise OutOfSpace(f"no space left for {place}: free some and try again") from error
+        raise StorageUnavailable(f"{error.filename or place} cannot be used: {error.strerror or error}") from error

@@ -1,0 +1,204 @@
+"""Questions on files: answered without server and database, by the newest artifact at hand or the queueing prior."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from advisor.domain import (
+    InstanceProfile,
+    Inventory,
+    PlacementRequest,
+    Plan,
+    PlanRequest,
+    ProbePlan,
+    ProbeRequest,
+    Recommendation,
+    Scene,
+    SceneEffects,
+)
+from advisor.experiments import choice
+from advisor.lifecycle import training
+from advisor.placement import questions
+from advisor.planning import entry
+from advisor.planning.entry import Progress
+from advisor.prediction import active
+from advisor.prediction.active import Chosen
+from advisor.reports import folders
+from advisor.reports.background import Background, of_plan
+from advisor.reports.folders import Reported
+from advisor.settings import Settings
+from advisor.snapshot import ClusterSnapshot
+from advisor.telemetry import profiles, promql, sample_files
+from models.physics.prior import PriorPredictor
+
+
+def where(inventory: Inventory, request: PlacementRequest, *, model: Path | None, settings: Settings) -> Recommendation:
+    """Rank the hosts of an inventory for one instance; nothing is stored and nothing held."""
+    questions.check_request(request)
+    now = datetime.now(UTC)
+    seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
+    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
+    return questions.recommend(snapshot, _choose(model, settings), request, now=now, fresh_s=settings.fresh_s)
+
+
+def predict(scene: Scene, *, model: Path | None, settings: Settings) -> SceneEffects:
+    """What co-located instances do to each other; every profile comes from the scene itself."""
+    return questions.predict_scene(_choose(model, settings), scene, ())
+
+
+def plan(
+    inventory: Inventory,
+    request: PlanRequest,
+    *,
+    model: Path | None,
+    settings: Settings,
+    progress: Progress | None = None,
+) -> Plan:
+    """What should become of the whole cloud of an inventory, however long ago its hosts were seen; nothing is stored.
+
+    The model of an imagined cloud is looked for in the model folder.
+    """
+    now = datetime.now(UTC)
+    seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
+    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
+
+    def of_version(version: str) -> Chosen:
+        prior = PriorPredictor()
+        return Chosen(prior if version == prior.version else active.load(settings.model_dir / version))
+
+    chosen = _choose(model, settings)
+    return entry.plan(snapshot, chosen, request, now=now, fresh_s=inf, models=of_version, progress=progress)
+
+
+def probe_plan(
+    inventory: Inventory,
+    request: ProbeRequest,
+    *,
+    model: Path | None,
+    settings: Settings,
+    progress: Progress | None = None,
+) -> ProbePlan:
+    """Which pairs to measure next, because knowing them would change a decision on this inventory."""
+    choice.check(request)
+    now = datetime.now(UTC)
+    seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
+    snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
+    return choice.plan(snapshot, _choose(model, settings), request, fresh_s=settings.fresh_s, progress=progress)
+
+
+def lab_workloads(campaign: Path | None) -> Mapping[str, Mapping[str, Any]]:
+    """How the lab runs workloads, by name: as a campaign file says or, without one, each kind by its own name."""
+    from advisor.experiments import campaign as probe_campaign  # with the lab: only who writes a campaign waits for it
+
+    return probe_campaign.definitions(campaign)
+
+
+def write_campaign(plan: ProbePlan, path: Path, workloads: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """Write a measurement plan as a campaign file of the lab; returns what was left out, and why."""
+    from advisor.experiments import campaign as probe_campaign
+
+    return probe_campaign.write_campaign(plan, path, workloads)
+
+
+def write_plan_report(
+    inventory: Inventory, plan: Plan, path: Path, *, model: Path | None = None, settings: Settings | None = None
+) -> None:
+    """Write a plan as one HTML file, or without that suffix as a folder with its data; InvalidInput or OutOfSpace.
+
+    `model` and `settings` as it was made with: who hurts whom is asked of the same model, and left out without them.
+    """
+    from advisor import reports  # with its drawing library: only who wants a picture waits for it
+
+    behind = None if settings is None else _background(inventory, plan, _choose(model, settings), model, settings)
+    reports.write_plan_report(inventory, plan, path, behind)
+
+
+def write_cloud_report(
+    inventory: Inventory,
+    request: PlanRequest,
+    folder: Path,
+    *,
+    keep: int,
+    model: Path | None,
+    settings: Settings,
+    progress: Progress | None = None,
+) -> Reported:
+    """Write the state of an inventory and what a plan would do to a new dated folder in `folder`, the newest `keep`
+    of which stay; InvalidInput or OutOfSpace."""
+    folders.check_folder(folder)
+    made = plan(inventory, request, model=model, settings=settings, progress=progress)
+    behind = _background(inventory, made, _choose(model, settings), model, settings)
+    age_s = (made.created_at - inventory.observed_at).total_seconds() if inventory.observed_at else None
+    ages = {} if age_s is None else {host.id: max(age_s, 0.0) for host in inventory.hosts}
+    return folders.write(inventory, made, behind, ages, folder, keep=keep)
+
+
+def _background(inventory: Inventory, made: Plan, chosen: Chosen, model: Path | None, settings: Settings) -> Background:
+    """What stands behind a plan on files; the card is that of the artifact that made it."""
+    path = model or settings.model_dir / chosen.predictor.version
+    if made.model_version != chosen.predictor.version or not path.is_dir():
+        return of_plan(inventory, made, chosen.predictor)
+    from models.learning import artifact  # with LightGBM, which the prior does without
+
+    return of_plan(inventory, made, chosen.predictor, artifact.read_card(path))
+
+
+def profile_samples(files: Sequence[Path], instance_id: str) -> InstanceProfile:
+    """What an instance does, phase by phase, by files of samples; InvalidInput or NotFound in one sentence."""
+    return profiles.profile_samples(sample_files.read_samples(files), instance_id)
+
+
+def profile_series(settings: Settings, instance_id: str, *, since: str) -> InstanceProfile:
+    """What an instance does by the store of series that the settings name; SeriesUnavailable where that is silent."""
+    return profiles.profile_seen(promql.read(settings, instance_id, since=since, now=datetime.now(UTC)), instance_id)
+
+
+def write_profile_picture(profile: InstanceProfile, path: Path) -> None:
+    """Write an instance's windows with their phases as .png or .svg; InvalidInput or OutOfSpace on failure."""
+    from advisor import reports
+
+    reports.write_profile_picture(profile, path)
+
+
+def train(
+    datasets: Sequence[Path], *, settings: Settings, progress: Progress | None = None, scheduler: str | None = None
+) -> Path:
+    """Fit a model on dataset directories; returns the folder of its artifact, a candidate until it is activated."""
+    return training.train(datasets, settings.model_dir, progress, scheduler=scheduler)
+
+
+def evaluate(
+    datasets: Sequence[Path],
+    *,
+    protocols: Sequence[str],
+    settings: Settings,  # noqa: ARG001 - for evaluations that are spread over a cluster
+    models: Sequence[str] = (),
+    curve: bool = False,
+    report: Path | None = None,
+    progress: Progress | None = None,
+) -> Mapping[str, Any]:
+    """Errors of the model and of every baseline on each dataset under each protocol; leaves no artifact behind.
+
+    `report` is written as one HTML file, or without that suffix as a folder with its data, whole or not at all;
+    where it cannot be, that is said before
+    anything is computed: InvalidInput, and OutOfSpace where the disk is full in the end.
+    """
+    if report is not None:
+        from advisor.reports import files
+
+        files.check_target(report)
+    found = training.evaluate(datasets, protocols, models=models, curve=curve, progress=progress)
+    if report is not None:
+        from advisor import reports
+
+        reports.write_evaluation_report(found, report)
+    return training.evaluations_as_json(found)
+
+
+def _choose(model: Path | None, settings: Settings) -> Chosen:
+    """The named artifact, which must be intact; else the newest intact one, else the prior."""
+    return active.newest(settings.model_dir) if model is None else Chosen(active.load(model))

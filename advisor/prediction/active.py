@@ -1,0 +1,165 @@
+"""Which predictor answers, and what happens when it fails: the queueing prior takes over and the answer says so."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from advisor import deadline
+from advisor.errors import BrokenArtifact
+from advisor.prediction.cache import Remembered
+from models.data.scene import SceneBatch
+from models.physics.prior import PriorPredictor
+from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
+
+T = TypeVar("T")
+Notes = tuple[str, ...]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The predictor in use; `degraded` when it stands in for one that could not be read, with a note that says why.
+    `remembered` is what it was asked before."""
+
+    predictor: Predictor
+    degraded: bool = False
+    notes: Notes = ()
+    remembered: Remembered = field(default_factory=Remembered, compare=False)
+
+
+class PredictorFailedError(Exception):
+    """A predictor raised, or gave numbers that are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """A predictor that asks another one, under its name; what becomes of the answers says whoever inherits."""
+
+    predictor: Predictor
+
+    @property
+    def version(self) -> str:
+        return self.predictor.version
+
+    @property
+    def origin(self) -> str:
+        return self.predictor.origin
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        return self.predictor.metrics
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        return self.predictor.predict(scenes, targets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Guarded(Wrapped):
+    """A predictor whose every failure is a `failure`, so that it is told from a failing filter (rule 1).
+
+    Nothing is predicted for a question whose time is up: predicting is the long step of all of them.
+    """
+
+    failure: Callable[[str], Exception] = PredictorFailedError
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        deadline.check()
+        try:
+            prediction = self.predictor.predict(scenes, targets)
+        except Exception as error:
+            raise self.failure(f"{type(error).__name__}: {error}") from error
+        here = scenes.present
+        for target in TARGETS:
+            band: Band = getattr(prediction, target)
+            if target == "throughput" or target in targets:
+                for edge in (band.expected, band.lower, band.upper):
+                    if edge.shape != here.shape or not np.isfinite(edge[here]).all():
+                        raise self.failure(f"it gave no finite {target} for some instance")
+        return prediction
+
+
+def ask(chosen: Chosen, question: Callable[[Predictor, bool, Notes], T]) -> T:
+    """Put a question to the predictor in use, and to the prior when that one fails.
+
+    `question` gets a predictor, whether the answer is degraded, and notes for it. A question within a question leaves
+    it to the outer one to fall back, so that one answer is of one predictor.
+    """
+    if _is_guarded(chosen.predictor):
+        return question(chosen.predictor, chosen.degraded, chosen.notes)
+    if isinstance(chosen.predictor, PriorPredictor):
+        return question(_Guarded(chosen.predictor), chosen.degraded, chosen.notes)
+    try:
+        return question(_Guarded(chosen.predictor), chosen.degraded, chosen.notes)
+    except PredictorFailedError as error:
+        version = chosen.predictor.version
+        log.exception("model %s failed", version)
+        note = f"Model {version} failed ({error}); the queueing prior answered instead."
+        return question(_Guarded(PriorPredictor()), True, (*chosen.notes, note))
+
+
+def _is_guarded(predictor: Predictor) -> bool:
+    """Whether who asks first sees to failures, however the predictor was wrapped since."""
+    if isinstance(predictor, _Guarded):
+        return True
+    return isinstance(predictor, Wrapped) and _is_guarded(predictor.predictor)
+
+
+def by_name(chosen: Chosen) -> Chosen:
+    """A model that was asked for by its name: none stands in for it, and where it fails that is a BrokenArtifact."""
+    version = chosen.predictor.version
+    return replace(
+        chosen,
+        predictor=_Guarded(chosen.predictor, lambda what: BrokenArtifact(f"model {version} failed: {what}")),
+    )
+
+
+def load(path: Path) -> Predictor:
+    """Read an artifact directory; BrokenArtifact when it is missing, foreign or fails its checksum."""
+    from models.learning import artifact
+
+    try:
+        return artifact.load(path)
+    except (ValueError, OSError) as error:
+        raise BrokenArtifact(f"model {path.name} cannot be used: {error}") from error
+
+
+def load_tried(path: Path) -> Predictor:
+    """The same, after its first prediction in another process; BrokenArtifact when that died, hung or was none."""
+    try_out(path)
+    return load(path)
+
+
+def try_out(path: Path) -> None:
+    """Let another process read an artifact and predict with it; BrokenArtifact when that died, hung or was none."""
+    from models.learning import trial
+
+    try:
+        trial.run(path)
+    except trial.TrialError as error:
+        raise BrokenArtifact(f"model {path.name} cannot be used: {error}") from error
+
+
+def load_or_prior(path: Path) -> Chosen:
+    """Read the artifact that should answer; the prior, degraded, when it is broken."""
+    try:
+        return Chosen(load(path))
+    except BrokenArtifact as error:
+        log.error("%s", error)  # noqa: TRY400 - the sentence says it all
+        note = f"{error.message}; the queueing prior answered instead."
+        return Chosen(PriorPredictor(), degraded=True, notes=(note,))
+
+
+def newest(model_dir: Path) -> Chosen:
+    """The intact artifact that was trained last, the prior where there is none; the answer's model says which."""
+    if not model_dir.is_dir():
+        return Chosen(PriorPredictor())
+    from models.learning import artifact  # with LightGBM: only who has models waits for it
+
+    path = artifact.newest(model_dir)
+    return Chosen(PriorPredictor()) if path is None else load_or_prior(path)

@@ -1,0 +1,124 @@
+"""Remembered: what was predicted, by what it is about, so that nothing is predicted twice; bounded."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.domain import Candidate
+from advisor.prediction.lru import Recent
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+MOST_BYTES = 32 * 2**20  # with the newcomer; 10,000 hosts with eight residents, no two alike, take 15 MB
+KEY_BYTES = 200  # what a key of 48 bytes takes as an object, with its place in the table and the turn of its last use
+MOST_PARTS = 20_000  # parts of candidates as `_parts` counts them, of less than 1 KB each
+
+
+class Remembered:
+    """What a predictor said about host situations, before a newcomer came and after, and in full of those that an
+    answer has shown; one per predictor in use.
+
+    Nothing in it goes stale: all that a prediction depends on is part of its key, so that what changed is not found
+    any more, and dropped when there is no room, the longest unused first. Safe to share between threads. `told` is what
+    was made of that: candidates with their reasons.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._lock = threading.Lock()
+        self.after = _Blocks(self._lock, most_bytes)  # one for each host and question
+        self.before = _Blocks(self._lock, most_bytes // 4)  # one for each host
+        self.shown = _Blocks(self._lock, most_bytes // 4)  # some for each question
+        self.told: Recent[bytes, tuple[Candidate, ...]] = Recent(MOST_PARTS, _parts)
+
+    def counts(self) -> tuple[int, int]:
+        """How many keys were found and how many were not, of all that were ever looked for."""
+        kinds = (self.before, self.after, self.shown)
+        with self._lock:
+            return sum(kind.found for kind in kinds), sum(kind.missed for kind in kinds)
+
+
+def _parts(candidates: Sequence[Candidate]) -> int:
+    """How much candidates hold: neighbours, reasons, commands, and steps of the ladder with whom they touch."""
+    return sum(
+        1
+        + len(one.neighbours)
+        + len(one.reasons)
+        + len(one.commands)
+        + len(one.changes)
+        + sum(1 + len(rung.effects) + len(rung.changes) for rung in one.rungs)
+        for one in candidates
+    )
+
+
+class _Blocks:
+    """Blocks of numbers by key, all of one shape; another shape starts anew.
+
+    They lie in one array, as large as it may become, for as long as this is there. The system gives memory only where
+    blocks are written, while arrays that grow and replace each other leave holes in the heap that nothing else fills.
+    """
+
+    def __init__(self, lock: threading.Lock, most_bytes: int) -> None:
+        self._lock = lock
+        self._most_bytes = most_bytes
+        self.found = self.missed = 0
+        self._numbers = np.empty(0)
+        self._empty(())
+
+    def _empty(self, shape: tuple[int, ...]) -> None:
+        self._row: dict[bytes, int] = {}
+        size = math.prod(shape)
+        self._most = self._most_bytes // (size * self._numbers.itemsize + KEY_BYTES) if shape else 0
+        self._values = self._numbers[: self._most * size].reshape(self._most, *shape)
+        self._used = np.zeros(self._most, dtype=np.int64)  # the turn in which each row was last asked for
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def find(self, keys: Sequence[bytes], shape: tuple[int, ...]) -> tuple[Bools, Floats]:
+        """Which of K keys are known, (K,), and their blocks (K, *shape), nan where nothing is known."""
+        with self._lock:
+            if shape != self._values.shape[1:] or not self._row:
+                self.missed += len(keys)
+                return np.zeros(len(keys), dtype=bool), np.full((len(keys), *shape), np.nan)
+            rows = np.fromiter(map(self._row.get, keys, repeat(-1)), dtype=np.int64, count=len(keys))
+            known = rows >= 0
+            count = int(known.sum())
+            self.found += count
+            self.missed += len(keys) - count
+            found = self._values[rows]  # whatever the last row holds where nothing is known
+            found[~known] = np.nan
+            self._turn += 1
+            self._used[rows[known]] = self._turn
+            return known, found
+
+    def keep(self, keys: Sequence[bytes], blocks: Floats) -> None:
+        """Keep blocks (K, ...) under K different keys, as many as there is room for."""
+        with self._lock:
+            if not len(self._numbers):
+                self._numbers = np.empty(self._most_bytes // self._numbers.itemsize)
+            if blocks.shape[1:] != self._values.shape[1:]:
+                self._empty(blocks.shape[1:])
+            new = [number for number, key in enumerate(keys) if key not in self._row][: self._most]
+            rows = self._rows_for(len(new))
+            self._values[rows] = blocks[new]
+            self._turn += 1
+            self._used[rows] = self._turn
+            self._row.update(zip((keys[number] for number in new), rows.tolist(), strict=True))
+
+    def _rows_for(self, count: int) -> NDArray[np.int64]:
+        """Rows to write to: new ones while there is room, then those that were not asked for longest."""
+        held = len(self._row)
+        if held + count <= self._most:  # rows are taken one after the other, and given up only where none is left
+            return np.arange(held, held + count)
+        rows = np.argsort(self._used, kind="stable")[:count]
+        lost = set(rows.tolist())
+        self._row = {key: row for key, row in self._row.items() if row not in lost}
+        return rows

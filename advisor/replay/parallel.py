@@ -1,0 +1,85 @@
+"""Independent tasks done at the same time: in processes of this machine, or on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import TypeVar
+
+from advisor.errors import ClusterFailed, InvalidInput
+from advisor.lifecycle.training import SCHEDULER
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
+
+
+def spread(
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    *,
+    scheduler: str | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+    what: str = "tasks",
+) -> list[Result]:
+    """The function of every task, in the order of the tasks; equal wherever they run.
+
+    With `scheduler` (tcp://host:port) on that Dask cluster, else in at most `processes`, None = one per CPU that may be
+    used; one task, or one process, needs no other process than this. Function and tasks must be picklable, and of a
+    module. What a task raises is raised; ClusterFailed when a cluster or a process that was to do some work is lost.
+    """
+
+    def done(count: int) -> None:
+        if progress:
+            progress(f"{count} of {len(tasks)} {what} done", count / max(len(tasks), 1))
+
+    done(0)
+    if scheduler is not None:
+        return _on_cluster(function, tasks, scheduler, done)
+    count = min(processes or len(os.sched_getaffinity(0)), len(tasks))
+    if count > 1:
+        return _in_processes(function, tasks, count, done)
+    found = []
+    for number, task in enumerate(tasks):
+        found.append(function(task))
+        done(number + 1)
+    return found
+
+
+def _on_cluster(
+    function: Callable[[Task], Result], tasks: Sequence[Task], scheduler: str, done: Callable[[int], None]
+) -> list[Result]:
+    if not SCHEDULER.fullmatch(scheduler):
+        raise InvalidInput(f"scheduler {scheduler[:60]!r} is not an address such as tcp://host:8786", field="scheduler")
+    from models.scale.cluster import ClusterError, connected  # with Dask: only who has a cluster waits for it
+
+    try:
+        with connected(scheduler) as cluster:
+            return cluster.map(function, tasks, done)
+    except ClusterError as error:
+        raise ClusterFailed(str(error), field="scheduler") from error
+
+
+def _in_processes(
+    function: Callable[[Task], Result], tasks: Sequence[Task], count: int, done: Callable[[int], None]
+) -> list[Result]:
+    # Started anew, not forked: a fork of a process that has threads may hang.
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(function, task): number for number, task in enumerate(tasks)}
+        found: dict[int, Result] = {}
+        try:
+            for number, future in enumerate(as_completed(running), 1):
+                found[running[future]] = future.result()
+                done(number)
+        except BrokenProcessPool as error:
+            raise ClusterFailed(
+                "a process that did a part of the work ended before it was done; it may have run out of memory: use "
+                "fewer processes or smaller parts"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return [found[number] for number in range(len(tasks))]

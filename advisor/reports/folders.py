@@ -1,0 +1,116 @@
+"""Reports of the state of a cloud as dated folders in one: named, kept up to a number, made again in time."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from advisor.domain import Inventory, Plan, PlanKind
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.experiments import choice
+from advisor.reports.background import Background
+
+REPORT_KINDS: tuple[PlanKind, ...] = ("rebalance", "consolidate", "capacity", "right_size")
+log = logging.getLogger(__name__)
+_NAME = "%Y-%m-%dT%H%M%SZ"
+_DATED = re.compile(r"\d{4}-\d{2}-\d{2}T\d{6}Z(-\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A report that was written: where, what it says first, and which older ones had to go."""
+
+    path: Path
+    headline: str
+    removed: tuple[str, ...]
+
+
+def write(
+    inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float], folder: Path, *, keep: int
+) -> Reported:
+    """Write the state of a cloud to a new dated folder in `folder`, whole or not at all, and keep the newest `keep`.
+
+    `ages` as in `reports.cloud`. OutOfSpace when the disk is full, InvalidInput when it cannot be written there.
+    """
+    from advisor import reports  # with its drawing library
+
+    check_folder(folder)
+    path = dated(folder, plan.created_at)
+    headline = reports.write_cloud_report(inventory, plan, background, ages, path)
+    return Reported(path, headline, tuple(prune(folder, keep, written=path)))
+
+
+def every_s(text: str) -> float:
+    """Seconds of a time such as 30m, 24h or 7d; InvalidInput otherwise."""
+    try:
+        return choice.duration_s(text)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"--every {text[:40]!r} is no time of up to 30 days; write 30m, 24h or 7d", field="every"
+        ) from error
+
+
+def check_folder(folder: Path) -> None:
+    """Make the folder that reports go to, where it is not there; InvalidInput when it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"--to {folder} cannot be made: {error.strerror or error}", field="to") from error
+
+
+def dated(folder: Path, now: datetime) -> Path:
+    """Where the report of this moment goes: its time in UTC, with a number behind where that is taken."""
+    name = now.astimezone(UTC).strftime(_NAME)
+    names = (name, *(f"{name}-{number}" for number in range(2, 10_000)))
+    return next(folder / one for one in names if not (folder / one).exists())
+
+
+def prune(folder: Path, keep: int, written: Path | None = None) -> list[str]:
+    """Delete the oldest dated reports beyond the newest `keep`, and nothing that is no report.
+
+    `written` counts as the newest whatever its date, for a clock may have been put back. Returns the names of those
+    that went; one that cannot be deleted is a line in the log, and tried again next time.
+    """
+    from advisor.reports.files import is_report
+
+    there = [one for one in folder.iterdir() if _DATED.fullmatch(one.name) and is_report(one)]
+    there.sort(key=lambda one: (one == written, _order(one)))
+    gone = there[: max(len(there) - keep, 0)]
+    removed = []
+    for one in gone:
+        try:
+            shutil.rmtree(one)
+            removed.append(one.name)
+        except OSError as error:
+            log.warning("report %s cannot be deleted: %s", one, error.strerror or error)
+    return removed
+
+
+def _order(path: Path) -> tuple[str, int]:
+    moment, _, number = path.name.partition("Z")
+    return moment, int(number[1:] or 1)
+
+
+def repeat(work: Callable[[], None], every_s: float, stop: threading.Event) -> None:
+    """Do `work` now and every `every_s` seconds by the monotonic clock until `stop` is set.
+
+    An error is a line in the log and the next turn comes as planned; a turn that lasts longer than `every_s` leaves
+    out those that it overran.
+    """
+    begun = time.monotonic()
+    while not stop.is_set():
+        try:
+            work()
+        except AdvisorError as error:
+            log.error("no report this time: %s", error.message)  # noqa: TRY400 - the sentence says it all
+        except Exception:  # the next turn may do better
+            log.exception("no report this time")
+        passed = time.monotonic() - begun
+        stop.wait(every_s - passed % every_s)

@@ -1,0 +1,129 @@
+"""The cloud as it stands: what is predicted of everybody on every host, and of one host who slows whom by how much."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.domain import CloudNow, HostDetail, HostNow, ResidentNow, Slowing
+from advisor.errors import NotFound
+from advisor.explanation.attribution import who_hurts_whom
+from advisor.lifecycle import interval_inflation
+from advisor.placement.candidates import scene_effects
+from advisor.prediction import active
+from advisor.prediction.active import Chosen
+from advisor.serving.snapshot_cache import View
+from advisor.snapshot import ClusterSnapshot
+from advisor.snapshot.pressure import pressure
+from models.prediction import Predictor
+
+Floats = NDArray[np.float64]
+
+
+class Overview:
+    """Holds the last CloudNow and what was predicted of each situation in it; thread-safe.
+
+    Hosts alike are predicted once, and after a change only those that were not there before it.
+    """
+
+    def __init__(self, fresh_s: float) -> None:
+        self._fresh_s = fresh_s
+        self._making = threading.Lock()
+        self._last: tuple[View, Chosen, CloudNow] | None = None
+        self._known: dict[bytes, Floats] = {}
+        self._version = ""
+
+    def now(self, view: View, chosen: Chosen) -> CloudNow:
+        """Everybody in this view as this predictor sees them."""
+        with self._making:
+            last = self._last
+            if last is None or last[0] is not view or last[1] is not chosen:
+                last = self._last = view, chosen, self._make(view, chosen)
+            return last[2]
+
+    def _make(self, view: View, chosen: Chosen) -> CloudNow:
+        snapshot = view.snapshot
+        expected, version, origin, degraded = active.ask(
+            chosen, lambda predictor, degraded, _: (self._expected(snapshot, predictor), *_told(predictor), degraded)
+        )
+        hosts = [(_badness(one), one) for one in _hosts(snapshot, expected, {one.placed.id for one in view.pending})]
+        ordered = tuple(one for _, one in sorted(hosts, key=lambda pair: pair[0]))
+        return CloudNow(ordered, view.counts.inventory, version, origin, degraded, self._fresh_s)
+
+    def _expected(self, snapshot: ClusterSnapshot, predictor: Predictor) -> Floats:
+        """T/B of everybody where they are, (H, N); 1 where nobody sits."""
+        known = self._known if predictor.version == self._version else {}
+        keys = snapshot.fingerprints.tolist()
+        new = {key: at for at, key in enumerate(keys) if key not in known and snapshot.residents[at]}
+        if new:
+            scenes = snapshot.scenes.take(np.array(list(new.values()), dtype=np.int64))
+            said = predictor.predict(scenes, ()).throughput.expected
+            known = {**known, **{key: row.copy() for key, row in zip(new, said, strict=True)}}  # a view keeps them all
+        found = np.ones(snapshot.scenes.present.shape)
+        for row, key, there in zip(found, keys, snapshot.residents, strict=True):
+            if there:
+                row[: len(there)] = known[key][: len(there)]
+        self._known, self._version = {key: known[key] for key in keys if key in known}, predictor.version
+        return found
+
+
+def detail(view: View, chosen: Chosen, cloud: CloudNow, host_id: str) -> HostDetail:
+    """One host more closely, `cloud` being of the same view; NotFound when there is no such host."""
+    snapshot = view.snapshot
+    position = snapshot.index(host_id)
+    if position is None:
+        raise NotFound(f"there is no host {host_id}")
+    now = next(one for one in cloud.hosts if one.host.id == host_id)
+    scene, there = snapshot.scenes.take(np.array([position])), snapshot.residents[position]
+
+    def ask(predictor: Predictor, degraded: bool, _: object) -> HostDetail:
+        effects = {one.instance: one for one in scene_effects(predictor.predict(scene), [one.id for one in there])}
+        in_order = tuple(effects[one.instance.id] for one in now.residents)
+        return HostDetail(now, in_order, _slowing(snapshot, host_id, predictor), degraded)
+
+    return active.ask(chosen, ask)
+
+
+def widened(found: HostDetail, factors: interval_inflation.Factors) -> HostDetail:
+    """The same with intervals as wide as observed outcomes show that they must be."""
+    factor = factors.get(found.now.host.id)
+    return (
+        found
+        if factor is None
+        else replace(found, effects=tuple(interval_inflation.effect(one, factor) for one in found.effects))
+    )
+
+
+def _slowing(snapshot: ClusterSnapshot, host_id: str, predictor: Predictor) -> tuple[Slowing, ...]:
+    """Who would be how much faster without whom, the largest loss first."""
+    pairs = who_hurts_whom(snapshot, predictor, [host_id], most_residents=None)
+    found = [Slowing(one.victim, one.neighbour, one.taken) for one in pairs]
+    return tuple(sorted(found, key=lambda one: (-one.loss, one.victim, one.neighbour)))
+
+
+def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> list[HostNow]:
+    asked = pressure(snapshot)
+    pending = coming - snapshot.names.placed.keys()
+    found = []
+    for host, there, row, age_s in zip(
+        snapshot.hosts, snapshot.residents, expected.tolist(), snapshot.age_s.tolist(), strict=True
+    ):
+        residents = [ResidentNow(one, kept, one.id in pending) for one, kept in zip(there, row, strict=False)]
+        residents.sort(key=lambda one: (one.expected, one.instance.id))
+        seen_at = None if age_s == float("inf") else snapshot.taken_at - timedelta(seconds=age_s)
+        found.append(HostNow(host, tuple(residents), asked[host.id], seen_at))
+    return found
+
+
+def _badness(one: HostNow) -> tuple[float, float, str]:
+    worst = one.worst
+    most = max((value for value in one.pressure.values() if value is not None), default=0.0)
+    return (worst.expected if worst else float("inf"), -most, one.host.id)
+
+
+def _told(predictor: Predictor) -> tuple[str, str]:
+    return predictor.version, predictor.origin

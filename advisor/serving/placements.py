@@ -1,0 +1,180 @@
+"""Placing: questions answered on the cloud as it is now, stored with their entry in the audit log, and hosts held."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from advisor.access.audit import Audit
+from advisor.domain import Move, PlacementRequest, Recommendation
+from advisor.lifecycle import interval_inflation
+from advisor.lifecycle.monitoring import Monitor
+from advisor.placement import moves, questions, sequential
+from advisor.serving.recommendations import Answer, answer
+from advisor.serving.snapshot_cache import Current, View, as_pending
+from advisor.settings import Settings
+from advisor.snapshot import ClusterSnapshot
+from advisor.store import counters, hosts, pending, recommendations
+
+_ATTEMPTS = 5  # at an answer that no other replica's answer overtakes, before it is given regardless
+Transaction = Callable[[], AbstractContextManager[Connection]]
+
+
+class Placing:
+    """One per process; thread-safe. `stored` is called after answers were stored."""
+
+    def __init__(
+        self,
+        current: Current,
+        monitor: Monitor,
+        audit: Audit,
+        settings: Settings,
+        transactions: tuple[Transaction, Transaction],
+        clock: Callable[[], datetime],
+        stored: Callable[[], None],
+    ) -> None:
+        self._current = current
+        self._monitor = monitor
+        self._audit = audit
+        self._settings = settings
+        self._read, self._write = transactions
+        self._clock = clock
+        self._stored = stored
+        self._one_at_a_time = threading.Lock()
+
+    def place(self, request: PlacementRequest) -> Answer:
+        """Answer and store; unless it is a dry run, the first candidate counts as placed for `reserve_s` seconds."""
+        questions.check_request(request)
+        if request.dry_run or self._settings.reserve_s == 0:
+            found, _ = self._answer(request, former=True)
+            with self._write() as connection:
+                self._keep(connection, found, held=False)
+            self._stored()
+            return found
+        with self._one_at_a_time:  # in this process, so that each answer counts in the former ones
+            for attempt in range(1, _ATTEMPTS + 1):
+                found, view = self._answer(request, former=False)
+                if self._hold([found], view, force=attempt == _ATTEMPTS):
+                    break
+            return found
+
+    def in_turn(
+        self, requests: Sequence[PlacementRequest], *, hold: bool, holds_next: bool = False
+    ) -> tuple[Recommendation, ...]:
+        """Answers of which each counts in for the next; with `hold` they are stored and count as placed.
+
+        Without it the audit log has an entry for each and nothing else is kept; with `holds_next` not even that where
+        a host was found, for the caller asks again and holds it.
+        """
+        for request in requests:
+            questions.check_request(request)
+        if not hold:
+            answers, _ = self._in_turn(requests)
+            looks = [one for one in answers if not (holds_next and one.candidates)]
+            if looks:
+                with self._write() as connection:
+                    for one in looks:
+                        self._note(connection, one)
+            return answers
+        with self._one_at_a_time:
+            for attempt in range(1, _ATTEMPTS + 1):
+                answers, view = self._in_turn(requests)
+                if self._hold([Answer.of(one) for one in answers], view, force=attempt == _ATTEMPTS):
+                    break
+            return answers
+
+    def evacuation(self, host: str, targets: Sequence[str] | None) -> tuple[Move, ...]:
+        """See moving.evacuation; the audit log alone tells of it."""
+        return self._moves([host], lambda snapshot, asking: moves.evacuation(snapshot, asking, host, targets))
+
+    def improvements(self, targets: Mapping[str, Sequence[str]], *, most: int, within_s: float) -> tuple[Move, ...]:
+        """See moving.improvements; the audit log alone tells of them."""
+        return self._moves(
+            [], lambda snapshot, asking: moves.improvements(snapshot, asking, targets, most=most, within_s=within_s)
+        )
+
+    def _moves(
+        self, about: Sequence[str], find: Callable[[ClusterSnapshot, moves.Asking], tuple[Move, ...]]
+    ) -> tuple[Move, ...]:
+        now = self._clock()
+        with self._read() as connection:
+            view, chosen = self._current.seen_by(connection, now)
+        found = find(view.snapshot, moves.Asking(chosen, now, self._settings.fresh_s))
+        going = [(one.instance, one.target) for one in found if one.target]
+        names = dict.fromkeys([*about, *(name for pair in going for name in pair)])
+        detail = {"moves": len(going), "stuck": len(found) - len(going), "model": chosen.predictor.version}
+        with self._write() as connection:
+            self._audit.record(connection, "moves.answer", list(names), **detail)
+        return found
+
+    def _answer(self, request: PlacementRequest, *, former: bool) -> tuple[Answer, View]:
+        now = self._clock()
+        with self._read() as connection:
+            view, chosen = self._current.seen_by(connection, now)
+            own = chosen.predictor.version
+            widened = self._monitor.factors(connection, own, view.inventory.hosts)
+        found = answer(
+            view.snapshot,
+            chosen,
+            request,
+            self._current.answers(view, chosen, now),
+            lambda version: widened if version == own else self._factors(version, view),
+            now=now,
+            fresh_s=self._settings.fresh_s,
+            former=former,
+        )
+        return found, view
+
+    def _in_turn(self, requests: Sequence[PlacementRequest]) -> tuple[tuple[Recommendation, ...], View]:
+        now = self._clock()
+        with self._read() as connection:
+            view, chosen = self._current.seen_by(connection, now)
+        answers = sequential.in_turn(view.snapshot, chosen, requests, now=now, fresh_s=self._settings.fresh_s)
+        factors = {version: self._factors(version, view) for version in {one.model_version for one in answers}}
+        return tuple(interval_inflation.recommendation(one, factors[one.model_version]) for one in answers), view
+
+    def _factors(self, version: str, view: View) -> Mapping[str, float]:
+        with self._read() as connection:
+            return self._monitor.factors(connection, version, view.inventory.hosts)
+
+    def _hold(self, answers: Sequence[Answer], view: View, *, force: bool) -> bool:
+        """Store answers and hold their hosts; False, and nothing written, when another answer was held meanwhile."""
+        now = self._clock()
+        reserve = timedelta(seconds=self._settings.reserve_s)
+        until = now + reserve
+        held = {one.head.id: as_pending(one.recommendation, until) for one in answers if self._settings.reserve_s}
+        coming = [one for one in held.values() if one is not None]
+        with self._write() as connection:
+            if coming:
+                if force:
+                    counters.bump(connection, "pending")
+                elif not counters.bump_from(connection, "pending", view.counts.pending):
+                    return False
+                pending.purge(connection, now, reserve)
+                known = hosts.staying(connection, [one.host for one in coming])  # some may be gone since the snapshot
+                for one in coming:
+                    if one.host in known:
+                        pending.hold(connection, one)
+            for each in answers:
+                self._keep(connection, each, held=held.get(each.head.id) is not None)
+        self._stored()
+        return True
+
+    def _keep(self, connection: Connection, one: Answer, *, held: bool) -> None:
+        told = one.head
+        recommendations.add(connection, told, one.kept)
+        first = told.candidates[0].host if told.candidates else None
+        about = [told.id, told.request.instance.id, *filter(None, [first])]
+        detail = {"host": first, "dry_run": told.request.dry_run, "held": held, "model": told.model_version}
+        self._audit.record(connection, "placement.answer", about, **detail)
+
+    def _note(self, connection: Connection, told: Recommendation) -> None:
+        """The entry of an answer that is not stored."""
+        first = told.candidates[0].host if told.candidates else None
+        about = [told.request.instance.id, *filter(None, [first])]
+        detail = {"host": first, "rejected": len(told.rejected), "model": told.model_version}
+        self._audit.record(connection, "placement.look", about, **detail)

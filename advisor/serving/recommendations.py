@@ -1,0 +1,166 @@
+"""Answers: decided once on one cloud, remembered without the newcomer's name, and told to whoever asks the same."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from hashlib import blake2b
+
+from pydantic_core import to_json
+
+from advisor.domain import AnswerSource, PlacementRequest, Recommendation
+from advisor.lifecycle import interval_inflation
+from advisor.placement import questions
+from advisor.placement.request_normalization import NEWCOMER, named, nameless
+from advisor.prediction.active import Chosen
+from advisor.prediction.lru import Recent
+from advisor.serving.contract import body_as_json, head_as_json
+from advisor.snapshot import ClusterSnapshot
+from advisor.store import codec
+from advisor.store.recommendations import body_of
+
+MOST_BYTES = 32 * 2**20  # of what answers take, their texts among it
+QUESTION = 8  # a question takes so many times its text: a short name of a host is an object of 50 bytes
+FORMER = timedelta(seconds=0.5)  # replicas are told to agree within a second of a write
+Factors = Callable[[str], Mapping[str, float]]  # by how much intervals are widened, by host, of a model's version
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A recommendation, and what is long of it as text: `told` as the contract's JSON, `kept` as the store has it.
+
+    In `head` candidates, rejections and notes may say NEWCOMER where the newcomer's name belongs, in the texts not.
+    """
+
+    head: Recommendation
+    told: bytes
+    kept: bytes
+    source: AnswerSource = "miss"
+
+    @classmethod
+    def of(cls, recommendation: Recommendation) -> Answer:
+        """Write both texts."""
+        kept = codec.text(body_of(recommendation)).encode()
+        return cls(recommendation, to_json(body_as_json(recommendation)), kept)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes: beside the texts, values that take a fifth more than these."""
+        return (len(self.told) + len(self.kept)) * 11 // 5
+
+    @property
+    def recommendation(self) -> Recommendation:
+        """The answer as a value; whoever only passes it on does without."""
+        return named(self.head, self.head.request.instance.id)
+
+    def to(self, request: PlacementRequest, now: datetime, taken_at: datetime, source: AnswerSource) -> Answer:
+        """The same said to this question, which is the one that was answered but for the newcomer's name."""
+        head = replace(
+            self.head,
+            id=questions.new_id(now),
+            created_at=now,
+            request=request,
+            snapshot_age_s=max((now - taken_at).total_seconds(), 0.0),
+        )
+        name, stood = request.instance.id.encode(), NEWCOMER.encode()  # an id needs no quoting in JSON
+        return Answer(head, self.told.replace(stood, name), self.kept.replace(stood, name), source)
+
+    def as_json(self) -> bytes:
+        """The answer to `POST /v1/placements`, equal to `recommendation_as_json`."""
+        return b"%b,%b" % (to_json(head_as_json(self.head))[:-1], self.told[1:])
+
+
+@dataclass(slots=True)
+class Moment:
+    """One state of the cloud: when it was laid out, and when a question last found it so."""
+
+    taken_at: datetime
+    seen: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What one predictor answered, by the question, on the cloud of `moment` and on those before it; thread-safe."""
+
+    moment: Moment
+    _kept: Recent[bytes, tuple[Answer, Moment, int]]
+    _deciding: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def on(cls, snapshot: ClusterSnapshot, most_bytes: int = MOST_BYTES) -> Answers:
+        """None yet; there is room for so many bytes."""
+        kept = Recent[bytes, tuple[Answer, Moment, int]](most_bytes, lambda one: one[2])
+        return cls(Moment(snapshot.taken_at, snapshot.taken_at), kept)
+
+    def after(self, snapshot: ClusterSnapshot) -> Answers:
+        """The same once the cloud has changed to this one; what was answered too long ago to be told again goes."""
+        now = snapshot.taken_at
+        self._kept.drop(lambda one: now - one[1].seen > FORMER)
+        return replace(self, moment=Moment(now, now))
+
+    def find(self, question: str) -> Answer | None:
+        """What was answered on the cloud as it is."""
+        found = self._kept.find(_key(question))
+        return found[0] if found is not None and found[1] is self.moment else None
+
+    def former(self, question: str, now: datetime) -> tuple[Answer, Moment] | None:
+        """What would have been answered at most FORMER ago."""
+        found = self._kept.find(_key(question))
+        return found[:2] if found is not None and abs(now - found[1].seen) <= FORMER else None
+
+    def keep(self, question: str, one: Answer) -> None:
+        """Remember it, in place of what was answered before."""
+        self._kept.keep(_key(question), (one, self.moment, one.size + QUESTION * len(question)))
+
+    @contextmanager
+    def deciding(self) -> Iterator[bool]:
+        """Whether nobody else is deciding an answer now: two threads at it are no faster than one."""
+        alone = self._deciding.acquire(blocking=False)
+        try:
+            yield alone
+        finally:
+            if alone:
+                self._deciding.release()
+
+
+def _key(question: str) -> bytes:
+    """A question may name thousands of hosts, and brings by how much the intervals of each are widened."""
+    return blake2b(question.encode(), digest_size=32).digest()
+
+
+def answer(
+    snapshot: ClusterSnapshot,
+    chosen: Chosen,
+    request: PlacementRequest,
+    answers: Answers,
+    factors: Factors,
+    *,
+    now: datetime,
+    fresh_s: float,
+    former: bool = False,
+) -> Answer:
+    """The answer to a checked question; `answers` are those of this snapshot and predictor.
+
+    Remembered or not it is the same. What is told in place of a model that failed is not remembered. With `former` a
+    question that would wait for another one to be decided may be told what was true at most FORMER ago: after a change
+    the questions of many are decided one after the other, and nobody shall wait for all of them.
+    """
+    asked, widened = nameless(request, snapshot), factors(chosen.predictor.version)
+    question = codec.text((asked, sorted(widened.items())))
+    found = answers.find(question)
+    if found is not None:
+        return found.to(request, now, snapshot.taken_at, "hit")
+    with answers.deciding() as alone:
+        before = None if alone or not former else answers.former(question, now)
+        if before is not None:
+            return before[0].to(request, now, before[1].taken_at, "former")
+        decided = questions.recommend(snapshot, chosen, asked, now=now, fresh_s=fresh_s)
+        if decided.model_version != chosen.predictor.version:
+            widened = factors(decided.model_version)
+        found = Answer.of(interval_inflation.recommendation(decided, widened))
+        if decided.degraded == chosen.degraded:
+            answers.keep(question, found)
+    return found.to(request, now, snapshot.taken_at, "miss")

@@ -1,0 +1,272 @@
+"""What answers right now: the snapshot and the predictor, renewed when the database's counters have moved."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from advisor.domain import Host, Instance, Inventory, Recommendation, WorkloadProfile, settings_there
+from advisor.prediction import active as predictors
+from advisor.prediction.active import Chosen
+from advisor.serving import inventory_delta
+from advisor.serving.inventory_delta import News
+from advisor.serving.recommendations import Answers
+from advisor.settings import CLOCK_SKEW, Settings
+from advisor.snapshot import ClusterSnapshot
+from advisor.store import counters, hosts, instances, models, pending, workloads
+from advisor.store.counters import Counts
+from advisor.store.engine import Database
+from advisor.store.pending import Pending
+from advisor.validation import misfit
+from models.physics.prior import PriorPredictor
+
+T = TypeVar("T", Host, Instance)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The cloud at one moment, for as long as `counts` stand still and until `until`.
+
+    `inventory` is as the callers reported it; `snapshot` also has the answers that are still pending. When each host
+    was last seen is looked up again at `look_again`.
+    """
+
+    counts: Counts
+    until: datetime
+    look_again: datetime
+    inventory: Inventory
+    pending: tuple[Pending, ...]
+    snapshot: ClusterSnapshot
+
+    def holds(self, counts: Counts, now: datetime) -> bool:
+        """Whether the cloud is still as in this view."""
+        return replace(self.counts, models=counts.models) == counts and now < self.until and not self.is_ahead(now)
+
+    def is_ahead(self, now: datetime) -> bool:
+        """Whether the clock was set back since: none of the times in this view tells anything now."""
+        return now < self.snapshot.taken_at - CLOCK_SKEW
+
+    @property
+    def expected(self) -> Inventory:
+        """The inventory as it will be once the pending answers are carried out."""
+        placed = {instance.id for instance in self.inventory.instances if instance.host}
+        coming = {held.placed.id: held.placed for held in self.pending if held.placed.id not in placed}
+        staying = tuple(one for one in self.inventory.instances if one.id not in coming)
+        expected = replace(
+            self.inventory,
+            instances=(*staying, *coming.values()),
+            workloads=_with_profiles(self.inventory.workloads, self.pending),
+        )
+        return _as_advised(self.inventory, self.pending).applied(expected)
+
+
+@dataclass(frozen=True, slots=True)
+class _Advised:
+    """Hosts and instances that pending answers change, by id, as they will be."""
+
+    hosts: dict[str, Host]
+    instances: dict[str, Instance]
+
+    def applied(self, inventory: Inventory) -> Inventory:
+        """The inventory with those of them that it has."""
+        if not self.hosts and not self.instances:
+            return inventory
+        return replace(
+            inventory,
+            hosts=tuple(self.hosts.get(one.id, one) for one in inventory.hosts),
+            instances=tuple(self.instances.get(one.id, one) for one in inventory.instances),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """What a look at the database told: the inventory now and what of it is new (`told`, None = all), the answers that
+    are held, and when hosts were last seen (`seen`, None = nothing to look up)."""
+
+    inventory: Inventory
+    told: News | None
+    held: tuple[Pending, ...]
+    seen: Mapping[str, datetime | None] | None
+
+
+class Current:
+    """Holds one View and one Chosen; thread-safe: both are swapped whole, and rebuilt by one thread at a time."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._building = threading.Lock()
+        self._building_answers = threading.Lock()
+        self._answers: tuple[View, Chosen, Answers] | None = None
+        self._view: View | None = None
+        self._chosen: tuple[int, Chosen] | None = None  # with the counter that it was chosen at
+
+    def at(self, now: datetime) -> tuple[View, Chosen]:
+        """The view and the predictor as the database has them now; StorageUnavailable when it cannot be read."""
+        with self._database.read() as connection:
+            return self.seen_by(connection, now)
+
+    def seen_by(self, connection: Connection, now: datetime) -> tuple[View, Chosen]:
+        """The same for who reads more in one transaction; what has moved is read in another one."""
+        counts = counters.read(connection)
+        view, chosen = self._view, self._chosen
+        if view is None or not view.holds(counts, now) or chosen is None or chosen[0] != counts.models:
+            with self._building:
+                view, chosen = self._refresh(now)
+        return view, chosen[1]
+
+    def answers(self, view: View, chosen: Chosen, now: datetime) -> Answers:
+        """What was answered by this predictor in this view, which holds `now`, and in those before it."""
+        with self._building_answers:
+            held = self._answers
+            if held is not None and held[0] is view and held[1] is chosen:
+                moment = held[2].moment
+                moment.seen = max(moment.seen, now)
+                return held[2]
+            if view is not self._view or held is None or held[1] is not chosen:
+                found = Answers.on(view.snapshot)
+            else:
+                found = held[2].after(view.snapshot)
+            if view is self._view:  # whoever is late does not push out what the others use
+                self._answers = view, chosen, found
+            return found
+
+    def remembered(self) -> tuple[int, int]:
+        """Predictions that were found and missed among those remembered, since the predictor was chosen."""
+        return self._chosen[1].remembered.counts() if self._chosen else (0, 0)
+
+    def _refresh(self, now: datetime) -> tuple[View, tuple[int, Chosen]]:
+        """Read what has moved in one transaction, then lay it out without holding that open."""
+        view, chosen = self._view, self._chosen
+        if view is not None and view.is_ahead(now):
+            view = None
+        reserve = timedelta(seconds=self._settings.reserve_s)
+        with self._database.read() as connection:
+            counts = counters.read(connection)
+            moved = _read_moved(connection, view, counts, now, reserve)
+            active = models.active(connection)
+        if view is None or not view.holds(counts, now):
+            view = self._take(counts, view, moved, now)
+        if chosen is None or chosen[0] != counts.models:
+            chosen = counts.models, self._choose(active.version if active else None)
+        self._view, self._chosen = view, chosen
+        return view, chosen
+
+    def _take(self, counts: Counts, former: View | None, moved: _Moved, now: datetime) -> View:
+        told, inventory = moved.told, moved.inventory
+        held = _possible(moved.held, inventory)
+        known = _with_profiles(inventory.workloads, held)
+        advised = _as_advised(inventory, held)
+        coming = [advised.instances.get(one.placed.id, one.placed) for one in held]
+        expected = replace(advised.applied(inventory), workloads=known)
+        if former is None or told is None:
+            snapshot = ClusterSnapshot.build(expected, seen=moved.seen or {}, pending=coming, taken_at=now)
+        else:
+            were = _as_advised(former.inventory, former.pending)
+            snapshot = former.snapshot.changed(
+                hosts={**told.hosts, **_named(expected.hosts, advised.hosts.keys() | were.hosts)},
+                instances={**told.instances, **_named(expected.instances, advised.instances.keys() | were.instances)},
+                workloads=known,
+                seen=moved.seen or {},
+                pending=coming,
+                taken_at=now,
+            )
+        # Samples move no counter while a host is fresh, so its age is looked up again after a tenth of what is allowed.
+        look_again = now + timedelta(seconds=self._settings.fresh_s / 10)
+        if former is not None and moved.seen is None:
+            look_again = former.look_again
+        until = min([look_again, *(one.expires_at for one in held)])
+        return View(counts, until, look_again, inventory, held, snapshot)
+
+    def _choose(self, version: str | None) -> Chosen:
+        if version is None:
+            return Chosen(PriorPredictor())
+        return predictors.load_or_prior(self._settings.model_dir / version)
+
+
+def as_pending(recommendation: Recommendation, expires_at: datetime) -> Pending | None:
+    """The first candidate of an answer as an instance on its host, None when there is no candidate."""
+    if not recommendation.candidates:
+        return None
+    first = recommendation.candidates[0]
+    asked = recommendation.request.instance
+    profile = recommendation.request.profile
+    if profile is not None and profile.known:
+        # No id holds a blank, so this name hides no workload that anybody put by name.
+        profile = replace(profile, name=f"pending {asked.id}", platform="")
+        asked = replace(asked, workload=profile.name)
+    else:
+        profile = None
+    placed = replace(asked, host=first.host, settings=settings_there(asked, first))
+    driver_cpus = first.rungs[-1].driver_cpus if first.rungs else None
+    return Pending(recommendation.id, placed, profile, expires_at, first.changes, driver_cpus)
+
+
+def _possible(held: Sequence[Pending], inventory: Inventory) -> tuple[Pending, ...]:
+    """Without answers whose host has meanwhile lost the pCPUs that they were pinned to."""
+    by_id = {host.id: host for host in inventory.hosts}
+    return tuple(one for one in held if one.host in by_id and misfit(by_id[one.host], [one.placed]) is None)
+
+
+def _as_advised(inventory: Inventory, held: Sequence[Pending]) -> _Advised:
+    """What pending answers change of a host and of who is there already; of two about one the later wins.
+
+    Without it a limit that the ladder keeps would look broken already, and the next answer would not mind it.
+    """
+    found = _Advised({}, {})
+    if not any(one.changes or one.driver_cpus is not None for one in held):
+        return found
+    by_host = {host.id: host for host in inventory.hosts}
+    placed = {one.id: one for one in inventory.instances if one.host}
+    there = {**{one.placed.id: one.placed for one in held}, **placed}
+    for one in sorted(held, key=attrgetter("expires_at", "recommendation")):
+        if one.placed.id in placed:  # it does not count any more
+            continue
+        host = by_host[one.host]
+        if one.driver_cpus is not None and max(one.driver_cpus, default=0) < host.pcpus:
+            found.hosts[host.id] = replace(host, driver_cpus=one.driver_cpus)
+        for name, settings in one.changes.items():
+            if name in there and there[name].host == host.id:
+                changed = replace(there[name], settings=settings)
+                if misfit(host, [changed]) is None:
+                    found.instances[name] = changed
+    return found
+
+
+def _named(items: Sequence[T], names: Collection[str]) -> dict[str, T | None]:
+    """Those of these names, None = there is none."""
+    if not names:
+        return {}
+    return {**dict.fromkeys(names), **{one.id: one for one in items if one.id in names}}
+
+
+def _with_profiles(known: Sequence[WorkloadProfile], held: Sequence[Pending]) -> tuple[WorkloadProfile, ...]:
+    return (*known, *(one.profile for one in held if one.profile is not None))
+
+
+def _read_moved(connection: Connection, view: View | None, counts: Counts, now: datetime, reserve: timedelta) -> _Moved:
+    held = pending.load_all(connection, now, reserve)
+    told = None
+    if view is not None:
+        same = counts.inventory == view.counts.inventory
+        told = News() if same else inventory_delta.read(connection, view.counts.inventory)
+    if view is None or told is None:
+        return _Moved(_load_inventory(connection), None, held, hosts.sightings(connection, now))
+    looks = bool(told.hosts) or now >= view.look_again or counts.sightings != view.counts.sightings
+    seen = hosts.sightings(connection, now) if looks else None
+    return _Moved(told.applied(view.inventory), told, held, seen)
+
+
+def _load_inventory(connection: Connection) -> Inventory:
+    """Everything, ordered as Python orders names: a database may order them otherwise."""
+    return Inventory(
+        tuple(sorted(hosts.load_all(connection), key=attrgetter("id"))),
+        tuple(sorted(instances.load_all(connection), key=attrgetter("id"))),
+        tuple(sorted(workloads.load_all(connection), key=attrgetter("name", "platform"))),
+    )

@@ -1,0 +1,48 @@
+"""Vitals: what the service tells of its own state to whoever watches it; read at the moment, nothing is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from advisor.prediction.active import Chosen
+from advisor.serving.snapshot_cache import View
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """The cloud and the model that answer now.
+
+    `hosts_without_data` were not seen for as long as `fresh_s` allows and are rejected for that; `pending` answers hold
+    their hosts; `found` and `missed` count what the model was to be asked and was remembered or not, since it answers.
+    """
+
+    generation: int
+    hosts: int
+    hosts_without_data: int
+    snapshot_age_s: float
+    pending: int
+    model: str
+    origin: str
+    degraded: bool
+    found: int
+    missed: int
+
+
+def take(view: View, chosen: Chosen, *, now: datetime, fresh_s: float) -> Vitals:
+    """The vitals of a view and a predictor at `now`."""
+    found, missed = chosen.remembered.counts()
+    return Vitals(
+        generation=view.counts.inventory,
+        hosts=len(view.inventory.hosts),
+        hosts_without_data=int(np.count_nonzero(view.snapshot.age_s > fresh_s)),
+        snapshot_age_s=max((now - view.snapshot.taken_at).total_seconds(), 0.0),
+        pending=len(view.pending),
+        model=chosen.predictor.version,
+        origin=chosen.predictor.origin,
+        degraded=chosen.degraded,
+        found=found,
+        missed=missed,
+    )

@@ -1,0 +1,80 @@
+"""What was measured over time, for drawings: the eight metrics in equal steps, from the database or another store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+from sqlalchemy import Connection
+
+from advisor.domain import Histories, History
+from advisor.errors import NotFound, SeriesUnavailable
+from advisor.settings import Settings
+from advisor.store import histories, instances
+from advisor.telemetry import promql
+from advisor.telemetry.profiles import parse_since
+from profiler.metrics import BY_NAME, EIGHT
+
+STEPS = 120  # in one drawing: a few hundred pixels wide it shows no more
+LEAST_STEP_S = 30.0  # three of the agent's windows
+_METRICS = [(metric.default_scope, metric.name) for metric in EIGHT]
+
+
+def stored(connection: Connection, host: str | None, instance: str | None, *, since: str, now: datetime) -> Histories:
+    """Of everybody who is on a host now, or of one instance and of the host it is on; empty where nothing is known."""
+    begin_s, end_s, step_s = _steps(since, now)
+    if instance is not None:
+        there = instances.get(connection, instance)
+        on = [there.host] if there is not None and there.host else []
+        keys = histories.of_instance(connection, instance, on, _METRICS)
+    else:
+        named = [one.id for one in instances.on_hosts(connection, [host or ""])]
+        keys = histories.of_host(connection, host or "", named, _METRICS)
+    found = histories.means(connection, keys, begin_s, end_s, step_s)
+    return Histories(begin_s, end_s, step_s, tuple(_history(key, *means) for key, means in found.items()))
+
+
+def scraped(settings: Settings, instance: str | None, *, since: str, now: datetime) -> Histories:
+    """Of one instance and its host, from the store that `prometheus_url` names; nothing where no instance is named,
+    for a host with all its instances is too much to ask of another store for a page.
+
+    A store that does not answer, or with too much, is no error: what is predicted is shown without what was measured.
+    """
+    begin_s, end_s, step_s = _steps(since, now)
+    if instance is None:
+        return Histories(begin_s, end_s, step_s, (), elsewhere=True)
+    try:
+        readings = promql.read(settings, instance, since=since, now=now).readings
+    except NotFound:
+        return Histories(begin_s, end_s, step_s, (), elsewhere=True)
+    except SeriesUnavailable as error:
+        return Histories(begin_s, end_s, step_s, (), elsewhere=True, missing=error.message)
+    wanted = {
+        (host, owner, metric): means
+        for (host, owner, scope, metric), means in readings.items()
+        if owner in {instance, None} and (scope, metric) in _METRICS and (owner is None) == (scope == "host")
+    }
+    found = (_history(key, *_means(*means, begin_s, step_s)) for key, means in wanted.items())
+    return Histories(begin_s, end_s, step_s, tuple(one for one in found if one.times), elsewhere=True)
+
+
+def _steps(since: str, now: datetime) -> tuple[float, float, float]:
+    """Begin, end and step in seconds, borders being multiples of the step, so that the same step is always the same."""
+    asked_s = parse_since(since)
+    step_s = max(LEAST_STEP_S, math.ceil(asked_s / STEPS / LEAST_STEP_S) * LEAST_STEP_S)
+    end_s = math.ceil(now.timestamp() / step_s) * step_s
+    return end_s - math.ceil(asked_s / step_s) * step_s, end_s, step_s
+
+
+def _means(times: Sequence[float], values: Sequence[float], begin_s: float, step_s: float) -> histories.Means:
+    at = np.floor((np.asarray(times) - begin_s) / step_s)
+    steps, which, counts = np.unique(at, return_inverse=True, return_counts=True)
+    sums = np.bincount(which, weights=np.asarray(values), minlength=len(steps))
+    return (begin_s + (steps + 1) * step_s).tolist(), (sums / counts).tolist()
+
+
+def _history(key: histories.Key, times: Sequence[float], values: Sequence[float]) -> History:
+    host, instance, metric = key
+    return History(host, instance, metric, BY_NAME[metric].unit, times, values)

@@ -1,0 +1,31 @@
+"""What a campaign is: workloads, who shares the host, where, how long, how often; reads CAMPAIGN.yaml, runs nothing."""
+
+from lab.campaign.model import (
+    Accelerator,
+    Backing,
+    Campaign,
+    Cpus,
+    Group,
+    GuestSettings,
+    Member,
+    PinningForm,
+    Repeats,
+    Temporal,
+    Vhost,
+)
+from lab.campaign.reading import read_campaign
+
+__all__ = [
+    "Accelerator",
+    "Backing",
+    "Campaign",
+    "Cpus",
+    "Group",
+    "GuestSettings",
+    "Member",
+    "PinningForm",
+    "Repeats",
+    "Temporal",
+    "Vhost",
+    "read_campaign",
+]

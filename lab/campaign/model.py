@@ -1,0 +1,131 @@
+"""The parts of a campaign as values: members, pinning forms, groups, how often and when rounds are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from lab.workloads import Workload
+from profiler.observed import IsolationSettings
+
+Cpus = tuple[int, ...]
+Backing = Literal["container", "native", "qemu", "xen"]
+Accelerator = Literal["auto", "kvm", "tcg"]
+Vhost = Literal["auto", "on", "off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One participant of a group: a named workload with load and settings; `label` tells variants apart."""
+
+    workload: str
+    label: str
+    load: float
+    vcpus: int
+    settings: IsolationSettings
+
+
+@dataclass(frozen=True, slots=True)
+class GuestSettings:
+    """How instances that are whole VMs are made; `auto` takes the faster way that this host really offers."""
+
+    memory_mb: int = 256
+    accelerator: Accelerator = "auto"
+    vhost: Vhost = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class PinningForm:
+    """Where the members run: member i on `cpus[i % len]`, its load generator on `clients[i % len]`, None = with it.
+
+    `driver` are the CPUs that do the host's I/O work for the instances, None = where the kernel puts it.
+    """
+
+    name: str
+    cpus: tuple[Cpus, ...]
+    clients: tuple[Cpus, ...] | None
+    driver: Cpus | None = None
+
+    def place(self, position: int) -> tuple[Cpus, Cpus]:
+        """CPUs of the member at this position, and of its load generator."""
+        own = self.cpus[position % len(self.cpus)]
+        return own, own if self.clients is None else self.clients[position % len(self.clients)]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Members that share the host, in one pinning form."""
+
+    members: tuple[Member, ...]
+    pinning: PinningForm
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """How often rounds are measured.
+
+    After `least` rounds, rounds go on up to `most` with those runs only whose 95 % interval of T/B is wider than
+    +-`narrow`, relative to the median; None = no further rounds. No run begins after `minutes` of measuring.
+    """
+
+    least: int
+    most: int
+    narrow: float | None = None
+    minutes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Temporal:
+    """Rounds on a fixed time grid, as in the papers' campaigns over days."""
+
+    every_min: float
+    hours: float
+
+    @property
+    def slots(self) -> int:
+        """How many rounds the grid has."""
+        return max(1, round(self.hours * 60 / self.every_min))
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Everything that is to be measured. `fingerprint` changes when earlier runs could no longer be compared.
+
+    `members` are the workloads as they are defined, without what groups say otherwise, by name.
+    """
+
+    name: str
+    platform: str
+    seconds: int
+    warmup_s: float
+    repeats: Repeats
+    seed: int
+    link_mbit: float | None
+    notes: str
+    licence: str
+    learn: bool
+    workloads: Mapping[str, Workload]
+    members: Mapping[str, Member]
+    groups: tuple[Group, ...]
+    pinnings: tuple[PinningForm, ...]
+    fingerprint: str
+    instances: Backing = "container"
+    guests: GuestSettings = GuestSettings()
+    temporal: Temporal | None = None
+    warmup_most_s: float = 0.0
+    line_mbit: float | None = None
+    queue_packets: int = 1000
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """All CPUs that are named anywhere."""
+        sets = [cpus for form in self.pinnings for cpus in (*form.cpus, *(form.clients or ()), form.driver or ())]
+        return frozenset(cpu for cpus in sets for cpu in cpus)
+
+    def repeated(self, rounds: int | None, minutes: float | None) -> Campaign:
+        """The same with at least so many rounds, and no run begun after so many minutes; None = as it is."""
+        given = self.repeats
+        least = given.least if rounds is None else rounds
+        most = least if given.narrow is None else max(least, given.most)
+        return replace(self, repeats=Repeats(least, most, given.narrow, given.minutes if minutes is None else minutes))

@@ -1,0 +1,196 @@
+"""Reads CAMPAIGN.yaml from its top: what is measured for how long and how often, workloads, pinning forms."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+
+from lab.campaign.groups import read_groups
+from lab.campaign.members import read_load, read_settings
+from lab.campaign.model import (
+    Accelerator,
+    Backing,
+    Campaign,
+    Cpus,
+    GuestSettings,
+    Member,
+    PinningForm,
+    Repeats,
+    Temporal,
+    Vhost,
+)
+from lab.errors import CampaignError
+from lab.fields import Fields
+from lab.workloads import KINDS, Workload
+from profiler.observed import IsolationSettings, check_id, parse_cpus
+
+# More rounds, other limits or other notes leave finished runs comparable.
+_FREE = ("rounds", "most_rounds", "narrow", "most_minutes", "notes", "licence", "learn", "name")
+_ENOUGH_ROUNDS = 30  # intervals of medians hardly shrink beyond; the usual limit of adaptive repeats
+
+
+def read_campaign(path: Path) -> Campaign:
+    """Read a campaign file; CampaignError names the file, the field or line, and the reason."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CampaignError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CampaignError(f"{path} is not UTF-8 text") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        raise CampaignError(f"{path}{line}: not valid YAML ({getattr(error, 'problem', None) or error})") from None
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        # what PyYAML lets through of values it cannot build, such as the 99th of a month, and of endless nesting
+        raise CampaignError(f"{path} holds a value that cannot be read: {error}") from None
+    return _campaign(Fields(str(path), "", document), document)
+
+
+def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
+    defined = {name: _workload(fields) for name, fields in _named(top, "workloads")}
+    members = {name: member for name, (_, member) in defined.items()}
+    forms = {name: _pinning(name, fields) for name, fields in _named(top, "pinnings")}
+    seed = top.whole("seed", 1, least=0, most=2**31)
+    warmup_s = top.number("warmup_s", 1.0, above=-1e-9, most=3600)
+    campaign = Campaign(
+        name=_identifier(top, "name", None),
+        platform=_identifier(top, "platform", top.text("name")),
+        seconds=top.whole("seconds", 5, most=86_400),
+        warmup_s=warmup_s,
+        repeats=_repeats(top),
+        seed=seed,
+        link_mbit=top.optional("link_mbit", most=1e6),
+        notes=top.text("notes", " ").strip(),
+        licence=top.text("licence", "CC-BY-4.0"),
+        learn=top.flag("learn", True),
+        workloads={name: workload for name, (workload, _) in defined.items()},
+        members=members,
+        groups=read_groups(top, members, forms, seed),
+        pinnings=tuple(forms.values()),
+        fingerprint=_fingerprint(document),
+        instances=_one_of(top, "instances", get_args(Backing), "container"),
+        guests=_guests(top.fields("guests")),
+        temporal=_temporal(top),
+        warmup_most_s=top.number("warmup_most_s", warmup_s, above=-1e-9, most=3600),
+        line_mbit=top.optional("line_mbit", most=1e6),
+        queue_packets=top.whole("queue_packets", 1000),
+    )
+    top.done()
+    if campaign.warmup_most_s < warmup_s:
+        top.wrong("warmup_most_s", f"must not be below warmup_s, which is {warmup_s:g}")
+    _check_members(top, campaign)
+    return campaign
+
+
+def _check_members(top: Fields, campaign: Campaign) -> None:
+    """Refuse two members under one label, whose runs would be mixed up, and part loads of what knows no rate."""
+    known: dict[str, Member] = {}
+    for member in (*campaign.members.values(), *(member for group in campaign.groups for member in group.members)):
+        if known.setdefault(member.label, member) != member:
+            top.wrong("groups", f"make two different members that would both be called {member.label!r}")
+        workload = campaign.workloads[member.workload]
+        if member.load < 1 and not workload.takes_rate:
+            reason = f"has load {member.load:g}, but work of kind {workload.kind} cannot be asked for at a rate"
+            top.wrong(f"workloads.{member.workload}", reason)
+
+
+def _fingerprint(document: Mapping[str, Any]) -> str:
+    """Digest of all that a measured value depends on."""
+    relevant = {key: value for key, value in document.items() if key not in _FREE}
+    return hashlib.sha256(yaml.safe_dump(relevant, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _repeats(top: Fields) -> Repeats:
+    least = top.whole("rounds", 5, most=10_000)
+    narrow = top.number("narrow", most=1.0) if top.has("narrow") else None
+    most = top.whole("most_rounds", max(least, _ENOUGH_ROUNDS) if narrow else least, most=10_000)
+    if most < least:
+        top.wrong("most_rounds", f"must not be below rounds, which is {least}")
+    if narrow is None and top.has("most_rounds"):
+        top.wrong("most_rounds", "needs narrow, the width of intervals at which no further round is needed")
+    return Repeats(least, most, narrow, top.optional("most_minutes", most=1e6))
+
+
+def _temporal(top: Fields) -> Temporal | None:
+    if not top.has("temporal"):
+        return None
+    if top.has("narrow"):
+        top.wrong("temporal", "and narrow exclude each other: a time grid has as many rounds as fit")
+    fields = top.fields("temporal")
+    temporal = Temporal(fields.number("every_min", most=100_000), fields.number("hours", most=100_000))
+    fields.done()
+    if temporal.slots > 100_000:
+        top.wrong("temporal", "has more than 100000 rounds")
+    return temporal
+
+
+def _guests(fields: Fields) -> GuestSettings:
+    usual = GuestSettings()
+    accelerator: Accelerator = _one_of(fields, "accelerator", get_args(Accelerator), usual.accelerator)
+    vhost: Vhost = _one_of(fields, "vhost", get_args(Vhost), usual.vhost)
+    guests = GuestSettings(fields.whole("memory_mb", usual.memory_mb, least=32), accelerator, vhost)
+    fields.done()
+    return guests
+
+
+def _one_of(fields: Fields, name: str, choices: tuple[Any, ...], default: str) -> Any:
+    """One of a Literal's values; YAML reads on and off as truth values."""
+    value = {True: "on", False: "off"}.get(given) if isinstance(given := fields.raw(name, default), bool) else given
+    if value not in choices:
+        fields.wrong(fields.at(name), f"must be one of {', '.join(choices)}, not {str(value)[:40]!r}")
+    return value
+
+
+def _identifier(fields: Fields, name: str, default: str | None) -> str:
+    value = fields.text(name, default)
+    try:
+        return check_id(value, name)
+    except ValueError as error:
+        raise CampaignError(f"{fields.file}: {error}") from None
+
+
+def _named(top: Fields, name: str) -> list[tuple[str, Fields]]:
+    """The entries of a mapping whose names are the user's own."""
+    entries = list(top.fields(name).entries())
+    if not entries:
+        top.wrong(name, "must name at least one")
+    for key, _ in entries:
+        try:
+            check_id(key, f"{name} name")
+        except ValueError as error:
+            top.wrong(name, f"has a bad name: {error}")
+        if ":" in key:
+            top.wrong(f"{name}.{key}", "must not hold a colon, which separates names in run ids")
+    return [(key, Fields(top.file, f"{name}.{key}", entry)) for key, entry in entries]
+
+
+def _workload(fields: Fields) -> tuple[Workload, Member]:
+    name = fields.place.removeprefix("workloads.")
+    workload = KINDS[fields.choice("kind", tuple(KINDS))].of(fields)
+    settings = read_settings(fields, IsolationSettings())
+    member = Member(name, name, read_load(fields, 1.0), fields.whole("vcpus", 1, most=4096), settings)
+    fields.done()
+    return workload, member
+
+
+def _pinning(name: str, fields: Fields) -> PinningForm:
+    cpus = tuple(_cpus(fields, "cpus", entry) for entry in fields.sequence("cpus"))
+    clients = fields.raw("clients", "own")
+    driver = _cpus(fields, "driver", fields.raw("driver")) if fields.has("driver") else None
+    fields.done()
+    if clients == "own":
+        return PinningForm(name, cpus, None, driver)
+    entries = fields.sequence("clients") if isinstance(clients, list) else [clients]
+    return PinningForm(name, cpus, tuple(_cpus(fields, "clients", entry) for entry in entries), driver)
+
+
+def _cpus(fields: Fields, name: str, entry: Any) -> Cpus:
+    try:
+        return parse_cpus(str(entry))
+    except ValueError as error:
+        raise CampaignError(f"{fields.file}: {fields.at(name)} {error} (write CPU lists such as 0 or 0-1)") from None

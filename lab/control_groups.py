@@ -1,0 +1,175 @@
+"""Makes and removes the lab's control groups, version 1 or 2, and sets caps, weights, CPUs and disk limits in them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from lab.errors import PreparationError, RunError
+from profiler.backends.lxc.groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
+from profiler.backends.source import LiveSource
+from profiler.observed import DEFAULT_WEIGHT, IsolationSettings, format_cpus
+
+_V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "blkio")
+_V2_CONTROLLERS = ("cpu", "cpuset", "io")
+_PERIOD_US = 100_000  # the kernel's default; shorter ones trade throughput for latency
+_EMPTY_WITHIN_S = 3.0
+_BLOCK_DEVICES = Path("/sys/dev/block")
+
+
+class GroupMaker:
+    """Makes flat groups under the root: nothing between an instance and its CPU takes a share of its weight."""
+
+    def __init__(self, mounts: Mapping[str, str] | None = None) -> None:
+        mounts = find_mounts(LiveSource()) if mounts is None else mounts
+        self.version = 1 if "cpuacct" in mounts else 2
+        if self.version == 1:
+            missing = [name for name in _V1_CONTROLLERS if name not in mounts]
+            if missing:
+                raise PreparationError(f"control group controllers {', '.join(missing)} are not mounted on this host")
+            roots = [mounts[name] for name in _V1_CONTROLLERS]
+            # The empty version 2 tree beside version 1 gives pressure per group.
+            self._roots = list(dict.fromkeys([*roots, *([mounts["unified"]] if "unified" in mounts else [])]))
+        elif "unified" in mounts:
+            self._roots = [mounts["unified"]]
+        else:
+            raise PreparationError("no control groups are mounted: mount -t cgroup2 none /sys/fs/cgroup")
+        self._mounts = mounts
+
+    def prepare(self) -> None:
+        """Version 2 only: let groups under the root use the controllers; they stay enabled, which limits nobody.
+
+        PreparationError where that cannot be, as in a container whose control groups are read-only.
+        """
+        if self.version == 1:
+            return
+        try:
+            self._enable()
+        except OSError as error:
+            raise PreparationError(f"control groups cannot be set up here ({error}): run on the host itself") from None
+
+    def _enable(self) -> None:
+        root = Path(self._mounts["unified"])
+        available = (root / "cgroup.controllers").read_text().split()
+        enabled = (root / "cgroup.subtree_control").read_text().split()
+        missing = [name for name in _V2_CONTROLLERS if name not in available]
+        if missing:
+            raise PreparationError(f"control group controllers {', '.join(missing)} are not available at {root}")
+        for name in _V2_CONTROLLERS:
+            if name not in enabled:
+                (root / "cgroup.subtree_control").write_text(f"+{name}")
+
+    def make(self, name: str, cpus: tuple[int, ...], settings: IsolationSettings, device: str | None) -> list[str]:
+        """Make a group and return the files that a process id is written to in order to join it.
+
+        `device` is where a disk limit holds, as `device_of` gives it; PreparationError when there is a limit and none.
+        """
+        if settings.disk_limit_mb_s is not None and device is None:
+            raise PreparationError("a disk limit needs files on a disk: choose a directory that is not in memory")
+        try:
+            for root in self._roots:
+                Path(root, name).mkdir()
+            if self.version == 1:
+                self._set_v1(name, cpus, settings, device)
+            else:
+                self._set_v2(name, cpus, settings, device)
+        except OSError as error:
+            raise RunError(f"control group {name} cannot be made: {error}") from None
+        return [f"{root}/{name}/cgroup.procs" for root in self._roots]
+
+    def _set_v1(self, name: str, cpus: tuple[int, ...], settings: IsolationSettings, device: str | None) -> None:
+        cpuset = f"{self._mounts['cpuset']}/{name}"
+        _write(f"{cpuset}/cpuset.mems", Path(self._mounts["cpuset"], "cpuset.mems").read_text("ascii").strip())
+        _write(f"{cpuset}/cpuset.cpus", format_cpus(cpus))
+        if settings.cap_percent is not None:
+            quota = max(1000, round(settings.cap_percent / 100 * _PERIOD_US))
+            _write(f"{self._mounts['cpu']}/{name}/cpu.cfs_quota_us", str(quota))
+        if settings.weight is not None:
+            shares = max(2, round(settings.weight / DEFAULT_WEIGHT * V1_DEFAULT_SHARES))
+            _write(f"{self._mounts['cpu']}/{name}/cpu.shares", str(shares))
+        if settings.disk_limit_mb_s is not None:
+            for operation in ("read", "write"):
+                limit = f"{device} {round(settings.disk_limit_mb_s * 1e6)}"
+                _write(f"{self._mounts['blkio']}/{name}/blkio.throttle.{operation}_bps_device", limit)
+
+    def _set_v2(self, name: str, cpus: tuple[int, ...], settings: IsolationSettings, device: str | None) -> None:
+        group = f"{self._mounts['unified']}/{name}"
+        _write(f"{group}/cpuset.cpus", format_cpus(cpus))
+        if settings.cap_percent is not None:
+            quota = max(1000, round(settings.cap_percent / 100 * _PERIOD_US))
+            _write(f"{group}/cpu.max", f"{quota} {_PERIOD_US}")
+        if settings.weight is not None:
+            weight = max(1, min(10_000, round(settings.weight / DEFAULT_WEIGHT * V2_DEFAULT_WEIGHT)))
+            _write(f"{group}/cpu.weight", str(weight))
+        if settings.disk_limit_mb_s is not None:
+            limit = round(settings.disk_limit_mb_s * 1e6)
+            _write(f"{group}/io.max", f"{device} rbps={limit} wbps={limit}")
+
+
+def device_of(path: Path) -> str | None:
+    """`major:minor` of the disk that a path lies on; None = it lies on no single disk (tmpfs, overlay, btrfs).
+
+    Limits are set on whole disks: the kernel refuses a partition (block/blk-cgroup.c), so that of one is looked up.
+    """
+    number = path.stat().st_dev
+    if os.major(number) == 0:
+        return None
+    device = f"{os.major(number)}:{os.minor(number)}"
+    entry = (_BLOCK_DEVICES / device).resolve()
+    if (entry / "partition").exists():
+        return (entry.parent / "dev").read_text("ascii").strip()
+    return device
+
+
+def _write(path: str, text: str) -> None:
+    Path(path).write_text(text, encoding="ascii")
+
+
+def group_places(name: str) -> list[Path]:
+    """Where a group of this name is, or would be, in every tree of this host."""
+    try:
+        return [Path(root, name) for root in sorted(set(find_mounts(LiveSource()).values()))]
+    except OSError:
+        return []
+
+
+def remove_group(name: str) -> None:
+    """End every process in the group of this name and remove it from every tree; a group that is gone is fine."""
+    groups = [group for group in group_places(name) if group.is_dir()]
+    deadline = time.monotonic() + _EMPTY_WITHIN_S
+    while _kill_members(groups) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    for group in groups:
+        _remove_directory(group, deadline)
+
+
+def _kill_members(groups: list[Path]) -> bool:
+    """Kill every member; True while there were any."""
+    found = False
+    for group in groups:
+        try:
+            members = (group / "cgroup.procs").read_text("ascii").split()
+        except OSError:
+            continue
+        for member in members:
+            found = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(member), signal.SIGKILL)
+    return found
+
+
+def _remove_directory(group: Path, deadline: float) -> None:
+    while group.exists():
+        try:
+            group.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            # Busy for a moment after the last member died: its exit is not finished everywhere yet.
+            if time.monotonic() >= deadline:
+                raise RunError(f"control group {group} cannot be removed: {error.strerror}") from None
+            time.sleep(0.005)

@@ -1,0 +1,99 @@
+"""Reads the fields of a campaign file one by one, so that every mistake names its place and what is expected there."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from lab.errors import CampaignError
+
+
+class Fields:
+    """A mapping of the file at a place such as `workloads.web-1k`; `done` refuses what nobody asked for."""
+
+    def __init__(self, file: str, place: str, value: Any) -> None:
+        self.file = file
+        self.place = place
+        if not isinstance(value, dict):
+            self.wrong(place, "must be a mapping of names to values")
+        self._values: dict[str, Any] = {str(key): entry for key, entry in value.items()}
+        self._asked: set[str] = set()
+
+    def wrong(self, place: str, reason: str) -> NoReturn:
+        """Raise the error for a place in the file."""
+        raise CampaignError(f"{self.file}: {place or 'the whole file'} {reason}")
+
+    def at(self, name: str) -> str:
+        return f"{self.place}.{name}" if self.place else name
+
+    def has(self, name: str) -> bool:
+        self._asked.add(name)
+        return self._values.get(name) is not None
+
+    def raw(self, name: str, default: Any = None) -> Any:
+        self._asked.add(name)
+        value = self._values.get(name)
+        return default if value is None else value
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self.raw(name, default)
+        if not isinstance(value, (str, int, float)) or isinstance(value, bool) or str(value) == "":
+            self.wrong(self.at(name), "must be a text" if value is not None else "is missing")
+        return str(value)
+
+    def number(self, name: str, default: float | None = None, *, above: float = 0.0, most: float = 1e9) -> float:
+        value = self.raw(name, default)
+        if value is None:
+            self.wrong(self.at(name), "is missing")
+        number = math.nan
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            with contextlib.suppress(OverflowError):  # more digits than a float holds
+                number = float(value)
+        if not math.isfinite(number):
+            self.wrong(self.at(name), f"must be a number, not {str(value)[:40]!r}")
+        if not above < number <= most:
+            self.wrong(self.at(name), f"must be above {above:g} and at most {most:g}, not {number:g}")
+        return number
+
+    def whole(self, name: str, default: int | None = None, *, least: int = 1, most: int = 1_000_000) -> int:
+        value = self.number(name, default, above=least - 1, most=most)
+        if value != int(value):
+            self.wrong(self.at(name), f"must be a whole number, not {value:g}")
+        return int(value)
+
+    def optional(self, name: str, *, most: float = 1e9) -> float | None:
+        return self.number(name, most=most) if self.has(name) else None
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.raw(name, default)
+        if not isinstance(value, bool):
+            self.wrong(self.at(name), f"must be true or false, not {str(value)[:40]!r}")
+        return value
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str | None = None) -> str:
+        value = self.text(name, default)
+        if value not in choices:
+            self.wrong(self.at(name), f"must be one of {', '.join(choices)}, not {value[:40]!r}")
+        return value
+
+    def sequence(self, name: str, default: list[Any] | None = None) -> list[Any]:
+        value = self.raw(name, default)
+        if not isinstance(value, list) or not value:
+            self.wrong(self.at(name), "must be a list with at least one entry")
+        return list(value)
+
+    def fields(self, name: str) -> Fields:
+        return Fields(self.file, self.at(name), self.raw(name, {}))
+
+    def entries(self) -> Iterator[tuple[str, Any]]:
+        """All names with their values, for mappings whose names are free."""
+        self._asked.update(self._values)
+        return iter(self._values.items())
+
+    def done(self) -> None:
+        unknown = sorted(set(self._values) - self._asked)
+        if unknown:
+            known = ", ".join(sorted(self._asked)) or "nothing"
+            self.wrong(self.at(unknown[0]), f"is not known here (known: {known})")

@@ -1,0 +1,126 @@
+"""Reads the lab's own guests: vCPU threads as instances, QEMU's other threads and the kernel's I/O as driver domain."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from lab.errors import RunError
+from lab.guests.machine import Machine
+from lab.schedule import Placed
+from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
+from profiler.backends.libvirt.events import Events
+from profiler.backends.linux import HostReader, TaskReader, attempt, read_interfaces
+from profiler.backends.names import instance_id
+from profiler.backends.source import LiveSource, Source
+from profiler.observed import Instance, IsolationSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A guest that is read, and where it was put."""
+
+    placed: Placed
+    machine: Machine
+
+    @property
+    def name(self) -> str:
+        return self.placed.instance
+
+
+class GuestBackend:
+    """The eight metrics as the libvirt backend has them, without libvirt: the lab knows its QEMUs.
+
+    Bytes of a guest are its tap's, both ways, and its drive's as QEMU counts them. Events are KVM's exits and injected
+    interrupts, or under emulation the wakes of QEMU's threads.
+    """
+
+    name = "qemu"
+
+    def __init__(self, guests: Iterable[Watched], source: Source | None = None) -> None:
+        self._source = source or LiveSource()
+        self._guests = tuple(guests)
+        self.host = instance_id(socket.gethostname() or "localhost")
+        self._vcpus = {one.name: one.machine.vcpu_threads() for one in self._guests}
+        self._tasks = TaskReader(self._source)
+        self._events = Events(self._source, kvm=any(one.machine.shape.accelerator == "kvm" for one in self._guests))
+        self._host_reader = HostReader(self._source)
+
+    def list_instances(self) -> list[Instance]:
+        found = [
+            Instance(
+                one.name, vcpus=one.placed.member.vcpus, memory_mb=float(one.machine.shape.memory_mb), host=self.host,
+                workload=one.placed.member.workload,
+            )
+            for one in self._guests
+        ]  # fmt: skip
+        return sorted(found, key=lambda instance: instance.id)
+
+    def read_counters(self) -> Counters:
+        time_s, monotonic_s = self._source.clock()
+        absent: dict[str, str] = {}
+        threads, vanished = self._threads()
+        unread: dict[str, str] = {}
+        counts = self._tasks.read((tid for tids in threads.values() for tid in tids), unread)
+        instances: dict[str, DomainCounters] = {}
+        emulators: dict[str, TaskCounters] = {}
+        for one in self._guests:
+            if one.name not in threads:
+                continue
+            vcpus = self._vcpus[one.name]
+            tasks = {f"CPU {number}": counts[str(tid)] for number, tid in enumerate(vcpus) if str(tid) in counts}
+            if len(tasks) < len(vcpus):
+                absent[one.name] = unread.get("tasks", "a thread of its vCPUs ended")
+                continue
+            instances[one.name] = self._domain(one, tasks)
+            others = [tid for tid in threads[one.name] if tid not in vcpus and str(tid) in counts]
+            emulators |= {f"{one.name} {tid}": counts[str(tid)] for tid in others}
+        driver, whole = self._read_host(counts, emulators, absent)
+        self._source.sweep(ended=bool(vanished))
+        return Counters(self.host, time_s, monotonic_s, instances, driver, whole, absent, tuple(vanished))
+
+    def read_isolation(self, instance: Instance) -> IsolationSettings:
+        """What the campaign set for this guest."""
+        for one in self._guests:
+            if one.name == instance.id:
+                return replace(one.placed.member.settings, pinning=one.placed.pinning)
+        raise BackendError(f"instance {instance.id} is not one of this run")
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _threads(self) -> tuple[dict[str, list[int]], list[str]]:
+        """Threads by guest, and the guests that are gone."""
+        found: dict[str, list[int]] = {}
+        vanished: list[str] = []
+        for one in self._guests:
+            try:
+                found[one.name] = one.machine.threads()
+            except OSError:
+                vanished.append(one.name)
+        return found, vanished
+
+    def _domain(self, one: Watched, tasks: dict[str, TaskCounters]) -> DomainCounters:
+        absent: dict[str, str] = {}
+        try:
+            disk_bytes: int | None = one.machine.disk_bytes()
+        except RunError as error:
+            disk_bytes = None
+            absent["disk_bytes"] = str(error)
+        devices = attempt(absent, "net_bytes", read_interfaces, self._source, str(one.machine.process.pid)) or {}
+        tap = devices.get(one.machine.shape.tap)
+        if tap is None:
+            absent.setdefault("net_bytes", f"its tap {one.machine.shape.tap} is gone")
+        net_bytes = None if tap is None else tap.received + tap.sent
+        return DomainCounters(len(tasks), tasks, net_bytes=net_bytes, disk_bytes=disk_bytes, absent=absent)
+
+    def _read_host(
+        self, counts: Mapping[str, TaskCounters], emulators: Mapping[str, TaskCounters], absent: dict[str, str]
+    ) -> tuple[DomainCounters | None, HostCounters | None]:
+        driver, whole = self._host_reader.read(absent)
+        if driver is None or whole is None:
+            return driver, whole
+        unknown = dict(whole.absent)
+        whole = replace(whole, events=self._events.read(counts, unknown), absent=unknown)
+        return replace(driver, vcpus=whole.pcpus, tasks={**driver.tasks, **emulators}), whole

@@ -1,0 +1,152 @@
+"""The guests of a campaign, booted once and kept: a boot costs seconds, waking a guest that stands still costs none.
+
+Between runs a guest is stopped: nothing of the run before works in it, and it uses no CPU. A run takes the guest of its
+position, so that files which a workload made there stay on its disk. A guest that fails is ended and booted anew.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from lab.campaign import GuestSettings
+from lab.control_groups import GroupMaker
+from lab.errors import PreparationError, RunError
+from lab.guests.command import QEMU, Accelerated, Shape, kvm_boots
+from lab.guests.image import Image, shared_image
+from lab.guests.machine import Machine
+from lab.processes import call
+from lab.registry import Registry
+from profiler.observed import IsolationSettings
+
+_PROBE_S = 10.0  # no more than a kernel and its drivers have to come up
+_VHOST = Path("/dev/vhost-net")
+
+
+class Pool:
+    """Boots guests as runs ask for them; all end with the registry's run."""
+
+    def __init__(self, registry: Registry, maker: GroupMaker, settings: GuestSettings, scratch: Path) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._scratch = scratch
+        self._image = shared_image()
+        self._accelerator = choose_accelerator(settings, self._image)
+        self._vhost = choose_vhost(settings)
+        self._machines: dict[tuple[int, int], Machine] = {}
+        self._booted = 0
+        self._circumstances: dict[str, str] = {}
+        self.network = registry.network("switch")  # where everybody looks for the switch of a run (qdiscs)
+        registry.made("network", self.network, lasting=True)
+        call(["ip", "netns", "add", self.network])
+        group = registry.group("guests")
+        registry.made("group", group, lasting=True)
+        self._groups = maker.make(group, tuple(sorted(os.sched_getaffinity(0))), IsolationSettings(), None)
+
+    def take(self, vcpus: Sequence[int]) -> tuple[Machine, ...]:
+        """Guests with so many vCPUs, one for each position; they stand still until they are woken."""
+        keys = list(enumerate(vcpus))
+        fresh = [key for key in keys if not self._stands(key)]
+        try:
+            for key in fresh:
+                self._drop(key)
+                self._boot(key)
+            for key in fresh:  # they boot side by side
+                self._machines[key].wait_up()
+                self._machines[key].rest()
+        except BaseException:  # one that is up, but has not got its folders and its disk, would be taken for whole
+            for key in fresh:
+                self._drop(key)
+            raise
+        return tuple(self._machines[key] for key in keys)
+
+    def give_back(self, machines: Sequence[Machine]) -> None:
+        """After a run: what can be used again stands still, what cannot is ended."""
+        for key, machine in list(self._machines.items()):
+            if machine in machines:
+                try:
+                    machine.rest()
+                except (RunError, OSError):
+                    self._drop(key)
+
+    def circumstances(self) -> dict[str, str]:
+        """What the guests are, for people who read results; asked for in a run, and the same in all that follow."""
+        if not self._circumstances:
+            boots = [machine.boot_s for machine in self._machines.values() if machine.boot_s is not None]
+            found = {
+                "guest_accelerator": self._accelerator,
+                "guest_network": "vhost" if self._vhost else "userspace virtio",
+                "guest_memory_mb": str(self._settings.memory_mb),
+                "guest_boot_s": f"{min(boots):.1f}" if boots else "",
+                "qemu": next(iter(call([QEMU, "--version"]).splitlines()), ""),
+            }
+            self._circumstances = {name: value for name, value in found.items() if value}
+        return self._circumstances
+
+    def close(self) -> None:
+        for key in list(self._machines):
+            self._drop(key)
+
+    def _stands(self, key: tuple[int, int]) -> bool:
+        machine = self._machines.get(key)
+        return machine is not None and machine.process.returncode is None
+
+    def _boot(self, key: tuple[int, int]) -> None:
+        position, vcpus = key
+        self._booted += 1
+        name = f"guest{position}x{vcpus}"
+        files = self._scratch / f"files-{position}"
+        files.mkdir(exist_ok=True)
+        shape = Shape(name, self._booted, vcpus, self._settings.memory_mb, self._accelerator, self._vhost)
+        network = f"/run/netns/{self.network}"
+        self._machines[key] = Machine(shape, self._image, self._groups, network, self._scratch, files)
+
+    def _drop(self, key: tuple[int, int]) -> None:
+        machine = self._machines.pop(key, None)
+        if machine is not None:
+            machine.close()
+
+
+_POOLS: WeakKeyDictionary[Registry, Pool] = WeakKeyDictionary()
+
+
+def pool_of(registry: Registry, maker: GroupMaker, settings: GuestSettings, scratch: Path) -> Pool:
+    """The pool of this registry's run, made at the first call and ended with the registry."""
+    pool = _POOLS.get(registry)
+    if pool is None:
+        pool = _POOLS[registry] = Pool(registry, maker, settings, scratch)
+        registry.at_end(pool.close)
+    return pool
+
+
+def choose_accelerator(settings: GuestSettings, image: Image) -> Accelerated:
+    """What the campaign asks for, or KVM where a guest comes up with it; PreparationError when it must be and fails."""
+    if settings.accelerator == "tcg":
+        return "tcg"
+    if kvm_boots(image, _probe):
+        return "kvm"
+    if settings.accelerator == "kvm":
+        raise PreparationError("no guest comes up under KVM on this host: write `accelerator: auto` or `tcg`")
+    return "tcg"
+
+
+def choose_vhost(settings: GuestSettings) -> bool:
+    """Whether the kernel carries the guests' packets; PreparationError when it must and cannot."""
+    there = os.access(_VHOST, os.R_OK | os.W_OK)
+    if settings.vhost == "on" and not there:
+        raise PreparationError(f"{_VHOST} cannot be opened on this host (modprobe vhost_net): write `vhost: auto`")
+    return there and settings.vhost != "off"
+
+
+def _probe(command: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_PROBE_S,
+            check=False, start_new_session=True,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout

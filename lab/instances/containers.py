@@ -1,0 +1,91 @@
+"""Containers of one run: control groups, network namespaces, servers; everything goes through the registry."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from lab import network
+from lab.instances.base import Transport
+from lab.instances.standing import Standing, StandingInstances, waiting_socket
+from lab.processes import Process
+from lab.workloads import Site
+from profiler.backends import LxcBackend
+from profiler.observed import Instance
+
+
+@dataclass(slots=True)
+class Container(Standing):
+    """One started container.
+
+    `procs` are the files that a process joins its group by; `namespace` and `generators` are paths of network
+    namespaces, its own and that of the load generators.
+    """
+
+    group: str
+    procs: tuple[str, ...]
+    namespace: str
+    generators: str
+
+    def start_inside(self, command: list[str], *, wait: bool = False) -> Process:
+        return Process(command, groups=self.procs, network=self.namespace, directory=self.site.directory, wait=wait)
+
+    def listens(self, transport: Transport, port: int) -> bool:
+        """Reads the table of the instance's own network namespace; False before its server is in it."""
+        if not isinstance(self.server, Process):
+            return False
+        process = Path(f"/proc/{self.server.pid}")
+        with contextlib.suppress(OSError):
+            if (process / "ns/net").stat().st_ino == Path(self.namespace).stat().st_ino:
+                return listens(process / "net", transport, port)
+        return False
+
+    def deliver(self) -> None:
+        """Nothing to bring: a container sees the host's files."""
+
+
+class Containers(StandingInstances[Container]):
+    """The containers of one run; see `lab.instances.base.Instances`."""
+
+    ready_within_s: ClassVar[float] = 20.0  # a game's server, loading its map, needs a few seconds
+    poll_s: ClassVar[float] = 0.005
+
+    def backend(self) -> LxcBackend:
+        """Reads exactly these instances."""
+        known = {
+            one.group: Instance(one.placed.instance, vcpus=one.placed.member.vcpus, workload=one.placed.member.workload)
+            for one in self._standing
+        }
+        return LxcBackend(known=known)
+
+    def _build(self) -> None:
+        setup = self._setup
+        net = self._network()
+        for position, (entry, workload) in enumerate(zip(setup.placed, setup.workloads, strict=True)):
+            port = net.ports[position]
+            site = Site(position, setup.directory, self._directory(position), port.address, entry.member.vcpus)
+            workload.prepare(site)
+            group = self._registry.group(entry.instance)
+            procs = self._group(group, entry.cpus, entry.member.settings)
+            outside = self._outside(entry, net.generators)
+            self._standing.append(
+                Container(entry, workload, site, outside, workload.lead_s, group, procs, port.namespace, net.generators)
+            )
+
+    def _network(self) -> network.Network:
+        return network.build(self._registry, self._networks(), self._wiring())
+
+    def _leave(self) -> None:
+        """All of it is on the registry."""
+
+
+def listens(tables: Path, transport: Transport, port: int) -> bool:
+    """Whether a socket waits on this port, by the tables in this folder, as `/proc/PID/net` is one."""
+    waiting = waiting_socket(transport, port)
+    for name in (transport, f"{transport}6"):
+        with contextlib.suppress(OSError):
+            if waiting.search((tables / name).read_text(encoding="ascii")):
+                return True
+    return False

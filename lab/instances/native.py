@@ -1,0 +1,60 @@
+"""Programs on the host itself, as the base case of what containers and guests cost: same path to the generators.
+
+    host's own network stack ── veth ── bridge ── uplink veth ── load generators
+
+Nothing holds them back: no network namespace, no cap, weight or disk limit. A control group keeps them on their CPUs
+and counts for them. All instances have the host's one stack, so two servers on one port get in each other's way, and a
+firewall of the host sees their packets. Bytes per instance are not counted, for the stack has no owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+from lab import network
+from lab.errors import PreparationError, ToolError
+from lab.instances.containers import Containers
+from lab.processes import call
+from lab.shaping import most_segments
+
+_OWN = "/proc/self/ns/net"
+
+
+class Native(Containers):
+    """The programs of one run on the host; see `lab.instances.base.Instances`."""
+
+    @property
+    def _interface(self) -> str:
+        """The host's end of the pair; 15 characters are the most."""
+        return f"ct{self._registry.run}"
+
+    def _network(self) -> network.Network:
+        setup, registry = self._setup, self._registry
+        self._check()
+        switch = registry.network("switch")
+        registry.made("network", switch)  # with it goes the pair, and so the host's end
+        call(["ip", "netns", "add", switch])
+        call(["ip", "link", "add", self._interface, "type", "veth", "peer", "name", "port0", "netns", switch])
+        net = network.build(registry, self._networks(), self._wiring(switch=switch, taps=("port0",)))
+        limits = [most_segments(one, setup.link_mbit, setup.line_mbit) for one in self._networks()]
+        segments = min((limit for limit in limits if limit is not None), default=None)
+        addresses = [port.address for port in net.ports]
+        network.batch(["ip"], network.end_commands(self._interface, addresses, segments))
+        if setup.driver_cpus is not None:
+            Path("/sys/class/net", self._interface, network.STEERING).write_text(network.cpu_mask(setup.driver_cpus))
+        ports = tuple(network.Port(port.address, _OWN, port.device) for port in net.ports)
+        return network.Network(ports, net.generators, net.switch)
+
+    def _check(self) -> None:
+        for entry in self._setup.placed:
+            settings = entry.member.settings
+            if settings.cap_percent or settings.weight or settings.disk_limit_mb_s:
+                raise PreparationError(f"{entry.instance} has limits, which native programs never have: use containers")
+        if json.loads(call(["ip", "-j", "route", "show", "root", network.SUBNET])):
+            raise PreparationError(f"this host has routes to {network.SUBNET}, which native programs are reached by")
+
+    def _leave(self) -> None:
+        with contextlib.suppress(ToolError):  # not made yet; a namespace takes its devices along, but later
+            call(["ip", "link", "delete", self._interface])

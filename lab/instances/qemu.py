@@ -1,0 +1,70 @@
+"""Whole VMs of one run on this host: each a QEMU process in a control group of its own, on a tap of the lab's switch.
+
+Guests are kept booted over a campaign (lab.guests.pool). Cap, weight and disk limit hold for all of QEMU, as
+libvirt's limits of a domain do; the vCPUs run on the member's CPUs, QEMU's other threads on the driver's CPUs where the
+run names them, else on the member's.
+"""
+
+from __future__ import annotations
+
+from lab import network
+from lab.guests.backend import GuestBackend, Watched
+from lab.guests.machine import Machine
+from lab.guests.pool import Pool, pool_of
+from lab.instances.hosted import Guest, Guests
+from lab.schedule import Placed
+from lab.shaping import most_segments
+from lab.workloads import Site, Workload
+
+
+class Qemu(Guests):
+    """The guests of one run; see `lab.instances.base.Instances`."""
+
+    _pool: Pool | None = None
+    machines: tuple[Machine, ...] = ()
+
+    @property
+    def network(self) -> str:
+        """Name of the network namespace that the taps and the switch are in."""
+        return "" if self._pool is None else self._pool.network
+
+    def backend(self) -> GuestBackend:
+        """Reads exactly these guests."""
+        pairs = zip(self._standing, self.machines, strict=True)
+        return GuestBackend(Watched(one.placed, machine) for one, machine in pairs)
+
+    def circumstances(self) -> dict[str, str]:
+        return {} if self._pool is None else self._pool.circumstances()
+
+    def _build(self) -> None:
+        setup = self._setup
+        self._pool = pool_of(setup.registry, self._maker, setup.guests, setup.directory)
+        vcpus = [entry.member.vcpus for entry in setup.placed]
+        self.machines = self._pool.take(vcpus)
+        for machine in self.machines:
+            machine.wake()
+        taps = tuple(machine.shape.tap for machine in self.machines)
+        net = network.build(self._registry, self._networks(), self._wiring(switch=self._pool.network, taps=taps))
+        for position, (entry, workload) in enumerate(zip(setup.placed, setup.workloads, strict=True)):
+            machine, address = self.machines[position], net.ports[position].address
+            site = Site(position, machine.files, self._directory(position), address, entry.member.vcpus)
+            lead_s = self._settle(entry, workload, site, machine)
+            self._standing.append(Guest(entry, workload, site, self._outside(entry, net.generators), lead_s, machine))
+
+    def _settle(self, entry: Placed, workload: Workload, site: Site, machine: Machine) -> float:
+        """Let the guest have what its work needs, then hold it where and as this run wants it; its lead in seconds."""
+        workload.prepare(site)
+        setup = self._setup
+        machine.prepare(site.address, most_segments(entry.member.settings.network, setup.link_mbit, setup.line_mbit))
+        lead_s = machine.lead_s(workload, site)
+        driver = setup.driver_cpus or entry.cpus
+        every = tuple(sorted({*entry.cpus, *driver}))
+        procs = self._group(self._registry.group(entry.instance), every, entry.member.settings)
+        machine.place(procs, entry.cpus, driver)
+        return lead_s
+
+    def _leave(self) -> None:
+        if self._pool is not None:
+            self._pool.give_back(self.machines)
+            network.unplug(self._pool.network)
+        self.machines = ()

@@ -1,0 +1,137 @@
+"""Whole VMs of one run on a Xen host, made by xl in Dom0: a domain per instance, on a bridge of the lab's own.
+
+    domain ── vif ── bridge ── uplink veth ── load generators
+
+Unlike the switch of other instances the bridge lies in Dom0's own network namespace, where Xen's scripts look for it. A
+domain boots the self-contained image (no 9p on Xen), and its agent is spoken to over the lab's network. Cap and weight
+are the scheduler's own, in credit and credit2 alike.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.control_groups import GroupMaker
+from lab.errors import PreparationError
+from lab.guests.domain import Domain, DomainConfig, config_text, domain_type
+from lab.guests.image import Image, build_image
+from lab.guests.machine import make_disk
+from lab.guests.renamed import Renamed
+from lab.instances.base import Setup
+from lab.instances.hosted import Guest, Guests
+from lab.network import GENERATOR_ADDRESS, batch, end_commands, instance_address
+from lab.processes import call
+from lab.schedule import Placed
+from lab.shaping import htb_commands
+from lab.workloads import Site
+from profiler.backends.base import Backend
+from profiler.backends.xen.backend import XenBackend
+
+_IMAGES: dict[tuple[str, ...], Image] = {}  # made once per campaign: each holds some 30 MB of programs
+
+
+class Xen(Guests):
+    """The domains of one run; see `lab.instances.base.Instances`."""
+
+    def __init__(self, setup: Setup, maker: GroupMaker) -> None:
+        super().__init__(setup, maker)
+        self._domains: list[Domain] = []
+        self._type = ""
+
+    def backend(self) -> Backend:
+        """Reads exactly these domains, by the names of their instances."""
+        pairs = zip(self._domains, self._standing, strict=True)
+        return Renamed(XenBackend(), {domain.name: one.placed.instance for domain, one in pairs})
+
+    def circumstances(self) -> dict[str, str]:
+        memory = str(self._setup.guests.memory_mb)
+        return {"guest_type": self._type, "guest_network": "xen-netback", "guest_memory_mb": memory}
+
+    def all_tasks_ns(self) -> None:
+        """Dom0 counts its own tasks only."""
+
+    def host_cpus(self) -> frozenset[int]:
+        return frozenset()  # pCPUs are pinned to, and Dom0 has virtual ones
+
+    def _build(self) -> None:
+        setup = self._setup
+        check_settings(setup)
+        self._type = domain_type(call(["xl", "info"]))
+        tools = {tool for entry, work in zip(setup.placed, setup.workloads, strict=True)
+                 for tool in work.tools(entry.member.load)}  # fmt: skip
+        key = tuple(sorted(tools))
+        image = _IMAGES[key] = _IMAGES.get(key) or build_image(key)
+        bridge, generators = self._wire()
+        for position, entry in enumerate(setup.placed):
+            self._create(position, entry, image, bridge, generators)
+        for domain in self._domains:
+            domain.wait_up()
+        for guest, domain in zip(self._standing, self._domains, strict=True):
+            domain.settle(guest.site)
+
+    def _wire(self) -> tuple[str, str]:
+        """Make bridge, uplink and the generators' namespace; names of the bridge and path of the namespace."""
+        setup, registry = self._setup, self._registry
+        bridge, generators = f"cotenant-{registry.run}", registry.network("load")  # 15 letters: all a name may have
+        uplink = f"ctn-{registry.run}-up"
+        registry.made("bridge", bridge)
+        registry.made("network", generators)
+        call(["ip", "netns", "add", generators])
+        lines = [
+            f"link add {bridge} type bridge", f"link set {bridge} addrgenmode none up",
+            f"link add {uplink} type veth peer name eth0 netns {generators}",
+            f"link set {uplink} addrgenmode none master {bridge} up",
+        ]  # fmt: skip
+        batch(["ip"], lines)
+        batch(["ip", "-n", generators], end_commands("eth0", [GENERATOR_ADDRESS]))
+        attached = [(instance_address(position), settings) for position, settings in enumerate(self._networks())]
+        shaping = htb_commands(uplink, attached, setup.link_mbit, setup.line_mbit, setup.queue_packets)
+        if shaping:
+            batch(["tc"], shaping)
+        return bridge, f"/run/netns/{generators}"
+
+    def _create(self, position: int, entry: Placed, image: Image, bridge: str, generators: str) -> None:
+        setup = self._setup
+        files = setup.directory / f"files-{position}"
+        files.mkdir(exist_ok=True)
+        site = Site(position, files, self._directory(position), instance_address(position), entry.member.vcpus)
+        workload = setup.workloads[position]
+        workload.prepare(site)
+        disk = None
+        if any(files.iterdir()):
+            disk = setup.directory / f"disk-{position}.raw"
+            make_disk(disk, files)
+        name = self._registry.network(entry.instance)
+        config = DomainConfig(
+            name, self._type, image, setup.guests.memory_mb, entry.member.vcpus, entry.cpus, entry.member.settings,
+            site.address, bridge, position, disk,
+        )  # fmt: skip
+        path = setup.directory / f"{name}.cfg"
+        path.write_text(config_text(config), encoding="utf-8")
+        self._registry.made("domain", name)
+        domain = Domain(name, site.address, generators, has_disk=disk is not None)
+        self._domains.append(domain)
+        self._standing.append(Guest(entry, workload, site, self._outside(entry, generators), workload.lead_s, domain))
+        domain.create(path)
+        for vcpu in range(entry.member.vcpus):
+            domain.pin(vcpu, entry.cpus)
+
+    def _leave(self) -> None:
+        for domain in self._domains:
+            domain.close()
+        self._domains.clear()
+
+
+def check_settings(setup: Setup) -> None:
+    """Raise PreparationError for what a campaign cannot have on Xen."""
+    if setup.driver_cpus is not None:
+        raise PreparationError(
+            "Dom0's CPUs are the host's affair: set dom0_max_vcpus and dom0_vcpus_pin at boot, and leave `driver` out"
+        )
+    for entry in setup.placed:
+        if entry.member.settings.disk_limit_mb_s is not None:
+            raise PreparationError(f"{entry.instance} has a disk limit, which Xen does not have: leave it out")
+    if any(len(entry.instance) > 200 for entry in setup.placed):
+        raise PreparationError("the name of an instance is too long for a domain: shorten its workload's label")
+    if not Path("/proc/xen/capabilities").exists():
+        raise PreparationError("this is no Dom0 of a Xen host: write `instances: qemu` or `container`")

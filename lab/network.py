@@ -1,0 +1,169 @@
+"""The lab's network: a namespace per instance, one for the load generators, and between them a switch with an uplink.
+
+    instance ── veth ── bridge ── uplink veth ── load generators
+                                    └ line and HTB on the way to the generators, as on a host's physical port
+
+Bridge and uplink have a namespace of their own: the host's firewall (Docker drops what is forwarded), its network
+manager and its interfaces are not touched, and nothing is left when the namespaces are gone. They are made anew for
+every run, because a namespace remembers (TCP metrics, neighbours, sockets in TIME_WAIT), and cost some 15 ms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import PreparationError, ToolError
+from lab.processes import call
+from lab.registry import Registry
+from lab.shaping import htb_commands, most_segments
+from profiler.observed import NetworkSettings
+
+SUBNET = "10.77.0.0/24"  # exists inside the lab's own namespaces only, and beside native programs
+_PREFIX = SUBNET.removesuffix(".0/24")
+GENERATOR_ADDRESS = f"{_PREFIX}.1"
+_FIRST_ADDRESS = 10
+_MOST_PORTS = 240
+_UPLINK = "uplink"
+_NAMESPACES = "/run/netns"  # where ip(8) keeps them; it makes this directory itself
+STEERING = "queues/rx-0/rps_cpus"  # Documentation/networking/scaling.rst; veth and bridge have one queue
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where one instance is attached: `device` is the switch's end, `namespace` the path of where its own end is."""
+
+    address: str
+    namespace: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network that stands: a port per instance; `generators` and `switch` are paths of namespaces."""
+
+    ports: tuple[Port, ...]
+    generators: str
+    switch: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What is asked of the network.
+
+    `link_mbit` is the rate that `shared` instances share. `line_mbit` is the rate of the line behind the uplink, which
+    everybody's traffic passes and `shared` instances share; it queues up to `queue_packets` per class. `driver_cpus`
+    are the CPUs that the kernel's packet work is steered to, as `_steer` says. With `taps` the instances' ends are not
+    `eth0` in namespaces of their own: these devices stand already in the namespace `switch`, the last one for all that
+    follow.
+    """
+
+    link_mbit: float | None = None
+    line_mbit: float | None = None
+    queue_packets: int = 1000
+    driver_cpus: tuple[int, ...] | None = None
+    switch: str | None = None
+    taps: tuple[str, ...] = ()
+
+
+def build(registry: Registry, settings: Sequence[NetworkSettings | None], wiring: Wiring) -> Network:
+    """Make the network for these instances; ToolError when the host refuses, PreparationError when it cannot."""
+    if len(settings) > _MOST_PORTS:
+        raise PreparationError(f"the lab's network has {_MOST_PORTS} ports, the run has {len(settings)} instances")
+    steer = _steering(wiring.driver_cpus)
+    switch, generators = wiring.switch or registry.network("switch"), registry.network("load")
+    names = [] if wiring.taps else [registry.network(str(position)) for position in range(len(settings))]
+    made = [generators, *names] if wiring.switch else [switch, generators, *names]
+    for name in made:
+        registry.made("network", name)
+    batch(["ip"], [f"netns add {name}" for name in made])
+    devices = list(wiring.taps) or [f"port{position}" for position in range(len(settings))]
+    ends = dict(zip(devices, names, strict=True)) if names else dict.fromkeys(devices)
+    batch(["ip", "-n", switch], _switch_commands({_UPLINK: generators, **ends}))
+    addresses = [instance_address(position) for position in range(len(settings))]
+    batch(["ip", "-n", generators], end_commands("eth0", [GENERATOR_ADDRESS]))
+    for name, address, net in zip(names, addresses, settings, strict=False):
+        segments = most_segments(net, wiring.link_mbit, wiring.line_mbit)
+        batch(["ip", "-n", name], end_commands("eth0", [address], segments))
+    attached = list(zip(addresses, settings, strict=True))
+    shaping = htb_commands(_UPLINK, attached, wiring.link_mbit, wiring.line_mbit, wiring.queue_packets)
+    if shaping:
+        batch(["tc", "-n", switch], shaping)
+    if steer:
+        _steer(switch, [_UPLINK, *devices], steer)
+        for name in (generators, *names):
+            _steer(name, ["eth0"], steer)
+    homes = names or [switch] * len(settings)
+    ports = tuple(
+        Port(address, f"{_NAMESPACES}/{home}", devices[min(position, len(devices) - 1)])
+        for position, (address, home) in enumerate(zip(addresses, homes, strict=True))
+    )
+    return Network(ports, f"{_NAMESPACES}/{generators}", f"{_NAMESPACES}/{switch}")
+
+
+def instance_address(position: int) -> str:
+    """The address of the instance at this position of a run."""
+    return f"{_PREFIX}.{_FIRST_ADDRESS + position}"
+
+
+def unplug(switch: str) -> None:
+    """Take bridge and uplink of a run out of a namespace that outlives it; what is not there is fine."""
+    for device in (_UPLINK, "bridge"):
+        with contextlib.suppress(ToolError):
+            call(["ip", "-n", switch, "link", "delete", device])
+
+
+def _switch_commands(ends: dict[str, str | None]) -> list[str]:
+    """The bridge and its ports, by device: a veth pair into that namespace, or a tap device that is there."""
+    # Without an address the switch's ends send nothing of their own (router solicitations) into the measurement.
+    lines = ["link add bridge type bridge", "link set bridge addrgenmode none up"]
+    for device, namespace in ends.items():
+        if namespace is not None:
+            lines.append(f"link add {device} type veth peer name eth0 netns {namespace}")
+        lines.append(f"link set {device} addrgenmode none master bridge up")
+    return lines
+
+
+def end_commands(device: str, addresses: Sequence[str], segments: int | None = None) -> list[str]:
+    """ip lines for an instance's end: its addresses, and the most frames that one packet may hold."""
+    limit = "" if segments is None else f"gso_max_segs {segments} "
+    lines = ["link set lo up", f"link set {device} {limit}addrgenmode none up"]
+    return lines + [f"addr add {address}/24 dev {device}" for address in addresses]
+
+
+def batch(command: list[str], lines: Sequence[str]) -> None:
+    """Let ip or tc carry these lines out, in one process; ToolError at the first that it refuses."""
+    call([*command, "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def cpu_mask(cpus: Sequence[int]) -> str:
+    """A set of CPUs as the kernel reads it: hexadecimal words of 32 bits, the highest first, divided by commas."""
+    mask = sum(1 << cpu for cpu in set(cpus))
+    words = [f"{mask >> shift & 0xFFFFFFFF:08x}" for shift in range(0, max(mask.bit_length(), 1), 32)]
+    return ",".join(reversed(words))
+
+
+def _steering(cpus: tuple[int, ...] | None) -> str:
+    """The mask for these CPUs, empty when nothing is to be steered."""
+    if cpus is None:
+        return ""
+    if not Path("/sys/class/net/lo", STEERING).exists():
+        raise PreparationError("this kernel cannot steer packets to chosen CPUs (CONFIG_RPS): leave `driver` out")
+    return cpu_mask(cpus)
+
+
+def _steer(namespace: str, devices: Sequence[str], mask: str) -> None:
+    """Let what arrives at these devices be worked on by these CPUs (receive packet steering).
+
+    With every end steered, the softirqs of the pairs, bridge, HTB and of the receiver's IP and TCP run there, and what
+    they set off (TCP's answers, and what an answer lets it send next). On the sender's CPU stay its system call with
+    the way down to the first pair, and the interrupt that it raises on the other CPU; on the receiver's its own call.
+    The devices' files are in a sysfs of their namespace only, which `ip netns exec` mounts for the command it starts.
+    """
+    files = [f"/sys/class/net/{device}/{STEERING}" for device in devices]
+    try:
+        call(["ip", "netns", "exec", namespace, "tee", *files], mask)
+    except ToolError as error:
+        raise PreparationError(f"packets cannot be steered to the driver's CPUs: {error}") from None

@@ -1,0 +1,71 @@
+"""How sure the ratios T/B of a campaign are so far: how wide the 95 % intervals of each group are."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from lab.records import MemberRecord, Record
+from lab.statistics import Redraws, Repeat, rounds_interval
+
+
+class Precision:
+    """Intervals of T/B from finished runs; what was worked out for a run is kept, so that asking again is cheap."""
+
+    def __init__(self) -> None:
+        self._redraws = Redraws()
+
+    def widths(self, records: Iterable[Record]) -> dict[str, float]:
+        """Half the width of the widest member's interval relative to its median T/B, by group run.
+
+        Infinite where there is no interval yet: one repeat, no solo run beside it, or nothing reached at all.
+        """
+        found: dict[str, float] = {}
+        for run, members in _paired(records).items():
+            found[run] = max((self._width(pairs) for pairs in members.values()), default=math.inf)
+        return found
+
+    def interval(self, pairs: Sequence[tuple[Repeat, Repeat]]) -> tuple[float, float, float] | None:
+        """Median T/B and its 95 % interval from (together, alone) of each round; None below two repeats."""
+        ratios = [together.value / alone.value for together, alone in pairs]
+        found = rounds_interval(ratios, [self._redraws.ratios(together, alone) for together, alone in pairs])
+        return None if found is None else (median(ratios), *found)
+
+    def _width(self, pairs: Sequence[tuple[Repeat, Repeat]]) -> float:
+        found = self.interval(pairs)
+        if found is None or found[0] <= 0:
+            return math.inf
+        middle, low, high = found
+        return (high - low) / 2 / middle
+
+
+def _paired(records: Iterable[Record]) -> dict[str, dict[str, list[tuple[Repeat, Repeat]]]]:
+    """By group run and instance: what it reached together and alone in the same round, where a round has both."""
+    groups: list[Record] = []
+    alone: dict[tuple[str, int], Repeat] = {}
+    for record in records:
+        if record.kind == "solo":
+            alone[record.run, record.round] = _repeat(record, record.members[0], "")
+        elif record.kind == "group":
+            groups.append(record)
+    found: dict[str, dict[str, list[tuple[Repeat, Repeat]]]] = defaultdict(lambda: defaultdict(list))
+    for record in groups:
+        for member in record.members:
+            pairs = found[record.run][member.instance]
+            solo = alone.get((member.solo_key, record.round))
+            if solo is not None and solo.value > 0:
+                pairs.append((_repeat(record, member, member.instance), solo))
+    return found
+
+
+def _repeat(record: Record, member: MemberRecord, instance: str) -> Repeat:
+    """Under the key that `lab show` has for it, so that both come to the same interval; nobody is named alone."""
+    key = f"{record.run} {record.round} {instance}"
+    return Repeat(key, member.outcomes.get("throughput", 0.0), record.series.activity(member.instance))
+
+
+def too_wide(widths: Mapping[str, float], narrow: float) -> frozenset[str]:
+    """Group runs whose interval is wider than +-`narrow`."""
+    return frozenset(run for run, width in widths.items() if width > narrow)

@@ -1,0 +1,124 @@
+"""A campaign as a list of runs: every group, the solo base case of every member, and each round's random order."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from lab.campaign import Campaign, Cpus, Member, PinningForm
+from profiler.observed import Pinning, format_cpus
+
+Kind = Literal["calibration", "solo", "group"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A member on its CPUs. `solo_key` names the base case that it is compared with."""
+
+    instance: str
+    member: Member
+    cpus: Cpus
+    clients: Cpus | None  # None = it has no load generator
+    solo_key: str
+    driver: Cpus | None = None
+
+    @property
+    def pinning(self) -> Pinning:
+        return Pinning.all_on(self.cpus, self.member.vcpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One thing to measure once per round; `run` is the same in all rounds."""
+
+    kind: Kind
+    run: str
+    pinning: str
+    placed: tuple[Placed, ...]
+
+
+def expand(campaign: Campaign) -> tuple[Run, ...]:
+    """All runs of one round: groups first, then the solo runs that they need, without an order that matters.
+
+    A group of one is its solo run.
+    """
+    groups: list[Run] = []
+    solos: dict[str, Run] = {}
+    for group in campaign.groups:
+        placed = tuple(
+            _place(campaign, member, group.pinning, position) for position, member in enumerate(group.members)
+        )
+        run = ":".join([group.pinning.name, *(entry.member.label for entry in placed)])
+        if len(placed) > 1:
+            groups.append(Run("group", run, group.pinning.name, placed))
+        for entry in placed:
+            solos.setdefault(entry.solo_key, Run("solo", entry.solo_key, group.pinning.name, (entry,)))
+    for entry in _profiled(campaign):
+        solos.setdefault(entry.solo_key, Run("solo", entry.solo_key, campaign.pinnings[0].name, (entry,)))
+    return (*groups, *solos.values())
+
+
+def _place(campaign: Campaign, member: Member, form: PinningForm, position: int) -> Placed:
+    cpus, clients = form.place(position)
+    own = clients if campaign.workloads[member.workload].has_generator else None
+    solo = solo_run(member.label, format_cpus(cpus), format_cpus(own or ()), format_cpus(form.driver or ()))
+    return Placed(f"{member.label}.{position + 1}", member, cpus, own, solo, form.driver)
+
+
+def solo_run(label: str, cpus: str, clients: str, driver: str) -> str:
+    """Name of the base case of a member: its place is its CPUs, its load generator's, and those of the driver domain.
+
+    CPU lists such as `0-1`; the last two are empty where there is no such thing.
+    """
+    return ":".join(["solo", label, cpus, *([clients] if clients else []), *([f"driver{driver}"] if driver else [])])
+
+
+def calibrations(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    """Saturated solo runs that part loads need first: load 0.5 means half of what was reached there."""
+    found: dict[str, Run] = {}
+    for run in runs:
+        for entry in run.placed:
+            if entry.member.load < 1.0:
+                key = calibration_key(entry)
+                found.setdefault(key, Run("calibration", key, run.pinning, (_saturated(entry),)))
+    return tuple(found.values())
+
+
+def _saturated(entry: Placed) -> Placed:
+    """The same at full load, under the name that it has then."""
+    part = f".load{entry.member.load:g}"
+    member = replace(entry.member, load=1.0, label=entry.member.label.replace(part, "", 1))
+    return replace(entry, member=member, instance=entry.instance.replace(part, "", 1))
+
+
+def calibration_key(entry: Placed) -> str:
+    """Which calibration holds the capacity of this member where it is placed."""
+    return entry.solo_key.replace("solo:", "calibration:", 1).replace(f".load{entry.member.load:g}", "", 1)
+
+
+def in_round(runs: tuple[Run, ...], seed: int, number: int) -> list[Run]:
+    """The order of a round: random, and the same again for the same seed and round."""
+    order = sorted(runs, key=lambda run: run.run)
+    random.Random(f"{seed}:{number}").shuffle(order)  # noqa: S311 - an order, not a secret
+    return order
+
+
+def profile_keys(campaign: Campaign) -> frozenset[str]:
+    """Solo runs that count as profiles."""
+    return frozenset(entry.solo_key for entry in _profiled(campaign))
+
+
+def _profiled(campaign: Campaign) -> list[Placed]:
+    """Who is measured alone as the profile of a workload: on the first place of the first pinning form.
+
+    Every workload of any group as it is defined, and at the part loads that it has somewhere with no other settings:
+    held back by a cap or a limit is not how a workload is.
+    """
+    found: dict[str, Member] = {}
+    for member in (member for group in campaign.groups for member in group.members):
+        base = campaign.members[member.workload]
+        found.setdefault(base.label, base)
+        if member.settings == base.settings:
+            found.setdefault(member.label, member)
+    return [_place(campaign, member, campaign.pinnings[0], 0) for member in found.values()]

@@ -1,0 +1,166 @@
+"""A measured dataset as it was written: who ran with whom in which round and what came out; nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from lab.errors import LabError
+from lab.schedule import solo_run
+
+PAIR = 2
+Key = tuple[str, int]
+"""A run and its round."""
+Points = tuple[tuple[float, float], ...]
+"""(seconds since the measured time began, value); warm-up lies before 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an instance reached alone and beside others in the same round; None = not measured."""
+
+    solo: float | None
+    colocated: float | None
+    unit: str
+
+    @property
+    def ratio(self) -> float | None:
+        """Colocated over solo: for throughput T/B, 1.0 = as alone."""
+        return None if not self.solo or self.colocated is None else self.colocated / self.solo
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """With how much load and under which settings a member ran; None = not set. `network` is in words."""
+
+    load: float = 1.0
+    cap_percent: float | None = None
+    weight: float | None = None
+    network: str = ""
+    disk_limit_mb_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One instance of one run; `label` is its workload with what differs from the workload's definition."""
+
+    instance: str
+    workload: str
+    label: str
+    variant: Variant
+    pinning: str
+    cpus: frozenset[int]
+    driver_cpus: str
+    outcomes: Mapping[str, Outcome]
+
+    @property
+    def is_plain(self) -> bool:
+        return self.label == self.workload
+
+    @property
+    def position(self) -> tuple[int, str]:
+        """Its place in the campaign file's order, which is the last part of its name."""
+        last = self.instance.rpartition(".")[2]
+        return (int(last) if last.isdecimal() and len(last) < 9 else 0, self.instance)
+
+    def ratio(self, outcome: str = "throughput") -> float | None:
+        found = self.outcomes.get(outcome)
+        return found.ratio if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What runs.csv says of a run in a round, of whatever kind; None = not told."""
+
+    run: str
+    repeat: int
+    kind: str
+    form: str
+    started: datetime | None
+    steal_percent: float | None
+    foreign_percent: float | None
+    disturbed: bool
+    unsteady: bool
+    clients: Mapping[str, str]
+    speeds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Instances that shared the host in one round, in the campaign file's order."""
+
+    run: str
+    repeat: int
+    form: str
+    members: tuple[Member, ...]
+
+    @property
+    def key(self) -> Key:
+        return self.run, self.repeat
+
+    @property
+    def is_pair(self) -> bool:
+        return len(self.members) == PAIR
+
+    @property
+    def is_plain(self) -> bool:
+        return all(member.is_plain for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """One line of outcomes.csv: everything that a workload told, also what the dataset format has no word for."""
+
+    run: str
+    repeat: int
+    instance: str
+    workload: str
+    outcome: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A dataset directory. Only colocations.csv must be there; everything else is empty when its file is not.
+
+    `series[run, round][instance, metric]` are the windows within a run.
+    """
+
+    directory: str
+    about: Mapping[str, str]
+    groups: tuple[Group, ...]
+    infos: Mapping[Key, RunInfo]
+    reached: tuple[Reached, ...]
+    series: Mapping[Key, Mapping[tuple[str, str], Points]]
+
+    def solo_key(self, group: Group, member: Member) -> Key:
+        """Which run of the same round the member is compared with: the lab names it by label and place."""
+        info = self.infos.get(group.key)
+        clients = info.clients.get(member.instance, "") if info else ""
+        cpus = member.pinning.partition("|")[0].partition(":")[2]
+        return solo_run(member.label, cpus, clients, member.driver_cpus), group.repeat
+
+    def chosen(self, workloads: frozenset[str] = frozenset(), form: str = "") -> Dataset:
+        """Only the groups of these workloads alone and of this pinning form; LabError when there is none such."""
+        known = {member.workload for group in self.groups for member in group.members}
+        forms = {group.form for group in self.groups}
+        if unknown := sorted(workloads - known):
+            raise LabError(f"no workload is called {unknown[0]!r}: there are {', '.join(sorted(known))}")
+        if form and form not in forms:
+            raise LabError(f"no pinning form is called {form!r}: there are {', '.join(sorted(forms))}")
+        if not workloads and not form:
+            return self
+        groups = tuple(
+            group
+            for group in self.groups
+            if (not form or group.form == form)
+            and (not workloads or all(member.workload in workloads for member in group.members))
+        )
+        if not groups:
+            raise LabError("none of these workloads ran with another of them: name more of them, or another form")
+        kept = {group.key for group in groups}
+        kept |= {self.solo_key(group, member) for group in groups for member in group.members}
+        infos = {key: info for key, info in self.infos.items() if key in kept}
+        return replace(self, groups=groups, infos=infos)

@@ -1,0 +1,128 @@
+"""A dataset as one self-contained HTML file: no script, no network, everything from files escaped."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from lab.errors import LabError
+from lab.show import pictures, view
+from lab.show.composition import Composition
+from lab.show.shown import Shown
+from lab.show.words import KINDS, ROLES, factor, number, percent, size
+from lab.statistics import Description
+from profiler import look
+
+MOST_COMPOSED = 300  # groups in the table of predictions; the dataset has all
+
+
+def _range(found: Description, digits: int = 2) -> str:
+    """The 95 % interval; empty when there is none."""
+    if found.lower is None or found.upper is None:
+        return ""
+    return f"{found.lower:.{digits}f}–{found.upper:.{digits}f}"
+
+
+def _plain_range(found: Description) -> str:
+    """The 95 % interval of what is no ratio."""
+    return "" if found.lower is None or found.upper is None else f"{number(found.lower)}–{number(found.upper)}"
+
+
+_TEMPLATES = look.environment(Path(__file__).parent / "templates")
+_FILTERS: dict[str, Callable[..., Any]] = {
+    "percent": percent,
+    "range": _range,
+    "plain_range": _plain_range,
+    "factor": factor,
+    "plain": number,
+    "size": size,
+    "begin": lambda text: text[:1].upper() + text[1:],
+}
+_TEMPLATES.filters |= _FILTERS
+
+
+def write_page(shown: Shown, path: Path) -> None:
+    """Write the page, whole or not at all; a file that is there is replaced when the new one is complete.
+
+    LabError when `path` cannot be written; PictureError without matplotlib, before anything is written.
+    """
+    if path.exists() and not path.is_file():
+        raise LabError(f"the report cannot be written to {path}: it is not a regular file; name another")
+    if not path.absolute().parent.is_dir():  # said before all is drawn
+        raise LabError(f"the report cannot be written to {path}: there is no folder {path.parent}")
+    _replace(path, page(shown).encode())
+
+
+def page(shown: Shown) -> str:
+    """The page's text; the same dataset gives the same text."""
+    curves = view.curves(shown.sweeps)
+    return _TEMPLATES.get_template("lab.html.j2").render(
+        shown=shown,
+        name=shown.about.get("name") or Path(shown.directory).name,
+        headline=view.headline(shown),
+        sentences=view.summary(shown),
+        matrices=[view.matrix(name, form) for name, form in shown.forms.items() if form.matrix],
+        scale=view.scale(),
+        rankings=view.rankings(shown),
+        curves=curves,
+        curve_pictures=_curve_pictures(curves),
+        mode_pictures=_mode_pictures(shown),
+        modes_title=view.modes_title,
+        composed=_worst_predicted(shown.composition),
+        composition_picture=_drawn(pictures.composition_picture, shown.composition, shown.composition.groups),
+        panels=[(panel, pictures.distribution_picture(panel)) for panel in shown.panels],
+        courses=[(name, of, pictures.course_picture(name, of)) for name, of in shown.courses.items()],
+        inside=[(one, pictures.inside_pictures(one)) for one in shown.inside],
+        marked=shown.marked[: view.MOST_MARKED],
+        circumstances=view.circumstances(shown.about),
+        outcomes=view.mode_outcomes(shown.modes),
+        kinds=KINDS,
+        roles=ROLES,
+    )
+
+
+def _drawn(draw: Callable[[Any], Markup], of: Any, wanted: object) -> Markup | None:
+    return draw(of) if wanted else None
+
+
+def _curve_pictures(curves: list[view.Curves]) -> Mapping[str, list[tuple[str, Markup, int]]]:
+    """By factor: title, picture, and how many lines it leaves out."""
+    found: dict[str, list[tuple[str, Markup, int]]] = {}
+    for one in curves:
+        drawn = found.setdefault(one.factor, [])
+        if len(drawn) < view.MOST_PICTURES:
+            lines = pictures.lines_of(one.sweeps)
+            svg = pictures.sweep_picture(f"{one.factor} {lines[0].role} {one.title}", lines)
+            drawn.append((one.title, svg, len(one.sweeps) - len(lines)))
+    return found
+
+
+def _mode_pictures(shown: Shown) -> list[tuple[str, Markup]]:
+    chosen = shown.modes[: view.MOST_PICTURES]
+    titles = [view.modes_title(modes) for modes in chosen]
+    return [(title, pictures.mode_picture(title, modes)) for title, modes in zip(titles, chosen, strict=True)]
+
+
+def _worst_predicted(composition: Composition) -> list[Any]:
+    """Groups by how far the product rule is off, the farthest first."""
+    return sorted(composition.groups, key=lambda one: -abs(one.error("product")))[:MOST_COMPOSED]
+
+
+def _replace(path: Path, content: bytes) -> None:
+    target = path.resolve()
+    partial = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.part")
+    try:
+        try:
+            partial.write_bytes(content)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise LabError(f"no space left for the report {path}: free some and try again") from None
+        raise LabError(f"the report cannot be written to {path}: {error.strerror or error}") from None

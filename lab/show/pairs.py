@@ -1,0 +1,161 @@
+"""Who slows whom: T/B of every pair by pinning form, and combined scores of groups of any size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from lab.show.dataset import Group, Member
+from lab.show.intervals import Replicates, described
+from lab.statistics import Description
+
+Columns = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Combined score of a group, the sum of T / B over its members, and the median ratio of each."""
+
+    run: str
+    members: tuple[str, ...]
+    ratios: tuple[float, ...]
+    score: Description
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One pinning form: `matrix[victim][neighbour]` is T / B of the victim beside it, for pairs with plain settings.
+
+    `scores` are of all groups, the best first.
+    """
+
+    matrix: Mapping[str, Mapping[str, Description]]
+    scores: tuple[Score, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """T / B of one member of a pair beside the other: one value, and its replicates, per round that has both."""
+
+    run: str
+    form: str
+    victim: Member
+    neighbour: Member
+    groups: tuple[Group, ...]
+    values: tuple[float, ...]
+    replicates: Columns
+
+    @property
+    def name(self) -> str:
+        return f"{self.victim.label} beside {self.neighbour.label}"
+
+    @property
+    def is_plain(self) -> bool:
+        return self.victim.is_plain and self.neighbour.is_plain
+
+
+def forms(groups: Sequence[Group], results: Sequence[PairResult], replicates: Replicates) -> dict[str, Form]:
+    """Every pinning form by name, in the order of the file."""
+    by_form: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        by_form[group.form].append(group)
+    return {
+        name: Form(
+            _matrix(result for result in results if result.form == name and result.is_plain),
+            tuple(scores(found, replicates)),
+        )
+        for name, found in by_form.items()
+    }
+
+
+def together(results: Iterable[PairResult]) -> Description:
+    """Several results of the same thing as one; ValueError for none."""
+    known = list(results)
+    values = [value for result in known for value in result.values]
+    return described(values, [replicate for result in known for replicate in result.replicates])
+
+
+def by_run(groups: Iterable[Group]) -> dict[str, list[Group]]:
+    """The rounds of each run."""
+    runs: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        runs[group.run].append(group)
+    return runs
+
+
+def ratios(group: Group) -> tuple[float, ...] | None:
+    """T / B of each member; None when one of them is not known, for what one lost another may have won."""
+    found = tuple(member.ratio() for member in group.members)
+    return tuple(ratio for ratio in found if ratio is not None) if None not in found else None
+
+
+def pair_results(groups: Iterable[Group], replicates: Replicates) -> Iterator[PairResult]:
+    """Both members of every pair, whatever their settings. Beside one of its own kind both are one result.
+
+    Two twins of one round are not two measurements: they share whatever disturbed that round, so their mean counts.
+    """
+    for run, rounds in by_run(group for group in groups if group.is_pair).items():
+        known = _complete(rounds)
+        if not known:
+            continue
+        (first, second), (one_like, other_like) = _columns(known), _replicates(known, replicates)
+        one, other = known[0].members
+        if one.label == other.label:
+            like = tuple(_means(*pair) for pair in zip(one_like, other_like, strict=True))
+            yield PairResult(run, known[0].form, one, other, known, _means(first, second), like)
+        else:
+            yield PairResult(run, known[0].form, one, other, known, first, one_like)
+            yield PairResult(run, known[0].form, other, one, known, second, other_like)
+
+
+def scores(groups: Iterable[Group], replicates: Replicates) -> list[Score]:
+    """Combined scores, the best first; groups of which a member's ratio is never known are left out."""
+    found: list[Score] = []
+    for run, rounds in by_run(groups).items():
+        known = _complete(rounds)
+        if not known:
+            continue
+        columns = _columns(known)
+        labels = tuple(member.label for member in known[0].members)
+        sums = [sum(row) for row in zip(*columns, strict=True)]
+        like = [
+            [sum(row) for row in zip(*members, strict=True)]
+            for members in zip(*_replicates(known, replicates), strict=True)
+        ]
+        middle = tuple(median(column) for column in columns)
+        found.append(Score(run, labels, middle, described(sums, like)))
+    return sorted(found, key=lambda score: (-score.score.median, score.run))
+
+
+def _complete(rounds: Sequence[Group]) -> tuple[Group, ...]:
+    """The rounds in which every member's ratio is known; rounds with other members than the first are left out."""
+    known = [group for group in rounds if ratios(group) is not None]
+    labels = [[member.label for member in group.members] for group in known]
+    return tuple(group for group, found in zip(known, labels, strict=True) if found == labels[0])
+
+
+def _columns(rounds: Sequence[Group]) -> Columns:
+    """For each member its ratios over the rounds."""
+    return tuple(zip(*(ratios(group) or () for group in rounds), strict=True))
+
+
+def _replicates(rounds: Sequence[Group], replicates: Replicates) -> tuple[Columns, ...]:
+    """For each member its replicates, round by round."""
+    rows = [[replicates.of(group, member) for member in group.members] for group in rounds]
+    return tuple(zip(*rows, strict=True))
+
+
+def _means(first: Sequence[float], second: Sequence[float]) -> tuple[float, ...]:
+    return tuple((one + other) / 2 for one, other in zip(first, second, strict=True))
+
+
+def _matrix(results: Iterable[PairResult]) -> dict[str, dict[str, Description]]:
+    cells: dict[str, dict[str, list[PairResult]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        cells[result.victim.label][result.neighbour.label].append(result)
+    return {
+        victim: {neighbour: together(found) for neighbour, found in columns.items()}
+        for victim, columns in cells.items()
+    }

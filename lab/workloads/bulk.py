@@ -1,0 +1,77 @@
+"""iperf3 as a bulk sender: the instance sends as fast as it can, or at a rate, to the load generators' side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+from lab.errors import RunError
+from lab.fields import Fields
+from lab.workloads.base import ENDLESS_S, Listens, Reached, Served, Site, excerpt, program, read_report, whole_seconds
+
+Transport = Literal["tcp", "udp"]
+# iperf3 serves one client at a time: the measuring one finds a free server while the filler still loads the other.
+_PORT, _FILL_PORT = 5201, 5202
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk(Served):
+    """`streams` connections on which the instance sends (iperf3 -R, so that its way out is what limits).
+
+    Throughput is what the receiver got as payload, in Mbit/s. `mbit` is what it sends at most at full load; UDP without
+    it, and without a rate, sends as fast as its CPU can.
+    """
+
+    kind: ClassVar[str] = "bulk"
+    unit: ClassVar[str] = "Mbit/s"
+
+    transport: Transport = "tcp"
+    streams: int = 1
+    mbit: float | None = None
+
+    @classmethod
+    def of(cls, fields: Fields, /) -> Self:
+        transport: Transport = "udp" if fields.choice("transport", ("tcp", "udp"), "tcp") == "udp" else "tcp"
+        streams = fields.whole("streams", 1, most=128)  # 128 is iperf3's own limit
+        return cls(transport, streams, fields.optional("mbit", most=1e6))
+
+    @property
+    def listens(self) -> Listens:
+        return "tcp", _PORT
+
+    def tools(self, _load: float, /) -> tuple[str, ...]:
+        return ("iperf3",)
+
+    def server(self, _site: Site, /) -> list[str]:
+        serve = ("iperf3", "--server", "--port")
+        return program("beside", 0, "--", *serve, _FILL_PORT, "--", *serve, _PORT)
+
+    def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
+        return self._client(site, seconds, rate, _PORT)
+
+    def fill(self, site: Site, rate: float | None, /) -> list[str]:
+        return self._client(site, ENDLESS_S, rate, _FILL_PORT)
+
+    def _client(self, site: Site, seconds: float, rate: float | None, port: int) -> list[str]:
+        wanted = self.mbit if rate is None else rate
+        bits = 0 if wanted is None else max(1, round(wanted * 1e6 / self.streams))  # 0 = no limit, for UDP too
+        return [
+            "iperf3", "--client", site.address, "--port", str(port), "--reverse", "--json", "--bitrate", str(bits),
+            "--time", str(whole_seconds(seconds)), "--parallel", str(self.streams),
+            *(["--udp"] if self.transport == "udp" else []),
+        ]  # fmt: skip
+
+    def read(self, output: str, _rate: float | None, /) -> Reached:
+        report = read_report(output, "iperf3")
+        if "error" in report:  # iperf3 3.12 ends with status 0 after "unable to connect to server"
+            raise RunError(f"iperf3: {excerpt(str(report['error']))}")
+        try:
+            end = report["end"]
+            mbit = end["sum_received"]["bits_per_second"] / 1e6
+            if self.transport == "tcp":
+                return Reached(mbit, further={"retransmits": (float(end["sum_sent"]["retransmits"]), "1")})
+            total = end["sum"]
+            further = {"lost": (float(total["lost_percent"]), "%")}
+            return Reached(mbit, jitter_ms=float(total["jitter_ms"]), further=further)
+        except (KeyError, TypeError, ValueError):
+            raise RunError(f"iperf3 printed no report: {excerpt(output)}") from None

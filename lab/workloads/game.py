@@ -1,0 +1,155 @@
+"""OpenArena's dedicated server with bots at play: how fast it answers queries, and how fast it changes maps."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import ClassVar, Protocol, Self
+
+from lab.errors import RunError
+from lab.fields import Fields
+from lab.workloads.base import Listens, Reached, Served, Site, excerpt, program, read_report
+
+_PORT = 27960
+_SERVER = "/usr/lib/ioquake3/ioq3ded"  # what openarena-server starts; that is a shell script which would stay between
+_DATA = Path("/usr/lib/openarena-server")
+_FIRST_MAP = "oa_dm1"
+_BOTS = ("grism", "kyonshi", "sarge", "angelyss", "gargoyle", "merman", "assassin", "beret")
+# All large deathmatch maps of the Debian package, from 5.4 to 2.7 MB.
+_MAPS = (
+    "wrackdm17", "oa_minia", "suspended", "oa_pvomit", "delta", "czest1dm", "oa_dm2", "kaos", "oa_spirit3", "oa_shine",
+)  # fmt: skip
+_RCON = "lab"  # of a server that stands in a network of its own
+
+
+class _Game(Served, Protocol):
+    """The server of both kinds."""
+
+    __slots__ = ()
+
+    takes_rate: ClassVar[bool] = False
+
+    @property
+    def bots(self) -> int:
+        """Players that the server plays itself, so that its game goes on."""
+
+    @property
+    def changes(self) -> int:
+        """How many maps changes.cfg loads."""
+        return 0
+
+    @property
+    def listens(self) -> Listens:
+        return "udp", _PORT
+
+    def tools(self, _load: float, /) -> tuple[str, ...]:
+        return ("/usr/games/openarena-server", "quakestat")  # games are not on everybody's PATH
+
+    def server(self, site: Site, /) -> list[str]:
+        home = site.directory / "openarena"
+        (home / "baseoa").mkdir(parents=True, exist_ok=True)
+        start = [f"map {_FIRST_MAP}", "wait 20", *(f"addbot {name} 3" for name in _BOTS[: self.bots])]
+        _write(home / "baseoa" / "start.cfg", start)
+        changes = [f"map {name}" for name in islice(cycle(_MAPS), self.changes)]
+        _write(home / "baseoa" / "changes.cfg", [*changes, "set sv_hostname changed"])
+        settings = {
+            "com_basegame": "baseoa", "com_protocol": "71", "com_legacyprotocol": "71", "fs_basepath": str(_DATA),
+            "fs_homepath": str(home), "dedicated": "1", "net_port": str(_PORT), "net_enabled": "1", "cl_motd": "0",
+            "ttycon": "0", "com_hunkmegs": "128", "sv_maxclients": "16", "sv_pure": "0", "bot_enable": "1",
+            "rconPassword": _RCON, "sv_master1": "", "sv_hostname": "lab",
+        }  # fmt: skip
+        return [_SERVER, *(word for item in settings.items() for word in ("+set", *item)), "+exec", "start.cfg"]
+
+    def ready_check(self, site: Site, /) -> list[str]:
+        return program("query", site.address, _PORT, 0)
+
+
+def _write(path: Path, lines: list[str]) -> None:
+    path.write_text("\n".join([*lines, ""]), encoding="ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Game(_Game):
+    """Queries for its status, as many as its protection against floods allows (programs/query.py).
+
+    Throughput counts answers; jitter is the latencies' standard deviation, as in the paper (table 2 of
+    latency-sensitive-cloud-2010). No answer within a second counts as timed out. qstat's own pings, in whole ms, stand
+    in `further`.
+    """
+
+    kind: ClassVar[str] = "game"
+    unit: ClassVar[str] = "answers/s"
+    lead_s: ClassVar[float] = 0.03
+
+    bots: int = 3
+
+    @classmethod
+    def of(cls, fields: Fields, /) -> Self:
+        return cls(fields.whole("bots", 3, least=0, most=len(_BOTS)))
+
+    def work(self, site: Site, seconds: float, _rate: float | None, /) -> list[str]:
+        return program("query", site.address, _PORT, f"{seconds:g}")
+
+    def fill(self, _site: Site, _rate: float | None, /) -> list[str] | None:
+        return None  # queries in the warm-up would use up the measured ones' allowance
+
+    def read(self, output: str, _rate: float | None, /) -> Reached:
+        report = read_report(output, "the query program")
+        try:
+            asked = [*report["latencies_ms"], *report["qstat_ms"]]
+            own, pings = _known(report["latencies_ms"]), _known(report["qstat_ms"])
+            answers = len(own) + len(pings)
+            throughput, lost = answers / float(report["seconds"]), 100 * (1 - answers / len(asked))
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            raise RunError(f"the query program printed no report: {excerpt(output)}") from None
+        further = {"qstat_latency_mean": (statistics.fmean(pings), "ms")} if pings else {}
+        if not own:
+            return Reached(throughput, timeouts_percent=lost, further=further)
+        p95 = sorted(own)[min(len(own) - 1, int(0.95 * len(own)))]
+        return Reached(throughput, statistics.fmean(own), p95, statistics.pstdev(own), lost, further=further)
+
+
+@dataclass(frozen=True, slots=True)
+class GameMap(_Game):
+    """Changes of the map, one after another from one command, with the map files out of the page cache if `cold`.
+
+    Run time is that of one change, from the command to the server's next answer; throughput is changes per second.
+    """
+
+    kind: ClassVar[str] = "game-map"
+    unit: ClassVar[str] = "maps/s"
+    lead_s: ClassVar[float] = 0.03
+
+    changes: int = 20
+    bots: int = 3
+    cold: bool = False
+
+    @classmethod
+    def of(cls, fields: Fields, /) -> Self:
+        changes, bots = fields.whole("changes", 20, most=1000), fields.whole("bots", 3, least=0, most=len(_BOTS))
+        return cls(changes, bots, fields.choice("cache", ("warm", "cold"), "warm") == "cold")
+
+    @property
+    def fixed(self) -> bool:
+        return True
+
+    def work(self, site: Site, _seconds: float, _rate: float | None, /) -> list[str]:
+        cold = sorted((_DATA / "baseoa").glob("*.pk3")) if self.cold else []
+        return program("change_maps", site.address, _PORT, _RCON, self.changes, *cold)
+
+    def fill(self, _site: Site, _rate: float | None, /) -> list[str] | None:
+        return None  # the bots play
+
+    def read(self, output: str, _rate: float | None, /) -> Reached:
+        report = read_report(output, "the program that changes maps")
+        try:
+            seconds = float(report["seconds"]) / int(report["changes"])
+            return Reached(1 / seconds, runtime_s=seconds)
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+            raise RunError(f"the program that changes maps printed no report: {excerpt(output)}") from None
+
+
+def _known(values: list[object]) -> list[float]:
+    return [float(str(value)) for value in values if value is not None]

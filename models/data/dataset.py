@@ -1,0 +1,376 @@
+"""Reads and checks a dataset directory: platforms, solo profiles and measured co-locations; no learning here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import yaml
+
+from models.data.profile import WorkloadProfile
+from models.data.tables import DatasetError, Row, find_table, read_rows
+from profiler.metrics import SCOPES, Scope, join_key
+from profiler.observed import (
+    HOST_KINDS,
+    MAX_WEIGHT,
+    NET_MODES,
+    Colocation,
+    Host,
+    Instance,
+    IsolationSettings,
+    NetworkSettings,
+    Outcome,
+    Pinning,
+    check_id,
+    parse_cpus,
+)
+
+__all__ = ["COLOCATION_COLUMNS", "Dataset", "DatasetError", "colocations_from", "load_dataset", "throughput_ratio"]
+
+ORIGINS = ("paper", "measured", "simulated")
+HIGHER_IS_BETTER = frozenset({"throughput"})
+RATIO_OUTCOMES = frozenset({"throughput", "runtime_s"})  # what T/B is made of; the others are latency-like
+OUTCOMES = ("throughput", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent", "runtime_s")
+PROFILE_COLUMNS = ("platform", "workload", "load", "scope", "metric", "value")
+COLOCATION_COLUMNS = ("run", "platform", "instance", "workload", "outcome", "solo", "colocated")
+PLATFORM_COLUMNS = frozenset(
+    [
+        "platform",
+        "kind",
+        "pcpus",
+        "threads_per_core",
+        "cpu_mhz",
+        "l2_mb",
+        "l3_mb",
+        "memory_mb",
+        "nic_mbit",
+        "disk_kind",
+        "numa_nodes",
+    ]
+)
+SATURATED = 1.0
+SHARE_OF_HOST = "% of host"  # a unit: 100 = all pCPUs together; turned into 100 = one pCPU on reading
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """One dataset directory in memory. `platforms` are the measured platforms as hosts, by name; `platform_numbers` has
+    whatever further numeric columns the platforms table brings, by platform and column."""
+
+    name: str
+    origin: str
+    path: Path
+    meta: Mapping[str, Any]
+    platforms: Mapping[str, Host]
+    profiles: tuple[WorkloadProfile, ...]
+    colocations: tuple[Colocation, ...]
+    fingerprint: str
+    platform_numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+def throughput_ratio(outcome: Outcome) -> float | None:
+    """T/B of an outcome (contract, section 3): colocated/solo for throughput, solo/colocated for the others."""
+    if outcome.solo is None or outcome.colocated is None:
+        return None
+    top, bottom = (
+        (outcome.colocated, outcome.solo) if outcome.outcome in HIGHER_IS_BETTER else (outcome.solo, outcome.colocated)
+    )
+    return top / bottom if bottom > 0 else None
+
+
+def load_dataset(path: Path, *, colocations: bool = True) -> Dataset:
+    """Read a dataset directory; DatasetError names the file, line and column of the first thing that is wrong.
+
+    With `colocations` False that table stays unread: `models.scale` reads it as a stream.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise DatasetError(f"{path} is not a dataset directory (it holds dataset.yaml, profiles and colocations)")
+    meta = _read_meta(path)
+    platforms, numbers = _read_platforms(path)
+    profiles = _read_profiles(path, platforms, str(meta["origin"]))
+    runs = _read_colocations(path, platforms) if colocations else ()
+    platforms = _with_pinned_cpus(platforms, runs)
+    return Dataset(
+        name=str(meta["name"]),
+        origin=str(meta["origin"]),
+        path=path,
+        meta=meta,
+        platforms=platforms,
+        profiles=profiles,
+        colocations=runs,
+        fingerprint=_fingerprint(path),
+        platform_numbers=numbers,
+    )
+
+
+def _read_meta(path: Path) -> dict[str, Any]:
+    file = path / "dataset.yaml"
+    try:
+        meta = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DatasetError(f"{path} has no dataset.yaml") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"dataset.yaml of {path} cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
+        raise DatasetError(f"dataset.yaml, line {line}: {getattr(error, 'problem', error)}") from None
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        # what PyYAML lets through of values it cannot build, such as the 99th of a month, and of endless nesting
+        raise DatasetError(f"dataset.yaml holds a value that cannot be read: {error}") from None
+    if not isinstance(meta, dict):
+        raise DatasetError("dataset.yaml, line 1: it must be a mapping with name and origin")
+    for key in ("name", "origin"):
+        if not isinstance(meta.get(key), str) or not meta[key].strip():
+            raise DatasetError(f"dataset.yaml: field {key} is missing or not a text")
+    if meta["origin"] not in ORIGINS:
+        raise DatasetError(f"dataset.yaml: origin {meta['origin']!r} is none of {', '.join(ORIGINS)}")
+    return {key: value.isoformat() if isinstance(value, date | datetime) else value for key, value in meta.items()}
+
+
+def _read_platforms(path: Path) -> tuple[dict[str, Host], dict[str, dict[str, float]]]:
+    """The platforms as hosts, and their further numeric columns."""
+    table = find_table(path, "platforms")
+    if table is None:
+        raise DatasetError(f"{path.name} has no platforms.csv or platforms.parquet")
+    platforms: dict[str, Host] = {}
+    numbers: dict[str, dict[str, float]] = {}
+    described: dict[str, bool] = {}
+    for row in read_rows(table, ("platform", "kind")):
+        name = row.text("platform", required=True)
+        kind = row.text("kind", required=True)
+        if name in platforms:
+            raise row.error("platform", f"{name} stands twice")
+        disk_kind = row.text("disk_kind")
+        numbers[name] = _further(row, described)
+        try:
+            host = Host(
+                id=name,
+                # Bare metal and anything without a driver domain shares its kernel as containers do.
+                kind=next((known for known in HOST_KINDS if known == kind), "lxc"),
+                pcpus=row.whole("pcpus", low=1) or 1,
+                memory_mb=row.number("memory_mb") or 1.0,
+                threads_per_core=row.whole("threads_per_core", low=1) or 1,
+                disk_kind=disk_kind if disk_kind in {"hdd", "ssd", "nvme", "network"} else "",  # type: ignore[arg-type]
+                platform=name,
+                cpu_mhz=row.number("cpu_mhz"),
+                l2_mb=row.number("l2_mb"),
+                l3_mb=row.number("l3_mb"),
+                nic_mbit=row.number("nic_mbit"),
+            )
+            platforms[name] = replace(host, numa=_nodes(row, host.pcpus))
+        except DatasetError:
+            raise
+        except ValueError as error:
+            raise row.error("platform", str(error)) from None
+    return platforms, numbers
+
+
+def _nodes(row: Row, pcpus: int) -> tuple[tuple[int, ...], ...]:
+    """The pCPUs of each NUMA node: equal blocks of neighbouring numbers; () = one node, or nobody says how many."""
+    nodes = row.whole("numa_nodes", low=1) or 1
+    if pcpus % nodes:
+        raise row.error("numa_nodes", f"{nodes} nodes cannot have equal parts of {pcpus} pCPUs")
+    size = pcpus // nodes
+    return tuple(tuple(range(first, first + size)) for first in range(0, pcpus, size)) if nodes > 1 else ()
+
+
+def _further(row: Row, described: dict[str, bool]) -> dict[str, float]:
+    """A platform's further numbers. A column whose first cell is no number describes in words (`described`) and is left
+    out; in one of numbers every cell must be one."""
+    found: dict[str, float] = {}
+    for column in row.cells:
+        text = "" if column in PLATFORM_COLUMNS else row.text(column)
+        if text and column not in described:
+            described[column] = not _looks_like_number(text)
+        if text and not described[column]:
+            found[column] = row.number(column, required=True) or 0.0
+    return found
+
+
+def _looks_like_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _platform(row: Row, platforms: Mapping[str, Host], *, required: bool) -> str:
+    name = row.text("platform", required=required)
+    if name and name not in platforms:
+        raise row.error("platform", f"{name!r} is not in the platforms table")
+    return name
+
+
+def _read_profiles(path: Path, platforms: Mapping[str, Host], origin: str) -> tuple[WorkloadProfile, ...]:
+    """Median over repeats of each metric at the highest measured load, 1.0 where it was measured."""
+    table = find_table(path, "profiles")
+    if table is None:
+        return ()
+    values: dict[tuple[str, str], dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(dict))
+    for row in read_rows(table, PROFILE_COLUMNS):
+        scope = row.text("scope") or "instance"
+        if scope not in SCOPES:
+            raise row.error("scope", f"{scope!r} is none of {', '.join(SCOPES)}")
+        key = join_key(_scope(scope), row.text("metric", required=True))
+        value = row.number("value", required=True)
+        given = row.number("load")
+        load = SATURATED if given is None else given
+        owner = (_platform(row, platforms, required=False), _workload(row))
+        if value is not None and row.text("unit") == SHARE_OF_HOST and owner[0]:
+            value *= platforms[owner[0]].pcpus
+        if value is not None:
+            values[owner][key].setdefault(min(load, SATURATED), []).append(value)
+    return tuple(
+        WorkloadProfile(
+            name=workload,
+            metrics={key: median(by_load[max(by_load)]) for key, by_load in sorted(metrics.items())},
+            platform=platform,
+            origin=origin,
+        )
+        for (platform, workload), metrics in sorted(values.items())
+    )
+
+
+def _scope(text: str) -> Scope:
+    return next(scope for scope in SCOPES if scope == text)
+
+
+def _workload(row: Row) -> str:
+    try:
+        return check_id(row.text("workload", required=True), "workload")
+    except DatasetError:
+        raise
+    except ValueError as error:
+        raise row.error("workload", str(error)) from None
+
+
+def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Colocation, ...]:
+    table = find_table(path, "colocations")
+    return () if table is None else colocations_from(read_rows(table, COLOCATION_COLUMNS), platforms)
+
+
+def colocations_from(rows: Iterable[Row], platforms: Mapping[str, Host]) -> tuple[Colocation, ...]:
+    """Rows of a colocations table as co-locations, in order of appearance; DatasetError at the first wrong one."""
+    together: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
+    there: dict[tuple[str, str, str, str], Instance] = {}
+    driver: dict[tuple[str, str, str], tuple[int, ...]] = {}
+    source: dict[tuple[str, str, str], tuple[str, str]] = {}
+    seen: dict[tuple[str, str, str, str, str], int] = {}
+    for row in rows:
+        platform = _platform(row, platforms, required=True)
+        run = (platform, row.text("run", required=True), row.text("repeat"))
+        outcome = _outcome(row)
+        key = (*run, outcome.instance.id, outcome.outcome)
+        if key in seen:
+            raise row.error("outcome", f"{outcome.outcome} of {outcome.instance.id} stands in line {seen[key]} already")
+        seen[key] = row.line
+        if there.setdefault(key[:4], outcome.instance) != outcome.instance:
+            raise row.error("instance", f"{outcome.instance.id} is described otherwise in another line of run {run[1]}")
+        cpus = _driver_cpus(row)
+        if driver.setdefault(run, cpus) != cpus:
+            raise row.error("driver_cpus", f"another line of run {run[1]} says otherwise")
+        together[run].append(outcome)
+        source[run] = (row.text("paper"), row.text("finding"))
+    return tuple(
+        Colocation(
+            run=run[1],
+            platform=run[0],
+            repeat=run[2],
+            outcomes=tuple(outcomes),
+            driver_cpus=driver[run],
+            paper=source[run][0],
+            finding=source[run][1],
+        )
+        for run, outcomes in together.items()
+    )
+
+
+def _driver_cpus(row: Row) -> tuple[int, ...]:
+    try:
+        return parse_cpus(row.text("driver_cpus")) if row.text("driver_cpus") else ()
+    except ValueError as error:
+        raise row.error("driver_cpus", str(error)) from None
+
+
+def _outcome(row: Row) -> Outcome:
+    kind = row.text("outcome", required=True)
+    if kind not in OUTCOMES:
+        raise row.error("outcome", f"{kind!r} is none of {', '.join(OUTCOMES)}")
+    solo, colocated = row.number("solo"), row.number("colocated")
+    if solo == 0 and kind in RATIO_OUTCOMES:
+        raise row.error("solo", "is 0: a ratio to it has no meaning")
+    workload, settings, load = _workload(row), _settings(row), row.number("load")
+    if load == 0:
+        raise row.error("load", "is 0: who is not loaded has no throughput (leave the cell empty for saturation)")
+    pinned = len(settings.pinning.cpus) if settings.pinning else 1
+    vcpus = row.whole("vcpus", low=1) or pinned
+    if vcpus < pinned:
+        raise row.error("pinning", f"names {pinned} vCPUs of an instance that has {vcpus}")
+    try:
+        instance = Instance(
+            id=row.text("instance", required=True),
+            vcpus=vcpus,
+            workload=workload,
+            load=SATURATED if load is None else load,
+            settings=settings,
+        )
+    except DatasetError:
+        raise
+    except ValueError as error:
+        raise row.error("instance", str(error)) from None
+    return Outcome(instance=instance, outcome=kind, solo=solo, colocated=colocated, unit=row.text("unit"))
+
+
+def _settings(row: Row) -> IsolationSettings:
+    mode = row.text("net_mode") or "none"
+    if mode not in NET_MODES:
+        raise row.error("net_mode", f"{mode!r} is none of {', '.join(NET_MODES)}")
+    rate = row.number("net_rate_mbit")
+    try:
+        pinning = Pinning.parse(row.text("pinning"))
+    except ValueError as error:
+        raise row.error("pinning", str(error)) from None
+    weight = row.whole("weight", low=1)
+    if weight is not None and weight > MAX_WEIGHT:
+        raise row.error("weight", f"{weight} is above {MAX_WEIGHT}")
+    return IsolationSettings(
+        pinning=pinning,
+        cap_percent=row.number("cap_percent") or None,
+        weight=weight,
+        network=NetworkSettings(mode=mode, rate_mbit=rate) if mode != "none" and rate else None,
+        disk_limit_mb_s=row.number("disk_limit_mb_s") or None,
+    )
+
+
+def _with_pinned_cpus(platforms: Mapping[str, Host], colocations: tuple[Colocation, ...]) -> dict[str, Host]:
+    """Platforms with at least as many pCPUs as somebody was pinned to: not every source says how many it had."""
+    most = {name: host.pcpus for name, host in platforms.items()}
+    for colocation in colocations:
+        used = set(colocation.driver_cpus)
+        for outcome in colocation.outcomes:
+            pinning = outcome.instance.settings.pinning
+            used |= pinning.union if pinning else frozenset()
+        most[colocation.platform] = max(most[colocation.platform], max(used, default=0) + 1)
+    return {name: replace(host, pcpus=most[name]) for name, host in platforms.items()}
+
+
+def _fingerprint(path: Path) -> str:
+    """SHA-256 over names and contents of the dataset's files, so that a card can say what it was trained on."""
+    digest = hashlib.sha256()
+    for name in ("dataset", "platforms", "profiles", "colocations"):
+        for suffix in (".yaml", ".csv", ".parquet"):
+            file = path / f"{name}{suffix}"
+            if file.is_file():
+                digest.update(f"{file.name}\0".encode())
+                with file.open("rb") as content:
+                    while block := content.read(1 << 20):  # a table may be larger than the memory
+                        digest.update(block)
+    return digest.hexdigest()

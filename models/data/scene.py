@@ -1,0 +1,284 @@
+"""SceneBatch: many scenes (a host and who shares it) as arrays; the one input of prior, features and predictors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.data.profile import WorkloadProfile
+from profiler.metrics import join_key, split_key
+from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, NET_MODES, Host, Instance
+
+T = TypeVar("T")
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
+DISK_KINDS = ("", "hdd", "ssd", "nvme", "network")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTable:
+    """Solo profiles as one matrix: `values[row, column]` in each metric's unit, nan = unknown.
+
+    Row 0 is the unknown workload. `rows` maps (platform, workload) to a row; platform "" holds everywhere. `names` has
+    the workload of every row. `platforms` has what is known of a platform beside HOST_NUMBERS, by its name.
+    """
+
+    columns: tuple[str, ...]
+    values: Floats
+    rows: Mapping[tuple[str, str], int]
+    names: tuple[str, ...]
+    platforms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, what: str, work: Callable[[], T]) -> T:
+        """What `work` says of this table, asked the first time only; `what` is its name."""
+        if what not in self._known:
+            self._known[what] = work()
+        found: T = self._known[what]
+        return found
+
+    @classmethod
+    def build(
+        cls, profiles: Sequence[WorkloadProfile], platforms: Mapping[str, Mapping[str, float]] | None = None
+    ) -> ProfileTable:
+        """Stack profiles; of two with the same platform and name the later one wins.
+
+        A metric that was not measured on one platform is taken from the profile that holds everywhere, else from
+        another platform of the same workload: a thin profile must not hide a full one.
+        """
+        columns = tuple(sorted({_canonical(key) for profile in profiles for key in profile.metrics}))
+        position = {key: column for column, key in enumerate(columns)}
+        rows: dict[tuple[str, str], int] = {}
+        names = [""]
+        values = [np.full(len(columns), np.nan)]
+        by_name: dict[str, list[int]] = {}
+        for profile in profiles:
+            row = np.full(len(columns), np.nan)
+            for key, value in profile.metrics.items():
+                row[position[_canonical(key)]] = value
+            rows[profile.platform, profile.name] = len(values)
+            by_name.setdefault(profile.name, []).append(len(values))
+            names.append(profile.name)
+            values.append(row)
+        spare = {}  # by workload: what fills in for a metric that one of its profiles lacks
+        for name, others in by_name.items():
+            everywhere = rows.get(("", name))
+            spare[name] = np.full(len(columns), np.nan)
+            for other in [*([everywhere] if everywhere else []), *others]:
+                spare[name] = np.where(np.isnan(spare[name]), values[other], spare[name])
+        merged = np.vstack(values)
+        for (_, name), at in rows.items():
+            merged[at] = np.where(np.isnan(merged[at]), spare[name], merged[at])
+        return cls(columns, merged, rows, tuple(names), platforms or {})
+
+    def with_profile(self, profile: WorkloadProfile) -> ProfileTable:
+        """This table and one more row, the last, for a profile of its own: `row` does not find it under its name."""
+        metrics = {_canonical(key): value for key, value in profile.metrics.items()}
+        new = tuple(sorted(metrics.keys() - set(self.columns)))
+        columns = (*self.columns, *new)
+        grown = np.concatenate([self.values, np.full((len(self.values), len(new)), np.nan)], axis=1)
+        row = np.array([[metrics.get(key, np.nan) for key in columns]])
+        return replace(self, columns=columns, values=np.concatenate([grown, row]), names=(*self.names, profile.name))
+
+    def row(self, workload: str | None, platform: str = "") -> int:
+        """Row of a workload: as measured on `platform`, else as valid everywhere, else from any platform, else 0."""
+        if not workload:
+            return 0
+        found = self.rows.get((platform, workload)) or self.rows.get(("", workload))
+        if found:
+            return found
+        return next((row for (_, name), row in self.rows.items() if name == workload), 0)
+
+    def column(self, key: str) -> Floats:
+        """Values of one metric for every row, nan where unknown or where no profile has it. Shape (rows,)."""
+        if key in self.columns:
+            return self.values[:, self.columns.index(key)]
+        return np.full(len(self.values), np.nan)
+
+
+def _canonical(key: str) -> str:
+    """The one spelling of a metric's key: `instance.cpu` is `cpu`."""
+    return join_key(*split_key(key))
+
+
+@dataclass(frozen=True, slots=True)
+class SceneBatch:
+    """S scenes with up to N slots for instances and up to P pCPUs. Slots without an instance have `present` False.
+
+    Per scene: `host_numbers` (S, 7) in the order of HOST_NUMBERS, nan = unknown; `kind` (S,) index into HOST_KINDS;
+    `disk_kind` (S,); `disk_mb_s` and `mem_bw_mb_s` (S,) what disk and memory were measured to do there, nan = unknown;
+    `platform` (S,) its name, "" = unknown; `driver_cpus` (S, P) where the driver domain may run;
+    `node` (S, P) the NUMA node of each pCPU, which is one more than the last where no node names it.
+    Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`,
+    `prompt` whether it is sensitive to latency and has a setting that is rendered otherwise for that: a cap
+    (models.physics.periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no
+    limit), `disk_limit` in MB/s (inf);
+    `affinity` (S, N, P): the pCPUs that any vCPU of it may use.
+    """
+
+    table: ProfileTable
+    host_numbers: Floats
+    kind: Ints
+    disk_kind: Ints
+    disk_mb_s: Floats
+    mem_bw_mb_s: Floats
+    platform: NDArray[np.str_]
+    driver_cpus: Bools
+    node: Ints
+    present: Bools
+    profile: Ints
+    load: Floats
+    vcpus: Floats
+    cap: Floats
+    prompt: Bools
+    weight: Floats
+    net_mode: Ints
+    net_rate: Floats
+    net_ceil: Floats
+    disk_limit: Floats
+    affinity: Bools
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def slots(self) -> int:
+        """N, the number of slots per scene."""
+        return int(self.present.shape[1])
+
+    @property
+    def pcpus(self) -> Floats:
+        """Number of pCPUs of each scene's host, (S,)."""
+        return self.host_numbers[:, 0]
+
+    def platform_number(self, column: str) -> Floats:
+        """A further number of each scene's platform, nan where it is unknown; (S,)."""
+        known = {name: numbers[column] for name, numbers in self.table.platforms.items() if column in numbers}
+        if not known:
+            return np.full(len(self), np.nan)
+        names, at = np.unique(self.platform, return_inverse=True)
+        return np.array([known.get(str(name), np.nan) for name in names])[at]
+
+    def take(self, scenes: Ints) -> SceneBatch:
+        """The scenes with these indices, in this order; an index may repeat."""
+        return SceneBatch(
+            self.table,
+            **{f.name: getattr(self, f.name)[scenes] for f in fields(self) if f.name != "table"},
+        )
+
+    def with_slot(self, **values: NDArray[np.generic]) -> SceneBatch:
+        """Every scene with one more instance in a new last slot; `values` holds each per-slot field, shape (S, ...)."""
+        grown: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), np.asarray(value)[:, None]], axis=1)
+            for name, value in values.items()
+        }
+        return replace(self, **grown)
+
+    def with_last(self, **values: object) -> SceneBatch:
+        """Every scene with fields of its last slot replaced by one value each."""
+        changed = {name: getattr(self, name).copy() for name in values}
+        for name, value in values.items():
+            changed[name][:, -1] = value
+        return replace(self, **changed)
+
+
+def stack(batches: Sequence[SceneBatch]) -> SceneBatch:
+    """Batches of equal width, slots and profile table one after another."""
+    return SceneBatch(
+        batches[0].table,
+        **{
+            f.name: np.concatenate([getattr(batch, f.name) for batch in batches])
+            for f in fields(SceneBatch)
+            if f.name != "table"
+        },
+    )
+
+
+def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dict[str, np.generic | NDArray[np.bool_]]:
+    """One instance as the values of a slot on a host with `pcpus` pCPUs in a batch of `width` pCPUs.
+
+    ValueError when it is pinned to a pCPU that the host has not.
+    """
+    settings = instance.settings
+    affinity = np.zeros(width, dtype=bool)
+    union = settings.pinning.union if settings.pinning else frozenset()
+    if union and max(union) >= pcpus:
+        raise ValueError(f"instance {instance.id} is pinned to pCPU {max(union)}, the host has 0-{pcpus - 1}")
+    affinity[sorted(union) if union else slice(0, pcpus)] = True
+    network = settings.network
+    mode = network.mode if network else "none"
+    rate = network.rate_mbit if network and mode != "none" and network.rate_mbit else np.inf
+    ceil = rate if mode == "dedicated" else (network.ceil_mbit if network and network.ceil_mbit else np.inf)
+    return {
+        "present": np.bool_(True),
+        "profile": np.int64(profile),
+        "load": np.float64(instance.load),
+        "vcpus": np.float64(instance.vcpus),
+        "cap": np.float64(settings.cap_percent / 100 if settings.cap_percent else np.inf),
+        "prompt": np.bool_(instance.service == "latency" and (mode != "none" or settings.cap_percent is not None)),
+        "weight": np.float64(settings.weight or DEFAULT_WEIGHT),
+        "net_mode": np.int64(NET_MODES.index(mode)),
+        "net_rate": np.float64(rate),
+        "net_ceil": np.float64(ceil),
+        "disk_limit": np.float64(settings.disk_limit_mb_s or np.inf),
+        "affinity": affinity,
+    }
+
+
+_EMPTY: dict[str, float] = {
+    "present": False, "profile": 0, "load": 0.0, "vcpus": 0.0, "cap": np.inf, "prompt": False, "weight": 1.0,
+    "net_mode": 0, "net_rate": np.inf, "net_ceil": np.inf, "disk_limit": np.inf,
+}  # fmt: skip
+
+
+def host_numbers(host: Host) -> list[float]:
+    """The host's HOST_NUMBERS, nan where unknown."""
+    return [np.nan if (value := getattr(host, name)) is None else float(value) for name in HOST_NUMBERS]
+
+
+def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: ProfileTable) -> SceneBatch:
+    """Turn hosts with their instances into arrays; workloads are looked up in `table` on the host's platform.
+
+    Reference path: `advisor.snapshot` keeps such a batch and grows it without coming back here.
+    ValueError when an instance is pinned beyond its host's pCPUs.
+    """
+    count = len(scenes)
+    slots = max([len(instances) for _, instances in scenes], default=0)
+    width = max([host.pcpus for host, _ in scenes], default=1)
+    columns = {name: np.full((count, slots), empty) for name, empty in _EMPTY.items()}
+    columns["present"] = columns["present"].astype(bool)
+    affinity = np.zeros((count, slots, width), dtype=bool)
+    driver = np.zeros((count, width), dtype=bool)
+    node = np.zeros((count, width), dtype=np.int64)
+    for scene, (host, instances) in enumerate(scenes):
+        driver[scene, list(host.driver_cpus) if host.driver_cpus else slice(0, host.pcpus)] = True
+        node[scene] = len(host.numa)
+        for number, cpus in enumerate(host.numa):
+            node[scene, [cpu for cpu in cpus if cpu < host.pcpus]] = number
+        for slot, instance in enumerate(instances):
+            row = table.row(instance.workload, host.platform)
+            for name, value in slot_values(instance, row, host.pcpus, width).items():
+                if name == "affinity":
+                    affinity[scene, slot] = value
+                else:
+                    columns[name][scene, slot] = value
+    return SceneBatch(
+        table=table,
+        host_numbers=np.array([host_numbers(host) for host, _ in scenes]).reshape(count, len(HOST_NUMBERS)),
+        kind=np.array([HOST_KINDS.index(host.kind) for host, _ in scenes], dtype=np.int64),
+        disk_kind=np.array([DISK_KINDS.index(host.disk_kind) for host, _ in scenes], dtype=np.int64),
+        disk_mb_s=np.array([host.disk_mb_s or np.nan for host, _ in scenes]),
+        mem_bw_mb_s=np.array([host.mem_bw_mb_s or np.nan for host, _ in scenes]),
+        platform=np.array([host.platform for host, _ in scenes], dtype=np.str_),
+        driver_cpus=driver,
+        node=node,
+        affinity=affinity,
+        **columns,
+    )

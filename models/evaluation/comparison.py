@@ -1,0 +1,94 @@
+"""Errors of held-out predictions side by side: on which rows models can be compared, and how sure the means are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from models.learning.held_out import HeldOut
+
+Floats = NDArray[np.float64]
+
+RESAMPLES = 2000
+FEWEST_PAIRS = 5  # among fewer, noise cannot be told from a difference
+CELLS = 1_000_000  # of draws held at once
+SAME_MEASURED = 1e-5  # relative; a key with another measured value is another measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Means of a few columns over rows, and over resamples of pairs; (K,) and (RESAMPLES, K)."""
+
+    rows: int
+    pairs: int
+    mean: Floats
+    resampled: Floats
+
+    def bounds(self, column: int, level: float) -> tuple[float, float] | None:
+        """Lower and upper bound of one mean, each one-sided at `level`; None where pairs are too few to tell noise.
+
+        The bootstrap's spread is too small for few pairs: it is widened by sqrt(n / (n - 1)), and by Student's quantile
+        over the normal one (n - 1 degrees of freedom).
+        """
+        if self.pairs < FEWEST_PAIRS:
+            return None
+        n = self.pairs
+        wide = np.sqrt(n / (n - 1)) * stats.t.ppf(1 - level, n - 1) / stats.norm.ppf(1 - level)
+        off = np.quantile(self.resampled[:, column], [level, 1 - level]) - self.mean[column]
+        low, high = self.mean[column] + wide * off
+        return float(low), float(high)
+
+
+def beside(table: HeldOut, mine: Floats, other: HeldOut, seed: int) -> Means | None:
+    """Errors on the keys that both have and measured alike; a key that occurs twice counts once, with its mean."""
+    ours = _by_key(table, mine)
+    theirs = _by_key(other, errors(other, other.expected))
+    common = [
+        (pair, error, theirs[key][1])
+        for key, (measured, error, pair) in ours.items()
+        if key in theirs and abs(measured - theirs[key][0]) <= SAME_MEASURED * measured
+    ]
+    if not common:
+        return None
+    one, two = (np.array([row[at] for row in common]) for at in (1, 2))
+    return means_of(np.column_stack([one, two, one - two]), [row[0] for row in common], seed)
+
+
+def _by_key(table: HeldOut, error: Floats) -> Mapping[str, tuple[float, float, str]]:
+    """Measured value, mean error and pair by key."""
+    keys, first, at = np.unique(np.array(table.key), return_index=True, return_inverse=True)
+    mean = np.bincount(at, weights=error) / np.bincount(at)
+    rows = zip(keys.tolist(), first.tolist(), mean.tolist(), strict=True)
+    return {key: (float(table.measured[row]), value, table.pair[row]) for key, row, value in rows}
+
+
+def errors(table: HeldOut, guess: Floats) -> Floats:
+    """The error of each row, (R,): of the ratio for throughput, of its logarithm for what has no upper end."""
+    if table.target == "throughput":
+        return np.abs(table.measured - guess)
+    return np.abs(np.log(table.measured / guess))
+
+
+def means_of(columns: Floats, pair: Sequence[str], seed: int) -> Means:
+    """Means of `columns` (R, K) with a bootstrap over `pair` (R,), whose rows are drawn together."""
+    names, cluster = np.unique(np.array(pair), return_inverse=True)
+    count = len(names)
+    sums = np.column_stack([np.bincount(cluster, weights=column) for column in columns.T])
+    sizes = np.bincount(cluster).astype(float)
+    mean = sums.sum(axis=0) / sizes.sum()
+    resampled = np.concatenate([one @ sums / (one @ sizes)[:, None] for one in _resamples(count, seed)])
+    return Means(len(columns), count, mean, resampled)
+
+
+def _resamples(count: int, seed: int) -> Iterator[Floats]:
+    """How often each of `count` clusters is drawn, (some, count), until there are RESAMPLES; a few MB at a time."""
+    random = np.random.default_rng(seed)
+    step = max(1, CELLS // count)
+    for start in range(0, RESAMPLES, step):
+        some = min(step, RESAMPLES - start)
+        drawn = random.integers(count, size=(some, count)) + count * np.arange(some)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=some * count).reshape(some, count).astype(float)

@@ -1,0 +1,135 @@
+"""Drift: whether a model has become worse than it was or than it says, since when and how far; river finds the changes.
+
+Detectors are run over the stored rows anew each time: nothing is remembered between two calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.evaluation.monitoring import (
+    COVERAGE,
+    FEW,
+    STRANGEST,
+    Checked,
+    by_scene,
+    chance_of_coverage,
+    covered,
+    is_short,
+    log_off,
+    residual,
+)
+
+Floats = NDArray[np.float64]
+
+# Of 400 windows of 200 normal residuals whose intervals cover 90 %, none alarmed; of 400 with heavy tails (Student's t
+# of 4 degrees of freedom, same spread) 2 did. A shift by one half width was found after 13 scenes (median; 19 in 95 %)
+# by Page-Hinkley, after 26 (42) by ADWIN. Measured by simulation; tests/models/test_models_drift.py holds it.
+PAGE_HINKLEY = {"min_instances": FEW, "delta": 0.2, "threshold": 10.0, "alpha": 0.9999}
+ADWIN = {"delta": 0.002, "clock": 1, "grace_period": 10}
+IMPLAUSIBLE = 0.001  # of a coverage alarm: there is a group per platform and workload, so each must be rare
+SHORTEST = 5  # scenes on either side of a change
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Something got worse: `kind` is shift (residuals moved away from 0) or coverage (intervals hold too rarely).
+
+    `since` is when it began by the best split of the window, `detected` when a detector first noticed; `scenes` were
+    seen since then. `before` and `after` are mean residuals in half widths, or shares covered. `off` is the mean
+    observed over expected since then (0.86 = 14 % below).
+    """
+
+    kind: str
+    detectors: tuple[str, ...]
+    since: datetime
+    detected: datetime
+    scenes: int
+    before: float
+    after: float
+    off: float
+
+
+def alarms(rows: Sequence[Checked]) -> tuple[Alarm, ...]:
+    """What is wrong with one group's window of rows, which are in order of time; nothing below FEW scenes."""
+    scenes = by_scene(rows)
+    if len(scenes) < FEW:
+        return ()
+    found = (_shift(scenes), _short(rows, scenes))
+    return tuple(alarm for alarm in found if alarm is not None)
+
+
+def detect(series: Floats) -> dict[str, int]:
+    """By which detectors, and at which position, a change in a series of mean residuals (n,) was first noticed."""
+    from river import drift  # takes seconds to import: only who asks for drift waits for it
+
+    detectors = {"page_hinkley": drift.PageHinkley(**PAGE_HINKLEY), "adwin": drift.ADWIN(**ADWIN)}
+    found: dict[str, int] = {}
+    for position, value in enumerate(np.clip(series, -STRANGEST, STRANGEST)):
+        for name, detector in detectors.items():
+            detector.update(float(value))
+            if detector.drift_detected:
+                found.setdefault(name, position)
+    return found
+
+
+def split(series: Floats) -> int:
+    """Where a series (n,) is best parted in two by their means: the first position of the second part."""
+    count = len(series)
+    places = np.arange(SHORTEST, count - SHORTEST + 1)
+    sums = np.cumsum(series)
+    first = sums[places - 1] / places
+    second = (sums[-1] - sums[places - 1]) / (count - places)
+    return int(places[np.argmax(np.abs(second - first) * np.sqrt(places * (count - places)))])
+
+
+def _shift(scenes: Sequence[Sequence[Checked]]) -> Alarm | None:
+    """A change for the worse; one for the better is none."""
+    series = np.array([np.mean([residual(row) for row in scene]) for scene in scenes])
+    found = detect(series)
+    if not found:
+        return None
+    begin = split(series)
+    before, after = float(series[:begin].mean()), float(series[begin:].mean())
+    if abs(after) <= abs(before):
+        return None
+    return _alarm("shift", tuple(sorted(found)), scenes, begin, min(found.values()), before, after)
+
+
+def _short(rows: Sequence[Checked], scenes: Sequence[Sequence[Checked]]) -> Alarm | None:
+    """Coverage below what is plausible. It began where it fell, or with the window where it never was good."""
+    if not is_short(rows, IMPLAUSIBLE):
+        return None
+    series = np.array([np.mean([covered(row) for row in scene]) for scene in scenes])
+    begin = split(series)
+    before, after = float(series[:begin].mean()), float(series[begin:].mean())
+    if after >= before or chance_of_coverage(before, begin) < IMPLAUSIBLE:
+        begin, before, after = 0, COVERAGE, float(series.mean())
+    return _alarm("coverage", ("binomial",), scenes, begin, len(scenes) - 1, before, after)
+
+
+def _alarm(
+    kind: str,
+    detectors: tuple[str, ...],
+    scenes: Sequence[Sequence[Checked]],
+    begin: int,
+    noticed: int,
+    before: float,
+    after: float,
+) -> Alarm:
+    off = np.mean([log_off(row) for scene in scenes[begin:] for row in scene])
+    return Alarm(
+        kind=kind,
+        detectors=detectors,
+        since=scenes[begin][0].time,
+        detected=scenes[max(noticed, begin)][-1].time,
+        scenes=len(scenes) - begin,
+        before=before,
+        after=after,
+        off=float(np.exp(off)),
+    )

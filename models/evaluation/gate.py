@@ -1,0 +1,206 @@
+"""The gate of the registry: a candidate's held-out predictions against those of the prior and of the active model.
+
+The rule. For every target and protocol of the candidate there are up to three checks:
+
+1. against the prior and 2. against the active model: the mean difference of errors, candidate minus other, on the same
+   rows (by key, and with the same measured value). Refused where it is above NEGLIGIBLE beyond noise;
+3. coverage of the 90 % intervals. Refused where it is below COVERED beyond noise.
+
+Error is |measured - expected| for throughput, |log(measured / expected)| for latency and jitter, which have no upper
+end. Noise is what a bootstrap over pairs of workloads says (repeats and both sides of a pair are not independent):
+RESAMPLES resamples, widened for few pairs. All checks of a gate share ERROR_RATE evenly, so that a candidate that is
+nowhere worse is refused about that often at most, however much is checked. Under FEWEST_PAIRS pairs noise cannot be
+told: there the mean difference decides, and coverage is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from models.evaluation.comparison import Means, beside, errors, means_of
+from models.learning.held_out import HeldOut
+
+Against = Literal["prior", "active"]
+
+NEGLIGIBLE = 0.001  # a tenth of a per cent of T/B: below what any repeat can show
+COVERED = 0.87  # of intervals that claim 0.90
+ERROR_RATE = 0.05  # of the whole gate, one-sided
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Mean errors of candidate and other on their common rows, and the difference with its bounds by the bootstrap."""
+
+    against: Against
+    rows: int
+    pairs: int
+    error: float
+    other: float
+    difference: float
+    low: float
+    high: float
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was found for one target under one protocol; `active` None = nothing in common with the active model."""
+
+    target: str
+    protocol: str
+    rows: int
+    pairs: int
+    error: float
+    coverage: float
+    coverage_low: float
+    coverage_high: float
+    covers: bool
+    prior: Compared
+    active: Compared | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a candidate may answer. `refusals` are the sentences that refuse it, `reasons` all of them with what else
+    was found, `figures` the numbers. `against` is the active model's version as it was told, None = the prior alone.
+    """
+
+    refusals: tuple[str, ...]
+    reasons: tuple[str, ...]
+    figures: tuple[Figures, ...] = ()
+    against: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing refuses it."""
+        return not self.refusals
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"passed": self.passed, **asdict(self)}
+
+
+def gate(
+    candidate: Sequence[HeldOut], active: Sequence[HeldOut] | None, *, against: str | None = None, seed: int = 0
+) -> Verdict:
+    """Judge a candidate by the rule of this module; `active` None = no learned model answers now.
+
+    `against` is the active model's version, for the record. Deterministic: the same tables give the same verdict.
+    """
+    tables = [table for table in candidate if len(table)]
+    if not tables:
+        nothing = "It brings no held-out predictions, so nothing shows that it is no worse than the prior; train again."
+        return Verdict((nothing,), (nothing,), against=against)
+    others = {(table.target, table.protocol): table for table in active or ()}
+    draws = [_draw(table, others.get((table.target, table.protocol)), seed) for table in tables]
+    level = ERROR_RATE / sum(2 + (one.active is not None) for one in draws)
+    figures = tuple(_figures(one, level) for one in draws)
+    bad = tuple(sentence for one in figures for sentence in _complaints(one))
+    found = (_summary(one) for one in figures)
+    return Verdict(bad, (*bad, *_uncompared(figures, others, active), *found), figures, against)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """A table with its resampled means: errors of candidate and prior, difference, inside; the same for `active`."""
+
+    table: HeldOut
+    own: Means
+    active: Means | None
+
+
+def _draw(table: HeldOut, other: HeldOut | None, seed: int) -> _Draw:
+    mine, prior = errors(table, table.expected), errors(table, table.prior)
+    inside = ((table.measured >= table.lower) & (table.measured <= table.upper)) * 1.0
+    own = means_of(np.column_stack([mine, prior, mine - prior, inside]), table.pair, seed)
+    return _Draw(table, own, None if other is None else beside(table, mine, other, seed))
+
+
+def _figures(draw: _Draw, level: float) -> Figures:
+    low, high = draw.own.bounds(3, level) or (0.0, 1.0)
+    return Figures(
+        target=draw.table.target,
+        protocol=draw.table.protocol,
+        rows=draw.own.rows,
+        pairs=draw.own.pairs,
+        error=_round(draw.own.mean[0]),
+        coverage=_round(draw.own.mean[3]),
+        coverage_low=_round(max(low, 0.0)),
+        coverage_high=_round(min(high, 1.0)),
+        covers=high >= COVERED,
+        prior=_compared("prior", draw.own, level),
+        active=None if draw.active is None else _compared("active", draw.active, level),
+    )
+
+
+def _compared(against: Against, means: Means, level: float) -> Compared:
+    low, high = means.bounds(2, level) or (means.mean[2], means.mean[2])
+    error, other, difference = (_round(value) for value in means.mean[:3])
+    passed = bool(low <= NEGLIGIBLE)
+    return Compared(against, means.rows, means.pairs, error, other, difference, _round(low), _round(high), passed)
+
+
+def _complaints(figures: Figures) -> Iterator[str]:
+    where = f"{figures.target}, {figures.protocol}"
+    for one in (figures.prior, figures.active):
+        if one is not None and not one.passed:
+            yield (
+                f"{where}: worse than the {_name(one)}, mean error {one.error:.4g} against {one.other:.4g} "
+                f"on {_rows(one)}, by {one.low:.4g} at least."
+            )
+    if not figures.covers:
+        yield (
+            f"{where}: 90 % intervals cover {_percent(figures.coverage)} of {_rows(figures)}, "
+            f"{_percent(figures.coverage_high)} at most."
+        )
+
+
+def _uncompared(
+    figures: Sequence[Figures], others: Mapping[tuple[str, str], HeldOut], active: Sequence[HeldOut] | None
+) -> Iterator[str]:
+    """What could not be compared with the active model, and why."""
+    if active is None:
+        yield "No learned model is active, so it was compared with the prior only."
+        return
+    alone = [one for one in figures if one.active is None]
+    if len(alone) == len(figures):
+        yield "It shares no held-out rows with the active model, so it was compared with the prior only."
+    else:
+        for one in alone:
+            yield f"{one.target}, {one.protocol}: no rows in common with the active model, only the prior was compared."
+    judged = {one.target for one in figures}
+    for target in sorted({name for name, _ in others} - judged):
+        yield f"The active model has learned {target}, this one has not: the prior would answer for it."
+
+
+def _summary(figures: Figures) -> str:
+    parts = [
+        f"{one.other:.4g} of the {_name(one)}"
+        + ("" if one.rows == figures.rows else f" on {one.rows} common rows, where its own is {one.error:.4g}")
+        for one in (figures.prior, figures.active)
+        if one is not None
+    ]
+    return (
+        f"{figures.target}, {figures.protocol}: mean error {figures.error:.4g} against {' and '.join(parts)}; "
+        f"90 % intervals cover {_percent(figures.coverage)} ({_rows(figures)})."
+    )
+
+
+def _name(compared: Compared) -> str:
+    return "prior" if compared.against == "prior" else "active model"
+
+
+def _rows(of: Compared | Figures) -> str:
+    return f"{of.rows} row{'s' * (of.rows != 1)} of {of.pairs} pair{'s' * (of.pairs != 1)}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _round(value: float) -> float:
+    return round(float(value), 6)

@@ -1,0 +1,158 @@
+"""The quality report of one model: figures and alarms per group, what they mean in sentences, models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.evaluation.drift import Alarm, alarms
+from models.evaluation.monitoring import FEW, ROLES, TARGETS, WINDOW, Checked, Figures, figures, widening
+
+RESAMPLES = 2000
+SCOPES = ("all", "platform", "workload")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of one `role` and `target`: `scope` all, or one platform or workload by `name`.
+
+    `widening` is the factor by which a platform's intervals should grow, None where the group is no platform.
+    """
+
+    role: str
+    target: str
+    scope: str
+    name: str
+    figures: Figures
+    alarms: tuple[Alarm, ...]
+    widening: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two models on the same measurements: `difference` is this one's mean |observed - expected| less the other's.
+
+    `lower`, `upper` are its 95 % bootstrap interval over scenes, None for a single scene; below 0 this one is better.
+    """
+
+    other: str
+    role: str
+    target: str
+    rows: int
+    scenes: int
+    difference: float
+    lower: float | None
+    upper: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How good a model has been lately: `status` is no_data, too_few, ok or drift; `verdict` says it in sentences."""
+
+    version: str
+    window: int
+    status: str
+    verdict: tuple[str, ...]
+    groups: tuple[Group, ...]
+    beside: tuple[Comparison, ...]
+
+
+def assess(version: str, rows: Sequence[Checked], others: Sequence[Checked], *, window: int = WINDOW) -> Quality:
+    """Judge a model by its rows, in the order in which they were stored; each group has the last `window` of its rows.
+
+    `others` are other models' rows of the same sources.
+    """
+    groups = tuple(_groups(rows, window))
+    sentences = [sentence(version, group, alarm) for group in groups for alarm in group.alarms]
+    if sentences:
+        status = "drift"
+    elif not groups:
+        status = "no_data"
+        sentences = [
+            f"Nothing was observed of what {version} predicted; report outcomes to POST /v1/colocations or "
+            "POST /v1/placements/{placement}/outcome."
+        ]
+    elif max(group.figures.scenes for group in groups) < FEW:
+        status, most = "too_few", max(group.figures.scenes for group in groups)
+        sentences = [f"{most} scenes were observed, {FEW} are needed before anything is said about {version}."]
+    else:
+        status, sentences = "ok", [f"No drift: {version} predicts as well as it says."]
+    return Quality(version, window, status, tuple(sentences), groups, compare(rows, others, window=window))
+
+
+def _groups(rows: Sequence[Checked], window: int) -> Iterator[Group]:
+    parts: dict[tuple[int, int, int, str], list[Checked]] = {}
+    for row in rows:
+        kind = ROLES.index(row.role), TARGETS.index(row.target)
+        for scope, name in enumerate(("", row.platform, row.workload)):
+            parts.setdefault((*kind, scope, name), []).append(row)
+    for role, target, scope, name in sorted(parts):
+        found = parts[role, target, scope, name]
+        last = found[-window:]
+        factor = widening(found[-2 * window :], window) if SCOPES[scope] == "platform" else None
+        yield Group(ROLES[role], TARGETS[target], SCOPES[scope], name, figures(last), alarms(last), factor)
+
+
+def sentence(version: str, group: Group, alarm: Alarm) -> str:
+    """An alarm in words: which group, since when, how far, and what to do."""
+    workload = f"workload {group.name}" if group.name else "unknown workloads"
+    where = {"all": "Over all", "platform": f"On platform {group.name}", "workload": f"Of {workload}"}
+    since = f"since {alarm.since:%Y-%m-%d %H:%M} UTC ({alarm.scenes} scenes)"
+    off = f"{abs(alarm.off - 1):.0%} {'above' if alarm.off > 1 else 'below'} what {version} expects"
+    if alarm.kind == "coverage":
+        what = f"{alarm.after:.0%} of {group.target} lay in the 90 % intervals of {version} {since}, {off} on average"
+    else:
+        what = f"{group.target} has been {off} {since}"
+    advice = "measure again what `cotenant probe-plan` names, then train and activate a new model"
+    if group.figures.outside > 0.5:
+        advice = f"most of it lies outside the training data: {advice}"
+    return f"{where[group.scope]}: {what}; {advice}."
+
+
+def compare(rows: Sequence[Checked], others: Sequence[Checked], *, window: int = WINDOW) -> tuple[Comparison, ...]:
+    """The model beside every other one that predicted the same measurements, on the last `window` that they share."""
+    mine = {(row.source, row.instance, row.target): row for row in rows}
+    pairs: dict[tuple[str, str], list[tuple[Checked, Checked]]] = {}
+    for other in others:
+        one = mine.get((other.source, other.instance, other.target))
+        if one is not None and one.version != other.version:
+            pairs.setdefault((other.version, other.target), []).append((one, other))
+    ordered = sorted(pairs.items(), key=lambda item: (item[0][0], TARGETS.index(item[0][1])))
+    return tuple(_beside(version, target, found[-window:]) for (version, target), found in ordered)
+
+
+def _beside(version: str, target: str, pairs: Sequence[tuple[Checked, Checked]]) -> Comparison:
+    by_source: dict[str, list[float]] = {}
+    for one, other in pairs:
+        by_source.setdefault(one.source, []).append(_error(one) - _error(other))
+    difference = float(np.mean([_error(one) - _error(other) for one, other in pairs]))
+    lower, upper = _bootstrap(by_source)
+    name = pairs[0][0].version
+    word = "less" if difference < 0 else "more"
+    text = f"{name} errs by {abs(difference):.3f} {word} than {version} on {len(pairs)} measurements of {target}"
+    if lower is None or upper is None:
+        text += ", all in one scene: nothing follows."
+    elif lower > 0 or upper < 0:
+        text += f" (95 % interval {lower:+.3f} to {upper:+.3f}): it is surely {'better' if upper < 0 else 'worse'}."
+    else:
+        text += f" (95 % interval {lower:+.3f} to {upper:+.3f}): that may be chance."
+    return Comparison(version, pairs[-1][1].role, target, len(pairs), len(by_source), difference, lower, upper, text)
+
+
+def _error(row: Checked) -> float:
+    return abs(row.observed - row.expected)
+
+
+def _bootstrap(by_source: Mapping[str, Sequence[float]]) -> tuple[float | None, float | None]:
+    """95 % interval of the mean over rows, whole scenes drawn together; the same rows always give the same."""
+    if len(by_source) < 2:
+        return None, None
+    sums = np.array([np.sum(found) for found in by_source.values()])
+    sizes = np.array([len(found) for found in by_source.values()])
+    drawn = np.random.default_rng(0).integers(0, len(sums), (RESAMPLES, len(sums)))
+    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)

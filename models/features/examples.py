@@ -1,0 +1,231 @@
+"""Turns datasets into training examples: feature rows with their measured ratios and the groups that folds respect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.features.alone import alone_for
+from models.features.matrix import PLATFORM, SOCKETS, build_matrix, cpu_overlap
+from models.features.selection import select_metrics
+from profiler.observed import Colocation, Host, Instance, Outcome
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+T = TypeVar("T")
+
+LATER = {"latency": "latency_mean_ms", "jitter": "jitter_ms"}  # the outcome that each other target is made of
+LOWEST_RATIO, HIGHEST_RATIO = 1e-3, 1e3  # 0 has no logarithm; what is beyond a thousand-fold counts as that
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """One neighbour of a row: its workload and how much of its pCPUs it shares with the row's instance, 0-1."""
+
+    workload: str
+    overlap: float
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """R measured rows. `x` (R, F) features, `names` and `monotone` (F,) as in FeatureMatrix; `ratio` (R,) measured;
+    `base` (R,) the prior's value of the same ratio; `victim` (R,) workloads; `neighbours` per row; `pair` (R,) the
+    workloads of the run, sorted; `platform`, `setting`, `run` (R,) for folds; `size` (R,) instances of the run; `key`
+    (R,) names a row for good."""
+
+    x: Floats
+    names: tuple[str, ...]
+    monotone: NDArray[np.int8]
+    ratio: Floats
+    base: Floats
+    victim: tuple[str, ...]
+    neighbours: tuple[tuple[Neighbour, ...], ...]
+    pair: tuple[str, ...]
+    platform: tuple[str, ...]
+    setting: tuple[str, ...]
+    run: tuple[str, ...]
+    size: Ints
+    key: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ratio)
+
+    def take(self, rows: Ints) -> Examples:
+        """The rows with these numbers, in this order."""
+
+        def pick(values: Sequence[T]) -> tuple[T, ...]:
+            return tuple(values[row] for row in rows)
+
+        return replace(
+            self,
+            x=self.x[rows],
+            ratio=self.ratio[rows],
+            base=self.base[rows],
+            size=self.size[rows],
+            victim=pick(self.victim),
+            neighbours=pick(self.neighbours),
+            pair=pick(self.pair),
+            platform=pick(self.platform),
+            setting=pick(self.setting),
+            run=pick(self.run),
+            key=pick(self.key) if self.key else (),
+        )
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Every workload that occurs, as victim or neighbour, sorted."""
+        found = set(self.victim)
+        for around in self.neighbours:
+            found.update(one.workload for one in around)
+        return tuple(sorted(found))
+
+    def involves(self, workload: str) -> NDArray[np.bool_]:
+        """Rows of runs that contain a workload, as victim or neighbour; (R,)."""
+        return np.array([workload in pair.split("+") for pair in self.pair], dtype=bool)
+
+
+def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
+    """Every metric that any profile of the datasets brings, sorted, every further number of their platforms, and
+    SOCKETS where a platform has several NUMA nodes."""
+    metrics = {key for dataset in datasets for profile in dataset.profiles for key in profile.metrics}
+    platforms = [
+        WorkloadProfile(name, numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items()
+    ]
+    several = any(len(host.numa) > 1 for dataset in datasets for host in dataset.platforms.values())
+    numbers = select_metrics(platforms, {column for platform in platforms for column in platform.metrics})
+    return (
+        *select_metrics([profile for dataset in datasets for profile in dataset.profiles], metrics),
+        *(PLATFORM + column for column in numbers),
+        *([SOCKETS] if several else []),
+    )
+
+
+def build_examples(datasets: Sequence[Dataset], metrics: Sequence[str], *, target: str = "throughput") -> Examples:
+    """All measured rows of the datasets; `target` is throughput (T/B), latency or jitter (both co-located over
+    solo).
+
+    Profiles of one dataset never fill in for those of another, even under the same name.
+    """
+    parts = [_one(dataset, metrics, target) for dataset in datasets]
+    kept = [part for part in parts if part is not None]
+    if not kept:
+        return _nothing(metrics)
+    return replace(
+        kept[0],
+        x=np.concatenate([part.x for part in kept]),
+        ratio=np.concatenate([part.ratio for part in kept]),
+        base=np.concatenate([part.base for part in kept]),
+        size=np.concatenate([part.size for part in kept]),
+        victim=tuple(chain.from_iterable(part.victim for part in kept)),
+        neighbours=tuple(chain.from_iterable(part.neighbours for part in kept)),
+        pair=tuple(chain.from_iterable(part.pair for part in kept)),
+        platform=tuple(chain.from_iterable(part.platform for part in kept)),
+        setting=tuple(chain.from_iterable(part.setting for part in kept)),
+        run=tuple(chain.from_iterable(part.run for part in kept)),
+        key=tuple(chain.from_iterable(part.key for part in kept)),
+    )
+
+
+def scene_of(colocation: Colocation, platforms: dict[str, Host]) -> tuple[Host, tuple[Instance, ...]]:
+    """The host and instances of a co-location, each instance once though it may have several outcomes."""
+    host = replace(platforms[colocation.platform], driver_cpus=colocation.driver_cpus)
+    instances = {outcome.instance.id: outcome.instance for outcome in colocation.outcomes}
+    return host, tuple(instances.values())
+
+
+def measured(colocation: Colocation, target: str) -> dict[str, float]:
+    """The measured ratio per instance of a co-location; a throughput row wins over a run time of the same instance."""
+    found: dict[str, tuple[int, float]] = {}
+    for outcome in colocation.outcomes:
+        ratio, rank = _ratio(outcome, target)
+        if ratio is not None and (outcome.instance.id not in found or rank < found[outcome.instance.id][0]):
+            found[outcome.instance.id] = (rank, min(max(ratio, LOWEST_RATIO), HIGHEST_RATIO))
+    return {name: ratio for name, (_, ratio) in found.items()}
+
+
+def _ratio(outcome: Outcome, target: str) -> tuple[float | None, int]:
+    if target == "throughput" and outcome.outcome in RATIO_OUTCOMES:
+        return throughput_ratio(outcome), 0 if outcome.outcome == "throughput" else 1
+    if LATER.get(target) == outcome.outcome and outcome.solo and outcome.colocated:
+        return outcome.colocated / outcome.solo, 0
+    return None, 9
+
+
+def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | None:
+    table = ProfileTable.build(dataset.profiles, dataset.platform_numbers)
+    ratios = [measured(colocation, target) for colocation in dataset.colocations]
+    used = [(one, ratio) for one, ratio in zip(dataset.colocations, ratios, strict=True) if ratio]
+    if not used:
+        return None
+    scenes = [scene_of(colocation, dict(dataset.platforms)) for colocation, _ in used]
+    batch = build_batch(scenes, table)
+    matrix = build_matrix(batch, metrics)
+    rows, ratio, victims, neighbours, pairs, settings, keys = [], [], [], [], [], [], []
+    overlap = cpu_overlap(batch)
+    for row, (scene, slot) in enumerate(zip(matrix.scene, matrix.slot, strict=True)):
+        instances = scenes[scene][1]
+        value = used[scene][1].get(instances[slot].id)
+        if value is None:
+            continue
+        rows.append(row)
+        ratio.append(value)
+        victims.append(instances[slot].workload or "")
+        neighbours.append(_neighbours(instances, overlap[scene], int(slot)))
+        pairs.append("+".join(sorted(one.workload or "" for one in instances)))
+        settings.append(_setting(instances))
+        run = used[scene][0]
+        keys.append(f"{dataset.name}/{run.platform}/{run.run}/{run.repeat}/{instances[slot].id}")
+    keep = np.array(rows, dtype=np.int64)
+    scene = matrix.scene[keep]
+    return Examples(
+        x=matrix.x[keep],
+        names=matrix.names,
+        monotone=matrix.monotone,
+        ratio=np.array(ratio),
+        base=(matrix.prior_of(target) / alone_for(batch, target, dataset.meta)[matrix.scene, matrix.slot])[keep],
+        victim=tuple(victims),
+        neighbours=tuple(neighbours),
+        pair=tuple(pairs),
+        platform=tuple(f"{dataset.name}/{used[at][0].platform}" for at in scene),
+        setting=tuple(settings),
+        run=tuple(f"{dataset.name}/{used[at][0].run}/{used[at][0].repeat}" for at in scene),
+        size=np.array([len(scenes[at][1]) for at in scene], dtype=np.int64),
+        key=tuple(keys),
+    )
+
+
+def _neighbours(instances: Sequence[Instance], overlap: Floats, slot: int) -> tuple[Neighbour, ...]:
+    return tuple(
+        Neighbour(one.workload or "", float(overlap[slot, other]))
+        for other, one in enumerate(instances)
+        if other != slot
+    )
+
+
+def _setting(instances: Sequence[Instance]) -> str:
+    """A label for how a run was set up: pins, caps, weights and tc, whoever has them."""
+    parts = sorted(
+        f"{one.settings.pinning or ''}/{one.settings.cap_percent or ''}/{one.settings.weight or ''}"
+        f"/{one.settings.network.mode if one.settings.network else ''}"
+        for one in instances
+    )
+    return " ".join(parts)
+
+
+def _nothing(metrics: Sequence[str]) -> Examples:
+    empty: SceneBatch = build_batch([], ProfileTable.build([]))
+    matrix = build_matrix(empty, metrics)
+    none = np.zeros(0)
+    return Examples(
+        np.zeros((0, len(matrix.names))), matrix.names, matrix.monotone, none, none, (), (), (), (), (), (),
+        np.zeros(0, dtype=np.int64),
+    )  # fmt: skip

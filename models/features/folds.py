@@ -1,0 +1,46 @@
+"""Folds that tell what generalises: by pair and by workload, never by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.features.examples import Examples
+
+Ints = NDArray[np.int64]
+Fold = tuple[Ints, Ints]  # rows to train on, rows to judge
+
+FOLDS = 5
+MOST_FOLDS = 12  # leave-one-workload-out up to here, groups of workloads beyond
+
+
+def pair_folds(examples: Examples, seed: int = 0, folds: int = FOLDS) -> list[Fold]:
+    """Folds that keep all rows of one set of workloads, repeats and settings included, on one side."""
+    pairs, which = np.unique(np.array(examples.pair, dtype=np.str_), return_inverse=True)
+    fold_of = np.empty(len(pairs), dtype=np.int64)
+    fold_of[np.random.default_rng(seed).permutation(len(pairs))] = np.arange(len(pairs)) % folds
+    return list(_by_number(fold_of[which], folds))
+
+
+def workload_folds(examples: Examples, most: int = MOST_FOLDS) -> list[Fold]:
+    """Folds in which every run that contains one workload (or one of a group) is left out of training."""
+    workloads = examples.workloads
+    pairs, which = np.unique(np.array(examples.pair, dtype=np.str_), return_inverse=True)
+    members = [frozenset(pair.split("+")) for pair in pairs]
+    folds: list[Fold] = []
+    for start in range(min(most, len(workloads))):
+        group = frozenset(workloads[start::most])
+        inside = np.array([not group.isdisjoint(names) for names in members], dtype=bool)[which]
+        if inside.any() and not inside.all():
+            folds.append((np.flatnonzero(~inside), np.flatnonzero(inside)))
+    return folds
+
+
+def _by_number(number: Ints, folds: int) -> Iterator[Fold]:
+    for fold in range(folds):
+        judged = np.flatnonzero(number == fold)
+        trained = np.flatnonzero(number != fold)
+        if len(judged) and len(trained):
+            yield trained, judged

@@ -1,0 +1,60 @@
+"""Repeats of one measurement as one row: the middle of what was measured, with how much it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.features.examples import Examples
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """G rows of which no two describe the same situation.
+
+    `residual` (G,) is the median of log(measured / base) over the repeats, `weight` (G,) n/(n+1) of n repeats, scaled
+    to a mean of 1; `group` (R,) is the row of each original one.
+    """
+
+    examples: Examples
+    residual: Floats
+    weight: Floats
+    group: Ints
+
+
+def group_repeats(examples: Examples) -> Grouped:
+    """Join rows with the same features, victim, pair, platform and setting.
+
+    A second repeat tells less than a first one: what repeats do not show (the pair itself, the day) stays as uncertain.
+    """
+    residual = target_of(examples)
+    found: dict[tuple[str | bytes, ...], int] = {}
+    group = np.zeros(len(examples), dtype=np.int64)
+    first: list[int] = []
+    features = np.ascontiguousarray(examples.x)
+    labels = zip(examples.victim, examples.pair, examples.platform, examples.setting, strict=True)
+    for row, label in enumerate(labels):
+        key = (*label, features[row].tobytes())
+        group[row] = found.setdefault(key, len(found))
+        if group[row] == len(first):
+            first.append(row)
+    count = np.bincount(group, minlength=len(first))
+    order = np.argsort(group, kind="stable")
+    parts = np.split(residual[order], np.cumsum(count)[:-1]) if first else []
+    weight = count / (count + 1)
+    return Grouped(
+        examples=examples.take(np.array(first, dtype=np.int64)),
+        residual=np.array([float(np.median(part)) for part in parts]),
+        weight=weight / weight.mean() if len(weight) else weight,
+        group=group,
+    )
+
+
+def target_of(examples: Examples) -> Floats:
+    """log(measured / base): what the residual model learns; (R,)."""
+    return np.asarray(np.log(examples.ratio) - np.log(examples.base))

@@ -1,0 +1,40 @@
+"""Which of a dataset's metrics become features when it brings more than can be used; nothing about outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from models.data.profile import WorkloadProfile
+
+MOST_METRICS = 256  # as features they stand three times in a row; assumed to be enough to tell workloads apart
+
+
+def select_metrics(
+    profiles: Sequence[WorkloadProfile], metrics: Collection[str], most: int = MOST_METRICS
+) -> tuple[str, ...]:
+    """At most `most` of the metrics, sorted: those that together say most about how the profiles differ.
+
+    Pivoted QR on the standardised logarithms picks one column after another, each time the one that is least explained
+    by those before (Golub and Van Loan, Matrix Computations, 5.4.2), so that of collinear metrics one is kept. Outcomes
+    are not looked at, so the choice cannot leak what a test is to predict.
+    """
+    names = sorted(metrics)
+    if len(names) <= most:
+        return tuple(names)
+    at = {name: column for column, name in enumerate(names)}
+    values = np.full((len(profiles), len(names)), np.nan)
+    for row, profile in enumerate(profiles):
+        for key, value in profile.metrics.items():
+            values[row, at[key]] = np.log1p(value)
+    known = np.isfinite(values)
+    count = np.maximum(known.sum(axis=0), 1)
+    centre = np.where(known, values, 0.0).sum(axis=0) / count
+    off = np.where(known, values - centre, 0.0)
+    spread = np.sqrt((off**2).sum(axis=0) / count)
+    scaled = off / np.maximum(spread, 1e-9)
+    from scipy.linalg import qr  # which every command would wait for, and few datasets need
+
+    _, _, order = qr(scaled, mode="economic", pivoting=True)
+    return tuple(sorted(names[column] for column in order[:most]))

@@ -1,0 +1,283 @@
+"""A trained model on disk: text files with checksums, never pickled; reading checks everything before use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+from numpy.typing import NDArray
+
+from models.learning.effects import Effects
+from models.learning.estimators import MEMBERS, Blend, Members, ResidualModel
+from models.learning.fitted import FittedTarget
+from models.learning.held_out import HELD_OUT, write_held_out
+from models.learning.intervals import HINTS, Calibration
+from models.learning.learned import LearnedPredictor
+from models.learning.smooth import Smooth
+from models.learning.trees import read_trees
+from profiler.observed import check_id
+
+Floats = NDArray[np.float64]
+
+SCHEMA = 4
+CARD, SUMS = "card.json", "SHA256SUMS"
+
+
+class ArtifactError(ValueError):
+    """An artifact is missing, incomplete, altered or of another kind; the message says which."""
+
+
+def save(
+    directory: Path,
+    predictor: LearnedPredictor,
+    card: Mapping[str, Any],
+) -> Path:
+    """Write an artifact as `directory/VERSION`, whole or not at all; an intact one of the same version is kept."""
+    final = directory / predictor.version
+    if _intact(final):
+        return final
+    directory.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=directory))
+    try:
+        _write(draft, predictor, card)
+        if final.exists():  # a broken one: what training says of it is "train again"
+            shutil.rmtree(final)
+        draft.rename(final)
+    except BaseException as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        if isinstance(error, OSError) and _intact(final):
+            return final  # another process trained the same thing at the same time
+        raise
+    return final
+
+
+def _intact(path: Path) -> bool:
+    try:
+        read_card(path)
+    except ArtifactError:
+        return False
+    return True
+
+
+def _write(draft: Path, predictor: LearnedPredictor, card: Mapping[str, Any]) -> None:
+    for name, target in predictor.targets.items():
+        (draft / f"{name}.json").write_text(_dump(_target_json(target)), encoding="utf-8")
+        for part, booster in _boosters(target).items():
+            (draft / f"{name}-{part}.txt").write_text(booster.model_to_string(), encoding="utf-8")
+    held_out = [table for target in predictor.targets.values() for table in target.held_out]
+    if held_out:
+        write_held_out(draft / HELD_OUT, held_out)
+    (draft / "platforms.json").write_text(_dump({k: dict(v) for k, v in predictor.platforms.items()}), "utf-8")
+    (draft / "reference.json").write_text(_dump({k: list(v) for k, v in predictor.reference.items()}), "utf-8")
+    whole = {**card, "schema": SCHEMA, "version": predictor.version, "origin": predictor.origin}
+    whole |= {"metrics": list(predictor.metrics), "targets": list(predictor.targets)}
+    (draft / CARD).write_text(_dump(whole), encoding="utf-8")
+    sums = [f"{_sha256(path)}  {path.name}" for path in sorted(draft.iterdir())]
+    (draft / SUMS).write_text("\n".join(sums) + "\n", encoding="utf-8")
+    draft.chmod(0o755)
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """The card of an artifact after its checksums were checked; ArtifactError otherwise."""
+    _check_sums(path)
+    card = _json(path / CARD)
+    if card.get("schema") != SCHEMA:
+        raise ArtifactError(f"artifact {path.name} has schema {card.get('schema')!r}, this version reads {SCHEMA}")
+    return card
+
+
+def load(path: Path) -> LearnedPredictor:
+    """Read an artifact directory; ArtifactError when anything about it is not as it was written."""
+    card = read_card(path)
+    try:
+        targets = {name: _target(path, name) for name in card["targets"]}
+        return LearnedPredictor(
+            version=check_id(str(card["version"]), "model version"),
+            origin=str(card["origin"]),
+            metrics=tuple(card["metrics"]),
+            throughput=targets["throughput"],
+            latency=targets.get("latency"),
+            jitter=targets.get("jitter"),
+            reference=_json(path / "reference.json"),
+            platforms=_json(path / "platforms.json"),
+        )
+    except ArtifactError:
+        raise
+    except (
+        OSError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        OverflowError,
+        lightgbm.basic.LightGBMError,
+    ) as error:
+        raise ArtifactError(f"artifact {path.name} is not one of ours: {error}") from None
+
+
+def newest(directory: Path) -> Path | None:
+    """The intact artifact that was trained last, None where there is none."""
+    found = []
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        if path.name.startswith("."):
+            continue  # a draft: whole perhaps, and about to be renamed
+        try:
+            found.append((str(read_card(path).get("created_at", "")), path.name, path))
+        except ArtifactError:
+            continue
+    return max(found)[2] if found else None
+
+
+def _boosters(target: FittedTarget) -> dict[str, lightgbm.Booster]:
+    """The trees of a target by the part they play, which is in their file's name."""
+    found: dict[str, lightgbm.Booster] = {}
+    members = target.model.members
+    if members is not None:
+        found |= {f"booster{number}": booster for number, booster in enumerate(members.boosters)}
+        found["forest"] = members.forest
+    if target.calibration.difficulty is not None:
+        found["difficulty"] = target.calibration.difficulty
+    return found
+
+
+def _target_json(target: FittedTarget) -> dict[str, Any]:
+    model = target.model
+    return {
+        "smooth": None if model.members is None else model.members.smooth.to_json(),
+        "boosters": 0 if model.members is None else len(model.members.boosters),
+        "effects": model.effects.to_json(),
+        "known_blend": model.known_blend.named(),
+        "unknown_blend": model.unknown_blend.named(),
+        "known": sorted(model.known),
+        "calibration": target.calibration.to_json(),
+        "difficulty": target.calibration.difficulty is not None,
+        "low": _edges_json(target.low),
+        "high": _edges_json(target.high),
+        "limits": list(target.limits),
+        "kinds": {str(column): list(seen) for column, seen in target.kinds.items()},
+        "sizes": list(target.sizes),
+        "most_instances": target.most_instances,
+        "ceiling": target.ceiling if np.isfinite(target.ceiling) else None,
+        "figures": target.figures,
+    }
+
+
+def _blend(value: Mapping[str, Any]) -> Blend:
+    shares = {name: float(value[name]) for name in (*MEMBERS, "effects")}
+    if not all(0 <= share <= 1 for share in shares.values()):
+        raise ValueError(f"a blend keeps shares of 0 to 1, not {shares}")
+    return Blend(tuple(shares[name] for name in MEMBERS), shares["effects"])
+
+
+def _edges_json(edges: Floats) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in edges]
+
+
+def _edges(values: Sequence[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+
+def _target(path: Path, name: str) -> FittedTarget:
+    value = _json(path / f"{name}.json")
+    low, high = _edges(value["low"]), _edges(value["high"])
+    members = _members(path, name, value, len(low))
+    difficulty = _booster(path, f"{name}-difficulty", len(low) + HINTS) if value["difficulty"] else None
+    limits, sizes = (tuple(int(column) for column in value[key]) for key in ("limits", "sizes"))
+    kinds = {int(column): tuple(float(one) for one in seen) for column, seen in value["kinds"].items()}
+    if len(low) != len(high) or any(not 0 <= column < len(low) for column in (*limits, *sizes, *kinds)):
+        raise ArtifactError(f"artifact {path.name}: {name}.json names a column beyond its {len(low)} features")
+    return FittedTarget(
+        target=name,
+        model=ResidualModel(
+            members=members,
+            effects=Effects.from_json(value["effects"]),
+            known_blend=_blend(value["known_blend"]),
+            unknown_blend=_blend(value["unknown_blend"]),
+            known=frozenset(value["known"]),
+        ),
+        calibration=Calibration.from_json(value["calibration"], difficulty),
+        low=low,
+        high=high,
+        limits=limits,
+        most_instances=int(value["most_instances"]),
+        ceiling=np.inf if value["ceiling"] is None else float(value["ceiling"]),
+        figures=value["figures"],
+        kinds=kinds,
+        sizes=sizes,
+    )
+
+
+def _members(path: Path, name: str, value: Mapping[str, Any], features: int) -> Members | None:
+    if value["smooth"] is None:
+        return None
+    smooth = Smooth.from_json(value["smooth"])
+    if len(smooth.space.centre) != features:
+        raise ArtifactError(f"artifact {path.name}: the smooth member of {name} has another number of features")
+    boosters = tuple(_booster(path, f"{name}-booster{number}", features) for number in range(int(value["boosters"])))
+    return Members(boosters, _booster(path, f"{name}-forest", features), smooth)
+
+
+def _booster(path: Path, name: str, features: int) -> lightgbm.Booster:
+    try:
+        return read_trees((path / f"{name}.txt").read_text(encoding="utf-8"), features)
+    except ValueError as error:
+        raise ArtifactError(f"artifact {path.name}: {name}.txt cannot be used: {error}") from None
+
+
+def _check_sums(path: Path) -> None:
+    try:
+        # nothing is read before it is known to be a file: a link or a pipe may lead anywhere or never end
+        strange = sorted(entry.name for entry in path.iterdir() if entry.is_symlink() or not entry.is_file())
+        lines = [] if strange else (path / SUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise ArtifactError(f"{path} is not a model artifact: it has no readable {SUMS}") from None
+    if strange:
+        raise ArtifactError(f"artifact {path.name}: {strange[0]} is not a plain file")
+    listed: dict[str, str] = {}
+    for line in lines:
+        digest, _, name = line.partition("  ")
+        if not name or os.sep in name or name.startswith("."):
+            raise ArtifactError(f"artifact {path.name}: {SUMS} has a line that is not a checksum: {line[:60]!r}")
+        listed[name] = digest
+    if CARD not in listed:
+        raise ArtifactError(f"artifact {path.name}: {SUMS} does not list {CARD}")
+    present = {entry.name for entry in path.iterdir()} - {SUMS}
+    if present != set(listed):
+        odd = min(present ^ set(listed))
+        raise ArtifactError(f"artifact {path.name}: {odd} is missing or was added after it was written")
+    for name, digest in listed.items():
+        if _sha256(path / name) != digest:
+            raise ArtifactError(f"artifact {path.name}: {name} does not match its checksum; train again or restore it")
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ArtifactError(f"{path.name} cannot be read: {error.strerror}") from None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+    except (OSError, ValueError, RecursionError) as error:  # not there, not UTF-8, not JSON, nested without end
+        raise ArtifactError(f"{path.name} cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise ArtifactError(f"{path.name} is not a JSON object")
+    return value
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number")
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,192 @@
+"""What every instance asks of each resource when it has the host to itself, read from solo profiles; nothing shared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.data.scene import ProfileTable, SceneBatch
+from profiler.observed import HOST_KINDS
+
+Floats = NDArray[np.float64]
+
+# Each further CPU of the driver domain, or of a guest, makes every page dearer: events grow 2.4-fold from one to four
+# shared cores (NEIGHBOR section 4.3.1, Fig. 29); a fifth of the driver domain's time per page is taken to be events.
+EVENT_SHARE = 0.2
+EVENT_GROWTH_PER_CPU = (2.4 - 1.0) / 3
+MOST_COUNTED_CPUS = 4  # the largest set of that measurement: beyond it the cost is held, not extrapolated
+# Driver-domain CPU seconds per page where a profile says nothing: 65 % at 7,728 and 82 % at 15,402 pages/s were seen on
+# emulated Xen; real machines do a few times better. Assumed, to be replaced by a profile.
+ASSUMED_CPU_S_PER_PAGE = {"xen": 2e-5, "kvm": 2e-5, "lxc": 0.0}
+# Payload share of an Ethernet link under TCP: 1448 bytes of data in 1538 bytes on the wire (IEEE 802.3, RFC 7323).
+GOODPUT = 1448 / 1538
+# A weight is not a share under Xen's credit scheduler: ten times the weight got 57.1 against 42.9 % (finding L4).
+WEIGHT_EXPONENT = {"xen": float(np.log10(57.1 / 42.9)), "kvm": 1.0, "lxc": 1.0}
+LEAST_BUSY = 0.5  # of its time alone that the fastest user keeps a device busy; less is not believed
+ASSUMED_BURST_MS = 1.0  # of CPU time at a stretch where a profile does not count executions; assumed
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What each slot asks for when it has the host to itself; all (S, N), 0 where nobody sits.
+
+    `cpu` and `driver` in CPUs, `net` in Mbit/s, `disk` and `memory` as a share of the
+    disk and of the memory bandwidth; `keen` is the share of its CPU demand
+    that an instance keeps up while another resource holds it back.
+    """
+
+    cpu: Floats
+    driver: Floats
+    net: Floats
+    disk: Floats
+    memory: Floats
+    keen: Floats
+
+
+def demands(scenes: SceneBatch) -> Demands:
+    """Read each slot's demands from its solo profile; what is unknown is assumed as each line says."""
+    load, here = np.minimum(scenes.load, 1.0), scenes.present
+    nothing = np.zeros_like(load)
+
+    def column(key: str) -> Floats:
+        return profile_column(scenes, key)
+
+    pages = column("pages_exchanged")
+    kind_cost = np.array([ASSUMED_CPU_S_PER_PAGE[kind] for kind in HOST_KINDS])[scenes.kind][:, None]
+    cpu = first_known(column("cpu") / 100, scenes.vcpus)  # an unknown instance may keep all its vCPUs busy
+    driver = first_known(column("driver_domain.cpu") / 100, pages * kind_cost, nothing)
+    # A container has none: the kernel works for it mostly in the time of its own tasks, which `cpu` counts already.
+    driver = np.where((scenes.kind == HOST_KINDS.index("lxc"))[:, None], 0.0, driver)
+    net = first_known(column("net_mbit"), column("throughput_kb_s") * 8 / 1000, nothing)
+    disk, memory = (
+        np.divide(first_known(column(key), nothing), most, out=np.zeros_like(load), where=most > 0)
+        for key in ("disk_mb_s", "mem_bw_mb_s")
+        for most in (np.broadcast_to(capacity(scenes, key)[:, None], load.shape),)
+    )
+    # Who is never blocked when alone does not step back for the driver domain: two 1 KB servers and Dom0 hold a third
+    # of the CPU each (NEIGHBOR section 4.1.2, finding N5).
+    cpu_percent, waiting, block = column("cpu"), first_known(column("waiting"), nothing), column("block")
+    keen = 1 - block / np.maximum(cpu_percent + waiting + block, 1e-9)
+    cpu, driver = np.where(here, np.minimum(cpu * load, scenes.vcpus), 0.0), np.where(here, driver * load, 0.0)
+    net, disk, memory = (np.where(here, value * load, 0.0) for value in (net, disk, memory))
+    speed = _speed_here(scenes, cpu, driver, net, np.maximum(disk, memory))
+    return Demands(
+        keen=np.where(here, first_known(keen, nothing), 0.0),
+        cpu=cpu * speed,
+        driver=driver * speed,
+        net=net * speed,
+        disk=disk * speed,
+        memory=memory * speed,
+    )
+
+
+def profile_column(scenes: SceneBatch, key: str) -> Floats:
+    """One metric of the profile in each slot, nan = unknown; (S, N)."""
+    return np.asarray(scenes.table.column(key)[scenes.profile])
+
+
+def first_known(*options: Floats) -> Floats:
+    """The first of several arrays of one shape that is not nan, place by place."""
+    value = options[0]
+    for option in options[1:]:
+        value = np.where(np.isnan(value), option, value)
+    return value
+
+
+def burst_ms(scenes: SceneBatch) -> Floats:
+    """CPU time between being put on a CPU and leaving it, alone: `cpu` over `execution`; (S, N) ms, always above 0."""
+    cpu, executions = profile_column(scenes, "cpu"), profile_column(scenes, "execution")
+    known = (cpu > 0) & (executions > 0)
+    burst = np.divide(10 * cpu, executions, out=np.full(cpu.shape, ASSUMED_BURST_MS), where=known)  # 1 % = 10 ms/s
+    return np.asarray(np.clip(burst, 1e-3, 1e6))
+
+
+def link(scenes: SceneBatch) -> Floats:
+    """What the NIC carries of data, Mbit/s, inf where its speed is unknown; (S,)."""
+    rate = scenes.host_numbers[:, 6] * GOODPUT
+    return np.where(np.isnan(rate), np.inf, rate)
+
+
+def capacity(scenes: SceneBatch, key: str) -> Floats:
+    """What the disk or the memory of each host can do in MB/s, 0 = nobody knows; (S,).
+
+    What was measured on the host, else what its platform says, else what the profiles let guess.
+    """
+    own, told = getattr(scenes, key), scenes.platform_number(key)
+    return np.asarray(np.where(own > 0, own, np.where(told > 0, told, guessed_capacity(scenes.table, key))))
+
+
+def guessed_capacity(table: ProfileTable, key: str) -> float:
+    """What a disk or a memory can do at least, MB/s, by the workload that reached most alone, 0 = none is known: its
+    reader leaves the disk idle while it computes, so that the disk can do as much more as it was not blocked on it."""
+    return table.once(f"capacity {key}", lambda: _reached_most(table, key))
+
+
+def _reached_most(table: ProfileTable, key: str) -> float:
+    rates = np.nan_to_num(table.column(key))
+    row = int(rates.argmax())
+    if rates[row] <= 1e-6:
+        return 0.0
+    busy = table.column("block")[row] / 100 if key == "disk_mb_s" else 1.0
+    return float(rates[row] / (np.clip(busy, LEAST_BUSY, 1.0) if np.isfinite(busy) else 1.0))
+
+
+def _speed_here(scenes: SceneBatch, cpu: Floats, driver: Floats, net: Floats, share: Floats) -> Floats:
+    """How much of its profile's speed an instance reaches alone on this host, which may be the smaller one; (S, N).
+
+    `share` is of the disk or the memory bandwidth, whichever it needs more of.
+
+    T/B is against alone on the same host, whatever host the profile was measured on.
+    """
+    have = (scenes.pcpus, np.maximum(scenes.driver_cpus.sum(axis=1), 1), link(scenes), np.ones(len(scenes)))
+    speed = np.ones_like(cpu)
+    for most, need in zip(have, (cpu + driver, driver, net, share), strict=True):
+        too_much = need > most[:, None]
+        speed = np.minimum(speed, np.divide(most[:, None], need, out=np.ones_like(need), where=too_much))
+    return speed
+
+
+def weights(scenes: SceneBatch, weight: Floats) -> Floats:
+    """What weights (S, ...) of a scene's consumers are worth when its CPUs are shared, by the host's scheduler."""
+    exponent = np.array([WEIGHT_EXPONENT[kind] for kind in HOST_KINDS])[scenes.kind]
+    return np.asarray(weight ** exponent[:, None])
+
+
+def driver_price(scenes: SceneBatch, want: Demands) -> Floats:
+    """What a page costs the driver domain against alone with one CPU each; (S, N).
+
+    Dearer with every further CPU (N10, N11); cheaper, by at most the events' share, where CPUs are crowded and
+    many pages go with one event (N5: the most contended pair has the fewest events and most pages per execution).
+    """
+    driver_size = scenes.driver_cpus.sum(axis=1)
+    guest = np.minimum(np.minimum(scenes.affinity.sum(axis=2), scenes.vcpus), MOST_COUNTED_CPUS)
+    driver = np.minimum(driver_size, MOST_COUNTED_CPUS)[:, None]
+    # A driver-domain CPU takes part in the events of all guests, a guest's CPU only in its own: it counts half.
+    further = np.maximum(driver - 1, 0) + np.maximum(guest - 1, 0) / 2
+    # Who sends no pages makes nobody's events fewer: a guest's CPU counts up to what the driver domain does for it.
+    feeding = _spread(scenes, replace(want, cpu=np.minimum(want.cpu, want.driver)))
+    spread = (scenes.driver_cpus * feeding).sum(axis=1) / np.maximum(driver_size, 1)
+    crowded = np.clip(spread - 1, 0.0, 1.0)[:, None]
+    xen = (scenes.kind == HOST_KINDS.index("xen"))[:, None]
+    return np.where(xen, (1.0 + EVENT_SHARE * EVENT_GROWTH_PER_CPU * further) * (1 - EVENT_SHARE * crowded), 1.0)
+
+
+def _spread(scenes: SceneBatch, want: Demands) -> Floats:
+    """CPU demand on every pCPU when each consumer spreads evenly over the pCPUs it may use; (S, P)."""
+    size = np.maximum(scenes.affinity.sum(axis=2), 1)
+    guests = (scenes.affinity * (np.minimum(want.cpu, scenes.cap) / size)[:, :, None]).sum(axis=1)
+    driver = want.driver.sum(axis=1) / np.maximum(scenes.driver_cpus.sum(axis=1), 1)
+    return np.asarray(guests + scenes.driver_cpus * driver[:, None])
+
+
+def cpu_spread(scenes: SceneBatch) -> Floats:
+    """CPU demand per pCPU of a host as it stands, driver domain included; (S, P) CPUs."""
+    return _spread(scenes, demands(scenes))
+
+
+def crowd(scenes: SceneBatch, want: Demands) -> Floats:
+    """CPU demand per CPU that a slot meets on the CPUs it may use, its own included; (S, N)."""
+    met = np.einsum("snp,sp->sn", scenes.affinity, _spread(scenes, want))
+    return np.where(scenes.present, met / np.maximum(scenes.affinity.sum(axis=2), 1), 0.0)

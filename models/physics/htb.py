@@ -1,0 +1,63 @@
+"""The line out of a host where some have a traffic class: what everybody is sure of there, as it is rendered."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.data.scene import SceneBatch
+from models.physics.sharing import fill
+from profiler.observed import NET_MODES
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+# Of the line, for everybody together who has no class of its own: what is advised must not push them aside.
+UNSHAPED_SHARE = 0.5
+
+
+def shaped(scenes: SceneBatch) -> Bools:
+    """Who has a class of its own; (S, N)."""
+    return np.asarray(scenes.present & (scenes.net_mode != NET_MODES.index("none")))
+
+
+def first(scenes: SceneBatch) -> Bools:
+    """Whose class is served before all the others (prio 0): of those who mind latency; (S, N)."""
+    return shaped(scenes) & scenes.prompt
+
+
+def kept_for_unshaped(has_class: Bools, link: Floats) -> Floats:
+    """Mbit/s that those without a class are sure of together, 0 where nobody has one: there is no tree then; (S,)."""
+    return np.asarray(np.where(has_class.any(axis=1), UNSHAPED_SHARE * link, 0.0))
+
+
+def sure(want: Floats, rate: Floats, has_class: Bools, is_first: Bools, link: Floats) -> Floats:
+    """Mbit/s of the line (S,) that each is sure of; (S, N).
+
+    Who has a class is sure of its `rate`, the others of an even part of what is kept for them, and nobody of more than
+    it wants. HTB gives every class its rate even beyond that of its parent (tc-htb(8), sch_htb.c), so that the line
+    itself decides where more is promised than it carries: who is served first has it all, and of what is left the
+    promises to the others are cut in proportion, as their quanta are.
+    """
+    promised = np.where(has_class, np.minimum(want, rate), 0.0)
+    if has_class.any():
+        unshaped = np.where(has_class, 0.0, want)
+        promised += fill(kept_for_unshaped(has_class, link), unshaped, np.ones_like(unshaped))
+    ahead, behind = np.where(is_first, promised, 0.0), np.where(is_first, 0.0, promised)
+    ahead *= within(ahead.sum(axis=1), link)[:, None]
+    return np.asarray(ahead + behind * within(behind.sum(axis=1), link - ahead.sum(axis=1))[:, None])
+
+
+def shares(want: Floats, rate: Floats, has_class: Bools, is_first: Bools, link: Floats) -> Floats:
+    """Mbit/s that each gets of the line (S,): what it is sure of, and of what is left who is served first before the
+    others, max-min among either (tc-htb(8)); (S, N)."""
+    got = sure(want, rate, has_class, is_first, link)
+    for turn in (is_first, ~is_first) if is_first.any() else (np.ones_like(has_class),):
+        rest = np.where(turn, want - got, 0.0)
+        got = got + fill(np.minimum(link - got.sum(axis=1), rest.sum(axis=1)), rest, np.ones_like(rest))
+    return got
+
+
+def within(promised: Floats, room: Floats) -> Floats:
+    """The part of what is promised that there is room for, 1 = all of it."""
+    return np.asarray(np.divide(room, promised, out=np.ones_like(promised), where=promised > room))

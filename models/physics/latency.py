@@ -1,0 +1,270 @@
+"""Latency and jitter over their solo values: what sharing adds to waiting, scene by scene; no throughput here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.data.scene import SceneBatch
+from models.physics import htb
+from models.physics.demands import Demands, burst_ms, capacity, first_known, link, profile_column, weights
+from models.physics.periods import cap_period_ms
+from models.physics.waiting import (
+    Time,
+    among_packets,
+    behind_backlog,
+    behind_turns,
+    budget_runs_out,
+    cap_stall,
+    first_come_first_served,
+    processor_sharing,
+)
+from profiler.observed import HOST_KINDS
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+# How long one that never blocks keeps a CPU, ms: sched_credit_tslice_ms of Xen (xen-command-line); the base slice of
+# Linux, 0.75 ms times 1 + log2 of up to 8 CPUs (kernel/sched/fair.c).
+TURN_MS = {"xen": 30.0, "kvm": 3.0, "lxc": 3.0}
+# What a sender that fills a queue keeps in it: a TCP window without scaling, 65,535 bytes (RFC 9293), in megabit.
+BACKLOG_MBIT = 65_535 * 8 / 1e6
+# An instance that keeps no resource busy for half its time alone is not held back by any: it runs by a clock, as a
+# game or a stream does. One that keeps a resource busy sends its next request when the last one is answered. Assumed.
+SATURATING = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where each slot stands on the CPUs it may use; all (S, N), per vCPU that can run at a time.
+
+    `own` CPU demand without its cap; `fair` CPU that is certain; `rate` CPU that it finds free, `alone` with nothing
+    but its own work for the driver domain beside it; `cap` its cap, 1 = none; `turns` ms that it waits at worst when it
+    wakes behind the others.
+    """
+
+    servers: Floats
+    own: Floats
+    fair: Floats
+    rate: Floats
+    alone: Floats
+    cap: Floats
+    turns: Floats
+
+
+def latency_and_jitter(scenes: SceneBatch, want: Demands, throughput: Floats) -> tuple[Floats, Floats]:
+    """Mean latency and its standard deviation over their values alone without settings; two (S, N), never below 1.
+
+    Who saturates a resource has a fixed number of requests on their way: latency is 1 / `throughput` (Little's law;
+    in the lab's runs the product of both ratios is 1.00 in the median). All others are an open network of queues:
+    residence is demand over what is left of the server, resource by resource (Lazowska et al., Quantitative System
+    Performance, 1984, chapter 6), plus stalls of caps, turns of neighbours and full queues in milliseconds.
+    """
+    place = _place(scenes, want)
+    alone, together = _residence(scenes, want, place, alone=True), _residence(scenes, want, place, alone=False)
+    # Milliseconds per unit of `alone`: a burst is the CPU's part of it.
+    unit = np.divide(burst_ms(scenes), want.cpu, out=np.zeros_like(want.cpu), where=want.cpu > 0)
+    mean_ms = first_known(_known(scenes, "latency_mean_ms"), unit * alone.mean)
+    deviation_ms = first_known(_known(scenes, "jitter_ms"), unit * np.sqrt(alone.variance))
+    stalls, queues = _stalls(scenes, place), _full_queues(scenes, want)
+    closed = _saturating(scenes, want, place)
+    slower = 1 / throughput
+    mean = np.where(closed, slower, _over(together.mean, alone.mean))
+    mean += np.where(closed, 0.0, _over(stalls.mean + queues.mean, mean_ms, nothing=0.0))
+    spread = np.where(closed, slower**2, _over(together.variance, alone.variance))
+    spread += _over(stalls.variance + np.where(closed, 0.0, queues.variance), deviation_ms**2, nothing=0.0)
+    here = scenes.present
+    return np.where(here, np.maximum(mean, slower), 1.0), np.where(here, np.sqrt(np.maximum(spread, 1.0)), 1.0)
+
+
+def _over(value: Floats, whole: Floats, nothing: float = 1.0) -> Floats:
+    return np.asarray(np.divide(value, whole, out=np.full(value.shape, nothing), where=whole > 1e-12))
+
+
+def _known(scenes: SceneBatch, key: str) -> Floats:
+    value = profile_column(scenes, key)
+    return np.where(value > 0, value, np.nan)
+
+
+def _by_kind(scenes: SceneBatch, values: dict[str, float]) -> Floats:
+    return np.asarray(np.array([values[kind] for kind in HOST_KINDS])[scenes.kind][:, None])
+
+
+def _place(scenes: SceneBatch, want: Demands) -> _Place:
+    here, may = scenes.present, (scenes.affinity & scenes.present[:, :, None]).astype(float)
+    size = np.maximum(may.sum(axis=2), 1.0)
+    servers = np.minimum(np.maximum(scenes.vcpus, 1.0), size)
+    beside = (may @ may.transpose(0, 2, 1)) * ~np.eye(scenes.slots, dtype=bool) / size[:, :, None]
+    used = np.where(here, np.minimum(want.cpu, scenes.cap), 0.0) / size
+    on_driver = (may @ scenes.driver_cpus[:, :, None])[:, :, 0] / size
+    on_driver /= np.maximum(scenes.driver_cpus.sum(axis=1), 1)[:, None]  # of a CPU second of the driver domain
+    others = (beside @ used[:, :, None])[:, :, 0] + on_driver * want.driver.sum(axis=1, keepdims=True)
+    weight = np.where(here, weights(scenes, scenes.weight), 0.0)
+    met = weight + ((beside > 0) @ weight[:, :, None])[:, :, 0]
+    fair = np.divide(weight, met, out=np.ones_like(weight), where=met > 0) * size / servers
+    # One vCPU finds a CPU free unless all it may use are busy; as many vCPUs as CPUs find what the others leave.
+    busy = np.clip(others, 0.0, 1.0)
+    rate = np.clip(np.maximum(1 - busy ** (size / servers), np.minimum(fair, 1.0)), 1e-3, 1.0)
+    own_driver = np.clip(on_driver * want.driver, 0.0, 1.0)
+    alone = np.clip(np.maximum(1 - own_driver ** (size / servers), rate), 1e-3, 1.0)
+    longest = _by_kind(scenes, TURN_MS)  # an unknown neighbour keeps the CPU as long as it may
+    turn = np.where(np.isnan(profile_column(scenes, "execution")), longest, np.minimum(burst_ms(scenes), longest))
+    turns = (beside @ (used * turn)[:, :, None])[:, :, 0] * busy ** (size / servers - 1)
+    cap = np.clip(scenes.cap / servers, 1e-3, 1.0)
+    return _Place(servers, want.cpu / servers, fair, rate, alone, cap, turns)
+
+
+def _residence(scenes: SceneBatch, want: Demands, place: _Place, *, alone: bool) -> Time:
+    """Time at all resources together, in the unit of the demands, with everybody or alone without any setting."""
+    total = np.zeros_like(want.cpu)
+    whole = Time(total, total)
+    for demand, time in (
+        (want.cpu, _at_cpu(scenes, place, alone=alone)),
+        (want.driver, _at_driver(scenes, want, alone=alone)),
+        (want.net / link(scenes)[:, None], _at_nic(scenes, want, alone=alone)),
+        (want.disk, _at_shared(want.disk, _disk_limit(scenes), alone=alone)),
+        (want.memory, _at_shared(want.memory, np.full_like(total, np.inf), alone=alone)),
+    ):
+        whole = whole.plus(time.times(demand))
+    return whole
+
+
+def _at_cpu(scenes: SceneBatch, place: _Place, *, alone: bool) -> Time:
+    """A cap is felt as a slower CPU in periods whose budget runs out, and not at all in the others."""
+    if alone:
+        return processor_sharing(place.own, place.alone, place.servers)
+    free = processor_sharing(place.own, place.rate, place.servers)
+    held = processor_sharing(place.own, np.minimum(place.rate, place.cap), place.servers)
+    return free.mixed(held, _throttled(scenes, place))
+
+
+def _throttled(scenes: SceneBatch, place: _Place) -> Floats:
+    return budget_runs_out(place.cap, place.own, _period(scenes), burst_ms(scenes))
+
+
+def _period(scenes: SceneBatch) -> Floats:
+    """Of every cap, in ms; (S, N)."""
+    return cap_period_ms(scenes.kind[:, None], scenes.cap, scenes.vcpus, scenes.prompt)
+
+
+def _stalls(scenes: SceneBatch, place: _Place) -> Time:
+    """Milliseconds that an instance stands still: until its budget is refilled, and behind turns when it wakes.
+
+    Who asks for less than its fair share is put before the others when it wakes (BOOST of Xen's credit scheduler, the
+    lag of Linux's EEVDF) and waits for nobody's turn.
+    """
+    never = Time(np.zeros_like(place.own), np.zeros_like(place.own))
+    stall = never.mixed(cap_stall(place.cap, _period(scenes)), _throttled(scenes, place))
+    unboosted = place.own > place.fair * (1 + 1e-9)
+    return stall.plus(behind_turns(np.where(unboosted, place.turns, 0.0)))
+
+
+def _at_driver(scenes: SceneBatch, want: Demands, *, alone: bool) -> Time:
+    """One queue for everybody's pages, first come first served; one CPU serves it under Xen (N9, N11)."""
+    size = np.maximum(scenes.driver_cpus.sum(axis=1), 1)[:, None].astype(float)
+    servers = np.where((scenes.kind == HOST_KINDS.index("xen"))[:, None], 1.0, size)
+    busy = (want.driver if alone else np.broadcast_to(want.driver.sum(axis=1, keepdims=True), want.cpu.shape)) / servers
+    return first_come_first_served(busy, servers)
+
+
+def _at_nic(scenes: SceneBatch, want: Demands, *, alone: bool) -> Time:
+    """Unshaped traffic shares one queue, a class has one of its own; each is served at the rate that is left for it.
+
+    Of other queues only the frame that is on its way is waited for, half of it on average: HTB serves whoever is within
+    its rate first, of prio 0 before all others (tc-htb(8)). Where a queue is slower than the line, packets of one
+    sender meet each other, too, as in M/D/1: what that adds to their meeting on the line, which is a part of `alone`.
+    Its spread is left out: who sends by a clock has none, and a profile does not tell.
+    """
+    nothing, most = np.zeros_like(want.net), link(scenes)[:, None]
+    if alone:
+        return among_packets(want.net / most, nothing)
+    shaped = htb.shaped(scenes)
+    unshaped = np.where(shaped, 0.0, want.net).sum(axis=1, keepdims=True)
+    rate = np.where(shaped, np.maximum(_class_rate(scenes, want), 1e-3 * np.minimum(most, 1e6)), _left(scenes, want))
+    longer = np.divide(most, rate, out=np.ones_like(rate), where=np.isfinite(most))  # a packet's time in that queue
+    own, company = want.net / rate, np.where(shaped, want.net, unshaped) / rate
+    queue = among_packets(company, company - own)
+    itself = (among_packets(own, own).mean - 1) * longer - (among_packets(want.net / most, want.net / most).mean - 1)
+    by_classes = np.where(shaped, np.minimum(want.net, scenes.net_ceil), 0.0)
+    others = by_classes.sum(axis=1, keepdims=True) - by_classes + np.where(shaped, unshaped, 0.0)
+    frame = np.minimum(others / most, 1.0) / 2
+    return Time(queue.mean + (queue.mean - 1) * (longer - 1) + itself + frame, queue.variance * longer**2)
+
+
+def _class_rate(scenes: SceneBatch, want: Demands) -> Floats:
+    """Mbit/s that a class of its own can send: its rate, or what the others leave, up to its ceiling (tc-htb(8)).
+
+    The others take what they ask for, and no more than their own classes let through; of who is served first they
+    leave all but what they are sure of. Of its rate a class is sure as far as the line carries what everybody is.
+    """
+    most, sent = np.broadcast_to(link(scenes)[:, None], want.net.shape), np.minimum(want.net, scenes.net_ceil)
+    shaped, first = htb.shaped(scenes), htb.first(scenes)
+    rate = np.where(shaped & np.isfinite(scenes.net_rate), scenes.net_rate, 0.0)
+    taken = np.minimum(sent, rate)
+    kept = np.minimum(htb.kept_for_unshaped(shaped, most[:, 0]), np.where(shaped, 0.0, want.net).sum(axis=1))
+    ahead = _of_others(np.where(first, taken, 0.0))
+    behind = _of_others(np.where(first, 0.0, taken)) + kept[:, None]
+    left = most - np.where(first, ahead + behind, _of_others(sent))
+    own = rate * htb.within(rate + ahead, most)
+    second = rate * htb.within(rate + behind, np.maximum(most - ahead, 0.0))
+    return np.asarray(np.minimum(np.maximum(left, np.where(first, own, second)), np.minimum(scenes.net_ceil, most)))
+
+
+def _of_others(amounts: Floats) -> Floats:
+    """What all but each one has together; (S, N)."""
+    return np.asarray(amounts.sum(axis=1, keepdims=True) - amounts)
+
+
+def _left(scenes: SceneBatch, want: Demands) -> Floats:
+    """Mbit/s of the line for everybody without a class: what classes are not sure of, or what is kept; (S, 1)."""
+    shaped, most = htb.shaped(scenes), link(scenes)
+    taken = np.where(shaped, np.minimum(want.net, scenes.net_rate), 0.0)
+    ahead = np.where(htb.first(scenes), taken, 0.0).sum(axis=1)
+    behind, kept = taken.sum(axis=1) - ahead, htb.kept_for_unshaped(shaped, most)
+    left = np.maximum(most - ahead - behind, kept * htb.within(behind + kept, np.maximum(most - ahead, 0.0)))
+    return np.asarray(np.maximum(left, 1e-3 * np.minimum(most, 1e6))[:, None])
+
+
+def _full_queues(scenes: SceneBatch, want: Demands) -> Time:
+    """Milliseconds behind a queue that stands full because more is sent into it than it can carry."""
+    shaped = htb.shaped(scenes)
+    sent = np.where(scenes.present & ~shaped, want.net, 0.0).sum(axis=1, keepdims=True)
+    rate = np.where(shaped, _class_rate(scenes, want), _left(scenes, want))
+    most = link(scenes)[:, None]
+    rate = np.clip(rate, 1e-3 * np.minimum(most, 1e6), most)
+    sent = np.where(shaped, want.net, sent)
+    alone = want.net > most * (1 - 1e-9)  # who fills the link alone has met that queue already
+    full = (want.net > 0) & (sent > rate * (1 + 1e-9)) & ~alone
+    return behind_backlog(np.where(full, BACKLOG_MBIT, 0.0), np.where(full, rate, 1.0)).times(np.array(1000.0))
+
+
+def _disk_limit(scenes: SceneBatch) -> Floats:
+    most = capacity(scenes, "disk_mb_s")[:, None]
+    limit = scenes.disk_limit
+    where = np.broadcast_to(most > 0, limit.shape)
+    return np.asarray(np.divide(limit, most, out=np.full(limit.shape, np.inf), where=where))
+
+
+def _at_shared(demand: Floats, limit: Floats, *, alone: bool) -> Time:
+    """A disk or memory that serves its users in turn: at least an equal share each, and what the others leave."""
+    one = np.ones_like(demand)
+    if alone:
+        return processor_sharing(demand, one, one)
+    users = np.maximum((demand > 0).sum(axis=1, keepdims=True), 1)
+    rate = np.maximum(1 - (demand.sum(axis=1, keepdims=True) - demand), 1 / users)
+    return processor_sharing(demand, np.clip(np.minimum(rate, limit), 1e-3, 1.0), one)
+
+
+def _saturating(scenes: SceneBatch, want: Demands, place: _Place) -> Bools:
+    """Whether an instance keeps some resource busy alone, so that it waits for answers before it asks again."""
+    known = link(scenes)[:, None]
+    fastest = np.nan_to_num(scenes.table.column("net_mbit")).max(initial=0.0)  # where no host says what its link does
+    pace = np.where(np.isfinite(known), known, fastest if fastest > 0 else np.inf)
+    servers = np.where((scenes.kind == HOST_KINDS.index("xen"))[:, None], 1.0, scenes.driver_cpus.sum(axis=1)[:, None])
+    used = (place.own, want.driver / np.maximum(servers, 1.0), want.net / pace, want.disk, want.memory)
+    busy = np.maximum.reduce(used) >= SATURATING
+    megabytes = [np.nan_to_num(profile_column(scenes, key)) for key in ("disk_mb_s", "net_mbit")]
+    waits_for_disk = megabytes[0] > megabytes[1] / 8  # programs read and write one after the other, however small
+    return np.asarray((busy | waits_for_disk) & (scenes.load >= 1))

@@ -1,0 +1,229 @@
+"""From windows of an instance to one profile for each of its phases, with intervals, load and whether that is enough.
+
+A profile is made of solo windows where there are enough of them. One made beside others says so, holds nothing that
+cannot be told apart (whole driver domain, host), and its waiting is not the workload's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.data.profile import WorkloadProfile
+from models.profiling.estimates import Estimate
+from models.profiling.evidence import LEAST_WINDOWS, Evidence
+from models.profiling.loads import DEMANDS, Level, Limits, LoadLevel, at_full_load, load_levels
+from models.profiling.phases import Phases, find_phases
+from models.profiling.windows import Windows
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+SOLO_CPU = 10.0  # % of one CPU that all others together may use in a solo window
+LEAST_S = 60.0  # and this much solo time, however short the windows are
+LEAST_EFFECTIVE = 6.0  # independent windows: fewer bracket no median with 95 % (order statistics)
+MOST_DOUBT = 0.25  # half width of an interval over its value, above which a metric counts as uncertain
+MOST_STEAL = 1.0  # %: above it the host itself was held back (the lab marks such runs as disturbed)
+MOST_FOREIGN = 25.0  # % of one CPU that something on the host used beside instances and driver domain
+# What must be certain, with the value under which it need not be (unit of the metric).
+_CORE: Mapping[str, float] = {**DEMANDS, "execution": 50.0, "waiting": 5.0, "block": 5.0}
+_ATTRIBUTED = "driver_domain.cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseProfile:
+    """What an instance does in one of its phases.
+
+    `number` counts from 1 by first appearance; `spans` are (begin, end) in seconds since the epoch; `share` of all
+    windows; `solo` says that `metrics` are made of solo windows only; `effective` is how many independent windows the
+    least certain demand is worth; `neighbours` are the mean CPU (%) of who was active, in windows that were not solo.
+    `reasons` say why it is not `enough`, `remarks` what should be known all the same.
+    """
+
+    number: int
+    spans: tuple[tuple[float, float], ...]
+    share: float
+    windows: int
+    solo_windows: int
+    solo: bool
+    metrics: Mapping[str, Estimate]
+    effective: float
+    neighbours: Mapping[str, float]
+    load: LoadLevel
+    enough: bool
+    reasons: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+    def profile(self, name: str, platform: str = "") -> WorkloadProfile:
+        """The metrics as measured, at the load they were measured at, as a workload of this name."""
+        values = {key: estimate.value for key, estimate in self.metrics.items()}
+        return WorkloadProfile(name, values, platform, "measured")
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceProfile:
+    """Everything that is known of an instance's behaviour: its phases in order of first appearance, and their windows.
+
+    `labels` (T,) has the phase of each window, from 0. `notes` are about the whole.
+    """
+
+    windows: Windows
+    labels: Ints
+    solo: Bools
+    vcpus: float | None
+    limits: Limits
+    phases: tuple[PhaseProfile, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def instance(self) -> str:
+        return self.windows.instance
+
+    @property
+    def host(self) -> str:
+        return self.windows.host
+
+    def at_full_load(self, phase: PhaseProfile, name: str, platform: str = "") -> WorkloadProfile | None:
+        """A phase's profile scaled to load 1.0 where that is no guess; see `models.profiling.loads.at_full_load`."""
+        return at_full_load(phase.profile(name, platform), phase.load, self.limits, self.vcpus)
+
+
+def profile_windows(windows: Windows, limits: Limits | None = None, vcpus: float | None = None) -> InstanceProfile:
+    """Phases and their profiles of aligned windows.
+
+    `limits` are those that are known beside the vCPUs, which are measured; `vcpus` are taken where they cannot be.
+    """
+    vcpus = measured_vcpus(windows) or vcpus
+    given = limits or Limits()
+    if given.cpu_percent is None and vcpus is not None:
+        given = replace(given, cpu_percent=100 * vcpus)
+    phases = phases_of(windows)
+    solo = np.asarray(windows.others_cpu <= SOLO_CPU)
+    rows = [Evidence.of(windows, phases, solo, number) for number in range(phases.count)]
+    levels = [Level({key: one.value for key, one in part.estimates.items()}, part.solo) for part in rows]
+    loads = load_levels(levels, given)
+    found = tuple(_phase(windows, part, load) for part, load in zip(rows, loads, strict=True))
+    return InstanceProfile(windows, phases.labels, solo, vcpus, given, found, _notes(windows))
+
+
+def phases_of(windows: Windows) -> Phases:
+    """Phases by what the instance asks for: CPU, pages, network, disk and memory bandwidth, as far as measured."""
+    keys = [key for key in DEMANDS if key in windows.own]
+    values = np.column_stack([windows.own[key] for key in keys]) if keys else np.zeros((len(windows), 0))
+    return find_phases(values, np.array([DEMANDS[key] for key in keys]))
+
+
+def measured_vcpus(windows: Windows) -> float | None:
+    """vCPUs by the formula that cpu + waiting + block = 100 · vcpus in every window; None where they are not known."""
+    parts = [windows.own.get(key) for key in ("cpu", "waiting", "block")]
+    known = [part for part in parts if part is not None]
+    whole = np.sum(known, axis=0) if len(known) == len(parts) else np.full(len(windows), np.nan)
+    whole = whole[np.isfinite(whole)]
+    vcpus = float(np.round(np.median(whole) / 100)) if len(whole) else 0.0
+    return vcpus if vcpus >= 1 else None
+
+
+def _phase(windows: Windows, rows: Evidence, load: LoadLevel) -> PhaseProfile:
+    reasons, remarks = _reasons(windows, rows), _remarks(windows, rows)
+    return PhaseProfile(
+        number=rows.number + 1,
+        spans=rows.spans,
+        share=len(rows.all) / len(windows),
+        windows=len(rows.all),
+        solo_windows=rows.solo_windows,
+        solo=rows.solo,
+        metrics=rows.estimates,
+        effective=_effective(rows),
+        neighbours=_neighbours(windows, rows),
+        load=load,
+        enough=not reasons,
+        reasons=reasons,
+        remarks=remarks,
+    )
+
+
+def _effective(rows: Evidence) -> float:
+    demands = [rows.estimates[key] for key, floor in DEMANDS.items() if _counts(rows, key, floor)]
+    return min((one.effective for one in demands), default=float(len(rows.used)))
+
+
+def _counts(rows: Evidence, key: str, floor: float) -> bool:
+    return key in rows.estimates and rows.estimates[key].value > floor
+
+
+def _reasons(windows: Windows, rows: Evidence) -> tuple[str, ...]:
+    """Why a phase's profile should not be relied on."""
+    found = []
+    if not rows.solo:
+        found.append(
+            f"it was measured beside others: {rows.alone} solo windows inside the phase, {LEAST_WINDOWS} are needed"
+        )
+    elif len(rows.used) < LEAST_WINDOWS:
+        found.append(f"{len(rows.used)} windows inside the phase, {LEAST_WINDOWS} are needed")
+    seconds = len(rows.used) * windows.period_s
+    if seconds < LEAST_S:
+        found.append(f"{seconds:.0f} s inside the phase, {LEAST_S:.0f} s are needed")
+    if "cpu" not in rows.estimates:
+        found.append("its CPU was not measured")
+    effective = _effective(rows)
+    if effective < LEAST_EFFECTIVE:
+        found.append(f"its windows resemble each other: worth {effective:.1f}, {LEAST_EFFECTIVE:.0f} are needed")
+    doubtful = [key for key, floor in _CORE.items() if _counts(rows, key, floor) and _is_doubtful(rows.estimates[key])]
+    if doubtful:
+        found.append(f"too uncertain (± {100 * MOST_DOUBT:.0f} % and more): {', '.join(doubtful)}")
+    return tuple(found)
+
+
+def _is_doubtful(one: Estimate) -> bool:
+    return one.doubt is None or one.doubt > MOST_DOUBT
+
+
+def _remarks(windows: Windows, rows: Evidence) -> tuple[str, ...]:
+    found = []
+    steal = _mean(windows.around.get("host.steal"), rows.used)
+    if steal is not None and steal > MOST_STEAL:
+        found.append(f"the host itself was held back: {steal:.1f} % steal")
+    foreign = _mean(_foreign(windows), rows.used)
+    if foreign is not None and foreign > MOST_FOREIGN:
+        found.append(
+            f"{foreign:.0f} % of a CPU went to something on the host that is no instance, which may be why it waited"
+        )
+    return tuple(found)
+
+
+def _foreign(windows: Windows) -> Floats | None:
+    """CPU of the host beside instances and driver domain, %, (T,); None where the host does not tell."""
+    busy, cpu = windows.around.get("host.busy"), windows.own.get("cpu")
+    if busy is None or cpu is None:
+        return None
+    driver = windows.around.get(_ATTRIBUTED, np.zeros(len(windows)))
+    return np.maximum(busy - cpu - windows.others_cpu - np.nan_to_num(driver), 0.0)
+
+
+def _mean(values: Floats | None, rows: Ints) -> float | None:
+    known = values[rows][np.isfinite(values[rows])] if values is not None else np.zeros(0)
+    return float(known.mean()) if len(known) else None
+
+
+def _neighbours(windows: Windows, rows: Evidence) -> dict[str, float]:
+    """Who was active beside it, busiest first; those under a tenth of the solo limit are left out."""
+    crowded = rows.all[windows.others_cpu[rows.all] > SOLO_CPU]
+    if len(crowded) == 0:
+        return {}
+    means = {name: float(cpu[crowded].mean()) for name, cpu in windows.others.items()}
+    busiest = sorted(means, key=lambda name: (-means[name], name))
+    return {name: means[name] for name in busiest if means[name] > SOLO_CPU / 10}
+
+
+def _notes(windows: Windows) -> tuple[str, ...]:
+    found = [f"{count} windows on host {host} are left out" for host, count in windows.elsewhere.items()]
+    if windows.period_s > 0:
+        span = (windows.times[-1] - windows.times[0]) / windows.period_s + 1
+        missing = round(span) - len(windows)
+        if missing > 0.02 * span:
+            found.append(f"{missing} of {round(span)} windows are missing")
+    return tuple(found)

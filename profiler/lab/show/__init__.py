@@ -1,6 +1,0 @@
-"""A measured dataset as people look at it: read strictly, computed once, then drawn as text or as one HTML page."""
-
-from profiler.lab.show.pairs import Form, Score
-from profiler.lab.show.shown import Shown, show
-
-__all__ = ["Form", "Score", "Shown", "show"]

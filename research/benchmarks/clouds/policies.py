@@ -1,0 +1,225 @@
+"""Who decides beside the advisor: rules of thumb, a Bubble-Up-like rule, and an oracle that knows every outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from advisor.scheduling.scoring import KEPT, OTHERS_COUNT
+from models.data.scene import ProfileTable, build_batch
+from models.features.curves import curve_columns, families
+from research.benchmarks.clouds.streams import Choice, Offer, Policy, gain
+from research.benchmarks.clouds.worlds import Situation, World
+
+Key = tuple[float, ...]  # lower is better
+SWEEPS = 30  # of alternating least squares
+
+
+@dataclass(frozen=True, slots=True)
+class Random:
+    """Any host alike."""
+
+    def choose(self, offer: Offer, _workload: str, random: np.random.Generator) -> Choice:
+        situations = list(offer.first)
+        hosts = np.array([offer.count[one] for one in situations], dtype=float)
+        return Choice(situations[int(random.choice(len(situations), p=hosts / hosts.sum()))])
+
+
+@dataclass(frozen=True, slots=True)
+class Lowest:
+    """The situation with the lowest key, and there the host with the lowest number."""
+
+    key: Callable[[Situation, str], Key]
+    _known: dict[tuple[Situation, str], Key] = field(default_factory=dict)
+
+    def choose(self, offer: Offer, workload: str, _random: np.random.Generator) -> Choice:
+        return Choice(min(offer.first, key=lambda one: (*self._of(one, workload), offer.first[one])))
+
+    def _of(self, situation: Situation, workload: str) -> Key:
+        found = self._known.get((situation, workload))
+        if found is None:
+            found = self._known[situation, workload] = self.key(situation, workload)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class MostFree:
+    """Nova's default CPU and RAM weighers: free vCPUs and free memory, each scaled to 0-1 over the hosts on offer and
+    weighed alike (nova/weights.py, nova/scheduler/weights/{cpu,ram}.py); memory is what a workload had resident alone,
+    where that was measured."""
+
+    world: World
+    memory_mb: Mapping[str, float]
+
+    def choose(self, offer: Offer, _workload: str, _random: np.random.Generator) -> Choice:
+        situations = list(offer.first)
+        vcpus = [-float(sum(self.world.instances[name].vcpus for name in one)) for one in situations]
+        memory = [-sum(self.memory_mb.get(name, 0.0) for name in one) for one in situations]
+        weight = _scaled(vcpus) + _scaled(memory)
+        best = min(range(len(situations)), key=lambda at: (-round(weight[at], 9), offer.first[situations[at]]))
+        return Choice(situations[best])
+
+
+def _scaled(values: list[float]) -> np.ndarray:
+    found = np.array(values)
+    width = found.max() - found.min()
+    return (found - found.min()) / width if width else np.zeros(len(found))
+
+
+def rules_of_thumb(world: World) -> dict[str, Policy]:
+    """What can be said from counts and from what workloads need alone; what the dataset does not bring is left out."""
+    cpu, memory_mb = solo(world, "cpu"), solo(world, "rss_mb")
+    room = 100.0 * len({number for pin in world.pins for number in _cpus(pin)} or range(world.host.pcpus))
+    found: dict[str, Policy] = {
+        "random": Random(),
+        "first fit": Lowest(lambda _situation, _workload: ()),
+        "fewest instances": Lowest(lambda situation, _workload: (len(situation),)),
+        "most free CPU and RAM": MostFree(world, memory_mb),
+    }
+    if set(world.workloads) <= cpu.keys():
+
+        def used(situation: Situation) -> float:
+            return round(sum(cpu[name] for name in situation), 9)
+
+        def best_fit(situation: Situation, workload: str) -> Key:
+            after = used(situation) + cpu[workload]
+            return (0.0, room - after) if after <= room else (1.0, after)
+
+        found["least loaded"] = Lowest(lambda situation, _workload: (used(situation),))
+        found["best fit"] = Lowest(best_fit)
+    return found
+
+
+def _cpus(pin: str) -> list[str]:
+    return [cpu for part in pin.split("|") if part for cpu in _range(part.split(":")[1])]
+
+
+def _range(text: str) -> list[str]:
+    first, _, last = text.partition("-")
+    return [str(cpu) for cpu in range(int(first), int(last or first) + 1)]
+
+
+def solo(world: World, metric: str) -> dict[str, float]:
+    """A solo metric by workload on the world's platform, where it was measured."""
+    table = ProfileTable.build(world.profiles)
+    if metric not in table.columns:
+        return {}
+    values = {name: table.column(metric)[table.row(name, world.host.platform)] for name in world.workloads}
+    return {name: float(value) for name, value in values.items() if np.isfinite(value)}
+
+
+def spread(ratios: Callable[[Situation], Mapping[str, float]], world: World) -> Policy:
+    """By the ratios that somebody expects: the host whose most harmed keeps most, counted as the advisor's `worst`."""
+
+    def key(situation: Situation, workload: str) -> Key:
+        return (-worst_kept(*_change(world, ratios, situation, workload)),)
+
+    return Lowest(key)
+
+
+def pack(ratios: Callable[[Situation], Mapping[str, float]], world: World, slo: float = KEPT) -> Policy:
+    """By the ratios that somebody expects: the fullest host on which everybody stays at the SLO, else as `spread`."""
+
+    def key(situation: Situation, workload: str) -> Key:
+        before, after = _change(world, ratios, situation, workload)
+        kept = all(ratio >= min(slo, before.get(name, 1.0)) for name, ratio in after.items())
+        if kept:
+            return (0.0, -len(situation), -sum(after.values()))
+        return (1.0, -worst_kept(before, after))
+
+    return Lowest(key)
+
+
+def _change(
+    world: World, ratios: Callable[[Situation], Mapping[str, float]], situation: Situation, workload: str
+) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    after = world.after(situation, workload)
+    assert after is not None
+    before = ratios(situation)
+    return before, ratios(after)
+
+
+def worst_kept(before: Mapping[str, float], after: Mapping[str, float]) -> float:
+    """One minus the greatest loss, and minus a tenth of the others', of what everybody had before (1 a newcomer)."""
+    losses = sorted(1 - ratio / before.get(name, 1.0) for name, ratio in after.items())
+    return 1 - losses[-1] - OTHERS_COUNT * sum(losses[:-1])
+
+
+def oracles(world: World) -> dict[str, Policy]:
+    """Who knows what was measured of every set, and not who comes next."""
+
+    def known(situation: Situation) -> dict[str, float]:
+        return named(situation, world.ratios(situation))
+
+    return {
+        "oracle (total)": Lowest(lambda situation, workload: (-gain(world, situation, workload),)),
+        "oracle (worst)": spread(known, world),
+        "oracle (pack)": pack(known, world),
+    }
+
+
+def named(there: Situation, ratios: tuple[float, ...]) -> dict[str, float]:
+    """Ratios by name; of several instances of one workload each has a name of its own."""
+    names = [f"{name}.{there[:at].count(name)}" for at, name in enumerate(there)]
+    return dict(zip(names, ratios, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class BubbleUp:
+    """Sensitivity times pressure, as Bubble-Up predicts (Mars et al., MICRO 2011), pressures of several added up.
+
+    Where the dataset brings sweeps with a bubble: a workload's curve at the bubble that the others are worth. Else a
+    sensitivity and a pressure for every workload, fitted to the world's other pairs: of a set, no pair of it.
+    """
+
+    world: World
+    _known: dict[Situation, Mapping[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._known.update(self._by_sweep())
+
+    def ratios(self, situation: Situation) -> Mapping[str, float]:
+        """T/B expected of everybody in a situation."""
+        if situation not in self._known:
+            found = self._by_scores(situation) if len(situation) > 1 else (1.0,) * len(situation)
+            self._known[situation] = named(situation, found)
+        return self._known[situation]
+
+    def _by_sweep(self) -> dict[Situation, Mapping[str, float]]:
+        """Every set whose workloads were all measured beside a bubble."""
+        table = ProfileTable.build(self.world.profiles)
+        if not families(table.columns):
+            return {}
+        sets = list(self.world.measured)
+        scenes = [(self.world.host, [self.world.instances[name] for name in there]) for there in sets]
+        names, values = curve_columns(build_batch(scenes, table))
+        curves = [values[:, :, at] for at, name in enumerate(names) if name.startswith("curve ")]
+        expected = np.exp(np.min(curves, axis=0))
+        told = {there: tuple(row[: len(there)].tolist()) for there, row in zip(sets, expected, strict=True)}
+        return {there: named(there, ratios) for there, ratios in told.items() if np.isfinite(ratios).all()}
+
+    def _by_scores(self, there: Situation) -> tuple[float, ...]:
+        position = {name: at for at, name in enumerate(self.world.workloads)}
+        loss = np.full((len(position), len(position)), np.nan)
+        for (one, other), outcome in ((key, it) for key, it in self.world.measured.items() if len(key) == 2):
+            if one not in there or other not in there or (one == other and there.count(one) < 2):
+                loss[position[one], position[other]] = 1 - outcome.ratios[0]
+                loss[position[other], position[one]] = 1 - outcome.ratios[1]
+        sensitivity, pressure = scores(loss)
+        rows = [position[name] for name in there]
+        total = pressure[rows].sum()
+        return tuple(float(1 - sensitivity[row] * (total - pressure[row])) for row in rows)
+
+
+def scores(loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sensitivity (W,) and pressure (W,) whose products are closest to the losses (W, W) of rows beside columns, nan =
+    unknown; by alternating least squares, with a little ridge so that who was hardly measured has a score, too."""
+    there = np.isfinite(loss)
+    filled = np.where(there, loss, 0.0)
+    sensitivity, pressure = np.ones(len(loss)), np.ones(len(loss))
+    for _ in range(SWEEPS):
+        pressure = (filled.T @ sensitivity) / (there.T @ sensitivity**2 + 1e-3)
+        sensitivity = (filled @ pressure) / (there @ pressure**2 + 1e-3)
+    return sensitivity, pressure

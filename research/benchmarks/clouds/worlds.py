@@ -1,0 +1,211 @@
+"""Worlds: hosts whose seats were measured together, and what was measured for every set of workloads on them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from models.data.dataset import Dataset
+from models.data.profile import WorkloadProfile
+from models.features.examples import measured
+from profiler.observed import Colocation, Host, Instance, IsolationSettings
+
+LEAST_DENSE = 0.5  # of a world's pairs must have been measured: where fewer were, there is nothing to choose from
+
+Situation = tuple[str, ...]  # the workloads on a host, sorted: who sits on which of its seats is not told apart
+
+
+class NoWorldError(ValueError):
+    """A dataset of which no cloud can be made; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Mean T/B of each workload of a set, in its order, over `repeats`; `error` is the standard error of their sum, 0 =
+    measured once."""
+
+    ratios: tuple[float, ...]
+    error: float
+    repeats: tuple[tuple[float, ...], ...] = ()
+
+    @classmethod
+    def of(cls, repeats: Sequence[tuple[float, ...]]) -> Measured:
+        sums = np.sum(repeats, axis=1)
+        error = float(np.std(sums, ddof=1) / np.sqrt(len(sums))) if len(sums) > 1 else 0.0
+        return cls(tuple(np.mean(repeats, axis=0).tolist()), error, tuple(repeats))
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Hosts of one platform with a seat per pinning of `pins`; `measured` by set; `instances` by workload as they were
+    measured, but for the pinning. A set that was never measured is offered to nobody."""
+
+    name: str
+    host: Host
+    pins: tuple[str, ...]
+    measured: Mapping[Situation, Measured]
+    instances: Mapping[str, Instance]
+    profiles: tuple[WorkloadProfile, ...]
+    _after: dict[tuple[Situation, str], Situation | None] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Every workload, sorted."""
+        return tuple(sorted(self.instances))
+
+    @property
+    def seats(self) -> int:
+        """How many instances a host takes."""
+        return len(self.pins)
+
+    def after(self, situation: Situation, workload: str) -> Situation | None:
+        """The host once the workload came; None when it has no seat, or when nobody measured that."""
+        key = (situation, workload)
+        if key not in self._after:
+            there = tuple(sorted((*situation, workload)))
+            self._after[key] = there if self.known(there) else None
+        return self._after[key]
+
+    def without(self, situation: Situation, workload: str) -> Situation | None:
+        """The host once one of the workload left; None when nobody measured who remains."""
+        at = situation.index(workload)
+        there = (*situation[:at], *situation[at + 1 :])
+        return there if self.known(there) else None
+
+    def known(self, situation: Situation) -> bool:
+        """Whether there are outcomes; who is alone is what every ratio is of."""
+        return len(situation) <= 1 or situation in self.measured
+
+    def ratios(self, situation: Situation) -> tuple[float, ...]:
+        """Measured T/B of everybody there, by workload; 1 who is alone."""
+        return self.measured[situation].ratios if len(situation) > 1 else (1.0,) * len(situation)
+
+    def error(self, situation: Situation) -> float:
+        """Standard error of the sum of these ratios."""
+        return self.measured[situation].error if len(situation) > 1 else 0.0
+
+    def situations(self) -> list[Situation]:
+        """Everything that a host can come to by arrivals and departures, the empty one first."""
+        found: dict[Situation, None] = {(): None}
+        open_ones: list[Situation] = [()]
+        while open_ones:
+            situation = open_ones.pop()
+            new = [self.after(situation, workload) for workload in self.workloads]
+            new += [self.without(situation, workload) for workload in situation]
+            for one in new:
+                if one is not None and one not in found:
+                    found[one] = None
+                    open_ones.append(one)
+        return list(found)
+
+
+def halves(world: World) -> tuple[World, World] | None:
+    """The same world by every other repeat of each set, and by those between; None where most were measured once."""
+    often = {together: one.repeats for together, one in world.measured.items() if len(one.repeats) > 1}
+    if len(often) < LEAST_DENSE * len(world.measured):
+        return None
+    one, other = (
+        replace(
+            world, measured={together: Measured.of(repeats[at::2]) for together, repeats in often.items()}, _after={}
+        )
+        for at in (0, 1)
+    )
+    return one, other
+
+
+def at_most_alone(world: World) -> World:
+    """The same world where nobody counts as faster than alone."""
+    capped = {
+        together: replace(one, ratios=tuple(min(ratio, 1.0) for ratio in one.ratios))
+        for together, one in world.measured.items()
+    }
+    return replace(world, measured=capped, _after={})
+
+
+def worlds(dataset: Dataset) -> Iterator[World]:
+    """Every world that a dataset's largest platform makes: by pinning and driver domain, of two seats, and of as many
+    as were ever measured together where these are more. NoWorldError where too few pairs were measured."""
+    found: dict[tuple[str, tuple[str, ...], tuple[int, ...]], dict[Situation, list[tuple[float, ...]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    instances: dict[tuple[tuple[str, ...], str], Instance] = {}
+    for colocation in dataset.colocations:
+        there = _plain(colocation)
+        ratios = measured(colocation, "throughput")
+        if len(there) < 2 or len(ratios) < len(there):
+            continue
+        pins = tuple(sorted({str(one.settings.pinning or "") for one in there}))
+        by_workload: dict[str, list[float]] = defaultdict(list)
+        for one in there:
+            by_workload[one.workload or ""].append(ratios[one.id])
+            instances.setdefault((pins, one.workload or ""), one)
+        together = tuple(sorted(one.workload or "" for one in there))
+        mean = tuple(float(np.mean(by_workload[workload])) for workload in together)
+        found[colocation.platform, pins, colocation.driver_cpus][together].append(mean)
+    if not found:
+        raise NoWorldError(f"{dataset.name}: no two instances were measured together without caps, weights or limits")
+    sizes: dict[str, int] = defaultdict(int)
+    for (platform, _, _), sets in found.items():
+        sizes[platform] += len(sets)
+    largest = max(sorted(sizes), key=lambda platform: sizes[platform])
+    for (platform, pins, driver_cpus), sets in sorted(found.items()):
+        if platform == largest:
+            host = replace(dataset.platforms[platform], driver_cpus=driver_cpus, platform=platform)
+            outcomes = {together: Measured.of(runs) for together, runs in sets.items()}
+            yield from _by_seats(dataset, host, pins, outcomes, instances)
+
+
+def _by_seats(
+    dataset: Dataset,
+    host: Host,
+    pins: tuple[str, ...],
+    outcomes: Mapping[Situation, Measured],
+    instances: Mapping[tuple[tuple[str, ...], str], Instance],
+) -> Iterator[World]:
+    workloads = sorted({workload for together in outcomes if len(together) == 2 for workload in together})
+    possible = len(workloads) * (len(workloads) + 1) // 2
+    pairs = sum(len(together) == 2 for together in outcomes)
+    if not possible or pairs < LEAST_DENSE * possible:
+        raise NoWorldError(
+            f"{dataset.name}: on {host.platform} {pairs} of {possible} pairs of {len(workloads)} workloads were "
+            "measured, too few for hosts to choose from"
+        )
+    most = max(len(together) for together in outcomes) if len(pins) == 1 else 2
+    for seats in sorted({2, most}):
+        name = _mode(pins, host.driver_cpus) + (f", up to {seats}" if seats > 2 else "")
+        yield World(
+            name=name,
+            host=replace(host, cpu_overcommit=1e3, memory_overcommit=1e3, driver_overcommit=1e3),  # a seat is a seat
+            pins=pins if len(pins) > 1 else pins * seats,
+            measured={
+                together: outcome
+                for together, outcome in outcomes.items()
+                if len(together) <= seats and set(together) <= set(workloads)
+            },
+            instances={workload: instances[pins, workload] for workload in workloads},
+            profiles=dataset.profiles,
+        )
+
+
+def _mode(pins: Sequence[str], driver_cpus: Sequence[int]) -> str:
+    if len(pins) > 1:
+        name = "different CPUs"
+    elif not pins[0]:
+        name = "unpinned"
+    else:
+        name = "shared CPUs" if "-" in pins[0] or "," in pins[0] else "same CPU"
+    return name + (", driver apart" if driver_cpus else "")
+
+
+def _plain(colocation: Colocation) -> tuple[Instance, ...]:
+    """The instances of a run at full load where none is held back by a setting, else none."""
+    there = {outcome.instance.id: outcome.instance for outcome in colocation.outcomes}
+    for one in there.values():
+        network = one.settings.network
+        held_back = replace(one.settings, pinning=None, network=None) != IsolationSettings()
+        if one.load < 1 or held_back or (network is not None and network.mode == "shared"):
+            return ()
+    return tuple(there.values())

@@ -1,0 +1,141 @@
+"""Advice followed on real containers of this machine, before and after, beside what was predicted.
+
+    python -m research.benchmarks.scenarios [--json FILE] [--rounds 5] [--seconds 4] [--scenes WORD] [--model DIR]
+
+Every round measures both instances alone, together as they come, and together with the rendered commands carried out;
+then these are undone and the host's state is compared. `before` and `after` are ratios over alone, of the same round.
+Root is needed, and a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from advisor.settings import Settings
+from lab.control_groups import GroupMaker
+from lab.errors import RunError
+from lab.measure import Timing
+from lab.registry import Registry, clean
+from research.benchmarks.scenarios.advice import NoAdviceError
+from research.benchmarks.scenarios.campaign import Campaign, Case, Told
+from research.benchmarks.scenarios.scenes import SCENES
+from research.benchmarks.scenarios.stage import unfit
+
+STATE = Path("/run/cotenant-benchmark")  # its own list: a lab run beside is never cleaned here
+
+
+def main() -> int:
+    """Print a table; also the single values, as JSON, where asked. 1 where a scene could not be measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=4, help="measured time of a run (4)")
+    parser.add_argument("--warmup", type=float, default=0.7, help="seconds (0.7)")
+    parser.add_argument("--scenes", default="", metavar="WORD", help="only those whose name holds this word")
+    parser.add_argument("--model", type=Path, metavar="DIR", help="artifact that advises (the queueing prior)")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    console = Console(width=160)
+    scenes = [scene for scene in SCENES if options.scenes in scene.name]
+    if trouble := unfit(scenes):
+        console.print(f"nothing can be measured here: {trouble}")
+        return 1
+    clean(STATE)
+    registry, maker = Registry(STATE), GroupMaker()
+    maker.prepare()
+    found: list[Told] = []
+    missed: list[str] = []
+    try:
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+            folder = Path(name)
+            timing = Timing(options.seconds, options.warmup, options.warmup)
+            campaign = Campaign(options.rounds, timing, options.model, Settings(state_dir=folder / "no-models"))
+            for scene in scenes:
+                try:
+                    found.append(campaign.tell(scene, registry, maker, folder))
+                except (NoAdviceError, RunError) as error:
+                    missed.append(f"{scene.name}: {error}")
+    finally:
+        registry.close()
+    console.print(_table(found))
+    for told in found:
+        console.print(f"{told.scene.name}: {told.advice.says}")
+    cases = [case for told in found for case in told.cases]
+    console.print(_summary(found, cases))
+    for line in missed:
+        console.print(f"not measured: {line}")
+    if options.json:
+        options.json.write_text(json.dumps(_document(found), indent=1) + "\n", encoding="utf-8")
+    return 1 if missed else 0
+
+
+def _table(found: Sequence[Told]) -> Table:
+    table = Table(title="Ratio over alone: median (lowest to highest)", box=None)
+    for name in ("scene", "instance", "of", "before", "after", "predicted", "covered", "disturbed", "undone"):
+        table.add_column(name)
+    for told in found:
+        for party in told.scene.parties:
+            cases = told.of(party)
+            band = cases[0].predicted
+            table.add_row(
+                told.scene.name,
+                party.name,
+                cases[0].outcome,
+                _range([case.before for case in cases]),
+                _range([case.after for case in cases]),
+                f"{band.expected:.2f} ({band.lower:.2f} to {band.upper:.2f})",
+                f"{sum(case.covered for case in cases)}/{len(cases)}",
+                f"{sum(case.disturbed for case in cases)}/{len(cases)}",
+                "no" if told.left_behind else "yes",
+            )
+    return table
+
+
+def _summary(found: Sequence[Told], cases: Sequence[Case]) -> str:
+    if not cases:
+        return "nothing was measured"
+    calm = [case.covered for case in cases if not case.disturbed]
+    covered = sum(case.covered for case in cases)
+    return (
+        f"{sum(told.mended for told in found)} of {len(found)} sufferers better off in every round; median gain"
+        f" {median(told.gain for told in found):.2f} times; intervals hold in {covered} of {len(cases)} cases"
+        f" ({covered / len(cases):.0%}), in {sum(calm)} of the {len(calm)} that nothing disturbed"
+    )
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
+
+
+def _document(found: Sequence[Told]) -> dict[str, Any]:
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{os.cpu_count()} CPUs, {os.uname().sysname} {os.uname().release}",
+        "scenes": [
+            {
+                "scene": told.scene.name,
+                "advice": told.advice.says,
+                "commands": [list(one.argv) for one in told.advice.commands if one.argv],
+                "mended": told.mended,
+                "left_behind": list(told.left_behind),
+                "cases": [asdict(case) | {"covered": case.covered} for case in told.cases],
+            }
+            for told in found
+        ],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""The papers' findings beside what the lab measured and what the model says of the same situation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from advisor.errors import InvalidInput
+from advisor.prediction import active
+from advisor.settings import Settings
+from models.data.dataset import DatasetError, load_dataset
+from research.findings.lab import Lab
+from research.findings.measured import fill, read_remarks
+from research.findings.predicted import predict_with, rows_of_paper, without
+from research.findings.printed import Row, read_statements, read_titles, statement_rows
+
+PAPERS = "papers"
+
+__all__ = ["findings"]
+
+
+def findings(settings: Settings, model: Path | None) -> list[Row]:
+    """One row per figure or ordering: finding, situation, paper, measured, predicted, and whether they agree.
+
+    Without `model` every paper's predictions come from a model trained on all datasets without any co-location of that
+    paper, so that no row was learned from itself; what a dataset's `learn: false` keeps out of training is measured,
+    too. InvalidInput where the datasets are missing or broken.
+    """
+    try:
+        datasets = [load_dataset(path.parent) for path in sorted(settings.datasets_dir.glob("*/dataset.yaml"))]
+        papers = next((dataset for dataset in datasets if dataset.name == PAPERS), None)
+        if papers is None:
+            raise InvalidInput(f"{settings.datasets_dir} holds no dataset named papers", field="datasets")
+        measured = [dataset for dataset in datasets if dataset.origin == "measured"]
+        lessons = [dataset for dataset in datasets if dataset.meta.get("learn", True)]
+        statements, titles = read_statements(papers.path), read_titles(papers.path)
+        chosen = active.load(model) if model is not None else None
+        rows: list[Row] = []
+        for paper in sorted({one.paper for one in papers.colocations if one.finding}):
+            predict = predict_with(papers, chosen or without(lessons, papers, paper))
+            rows += rows_of_paper(papers, paper, predict, statements)
+        rows += statement_rows(statements)
+        fill(rows, Lab.of(dataset.path for dataset in measured), statements)
+        remarks = read_remarks(dataset.path for dataset in measured)
+    except DatasetError as error:
+        raise InvalidInput(str(error), field="datasets") from error
+    order = list(titles)
+    rows.sort(key=lambda row: order.index(row["finding"]))
+    return [{**row, "title": titles[row["finding"]]["title"], "remark": remarks.get(row["finding"])} for row in rows]

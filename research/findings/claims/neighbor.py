@@ -1,0 +1,246 @@
+"""who-is-your-neighbor-2012: pairs of web servers on one CPU and one uplink, and where driver domain and guests run.
+
+Platform I is a host whose guests share one CPU and one link. Here: servers on CPU 0 (form `same`), load generators on
+CPU 1, a 1 Gbit/s uplink that HTB shares fairly. The driver domain is the kernel's own work for the instances. Runs are
+at full load: what the paper says of other loads is not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import fsum
+from statistics import fmean
+
+from research.findings.estimates import Values, against, change, gain, over, percent
+from research.findings.lab import Lab, LabRun
+from research.findings.registry import number, order
+
+ORDERED_PAIRS = ("1k+1k", "1k+10k", "1k+50k", "1k+100k", "30k+100k", "50k+100k")  # of N3
+THREE = ("1k+1k", "1k+100k", "100k+100k")
+ONE_CPU, SHARED_SET = "same", "shared"
+DRIVER_APART, DRIVER_BOTH = "driver-1", "driver-2"  # I/O work of the kernel on CPU 1, or on both; servers on CPU 0
+GUESTS_BOTH = "guests-2"  # servers on both CPUs, the kernel's I/O work on CPU 1
+SWITCH_AND_EVENT = ("switch", "event")
+
+
+def pair(lab: Lab, name: str, form: str = ONE_CPU) -> list[LabRun]:
+    """Runs of `1k+100k` (web-1k beside web-100k) at full load in one form, on a shared uplink as in the paper."""
+
+    def fits(run: LabRun) -> bool:
+        return run.form == form and all(member.plain and member.net_mode == "shared" for member in run.members)
+
+    return lab.runs(*(f"web-{size}" for size in name.split("+")), where=fits)
+
+
+def of_known(how: Callable[[Sequence[float]], float], values: Sequence[float | None]) -> float | None:
+    """how(values), None where one of them is unknown."""
+    known = [value for value in values if value is not None]
+    return how(known) if len(known) == len(values) else None
+
+
+def combined(run: LabRun) -> float | None:
+    """Sum of T/B."""
+    return of_known(fsum, [member.ratio() for member in run.members])
+
+
+def reached(run: LabRun, at: int = 0) -> float | None:
+    return run.members[at].reached.get("throughput")
+
+
+def mean_reached(run: LabRun) -> float | None:
+    return of_known(fmean, [reached(run, at) for at in range(len(run.members))])
+
+
+def ratio(run: LabRun, at: int = 0) -> float | None:
+    """T/B of a member; of a pair of one workload with itself the mean of both, as the papers print one figure."""
+    if len({member.workload for member in run.members}) == 1:
+        return of_known(fmean, [member.ratio() for member in run.members])
+    return run.members[at].ratio()
+
+
+def loss(run: LabRun) -> float | None:
+    """Throughput that the first member lost, in percent."""
+    found = ratio(run)
+    return None if found is None else 100 * (1 - found)
+
+
+def of_guests(run: LabRun, metric: str) -> float | None:
+    """Mean of a metric over the instances."""
+    return of_known(fmean, [run.metric("instance", metric, member.instance) for member in run.members])
+
+
+def show(
+    finding: str, *situations: str, of: str, value: Callable[[LabRun], float | None], unit: str | None = None
+) -> None:
+    """Register a value of every run of a pair on one CPU."""
+
+    @number(finding, *situations, unit=unit)
+    def claim(lab: Lab) -> Values | None:
+        return over(pair(lab, of), value)
+
+
+def compare(
+    finding: str,
+    *situations: str,
+    of: tuple[str, str],
+    base: tuple[str, str],
+    how: Callable[[LabRun, LabRun], float | None],
+) -> None:
+    """Register a value of every run of one pair and form and the base's run of the same round."""
+
+    @number(finding, *situations)
+    def claim(lab: Lab) -> Values | None:
+        return against(pair(lab, *of), pair(lab, *base), how)
+
+
+def _by_pair(lab: Lab, names: Sequence[str], value: Callable[[LabRun], float | None]) -> dict[str, Values | None]:
+    return {name: over(pair(lab, name), value) for name in names}
+
+
+@order("N3", "pair-order", "order of pairs")
+def scores(lab: Lab) -> dict[str, Values | None]:
+    return _by_pair(lab, ORDERED_PAIRS, combined)
+
+
+for _name in ORDERED_PAIRS:
+    show("N3", _name, of=_name, value=combined, unit="ratio")
+show("N3", "pair-1k-100k-combined", of="1k+100k", value=combined)
+
+for _finding, _run in (("N4", "neighbor-1-1k-100k"), ("N7", "neighbor-1-1k-100k-net-io")):
+    show(_finding, f"{_run}: web-1k", of="1k+100k", value=lambda run: ratio(run, 0), unit="ratio")
+    show(_finding, f"{_run}: web-100k", of="1k+100k", value=lambda run: ratio(run, 1), unit="ratio")
+show("N4", "1k-loss", of="1k+100k", value=loss)
+show("N4", "100k-of-solo", of="1k+100k", value=lambda run: percent(ratio(run, 1)))
+compare(
+    "N4", "1k-over-1k-1k", of=("1k+100k", ONE_CPU), base=("1k+1k", ONE_CPU),
+    how=lambda run, base: gain(reached(run), mean_reached(base)),
+)  # fmt: skip
+compare(
+    "N4", "100k-over-100k-100k", of=("1k+100k", ONE_CPU), base=("100k+100k", ONE_CPU),
+    how=lambda run, base: percent(change(reached(run, 1), mean_reached(base))),
+)  # fmt: skip
+
+
+def _cpu_points(run: LabRun, base: LabRun) -> float | None:
+    beside, alike = run.metric("instance", "cpu", run.members[0].instance), of_guests(base, "cpu")
+    return None if beside is None or alike is None else beside - alike
+
+
+compare("N4", "extra-cpu", of=("1k+100k", ONE_CPU), base=("1k+1k", ONE_CPU), how=_cpu_points)
+
+show("N5", "neighbor-1-1k-1k: web-1k", of="1k+1k", value=ratio, unit="ratio")
+show("N5", "1k-loss", of="1k+1k", value=loss)
+show("N5", "dom0-waiting", of="1k+1k", value=lambda run: run.metric("driver_domain", "waiting"))
+show("N5", "guest-waiting", of="1k+1k", value=lambda run: of_guests(run, "waiting"))
+show("N5", "cpu-share", of="1k+1k", value=lambda run: of_guests(run, "cpu"))
+
+
+@order("N5", "waiting-longest")
+@order("N6", "waiting-lowest")
+def waiting(lab: Lab) -> dict[str, Values | None]:
+    return _by_pair(lab, THREE, lambda run: of_guests(run, "waiting"))
+
+
+compare(
+    "N5", "pages-per-execution-over-100k-100k", of=("1k+1k", ONE_CPU), base=("100k+100k", ONE_CPU),
+    how=lambda run, base: gain(of_guests(run, "pages_per_execution"), of_guests(base, "pages_per_execution")),
+)  # fmt: skip
+
+show("N6", "neighbor-1-100k-100k: web-100k", of="100k+100k", value=ratio, unit="ratio")
+# two servers that both ask for all they reach alone get no more from the load on at which they are held back
+show("N6", "saturation-load", of="100k+100k", value=lambda run: percent(ratio(run)))
+show("N6", "pages-per-execution", of="100k+100k", value=lambda run: of_guests(run, "pages_per_execution"))
+show("N6", "dom0-block", of="100k+100k", value=lambda run: run.metric("driver_domain", "block"))
+show("N6", "guest-block", of="100k+100k", value=lambda run: of_guests(run, "block"))
+
+
+def _peak(lab: Lab, *metrics: str) -> Values | None:
+    """(100k, 100k) over the higher of the other two pairs of the same round; of several host metrics the least."""
+    mixed = {(run.dataset, run.repeat): run for run in pair(lab, "1k+100k")}
+
+    def over_others(run: LabRun, base: LabRun) -> float | None:
+        other = mixed.get((run.dataset, run.repeat))
+        if other is None:
+            return None
+        highest = {name: of_known(max, [one.metric("host", name) for one in (base, other)]) for name in metrics}
+        return of_known(min, [gain(run.metric("host", name), highest[name]) for name in metrics])
+
+    return against(pair(lab, "100k+100k"), pair(lab, "1k+1k"), over_others)
+
+
+def _rows_of(metric: str) -> None:
+    @order("N5", f"{metric}-lowest")
+    def by_pair(lab: Lab) -> dict[str, Values | None]:
+        return _by_pair(lab, THREE, lambda run: run.metric("host", metric))
+
+    @number("N6", f"summary-{metric}-over-others")
+    def factor(lab: Lab) -> Values | None:
+        return _peak(lab, metric)
+
+    @number("N6", f"peak-over-other-pairs-{metric}")
+    def points(lab: Lab) -> Values | None:
+        values = _peak(lab, metric)
+        return values and values.each(lambda value: 100 * (value - 1))
+
+
+for _metric in SWITCH_AND_EVENT:
+    _rows_of(_metric)
+
+
+@number("N15", "net-net")
+def net_net(lab: Lab) -> Values | None:
+    values = _peak(lab, *SWITCH_AND_EVENT)
+    return values and values.each(lambda value: value - 1)
+
+
+def throughput_change(run: LabRun, base: LabRun) -> float | None:
+    """Relative change of a pair's mean throughput."""
+    return change(mean_reached(run), mean_reached(base))
+
+
+def _changes(run: LabRun, base: LabRun) -> list[float | None]:
+    return [change(run.metric("host", name), base.metric("host", name)) for name in SWITCH_AND_EVENT]
+
+
+def both_grew(run: LabRun, base: LabRun) -> float | None:
+    """Relative change of switches or of events, whichever grew less."""
+    return of_known(min, _changes(run, base))
+
+
+def either_moved(run: LabRun, base: LabRun) -> float | None:
+    """Change of switches or of events up or down, whichever is larger, in percent."""
+    return of_known(lambda known: 100 * max(abs(value) for value in known), _changes(run, base))
+
+
+# N9, N10: all CPUs of the host shared by everybody against one; the paper has three and four
+TWO_1K, TWO_1M = ("1k+1k", SHARED_SET), ("1m+1m", SHARED_SET)
+compare("N9", "1k-shared-core-direction", of=TWO_1K, base=("1k+1k", ONE_CPU), how=throughput_change)
+compare("N9", "1m-shared-core-direction", of=TWO_1M, base=("1m+1m", ONE_CPU), how=throughput_change)
+compare(
+    "N10", "1k-pairs-switch-gain", of=TWO_1K, base=("1k+1k", ONE_CPU),
+    how=lambda run, base: gain(run.metric("host", "switch"), base.metric("host", "switch")),
+)  # fmt: skip
+compare(
+    "N10", "1k-pairs-event-gain", of=TWO_1K, base=("1k+1k", ONE_CPU),
+    how=lambda run, base: gain(run.metric("host", "event"), base.metric("host", "event")),
+)  # fmt: skip
+compare("N10", "1m-1m-switch-event-change", of=TWO_1M, base=("1m+1m", ONE_CPU), how=either_moved)
+
+APART_1K, APART_1M = ("1k+1k", DRIVER_APART), ("1m+1m", DRIVER_APART)
+for _finding, _statement in (("N11", "dom0-cpus-direction"), ("N15", "dom0-cpus")):
+    compare(_finding, _statement, of=("1k+1k", DRIVER_BOTH), base=APART_1K, how=throughput_change)
+compare("N11", "guest-cpus-direction", of=("1k+1k", GUESTS_BOTH), base=APART_1K, how=throughput_change)
+for _finding, _statement in (("N11", "1m-pinning-direction"), ("N15", "net-cpu-assignment")):
+    compare(_finding, _statement, of=("1m+1m", DRIVER_BOTH), base=APART_1M, how=throughput_change)
+compare("N11", "switch-event-direction", of=("1k+1k", DRIVER_BOTH), base=APART_1K, how=both_grew)
+
+compare(
+    "N15", "cpu-cpu", of=("1k+1k", ONE_CPU), base=("1k+100k", ONE_CPU),
+    how=lambda run, base: change(of_guests(run, "waiting"), of_guests(base, "waiting")),
+)  # fmt: skip
+
+
+@order("N15", "cpu-net", "which pair contends least")
+def least_contention(lab: Lab) -> dict[str, Values | None]:
+    kinds = {"cpu+net": "1k+100k", "cpu+cpu": "1k+1k", "net+net": "100k+100k"}
+    return {kind: over(pair(lab, name), combined) for kind, name in kinds.items()}
