@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,25 @@ TIMEOUT = "Timeout (>"  # pytest-timeout's words: what hangs was not disturbed, 
 SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=not SEARCH)
 hypothesis.settings.load_profile("steady")
+
+
+LAB_TOOLS = ("nginx", "wrk", "sysbench", "ip", "tc")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip real lab tests, with the reason, where they cannot run."""
+    missing = [tool for tool in LAB_TOOLS if shutil.which(tool) is None]
+    reason = ""
+    if os.geteuid() != 0:
+        reason = "needs root: it makes control groups and network namespaces"
+    elif missing:
+        reason = f"needs {', '.join(missing)} (apt-get install nginx wrk sysbench iproute2)"
+    elif len(os.sched_getaffinity(0)) < 2:
+        reason = "needs two CPUs"
+    if reason:
+        for item in items:
+            if item.get_closest_marker("lab"):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @dataclass(frozen=True)

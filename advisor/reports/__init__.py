@@ -46,8 +46,8 @@ def write_plan_report(inventory: Inventory, plan: Plan, path: Path, background: 
 def plan_as_html(inventory: Inventory, plan: Plan, background: Background | None = None) -> str:
     """The report as one page that needs no other file; the same plan gives the same text.
 
-    `inventory` is the cloud that the plan was made for. Without a `background`, which `advisor.reports.background.of_plan`
-    makes, the page has neither who hurts whom nor the model's card.
+    `inventory` is the cloud that the plan was made for. `advisor.reports.background.of_plan` makes the `background`;
+    without it the page has neither who hurts whom nor the model's card.
     """
     return page(plan_report(inventory, plan, background or of_plan(inventory, plan, None)), beside=False)
 

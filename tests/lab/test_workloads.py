@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded import RECORDINGS
 
 from lab.errors import CampaignError, RunError
 from lab.fields import Fields
@@ -30,6 +29,7 @@ from lab.workloads import (
     Web,
     Workload,
 )
+from tests.profiler.recorded import RECORDINGS
 
 CASES: list[tuple[Workload, str, float | None]] = [
     (Web(), "tools/wrk-1k.txt", None),
