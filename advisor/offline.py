@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from advisor.domain import (
     InstanceProfile,
@@ -20,20 +21,69 @@ from advisor.domain import (
     Scene,
     SceneEffects,
 )
-from advisor.experiments import choice
-from advisor.lifecycle import training
+from advisor.inventories.static import load_instances, load_inventory, load_scene
 from advisor.placement import questions
-from advisor.planning import entry
-from advisor.planning.entry import Progress
 from advisor.prediction import active
 from advisor.prediction.active import Chosen
-from advisor.reports import folders
-from advisor.reports.background import Background, of_plan
-from advisor.reports.folders import Reported
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
-from advisor.telemetry import profiles, promql, sample_files
 from models.physics.prior import PriorPredictor
+
+if TYPE_CHECKING:
+    from advisor.experiments.choice import duration_s, probe_plan_as_json
+    from advisor.experiments.choice import sentence as probe_sentence
+    from advisor.inventories.imagined import load_what_if
+    from advisor.planning.entry import Progress
+    from advisor.replay.from_files import check_report, replay_as_json, replay_trace, write_replay_report
+    from advisor.reports.background import Background
+    from advisor.reports.folders import Reported
+
+__all__ = [
+    "check_report",
+    "duration_s",
+    "evaluate",
+    "lab_workloads",
+    "load_instances",
+    "load_inventory",
+    "load_scene",
+    "load_what_if",
+    "plan",
+    "predict",
+    "probe_plan",
+    "probe_plan_as_json",
+    "probe_sentence",
+    "profile_samples",
+    "profile_series",
+    "replay_as_json",
+    "replay_trace",
+    "train",
+    "where",
+    "write_campaign",
+    "write_cloud_report",
+    "write_plan_report",
+    "write_profile_picture",
+    "write_replay_report",
+]
+
+# A command waits for the import of what it needs and of nothing else: a report's drawing library alone takes 0.3 s.
+_LATER = {
+    "check_report": ("advisor.replay.from_files", "check_report"),
+    "duration_s": ("advisor.experiments.choice", "duration_s"),
+    "load_what_if": ("advisor.inventories.imagined", "load_what_if"),
+    "probe_plan_as_json": ("advisor.experiments.choice", "probe_plan_as_json"),
+    "probe_sentence": ("advisor.experiments.choice", "sentence"),
+    "replay_as_json": ("advisor.replay.from_files", "replay_as_json"),
+    "replay_trace": ("advisor.replay.from_files", "replay_trace"),
+    "write_replay_report": ("advisor.replay.from_files", "write_replay_report"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for (PEP 562)."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _LATER[name]
+    return getattr(import_module(module), attribute)
 
 
 def where(inventory: Inventory, request: PlacementRequest, *, model: Path | None, settings: Settings) -> Recommendation:
@@ -62,6 +112,8 @@ def plan(
 
     The model of an imagined cloud is looked for in the model folder.
     """
+    from advisor.planning import entry
+
     now = datetime.now(UTC)
     seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
     snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
@@ -83,6 +135,8 @@ def probe_plan(
     progress: Progress | None = None,
 ) -> ProbePlan:
     """Which pairs to measure next, because knowing them would change a decision on this inventory."""
+    from advisor.experiments import choice
+
     choice.check(request)
     now = datetime.now(UTC)
     seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
@@ -92,7 +146,7 @@ def probe_plan(
 
 def lab_workloads(campaign: Path | None) -> Mapping[str, Mapping[str, Any]]:
     """How the lab runs workloads, by name: as a campaign file says or, without one, each kind by its own name."""
-    from advisor.experiments import campaign as probe_campaign  # with the lab: only who writes a campaign waits for it
+    from advisor.experiments import campaign as probe_campaign
 
     return probe_campaign.definitions(campaign)
 
@@ -111,7 +165,7 @@ def write_plan_report(
 
     `model` and `settings` as it was made with: who hurts whom is asked of the same model, and left out without them.
     """
-    from advisor import reports  # with its drawing library: only who wants a picture waits for it
+    from advisor import reports
 
     behind = None if settings is None else _background(inventory, plan, _choose(model, settings), model, settings)
     reports.write_plan_report(inventory, plan, path, behind)
@@ -129,6 +183,8 @@ def write_cloud_report(
 ) -> Reported:
     """Write the state of an inventory and what a plan would do to a new dated folder in `folder`, the newest `keep`
     of which stay; InvalidInput or OutOfSpace."""
+    from advisor.reports import folders
+
     folders.check_folder(folder)
     made = plan(inventory, request, model=model, settings=settings, progress=progress)
     behind = _background(inventory, made, _choose(model, settings), model, settings)
@@ -139,21 +195,27 @@ def write_cloud_report(
 
 def _background(inventory: Inventory, made: Plan, chosen: Chosen, model: Path | None, settings: Settings) -> Background:
     """What stands behind a plan on files; the card is that of the artifact that made it."""
+    from advisor.reports.background import of_plan
+
     path = model or settings.model_dir / chosen.predictor.version
     if made.model_version != chosen.predictor.version or not path.is_dir():
         return of_plan(inventory, made, chosen.predictor)
-    from models.learning import artifact  # with LightGBM, which the prior does without
+    from models.learning import artifact
 
     return of_plan(inventory, made, chosen.predictor, artifact.read_card(path))
 
 
 def profile_samples(files: Sequence[Path], instance_id: str) -> InstanceProfile:
     """What an instance does, phase by phase, by files of samples; InvalidInput or NotFound in one sentence."""
+    from advisor.telemetry import profiles, sample_files
+
     return profiles.profile_samples(sample_files.read_samples(files), instance_id)
 
 
 def profile_series(settings: Settings, instance_id: str, *, since: str) -> InstanceProfile:
     """What an instance does by the store of series that the settings name; SeriesUnavailable where that is silent."""
+    from advisor.telemetry import profiles, promql
+
     return profiles.profile_seen(promql.read(settings, instance_id, since=since, now=datetime.now(UTC)), instance_id)
 
 
@@ -168,6 +230,8 @@ def train(
     datasets: Sequence[Path], *, settings: Settings, progress: Progress | None = None, scheduler: str | None = None
 ) -> Path:
     """Fit a model on dataset directories; returns the folder of its artifact, a candidate until it is activated."""
+    from advisor.lifecycle import training
+
     return training.train(datasets, settings.model_dir, progress, scheduler=scheduler)
 
 
@@ -187,6 +251,8 @@ def evaluate(
     where it cannot be, that is said before
     anything is computed: InvalidInput, and OutOfSpace where the disk is full in the end.
     """
+    from advisor.lifecycle import training
+
     if report is not None:
         from advisor.reports import files
 

@@ -47,45 +47,24 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput, NotFound, SchemaMismatch, StaleGeneration
 from advisor.experiments import choice
-from advisor.experiments.choice import duration_s, probe_plan_as_json
-from advisor.experiments.choice import sentence as probe_sentence
 from advisor.inventories import sync
 from advisor.inventories import writes as cloud
-from advisor.inventories.imagined import load_what_if
 from advisor.inventories.reading import Reading, Source
 from advisor.inventories.sources import SOURCES, open_source
-from advisor.inventories.static import load_instances, load_inventory, load_scene
 from advisor.inventories.sync import Followed
 from advisor.inventories.writes import Only, anyway
 from advisor.lifecycle import interval_inflation, outcomes
 from advisor.lifecycle.monitoring import Monitor, shadows
 from advisor.lifecycle.outcome_checks import Judge, source_of
 from advisor.lifecycle.registry import Registry
-from advisor.offline import (
-    evaluate,
-    lab_workloads,
-    plan,
-    predict,
-    probe_plan,
-    profile_samples,
-    profile_series,
-    train,
-    where,
-    write_campaign,
-    write_cloud_report,
-    write_plan_report,
-    write_profile_picture,
-)
 from advisor.placement import questions
 from advisor.planning.entry import Progress
 from advisor.prediction.active import Chosen
-from advisor.replay.from_files import check_report, replay_as_json, replay_trace, write_replay_report
 from advisor.reports import plan_reading
 from advisor.reports.background import of_plan
 from advisor.reports.folders import REPORT_KINDS, Reported, check_folder, every_s, repeat
 from advisor.reports.folders import write as write_report
 from advisor.serving import overview, vitals
-from advisor.serving.contract import recommendation_as_json
 from advisor.serving.placements import Placing
 from advisor.serving.plans import Plans
 from advisor.serving.snapshot_cache import Current, View
@@ -97,14 +76,13 @@ from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
 from advisor.store.retention import Retention
 from advisor.telemetry import histories, ingest, profiles, promql
-from advisor.validation import DuplicateKey, check_value, load_json, picture_kind
+from advisor.validation import check_value
 from profiler.observed import Colocation, MetricSample
 
 __all__ = [
     "REPORT_KINDS",
     "SOURCES",
     "Advisor",
-    "DuplicateKey",
     "Followed",
     "Keystone",
     "Progress",
@@ -114,38 +92,11 @@ __all__ = [
     "acting",
     "actor",
     "backup_database",
-    "check_report",
-    "duration_s",
-    "evaluate",
     "every_s",
     "form_key",
-    "lab_workloads",
-    "load_instances",
-    "load_inventory",
-    "load_json",
-    "load_scene",
-    "load_what_if",
     "open_source",
-    "picture_kind",
-    "plan",
-    "predict",
-    "probe_plan",
-    "probe_plan_as_json",
-    "probe_sentence",
-    "profile_samples",
-    "profile_series",
-    "recommendation_as_json",
     "repeat",
-    "replay_as_json",
-    "replay_trace",
     "restore_database",
-    "train",
-    "where",
-    "write_campaign",
-    "write_cloud_report",
-    "write_plan_report",
-    "write_profile_picture",
-    "write_replay_report",
 ]
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from advisor.errors import (
     StaleGeneration,
     StorageUnavailable,
 )
-from advisor.service import DuplicateKey
+from advisor.validation import DuplicateKey
 from api.html.render import error_page, wants_page
 from api.schemas.base import ID_PATTERN, STEP_PATTERN, TEXT_PATTERN
 from api.schemas.pages import FieldError, Problem

@@ -9,6 +9,7 @@ from advisor.domain.access import (
     Token,
     TokenScope,
 )
+from advisor.domain.answer_json import recommendation_as_json
 from advisor.domain.answers import (
     AnswerSource,
     Band,
@@ -179,5 +180,6 @@ __all__ = [
     "Variant",
     "WhatIf",
     "WorkloadProfile",
+    "recommendation_as_json",
     "settings_there",
 ]

@@ -167,7 +167,7 @@ def _nothing_lost(shown: Shown, at: int) -> str:
             return "Nobody loses throughput."
         if unknown:
             return f"No contention is expected, but nothing is known of what runs in {', '.join(unknown)}."
-        return "No contention is expected: nobody wants what another one needs."
+        return "No contention is expected: no instance uses what another one needs."
     return f"{there[last].id} costs nobody throughput: {_state(shown, at, slow)}."
 
 

@@ -72,7 +72,7 @@ def capacity(asking: Asking, snapshot: ClusterSnapshot) -> tuple[Capacity, Searc
     asking.say("filling it by lower bounds", 0.5)
     edge = replace(asking.chosen, predictor=AtTheEdge(asking.chosen.predictor), remembered=Remembered())
     at_edge = fill(replace(asking, chosen=edge), snapshot, min(by_rule, filled.fit), whole * 0.2)
-    notes = [] if at_edge.in_time else ["The time was over before it was settled how many fit by lower bounds."]
+    notes = [] if at_edge.in_time else ["Time limit reached before it was settled how many fit by lower bounds."]
     runs_out: float | None = None
     runway: tuple[RunwayPoint, ...] = ()
     if request.growth is not None:
@@ -80,7 +80,7 @@ def capacity(asking: Asking, snapshot: ClusterSnapshot) -> tuple[Capacity, Searc
         runs_out, runway = look_ahead(asking, snapshot, request.growth)
         notes += _outgrown(snapshot, request.instances, runway)
         if runs_out is None and len(runway) <= request.growth.months:
-            notes.append(f"The time was over before month {len(runway)} was examined.")
+            notes.append(f"Time limit reached before month {len(runway)} was examined.")
     bound = max(filled.bound, filled.fit)
     gap = 0.0 if not bound else 1 - filled.fit / bound
     ended: PlanEnd = "optimal" if filled.fit == bound else "search" if filled.in_time else "time"

@@ -157,7 +157,7 @@ def _sized(first: Standing, found: Sized, asking: Asking) -> _Made:
     freed = sum(one.change.former.vcpus - one.change.then.vcpus for one in ordered.carried if one.change.former)
     if freed:
         some = "1 vCPU" if abs(freed) == 1 else f"{abs(freed)} vCPUs"
-        notes.append(f"Promised then: {some} {'less' if freed > 0 else 'more'}.")
+        notes.append(f"Frees {some}." if freed > 0 else f"Adds {some}.")
     below = 0 if found.changes else len(first.below(asking.request.keep_ratio))
     if below and found.in_time:
         some = "1 instance stays" if below == 1 else f"{below:,} instances stay"

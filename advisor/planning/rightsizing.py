@@ -83,7 +83,7 @@ def right_size(asking: Asking, snapshot: ClusterSnapshot, measured: Measured) ->
         use = "uses all of its" if len(full) == 1 else "use all of their"
         notes.append(f"{names} {use} vCPUs: how much more would be used is not known.")
     if unseen:
-        notes.append(f"The time was over before {unseen} of {len(snapshot.hosts)} hosts were looked at.")
+        notes.append(f"Time limit reached before {unseen} of {len(snapshot.hosts)} hosts were looked at.")
     return Sized(tuple(changes), tuple(notes), of_all=not (unknown or unseen), in_time=not unseen)
 
 

@@ -47,7 +47,7 @@ def pressure(background: Background, salt: str) -> Section:
         for cloud, found in clouds.items()
     }
     counts = {name: found for name, found in counts.items() if sum(found)}
-    drawn = [Picture("How many hosts are how pressed", pictures.pressure(counts, salt), broad=True)] if counts else []
+    drawn = [Picture("Host load", pictures.pressure(counts, salt), broad=True)] if counts else []
     heads = [Column(f"band_{at}", words, "count") for at, words in enumerate(pictures.RANGES)]
     totals = [(name, *found) for name, found in counts.items()]
     return Section(

@@ -12,12 +12,12 @@ from hashlib import blake2b
 from pydantic_core import to_json
 
 from advisor.domain import AnswerSource, PlacementRequest, Recommendation
+from advisor.domain.answer_json import body_as_json, head_as_json
 from advisor.lifecycle import interval_inflation
 from advisor.placement import questions
 from advisor.placement.request_normalization import NEWCOMER, named, nameless
 from advisor.prediction.active import Chosen
 from advisor.prediction.lru import Recent
-from advisor.serving.contract import body_as_json, head_as_json
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import codec
 from advisor.store.recommendations import body_of

@@ -46,7 +46,7 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
 def _show_best(name: str, best: Candidate, now_on: str | None) -> None:
     """The headline, with what must be known before it is followed."""
     if now_on and now_on in {best.host, *best.tied_with}:
-        say(f"{name} is on {now_on} already; no other host is surely better.")
+        say(f"{name} is on {now_on} already; no other host is better beyond the uncertainty.")
     else:
         say(f"{name} should go to {best.host}{', but mind:' if best.notes else '.'}")
     for note in best.notes:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from advisor import service
+from advisor import offline
 from api.cli.options import AsJson, settings
 from api.cli.output import print_json, print_table, progress, say
 
@@ -43,7 +43,7 @@ def evaluate(
 ) -> None:
     """Errors of the model and of every baseline on unseen data."""
     with progress() as advance:
-        found = service.evaluate(
+        found = offline.evaluate(
             dataset,
             protocols=protocol or DEFAULT,
             settings=settings(),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from advisor import service
+from advisor import offline
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from api.cli.cards import print_verdict
@@ -43,7 +43,7 @@ def train(
     if register:
         Advisor(chosen).close()  # a database that cannot be used is better known before a long training than after it
     with progress() as advance:
-        artifact = service.train(
+        artifact = offline.train(
             dataset or _shipped(chosen.datasets_dir), settings=chosen, progress=advance, scheduler=scheduler
         )
     verdict = None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from advisor import service
+from advisor import offline, validation
 from advisor.domain import Estimate, InstanceProfile, PhaseProfile
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
@@ -70,9 +70,9 @@ def profile(
     _check_arguments(instance, picture)
     if samples and prometheus is not None:
         raise InvalidInput("--samples and --prometheus are two sources; give one", field="prometheus")
-    found = service.profile_samples(samples, instance) if samples else None
+    found = offline.profile_samples(samples, instance) if samples else None
     if prometheus is not None:
-        found = service.profile_series(settings(prometheus_url=prometheus), instance, since=since)
+        found = offline.profile_series(settings(prometheus_url=prometheus), instance, since=since)
     if found is None or save:
         with Advisor(settings(database=database)) as advisor:
             found = found or advisor.profile(instance, since=since)
@@ -84,7 +84,7 @@ def profile(
         _check_phase(found, phase)
         stored = None
     if picture:
-        service.write_profile_picture(found, picture)
+        offline.write_profile_picture(found, picture)
     if as_json:
         answer = ProfileAnswer.of(found).model_dump(mode="json")
         answer["phases"] = [one for one in answer["phases"] if phase in {None, one["number"]}]
@@ -107,7 +107,7 @@ def _check_arguments(instance: str, picture: Path | None) -> None:
     except ValueError as error:
         raise InvalidInput(str(error), field="instance") from error
     if picture:
-        service.picture_kind(picture)
+        validation.picture_kind(picture)
 
 
 def _check_phase(found: InstanceProfile, phase: int | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from advisor import service
+from advisor import offline
 from advisor.domain import Growth, PlanKind, PlanRequest
 from advisor.errors import InvalidInput
 from api.cli import plan_words
@@ -97,12 +97,12 @@ def plan(
     (consolidate), says how many more fit (capacity), compares with an imagined cloud (what_if), or suits sizes and caps
     to what is used (right_size). No server and no database are needed, and nothing is carried out.
     """
-    cloud = service.load_inventory(inventory)
+    cloud = offline.load_inventory(inventory)
     grows = growth_of(growth, load_growth, months)
     wanted = _kind(kind, empty, grows, what_if)
     request = PlanRequest(
         kind=wanted,
-        instances=service.load_instances(add) if add else (),
+        instances=offline.load_instances(add) if add else (),
         empty=names_of("--empty", empty) or (),
         hosts=names_of("--hosts", hosts),
         movable=names_of("--movable", movable),
@@ -112,21 +112,21 @@ def plan(
         move_gain=move_gain,
         at_once=at_once,
         growth=grows,
-        whatif=service.load_what_if(what_if) if what_if else None,
+        whatif=offline.load_what_if(what_if) if what_if else None,
         then=then,
         commands=commands,
         time_limit_s=time_limit,
         seed=seed,
     )
     if report:
-        service.check_report(report)
+        offline.check_report(report)
     try:
         with progress() as advance:
-            answer = service.plan(cloud, request, model=model, settings=settings(), progress=advance)
+            answer = offline.plan(cloud, request, model=model, settings=settings(), progress=advance)
     except InvalidInput as error:
         raise by_option(error) from error
     if report:
-        service.write_plan_report(cloud, answer, report, model=model, settings=settings())
+        offline.write_plan_report(cloud, answer, report, model=model, settings=settings())
     if as_json:
         print_json(PlanAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
         return

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from advisor import service
+from advisor import offline
 from advisor.domain import PROBE_PINNINGS, Instance, Inventory, ProbePinning, ProbePlan, ProbeRequest, ProbeStep
 from advisor.errors import InvalidInput
 from api.cli.answers import model_line
@@ -68,9 +68,9 @@ def probe_plan(
 
     Nothing is measured here, and "nothing is worth measuring" is an answer.
     """
-    cloud = service.load_inventory(inventory)
+    cloud = offline.load_inventory(inventory)
     request = ProbeRequest(
-        budget_s=service.duration_s(budget),
+        budget_s=offline.duration_s(budget),
         instances=_asked(cloud, instance),
         seconds_per_run=seconds_per_run,
         rounds=rounds,
@@ -78,14 +78,14 @@ def probe_plan(
         objective=objective,
         seed=seed,
     )
-    known = service.lab_workloads(workloads) if campaign or workloads else {}
+    known = offline.lab_workloads(workloads) if campaign or workloads else {}
     with progress() as advance:
-        plan = service.probe_plan(cloud, request, model=model, settings=settings(), progress=advance)
-    left_out = service.write_campaign(plan, campaign, known) if campaign else ()
+        plan = offline.probe_plan(cloud, request, model=model, settings=settings(), progress=advance)
+    left_out = offline.write_campaign(plan, campaign, known) if campaign else ()
     is_written = campaign is not None and len(left_out) < len(plan.steps)
     if as_json:
         told = {"campaign": str(campaign) if is_written else None, "not_in_campaign": list(left_out)}
-        print_json({**service.probe_plan_as_json(plan), **(told if campaign else {})})
+        print_json({**offline.probe_plan_as_json(plan), **(told if campaign else {})})
         return
     _show(plan)
     if campaign:
@@ -105,7 +105,7 @@ def _show(plan: ProbePlan) -> None:
         headers = ("decision", "now", "in doubt", "after the plan", "expected regret", "after the plan")
         print_table(headers, rows, right=(2, 3, 4, 5))
         say()
-    say(service.probe_sentence(plan))
+    say(offline.probe_sentence(plan))
     request = plan.request
     say(f"A run takes {plan.run_s:g} s, {request.seconds_per_run} s of them measured; {request.rounds} rounds of each.")
     for note in plan.notes:
@@ -156,7 +156,7 @@ def _asked(cloud: Inventory, wanted: list[str] | None) -> tuple[Instance, ...] |
     for name in wanted:
         path = Path(name)
         if path.is_file() or path.suffix in {".yaml", ".yml", ".json"}:
-            there = service.load_instances(path)
+            there = offline.load_instances(path)
         else:
             there = tuple(one for one in cloud.instances if one.id == name)
         if not there:

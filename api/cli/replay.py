@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from advisor import service
+from advisor import offline
 from advisor.domain import (
     REPLAY_POLICIES,
     Objective,
@@ -98,7 +98,7 @@ def replay(
     Demand is the trace's; every ratio is predicted. No server and no database are needed.
     """
     if report is not None:
-        service.check_report(report)
+        offline.check_report(report)
     request = ReplayRequest(
         policies=REPLAY_POLICIES if policies is None else _policies(policies),
         hosts=hosts,
@@ -112,7 +112,7 @@ def replay(
         judge=judge,
     )
     with progress() as advance:
-        found = service.replay_trace(
+        found = offline.replay_trace(
             trace,
             request,
             form=form,
@@ -125,9 +125,9 @@ def replay(
             progress=advance,
         )
     if report is not None:
-        service.write_replay_report(found, report)
+        offline.write_replay_report(found, report)
     if as_json:
-        print_json(service.replay_as_json(found))
+        print_json(offline.replay_as_json(found))
         return
     show(found)
     if report is not None:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from advisor import service
+from advisor import offline, service
 from advisor.domain import PlanKind, PlanRequest
 from advisor.errors import InvalidInput
 from advisor.service import Advisor, Reported
@@ -76,15 +76,15 @@ def report(
     chosen = settings(database=database)
     request = PlanRequest(
         kind=kind,
-        instances=service.load_instances(add) if add else (),
+        instances=offline.load_instances(add) if add else (),
         growth=growth_of(growth, load_growth),
         commands=True,
         time_limit_s=time_limit,
     )
 
     def of_file(file: Path, advance: Advance) -> Reported:
-        cloud = service.load_inventory(file)
-        return service.write_cloud_report(cloud, request, to, keep=keep, model=model, settings=chosen, progress=advance)
+        cloud = offline.load_inventory(file)
+        return offline.write_cloud_report(cloud, request, to, keep=keep, model=model, settings=chosen, progress=advance)
 
     turns = _Turns(pause_s, as_json)
     if pause_s is not None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from advisor import service
+from advisor import offline, service
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import Advisor, Followed, Reading, Source
 from api.cli.options import AsJson, Database, settings
@@ -70,7 +70,7 @@ def sync(
 
 
 def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_json: bool) -> None:
-    cloud = service.load_inventory(file)
+    cloud = offline.load_inventory(file)
     counts = {"hosts": len(cloud.hosts), "instances": len(cloud.instances), "workloads": len(cloud.workloads)}
     loaded = ", ".join(f"{number} {what}" for what, number in counts.items())
     if dry_run:

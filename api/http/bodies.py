@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from advisor.service import load_json
+from advisor.validation import load_json
 from api.problems import OF_STATUS, respond
 
 PAUSE_S = 10.0  # without a byte of the body

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fastapi import Request, Response
 from pydantic_core import to_json
 
-from advisor.domain import Recommendation
-from advisor.service import recommendation_as_json
+from advisor.domain import Recommendation, recommendation_as_json
 from api.auth import require
 from api.routes.common import AdvisorDep, PathId, TelemetryDep
 from api.schemas.effects import SceneAnswer, SceneBody

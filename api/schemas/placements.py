@@ -15,9 +15,9 @@ from advisor.domain import (
     Recommendation,
     RungAction,
     WorkloadProfile,
+    recommendation_as_json,
 )
 from advisor.errors import InvalidInput
-from advisor.service import recommendation_as_json
 from api.schemas.base import (
     WHOLE,
     Amount,

@@ -38,7 +38,7 @@ _MIX: Mapping[str, Field] = {
         "workload": Field("Workload", "text", listed="workloads"),
         "vcpus": Field("vCPUs", "whole", "2", 1, 4096),
         "memory_mb": Field("Memory, MB", "number", "2048", 0, 1e9),
-        "ratio": Field("Lowest ratio", "number", "", 0.01, 1),
+        "ratio": Field("Must keep at least", "number", "", 0.01, 1),
     }.items()
 }
 FIELDS: Mapping[str, Field] = {

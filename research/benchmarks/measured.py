@@ -34,7 +34,11 @@ class CrossFitted:
         self._models = models
         self._fold = fold
         self.origin = origin
-        self.metrics = models[0].metrics
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """The metrics of the first model; all of them were trained on one dataset."""
+        return self._models[0].metrics
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Each scene by the model that did not see its pairs; ValueError for a set that no model may answer about."""

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor import service
+from advisor import offline
 from advisor.domain import Host, Instance, InstanceProfile, IsolationSettings
 from advisor.errors import AdvisorError, InvalidInput, NotFound
 from advisor.service import Advisor
@@ -195,7 +195,7 @@ def whole(tmp_path: Path) -> Path:
 
 def test_a_file_gives_the_same_as_the_database(advisor: Advisor, whole: Path) -> None:
     advisor.ingest(two_phases())
-    assert service.profile_samples([whole], "i1").phases[0].metrics == advisor.profile("i1").phases[0].metrics
+    assert offline.profile_samples([whole], "i1").phases[0].metrics == advisor.profile("i1").phases[0].metrics
 
 
 def test_batches_and_compressed_files_are_read_alike(whole: Path, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_mangled_file_is_read_or_refused_and_never_breaks(tmp_path: Path, put:
 
 def test_an_instance_that_is_in_no_file_is_named_with_those_that_are(whole: Path) -> None:
     with pytest.raises(NotFound, match="there are no samples of instance i9; there are i1"):
-        service.profile_samples([whole], "i9")
+        offline.profile_samples([whole], "i9")
 
 
 # pictures
@@ -286,17 +286,17 @@ def test_an_instance_that_is_in_no_file_is_named_with_those_that_are(whole: Path
 
 @pytest.mark.parametrize(("name", "magic"), [("a.png", b"\x89PNG"), ("b.SVG", b"<?xml")])
 def test_a_picture_is_drawn_and_the_same_again(whole: Path, tmp_path: Path, name: str, magic: bytes) -> None:
-    found = service.profile_samples([whole], "i1")
-    service.write_profile_picture(found, tmp_path / name)
+    found = offline.profile_samples([whole], "i1")
+    offline.write_profile_picture(found, tmp_path / name)
     first = (tmp_path / name).read_bytes()
     assert first.startswith(magic)
-    service.write_profile_picture(found, tmp_path / name)
+    offline.write_profile_picture(found, tmp_path / name)
     assert (tmp_path / name).read_bytes() == first
 
 
 def test_a_picture_shows_every_phase_and_who_was_beside(tmp_path: Path) -> None:
     samples = [*two_phases(), *measured([90.0] * 10, "i2")]
-    service.write_profile_picture(profiles.profile_samples(samples, "i1"), tmp_path / "a.svg")
+    offline.write_profile_picture(profiles.profile_samples(samples, "i1"), tmp_path / "a.svg")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
     for words in ("i1 on h1", "phase 1: 50%, load 0.41", "phase 2: 50%, load 1.00", "beside others", "CPU, %"):
         assert words in text
@@ -304,10 +304,10 @@ def test_a_picture_shows_every_phase_and_who_was_beside(tmp_path: Path) -> None:
 
 def test_one_window_and_one_without_cpu_are_drawn(tmp_path: Path) -> None:
     for samples in (measured([40.0]), [MetricSample("h1", "i1", "instance", "rss_mb", 3.0, NOW.timestamp())]):
-        service.write_profile_picture(profiles.profile_samples(samples, "i1"), tmp_path / "a.png")
+        offline.write_profile_picture(profiles.profile_samples(samples, "i1"), tmp_path / "a.png")
 
 
 @pytest.mark.parametrize("name", ["a.gif", "a", "nowhere/a.png"])
 def test_a_picture_that_cannot_be_written_is_refused(whole: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInput):
-        service.write_profile_picture(service.profile_samples([whole], "i1"), tmp_path / name)
+        offline.write_profile_picture(offline.profile_samples([whole], "i1"), tmp_path / name)

@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 
 from advisor.domain import Host, Instance
 from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
-from advisor.service import Advisor, profile_series
+from advisor.offline import profile_series
+from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.telemetry import promql, series_store
 from advisor.telemetry.profiles import Seen

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from api_client import Client
 
-from advisor.service import Advisor, load_inventory
+from advisor.offline import load_inventory
+from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from tests.servers.fixtures import sqlite_with_tables

@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 
 from advisor.domain import Instance
 from advisor.errors import StorageUnavailable
-from advisor.service import Advisor, load_inventory
+from advisor.offline import load_inventory
+from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from api.cli import app

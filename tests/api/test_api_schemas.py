@@ -14,9 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from advisor.domain import Host, Instance, IsolationSettings, Pinning, PlacementRequest, WorkloadProfile
+from advisor.domain import (
+    Host,
+    Instance,
+    IsolationSettings,
+    Pinning,
+    PlacementRequest,
+    WorkloadProfile,
+    recommendation_as_json,
+)
 from advisor.errors import InvalidInput
-from advisor.service import Advisor, recommendation_as_json
+from advisor.service import Advisor
 from api.app import ROUTES
 from api.schemas.base import Amount, Time
 from api.schemas.inventory import HostItem, InstanceItem, InventoryBody, WorkloadItem

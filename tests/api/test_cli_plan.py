@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from advisor.domain import Instance, Plan, PlanRequest, PlanStep
-from advisor.service import Advisor, load_inventory
+from advisor.offline import load_inventory
+from advisor.service import Advisor
 from advisor.settings import Settings
 from api.cli import app, plan_words
 

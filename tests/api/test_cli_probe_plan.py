@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from advisor.domain import ProbeRequest
-from advisor.service import Advisor, load_inventory
+from advisor.offline import load_inventory
+from advisor.service import Advisor
 from api.cli import app
 from lab.campaign import read_campaign
 from lab.progress import OVERHEAD_S

@@ -103,7 +103,7 @@ def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.M
         progress("fitting", 0.25)
         return settings.model_dir / "m-1"
 
-    monkeypatch.setattr("api.cli.learn.service.train", train)
+    monkeypatch.setattr("api.cli.learn.offline.train", train)
     monkeypatch.setattr(Advisor, "register_model", lambda _, artifact: asked.update(registered=artifact) or card)
     result = run("train", "--dataset", "a", "--dataset", "b")
     assert asked == {"datasets": [Path("a"), Path("b")], "registered": Path("var/models/m-1")}
@@ -118,7 +118,7 @@ def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.M
 
 def test_train_does_not_begin_where_its_model_could_not_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[object] = []
-    monkeypatch.setattr("api.cli.learn.service.train", lambda *_, **__: begun.append(1) or Path("var/models/m-1"))
+    monkeypatch.setattr("api.cli.learn.offline.train", lambda *_, **__: begun.append(1) or Path("var/models/m-1"))
     refused = run("train", "--dataset", "a", "--database", "nonsense://x")
     assert (refused.exit_code, begun) == (2, [])
     assert refused.stderr == "cotenant: database 'nonsense' is not supported; use sqlite or postgresql\n"
@@ -131,7 +131,7 @@ def test_train_takes_all_datasets_that_lie_there(monkeypatch: pytest.MonkeyPatch
         if name != "not-one":
             Path("datasets", name, "dataset.yaml").write_text("", encoding="utf-8")
     asked: list[Path] = []
-    monkeypatch.setattr("api.cli.learn.service.train", lambda datasets, **_: asked.extend(datasets) or Path("m-1"))
+    monkeypatch.setattr("api.cli.learn.offline.train", lambda datasets, **_: asked.extend(datasets) or Path("m-1"))
     assert run("train", "--no-register").exit_code == 0
     assert asked == [Path("datasets/a"), Path("datasets/b")]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from advisor.service import Advisor, acting, load_inventory
+from advisor.offline import load_inventory
+from advisor.service import Advisor, acting
 from advisor.settings import Settings
 from api.cli import app
 

@@ -72,7 +72,7 @@ def test_an_instance_that_is_well_where_it_is_stays_there(
     name: str, here: str, advisor: Advisor, settings: Settings
 ) -> None:
     _, page = _page(advisor, settings, answer, f"/?instance={name}")
-    assert f"Leave {name} on {here} : no other host is surely better." in page.text
+    assert f"Leave {name} on {here} : no other host is better beyond the uncertainty." in page.text
     assert f"On {here} it keeps 95 %" in page.text
     assert page.text.count("it is here now") == 1
 
@@ -100,7 +100,7 @@ def test_nobody_is_told_to_move_between_hosts_that_are_alike(name: str, advisor:
     advisor.put_inventory(Inventory(hosts, (instance,)), mode="replace", generation=None)
     client = Client(create_app(advisor, settings))
     page = Page(client.page("/?instance=mine").text)
-    assert f"Leave mine on {name} : no other host is surely better. On {name} it keeps" in page.text
+    assert f"Leave mine on {name} : no other host is better beyond the uncertainty. On {name} it keeps" in page.text
     for stored in advisor.answered(which="all").items:  # as it was answered, which may not say how it stands there
         shown = client.page(f"/placements/{stored.recommendation.id}")
         assert shown.status_code == 200

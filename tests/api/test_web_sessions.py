@@ -17,7 +17,8 @@ from api_client import Client
 from pydantic import ValidationError
 
 from advisor.domain import Caller
-from advisor.service import Advisor, load_inventory
+from advisor.offline import load_inventory
+from advisor.service import Advisor
 from advisor.settings import Settings
 from api import serving
 from api.app import create_app

@@ -26,7 +26,8 @@ from advisor.domain import (
     Recommendation,
     WhatIf,
 )
-from advisor.service import Advisor, load_instances, load_inventory
+from advisor.offline import load_instances, load_inventory
+from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from profiler.observed import MetricSample

@@ -36,7 +36,8 @@ import httpx
 import pytest
 import yaml
 
-from advisor.service import Advisor, load_inventory
+from advisor.offline import load_inventory
+from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import ROUTES, create_app
 from api.problems import KINDS

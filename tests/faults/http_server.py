@@ -10,7 +10,8 @@ from pathlib import Path
 
 import httpx
 
-from advisor.service import Advisor, load_inventory
+from advisor.offline import load_inventory
+from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from api.serving import Server

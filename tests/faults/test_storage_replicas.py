@@ -12,7 +12,8 @@ import pytest
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest
 from advisor.errors import StaleGeneration
-from advisor.service import Advisor, train
+from advisor.offline import train
+from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import MetricSample
 from tests.servers.fixtures import empty_url, kind, postgres_server

@@ -86,7 +86,7 @@ def test_the_better_of_two_models_is_surely_better_on_enough_measurements() -> N
     assert (found.other, found.role, found.rows, found.scenes) == ("m-2", "shadow", 100, 100)
     assert found.lower is not None
     assert 0 < found.lower < found.difference
-    assert found.text.endswith("it is surely worse.")
+    assert found.text.endswith("it is worse beyond the uncertainty.")
     assert "m-1 errs by" in found.text
     assert "more than m-2" in found.text
 

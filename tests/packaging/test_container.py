@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "packaging" / "container"
 DOCKERFILE = ROOT / "Dockerfile"  # where `docker build .` looks for it
 READ_ONLY = Path(__file__).with_name("read_only.py")
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "profiler", "models", "advisor", "api")
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "profiler", "lab", "models", "advisor", "research", "api")
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -137,7 +137,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_every_file_that_is_no_source(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    packages = ("profiler", "models", "advisor", "api")
+    packages = ("profiler", "lab", "models", "advisor", "research", "api")
     wanted = {
         path.relative_to(ROOT).as_posix()
         for package in packages

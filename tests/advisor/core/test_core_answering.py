@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 from test_core_placement_properties import Case, cases, tight
 
-from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile
+from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile, recommendation_as_json
 from advisor.placement.request_normalization import NEWCOMER
 from advisor.prediction.active import Chosen
 from advisor.serving import recommendations
-from advisor.serving.contract import recommendation_as_json
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 

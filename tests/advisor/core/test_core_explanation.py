@@ -45,7 +45,7 @@ def test_alone_there_is_nothing_to_explain() -> None:
 def test_without_contention_nobody_is_named() -> None:
     (reason,) = reasons(vm("r", "calm", on="h1"), newcomer=vm())
     assert (reason.resource, reason.neighbour) == ("none", None)
-    assert "nobody wants what another one needs" in reason.text
+    assert "no instance uses what another one needs" in reason.text
 
 
 def test_who_was_slow_before_is_no_loss_and_no_lie() -> None:

@@ -141,7 +141,7 @@ def test_whom_no_size_or_cap_helps_is_told_only_when_all_hosts_were_looked_at(mo
     assert said in plan(crowd, PlanRequest(kind="right_size")).notes
     monkeypatch.setattr("advisor.planning.solving.Asking.left_s", -1.0)
     late = plan(crowd, PlanRequest(kind="right_size"))
-    assert late.notes == ("The time was over before 3 of 3 hosts were looked at.",)
+    assert late.notes == ("Time limit reached before 3 of 3 hosts were looked at.",)
 
 
 def test_one_is_told_as_one() -> None:
@@ -193,7 +193,7 @@ def test_no_month_is_claimed_that_was_not_examined(months: int, said: str, monke
     for claim in ("does not run out", "lasts for", "not within what", "1 months", "the line is where"):
         assert claim not in everything
     assert CapacityOut.of(found.capacity).months_examined == months
-    late = f"The time was over before month {months + 1} was examined."
+    late = f"Time limit reached before month {months + 1} was examined."
     assert (late in found.notes) == (late in report) == (months < 24)
 
 

@@ -47,7 +47,7 @@ def test_where_nothing_is_known_of_somebody_nothing_is_said_to_be_fine() -> None
     assert (found.steps, found.search) == ((), None)
     late = plan(cloud(vm("full", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size", time_limit_s=1e-9))
     assert (late.steps, late.search) == ((), None)
-    assert late.notes == ("The time was over before 3 of 3 hosts were looked at.",)
+    assert late.notes == ("Time limit reached before 3 of 3 hosts were looked at.",)
 
 
 SIZES = st.builds(

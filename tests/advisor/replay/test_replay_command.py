@@ -41,7 +41,7 @@ def test_policies_are_shown_side_by_side_with_what_was_assumed(
     (tmp_path / "type.yaml").write_text(TYPE)
     words = (trace, "--host-type", tmp_path / "type.yaml", "--policies", "cotenant,first-fit,lower_bound", "--seeds", 2)
     reported: list[Path] = []
-    monkeypatch.setattr("advisor.service.write_replay_report", lambda _, path: reported.append(path))
+    monkeypatch.setattr("advisor.offline.write_replay_report", lambda _, path: reported.append(path))
     shown = run(monkeypatch, *words, "--report", tmp_path / "out.html")
     assert shown.exit_code == 0, shown.output
     assert "8 instances of trace.csv (csv) over 0.8 hours, 9 steps" in shown.output

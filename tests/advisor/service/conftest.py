@@ -11,7 +11,7 @@ from service_clock import Clock
 from two_models import CLOUD, Sure, use
 
 import models.learning.artifact
-from advisor import service
+from advisor import offline
 from advisor.service import Advisor
 from advisor.settings import Settings
 from tests.servers.fixtures import sqlite_with_tables
@@ -26,7 +26,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from made_models import make
 
     folder = tmp_path_factory.mktemp("training")
-    fitted = service.train([ROOT / "datasets" / "papers"], settings=Settings(state_dir=folder))
+    fitted = offline.train([ROOT / "datasets" / "papers"], settings=Settings(state_dir=folder))
     return make(fitted, folder / "made", fitted.name)
 
 

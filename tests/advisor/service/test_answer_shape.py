@@ -16,8 +16,8 @@ from advisor.domain import (
     Recommendation,
     Rejection,
     Rung,
+    recommendation_as_json,
 )
-from advisor.service import recommendation_as_json
 from profiler.observed import IsolationSettings, NetworkSettings, Pinning
 
 INF = float("inf")

@@ -35,7 +35,7 @@ def test_the_report_tells_coverage_error_drift_and_who_is_better(advisor: Adviso
     assert (everything.rows, everything.scenes, everything.coverage) == (80, 40, 1.0)
     assert [(one.other, one.role) for one in quality.beside] == [("m-2", "shadow"), ("prior", "baseline")]
     assert quality.beside[0].text.startswith("m-1 errs by 0.")
-    assert quality.beside[0].text.endswith("it is surely better.")
+    assert quality.beside[0].text.endswith("it is better beyond the uncertainty.")
     assert advisor.model_quality("m-2").status == "drift"
     changed = clock.now
     watch(advisor, clock, [0.6] * 20, start=40)

@@ -14,7 +14,7 @@ import pytest
 from service_clock import Clock
 
 import models.learning.artifact
-from advisor import service, store
+from advisor import offline, store
 from advisor.domain import Host, Instance, Inventory, ModelCard, PlacementRequest, PlanRequest, Scene, WorkloadProfile
 from advisor.errors import AdvisorError, BrokenArtifact, InvalidInput, NotFound, StorageUnavailable
 from advisor.service import Advisor
@@ -213,28 +213,28 @@ def test_one_shot_questions_use_the_prior_then_the_newest_intact_artifact_then_t
     trained: Path, tmp_path: Path
 ) -> None:
     settings = Settings(state_dir=tmp_path / "state")
-    assert service.where(CLOUD, REQUEST, model=None, settings=settings).model_version == "prior"
+    assert offline.where(CLOUD, REQUEST, model=None, settings=settings).model_version == "prior"
     shutil.copytree(trained, settings.model_dir / trained.name)
     (settings.model_dir / "broken").mkdir()
     (settings.model_dir / "a-file").touch()
-    answer = service.where(CLOUD, REQUEST, model=None, settings=settings)
+    answer = offline.where(CLOUD, REQUEST, model=None, settings=settings)
     assert (answer.model_version, answer.degraded) == (trained.name, False)
-    assert service.predict(SCENE, model=trained, settings=settings).model_version == trained.name
-    assert service.plan(CLOUD, NEW, model=trained, settings=settings).model_version == trained.name
+    assert offline.predict(SCENE, model=trained, settings=settings).model_version == trained.name
+    assert offline.plan(CLOUD, NEW, model=trained, settings=settings).model_version == trained.name
     with pytest.raises(BrokenArtifact):
-        service.where(CLOUD, REQUEST, model=tmp_path / "none", settings=settings)
+        offline.where(CLOUD, REQUEST, model=tmp_path / "none", settings=settings)
 
 
 def test_a_broken_dataset_is_invalid_input_and_leaves_no_artifact(tmp_path: Path) -> None:
     settings = Settings(state_dir=tmp_path / "state")
     with pytest.raises(InvalidInput, match="not a dataset directory"):
-        service.train([tmp_path / "none"], settings=settings)
+        offline.train([tmp_path / "none"], settings=settings)
     with pytest.raises(InvalidInput, match="at least one dataset"):
-        service.train([], settings=settings)
+        offline.train([], settings=settings)
     with pytest.raises(InvalidInput, match="not a dataset directory"):
-        service.evaluate([tmp_path / "none"], protocols=(), settings=settings)
+        offline.evaluate([tmp_path / "none"], protocols=(), settings=settings)
     (tmp_path / "link").symlink_to(PAPERS)
-    for call in (service.train, partial(service.evaluate, protocols=())):
+    for call in (offline.train, partial(offline.evaluate, protocols=())):
         with pytest.raises(InvalidInput, match=f"dataset {PAPERS.resolve()} stands twice"):
             call([PAPERS, tmp_path / "link"], settings=settings)
     assert not settings.model_dir.exists()
@@ -243,12 +243,12 @@ def test_a_broken_dataset_is_invalid_input_and_leaves_no_artifact(tmp_path: Path
 def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
     with pytest.raises(StorageUnavailable, match="cannot be used"):
-        service.train([PAPERS], settings=Settings(state_dir=tmp_path / "state"))
+        offline.train([PAPERS], settings=Settings(state_dir=tmp_path / "state"))
 
 
 def test_a_plan_is_written_as_a_report_or_the_reason_is_said(tmp_path: Path) -> None:
-    plan = service.plan(CLOUD, NEW, model=None, settings=Settings(state_dir=tmp_path))
-    service.write_plan_report(CLOUD, plan, tmp_path / "report.html")
+    plan = offline.plan(CLOUD, NEW, model=None, settings=Settings(state_dir=tmp_path))
+    offline.write_plan_report(CLOUD, plan, tmp_path / "report.html")
     assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
     with pytest.raises(AdvisorError, match="does not exist"):
-        service.write_plan_report(CLOUD, plan, tmp_path / "missing" / "report.html")
+        offline.write_plan_report(CLOUD, plan, tmp_path / "missing" / "report.html")

@@ -20,10 +20,11 @@ from advisor.domain import (
     Recommendation,
     Scene,
     WorkloadProfile,
+    recommendation_as_json,
 )
 from advisor.errors import InvalidInput, NotFound
 from advisor.placement import questions
-from advisor.service import Advisor, recommendation_as_json
+from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import IsolationSettings, Pinning
 

@@ -60,5 +60,5 @@ def test_a_large_cloud_is_read_piece_by_piece_and_no_further_than_the_time_lasts
     assert len(whole.steps) == len(THERE)
     asked.clear()
     late = measured.plan(PlanRequest(kind="right_size", time_limit_s=1e-9))
-    assert late.notes == ("The time was over before 5 of 5 hosts were looked at.",)
+    assert late.notes == ("Time limit reached before 5 of 5 hosts were looked at.",)
     assert asked == []

@@ -13,9 +13,9 @@ from cotenant_nova.question import question
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.domain import Host, Instance, Inventory, WorkloadProfile
+from advisor.domain import Host, Instance, Inventory, WorkloadProfile, recommendation_as_json
 from advisor.inventories.openstack import flavors as of_sync
-from advisor.service import Advisor, recommendation_as_json
+from advisor.service import Advisor
 from advisor.settings import Settings
 from api.schemas.placements import PlacementBody
 

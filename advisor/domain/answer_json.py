@@ -7,18 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
-from advisor.domain import (
-    Band,
-    Candidate,
-    Command,
-    Effect,
-    IsolationSettings,
-    Pinning,
-    Reason,
-    Recommendation,
-    Rejection,
-    Rung,
-)
+from advisor.domain.answers import Band, Candidate, Command, Effect, Reason, Recommendation, Rejection, Rung
+from profiler.observed import IsolationSettings, Pinning
 
 Json = dict[str, Any]
 
