@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 
 WORTH_NAMING = 0.005  # of log T/B; smaller losses are not worth a sentence
 EXCHANGES = 0.005  # CPUs asked of the driver domain, over which somebody exchanges pages: every guest sends something
+LATEST = 10.0  # times as long; an interval that reaches further tells nothing about its upper edge
 LATE = 1.1  # times as long to answer as alone, from which on a latency instance is named
 MOST_NAMED = 2  # resources; the third one's part is small wherever there is one
 
@@ -179,7 +180,8 @@ def _late(shown: Shown, at: int) -> str:
         return ""
     slot = min(waiting, key=lambda slot: -round(float(band.expected[at, slot]), 9))
     told, low, high = (float(edge[at, slot]) for edge in (band.expected, band.lower, band.upper))
-    return f" {there[slot].id} takes {told:.2f} times as long to answer as alone ({low:.2f}-{high:.2f})."
+    edges = f"{low:.2f}-{high:.2f}" if high <= LATEST else f"{low:.2f} or more: how much more is not known"
+    return f" {there[slot].id} takes {told:.2f} times as long to answer as alone ({edges})."
 
 
 def _state(shown: Shown, at: int, slot: int) -> str:

@@ -68,8 +68,13 @@ def test_that_nobody_loses_is_not_known_where_a_workload_is_unknown() -> None:
 def test_a_latency_instance_that_waits_is_named_where_no_throughput_is_lost() -> None:
     answering = vm("r", "web", on="h1", service="latency", load=0.1)
     shown = shown_of(cloud([host()], [answering]), request())
-    assert "nobody wants" in explain(shown)[0][0].text
-    for factor, words in ((3.0, "r takes 3.00 times as long to answer as alone (1.50-6.00)."), (1.05, "nobody wants")):
+    assert "no instance uses" in explain(shown)[0][0].text
+    cases = (
+        (3.0, "r takes 3.00 times as long to answer as alone (1.50-6.00)."),
+        (6.0, "r takes 6.00 times as long to answer as alone (3.00 or more: how much more is not known)."),
+        (1.05, "no instance uses"),
+    )
+    for factor, words in cases:
         band = Band(*(np.full_like(shown.before, factor * edge) for edge in (1.0, 0.5, 2.0)))
         late = replace(shown, prediction=replace(shown.prediction, latency=band))
         assert words in explain(late)[0][0].text

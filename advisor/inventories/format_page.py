@@ -1,0 +1,175 @@
+"""The page docs/inventory.md: the inventory file, field by field, from what the reader takes and the domain's defaults.
+
+python -m advisor.inventories.format_page > docs/inventory.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, get_args
+
+from advisor.inventories import static
+from profiler.observed import HOST_KINDS, MAX_CPUS, MAX_WEIGHT, NET_MODES, DiskKind, Host, Instance, IsolationSettings
+
+Row = tuple[str, str, str]  # unit or type, what is accepted, meaning
+
+_CPUS = f"1-{MAX_CPUS}"
+_MEMORY, _DISK = f"0-{static.MAX_MEMORY_MB:,.0f}", f"0-{static.MAX_DISK_GB:,.0f}"
+_RATE, _CACHE = f"0-{static.MAX_NIC_MBIT:,.0f}", f"0-{static.MAX_CACHE_MB:,.0f}"
+_NAME = "1-255 letters, digits and `._:-`, not `.` or `..`"
+
+TOP: Mapping[str, Row] = {
+    "hosts": ("list", "ids that differ", "the hypervisors; fields below"),
+    "instances": ("list", "ids that differ", "virtual machines and containers; fields below"),
+    "workloads": ("list", "pairs of name and platform that differ", "how kinds of work behave alone; fields below"),
+    "datasets": (
+        "list of paths",
+        "dataset directories, relative to this file",
+        "their profiles are known workloads, too",
+    ),
+    "observed_at": ("time", "ISO 8601; UTC where no zone is given", "when the hosts were seen; left out = now"),
+}
+HOST: Mapping[str, Row] = {
+    "id": ("name", _NAME, "what other entries and commands call it"),
+    "kind": ("choice", ", ".join(HOST_KINDS), "the hypervisor; `lxc` stands for containers of any kind"),
+    "pcpus": ("CPUs", _CPUS, "logical CPUs, hyper-threads counted"),
+    "memory_mb": ("MB", f"above 0, to {static.MAX_MEMORY_MB:,.0f}", "memory for instances"),
+    "threads_per_core": ("threads", "1-16", "hyper-threads that share a core"),
+    "cpu_mhz": ("MHz", f"0-{static.MAX_CPU_MHZ:,.0f}", "clock rate; tells platforms apart"),
+    "l2_mb": ("MB", _CACHE, "second-level cache"),
+    "l3_mb": ("MB", _CACHE, "last-level cache of the whole host"),
+    "nic_mbit": ("Mbit/s", _RATE, "rate of the link that instances share"),
+    "disk_gb": ("GB", _DISK, "disk for instances; left out = not checked"),
+    "disk_kind": ("choice", ", ".join(kind or "(empty)" for kind in get_args(DiskKind)), "what the disk is"),
+    "disk_mb_s": ("MB/s", f"0-{static.MAX_MB_S:,.0f}", "what the disk was measured to do for all instances together"),
+    "mem_bw_mb_s": (
+        "MB/s",
+        f"0-{static.MAX_MB_S:,.0f}",
+        "what the memory was measured to do for all instances together",
+    ),
+    "numa": ("list of CPU lists", "CPUs of the host", "the CPUs of each NUMA node; left out = one node"),
+    "driver_cpus": (
+        "CPU list",
+        "CPUs of the host",
+        "where the driver domain (Dom0, vhost threads) runs; left out = anywhere",
+    ),
+    "labels": (
+        "mapping of texts",
+        "labels that are rendered into commands are checked",
+        "free; some name bridges, domains or racks",
+    ),
+    "enabled": ("yes or no", "true, false", "whether new instances may go there"),
+    "cpu_overcommit": ("ratio", "0.01-1000", "vCPUs that may be promised for each CPU"),
+    "memory_overcommit": ("ratio", "0.01-1000", "memory that may be promised for each MB"),
+    "driver_overcommit": (
+        "ratio",
+        "0.01-1000",
+        "work that may be asked of the driver domain over what its CPUs can do",
+    ),
+    "platform": (
+        "name",
+        "a platform of a dataset",
+        "the measured platform it is like; left out = its own numbers only",
+    ),
+}
+INSTANCE: Mapping[str, Row] = {
+    "id": ("name", _NAME, "what other entries and commands call it"),
+    "host": ("name", "the id of a host in this file", "where it is; left out = it has no host yet"),
+    "vcpus": ("CPUs", _CPUS, "virtual CPUs"),
+    "memory_mb": ("MB", _MEMORY, "memory"),
+    "disk_gb": ("GB", _DISK, "disk"),
+    "workload": ("name", "a workload of this file, its datasets or the service", "what it runs; left out = not known"),
+    "load": ("ratio", "above 0, to 10", "offered load over what it can do alone"),
+    "pinning": (
+        "text",
+        "`VCPU:CPUS` per vCPU, as <code>0:2&#124;1:3-4</code>",
+        "which CPUs each vCPU may use; left out = any",
+    ),
+    "cap_percent": ("% of one CPU", "above 0, to 1,000,000", "upper limit of its CPU time; left out = none"),
+    "weight": ("weight", f"1-{MAX_WEIGHT}", "share under contention, on Xen's scale, where the default is 256"),
+    "network": (
+        "mapping",
+        f"`mode` ({', '.join(NET_MODES)}), `rate_mbit`, `ceil_mbit`",
+        "its traffic class; left out = none",
+    ),
+    "disk_limit_mb_s": ("MB/s", "above 0, to 1,000,000", "upper limit of its disk traffic; left out = none"),
+    "service": ("choice", ", ".join(static.SERVICES), "what it is sensitive to"),
+    "min_throughput_ratio": (
+        "ratio",
+        "above 0, to 1",
+        "the share of its speed alone that it must keep; left out = any",
+    ),
+    "max_latency_ratio": (
+        "ratio",
+        "1-1,000,000",
+        "how many times as long as alone it may take to answer; left out = any",
+    ),
+    "exclusive": ("yes or no", "true, false", "whether it must have its host to itself"),
+    "labels": ("mapping of texts", "as of a host", "free; some name domains, taps or interfaces for commands"),
+}
+WORKLOAD: Mapping[str, Row] = {
+    "name": ("name", "up to 255 characters, no `/`", "what instances call it"),
+    "platform": ("name", "", "where it was measured; left out = it holds everywhere"),
+    "metrics": (
+        "mapping of numbers",
+        "0-1,000,000,000,000,000 each; names as in [the metrics](metrics.md)",
+        "how it behaves alone at load 1",
+    ),
+    "origin": ("choice", ", ".join(static.ORIGINS), "where the numbers come from"),
+}
+EXAMPLE = """\
+hosts:
+  - {id: kvm01, kind: kvm, pcpus: 64, memory_mb: 524288, cpu_overcommit: 2.0, numa: ["0-31", "32-63"], nic_mbit: 25000}
+  - {id: kvm02, kind: kvm, pcpus: 64, memory_mb: 524288, cpu_overcommit: 2.0}
+instances:
+  - {id: web-1, host: kvm01, vcpus: 4, memory_mb: 8192, workload: web, service: latency, max_latency_ratio: 2}
+  - {id: batch-1, host: kvm01, vcpus: 8, memory_mb: 16384, cap_percent: 400}
+  - {id: web-2, vcpus: 4, memory_mb: 8192, workload: web}
+workloads:
+  - {name: web, metrics: {cpu: 62, pages_exchanged: 5200, net_mbit: 160}}
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [
+        "# The inventory file\n",
+        "<!-- Made by `python -m advisor.inventories.format_page`; change that module, not this page. -->\n",
+        "An inventory is one YAML or JSON file: which hosts there are, which instances, and what is known of their\n"
+        "work. `cotenant where`, `plan` and `probe-plan` read it, `cotenant sync FILE` brings it into the database.\n"
+        "Sizes alone are enough to begin. An unknown field, a wrong type and a number outside its limits are refused\n"
+        "with file, line and field, and nothing is stored. Up to 16 MiB; anchors, aliases and tags are refused.\n",
+        f"```yaml\n{EXAMPLE}```\n",
+        "## The file\n",
+        *_table(TOP, {}, ()),
+        "\n## A host\n",
+        *_table(HOST, _defaults(Host), ("id", *static.NEEDED)),
+        "\n## An instance\n",
+        *_table(INSTANCE, _defaults(Instance) | _defaults(IsolationSettings), ("id",)),
+        "\n## A workload\n",
+        *_table(WORKLOAD, {"platform": "", "origin": "given"}, ("name", "metrics")),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _table(rows: Mapping[str, Row], defaults: Mapping[str, Any], needed: tuple[str, ...]) -> Iterator[str]:
+    yield "| field | unit or type | default | accepted | is |\n|---|---|---|---|---|"
+    for name, (unit, accepted, meaning) in rows.items():
+        default = "**required**" if name in needed else _shown(defaults.get(name))
+        yield f"| `{name}` | {unit} | {default} | {accepted} | {meaning} |"
+
+
+def _defaults(kind: type) -> Mapping[str, Any]:
+    return {one.name: one.default for one in fields(kind) if one.default is not MISSING}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value in (None, "", ()) else f"{value}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,40 @@
+"""Pages that the code makes are what it says now: the metrics, and the inventory file field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from advisor.inventories import format_page, static
+from profiler.definitions import page_markdown
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_page_of_metrics_is_what_the_code_says() -> None:
+    written = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert written == page_markdown(), "write it anew: python -m profiler.definitions > docs/metrics.md"
+
+
+def test_the_page_of_the_inventory_file_is_what_the_code_says() -> None:
+    written = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
+    assert written == format_page.page(), "write it anew: python -m advisor.inventories.format_page > docs/inventory.md"
+
+
+@pytest.mark.parametrize(
+    ("told", "read"),
+    [(format_page.HOST, static.HOST), (format_page.INSTANCE, static.INSTANCE)],
+    ids=["host", "instance"],
+)
+def test_the_page_of_the_inventory_file_tells_the_fields_that_are_read(
+    told: Mapping[str, object], read: Mapping[str, object]
+) -> None:
+    assert list(told) == list(read)
+
+
+def test_the_example_of_the_inventory_file_is_read(tmp_path: Path) -> None:
+    example = tmp_path / "cloud.yaml"
+    example.write_text(format_page.EXAMPLE, encoding="utf-8")
+    assert [host.id for host in static.load_inventory(example).hosts] == ["kvm01", "kvm02"]
