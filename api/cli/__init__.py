@@ -9,34 +9,48 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from advisor.errors import AdvisorError, InvalidInput
-from api.cli import (
-    ask,
-    data,
-    evaluate,
-    learn,
-    measure,
-    plan,
-    plans,
-    probe,
-    quality,
-    registry,
-    replay,
-    report,
-    serve,
-    sync,
-    tokens,
-)
+from api.cli.lazy import LazyGroup, Listed
 
 __all__ = ["app", "main"]
 
 FAILED, WRONG_USAGE = 1, 2
+# The order of the help. Each text is the first line of the command's own help, which a test compares.
+COMMANDS = (
+    Listed("serve", "api.cli.serve:serve", "Run the REST service and the web page."),
+    Listed("where", "api.cli.ask:where", "Rank the hosts of an inventory for one instance."),
+    Listed("predict", "api.cli.ask:predict", "Predict what co-located instances do to each other."),
+    Listed("plan", "api.cli.plan:plan", "Say what should become of a whole cloud."),
+    Listed(
+        "report",
+        "api.cli.report:report",
+        "Write a report of the whole cloud: hosts, pressure, who is worst off, how old the data are, "
+        "what a plan would do.",
+    ),
+    Listed(
+        "probe-plan",
+        "api.cli.probe:probe_plan",
+        "Say which pairs to measure next, because knowing them would change a decision.",
+    ),
+    Listed("replay", "api.cli.replay:replay", "Replay a trace of real demand through placement policies."),
+    Listed("profile", "api.cli.measure:profile", "Profile an instance from its samples, phase by phase."),
+    Listed("train", "api.cli.learn:train", "Fit, calibrate, evaluate and store a model."),
+    Listed("evaluate", "api.cli.evaluate:evaluate", "Errors of the model and of every baseline on unseen data."),
+    Listed("findings", "api.cli.learn:findings", "The papers' findings: paper, measured, predicted."),
+    Listed("sync", "api.cli.sync:sync", "Bring the inventory in the database to what a file or another system says."),
+    Listed("audit", "api.cli.tokens:show_audit", "Show who changed or was told what, newest first."),
+    Listed("plans", "api.cli.plans:plans", "Plans that the service made: the list, and one of them with its age."),
+    Listed("models", "api.cli.registry:models", "The registry of learned models: which answers, which may, which did."),
+    Listed("db", "api.cli.data:db", "Administration of the database."),
+    Listed("token", "api.cli.tokens:tokens", "Who may ask: tokens of the REST service."),
+)
 
 
-class Cotenant(TyperGroup):
+class Cotenant(LazyGroup):
     """The root of all commands; what the advisor refuses is told in one sentence."""
+
+    listed = COMMANDS
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -72,26 +86,6 @@ def _root(
     ] = False,
 ) -> None:
     del shown
-
-
-app.command("serve")(serve.serve)
-app.command("where")(ask.where)
-app.command("predict")(ask.predict)
-app.command("plan")(plan.plan)
-app.command("report")(report.report)
-app.command("probe-plan")(probe.probe_plan)
-app.command("replay")(replay.replay)
-app.command("profile")(measure.profile)
-app.command("train")(learn.train)
-app.command("evaluate")(evaluate.evaluate)
-app.command("findings")(learn.findings)
-app.command("sync")(sync.sync)
-registry.models.command("quality")(quality.quality)
-app.add_typer(plans.plans, name="plans")
-app.add_typer(registry.models, name="models")
-app.add_typer(data.db, name="db")
-app.add_typer(tokens.tokens, name="token")
-app.command("audit")(tokens.show_audit)
 
 
 def main() -> None:

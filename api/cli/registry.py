@@ -13,6 +13,7 @@ from advisor.service import Advisor
 from api.cli.cards import print_history, print_model, print_verdict
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
+from api.cli.quality import quality
 from api.schemas.registry import ActivationOut, ModelOut
 
 Version = Annotated[str, typer.Argument(help="A version from the list.")]
@@ -127,6 +128,9 @@ def show_history(database: Database = None, as_json: AsJson = False) -> None:
         print_history(found)
     else:
         say("No learned model has ever been activated here.")
+
+
+models.command("quality")(quality)
 
 
 def _say_active(model: ModelCard, *, as_json: bool) -> None:

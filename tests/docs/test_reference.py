@@ -17,6 +17,7 @@ from advisor.settings import Settings
 from api import problems
 from api.app import create_app
 from api.cli import app as cotenant
+from api.cli.lazy import LazyGroup
 from profiler import cli as profiler_cli
 from profiler.metrics import EIGHT
 from tests.servers.fixtures import sqlite_with_tables
@@ -27,7 +28,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def _commands(group: Any, prefix: str) -> Iterator[str]:
-    for name, command in group.commands.items():
+    for name in group.commands:
+        command = group.load(name) if isinstance(group, LazyGroup) else group.commands[name]
         if hasattr(command, "commands"):
             yield from _commands(command, f"{prefix}{name} ")
         else:

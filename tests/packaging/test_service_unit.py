@@ -66,7 +66,7 @@ def test_the_example_names_settings_and_options_that_there_are() -> None:
     options = pairs.pop("COTENANT_SERVE_OPTIONS").split()
     names = {name.removeprefix("COTENANT_").lower() for name in pairs if name.startswith("COTENANT_")}
     assert {"database", "state_dir", "listen"} <= names <= set(Settings.model_fields)
-    serve = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    serve = typer.main.get_command(app).load("serve")  # type: ignore[attr-defined]
     assert {option for option in options if option.startswith("--")} <= {o for p in serve.params for o in p.opts}
 
 

@@ -1,0 +1,54 @@
+"""A group of commands whose modules are imported when a command is called, so that the list is printed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, ClassVar, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class Listed(NamedTuple):
+    """A command in the list: its name, `module:attribute` of a function or a Typer application, and its help text."""
+
+    name: str
+    target: str
+    help: str
+
+    def load(self) -> Any:
+        """Import the module and return the command with its options."""
+        module, attribute = self.target.split(":")
+        found = getattr(import_module(module), attribute)
+        root = typer.Typer(rich_markup_mode=None, add_completion=False)
+        root.callback()(_nothing)  # without it a group of one command becomes that command
+        if isinstance(found, typer.Typer):
+            root.add_typer(found, name=self.name)
+        else:
+            root.command(self.name)(found)
+        return typer.main.get_group(root).commands[self.name]
+
+
+class LazyGroup(TyperGroup):
+    """Lists its commands by their texts alone, and loads the one that is called or whose arguments are completed."""
+
+    listed: ClassVar[Sequence[Listed]]
+
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        for one in self.listed:
+            self.add_command(TyperCommand(one.name, help=one.help, callback=_nothing))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name, the loaded command and the arguments that remain for it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and self.load(str(command.name)), rest
+
+    def load(self, name: str) -> Any:
+        """Return the command with its options; KeyError when none has this name."""
+        return {one.name: one for one in self.listed}[name].load()
+
+
+def _nothing() -> None:
+    """Stand where Typer wants a function."""
