@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from advisor.domain import (
     InstanceProfile,
@@ -20,20 +20,41 @@ from advisor.domain import (
     Scene,
     SceneEffects,
 )
-from advisor.experiments import choice
-from advisor.lifecycle import training
+from advisor.inventories.static import load_instances, load_inventory, load_scene
 from advisor.placement import questions
-from advisor.planning import entry
-from advisor.planning.entry import Progress
 from advisor.prediction import active
 from advisor.prediction.active import Chosen
-from advisor.reports import folders
-from advisor.reports.background import Background, of_plan
-from advisor.reports.folders import Reported
+from advisor.serving.contract import recommendation_as_json
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
-from advisor.telemetry import profiles, promql, sample_files
 from models.physics.prior import PriorPredictor
+
+if TYPE_CHECKING:
+    from advisor.planning.entry import Progress
+    from advisor.reports.background import Background
+    from advisor.reports.folders import Reported
+
+__all__ = [
+    "evaluate",
+    "lab_workloads",
+    "load_instances",
+    "load_inventory",
+    "load_scene",
+    "plan",
+    "predict",
+    "probe_plan",
+    "profile_samples",
+    "profile_series",
+    "recommendation_as_json",
+    "train",
+    "where",
+    "write_campaign",
+    "write_cloud_report",
+    "write_plan_report",
+    "write_profile_picture",
+]
+
+# A function imports what it alone needs: planning, reports and training bring libraries that take a second to load.
 
 
 def where(inventory: Inventory, request: PlacementRequest, *, model: Path | None, settings: Settings) -> Recommendation:
@@ -62,6 +83,8 @@ def plan(
 
     The model of an imagined cloud is looked for in the model folder.
     """
+    from advisor.planning import entry
+
     now = datetime.now(UTC)
     seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
     snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
@@ -83,6 +106,8 @@ def probe_plan(
     progress: Progress | None = None,
 ) -> ProbePlan:
     """Which pairs to measure next, because knowing them would change a decision on this inventory."""
+    from advisor.experiments import choice
+
     choice.check(request)
     now = datetime.now(UTC)
     seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
@@ -129,6 +154,8 @@ def write_cloud_report(
 ) -> Reported:
     """Write the state of an inventory and what a plan would do to a new dated folder in `folder`, the newest `keep`
     of which stay; InvalidInput or OutOfSpace."""
+    from advisor.reports import folders
+
     folders.check_folder(folder)
     made = plan(inventory, request, model=model, settings=settings, progress=progress)
     behind = _background(inventory, made, _choose(model, settings), model, settings)
@@ -139,6 +166,8 @@ def write_cloud_report(
 
 def _background(inventory: Inventory, made: Plan, chosen: Chosen, model: Path | None, settings: Settings) -> Background:
     """What stands behind a plan on files; the card is that of the artifact that made it."""
+    from advisor.reports.background import of_plan
+
     path = model or settings.model_dir / chosen.predictor.version
     if made.model_version != chosen.predictor.version or not path.is_dir():
         return of_plan(inventory, made, chosen.predictor)
@@ -149,11 +178,15 @@ def _background(inventory: Inventory, made: Plan, chosen: Chosen, model: Path | 
 
 def profile_samples(files: Sequence[Path], instance_id: str) -> InstanceProfile:
     """What an instance does, phase by phase, by files of samples; InvalidInput or NotFound in one sentence."""
+    from advisor.telemetry import profiles, sample_files
+
     return profiles.profile_samples(sample_files.read_samples(files), instance_id)
 
 
 def profile_series(settings: Settings, instance_id: str, *, since: str) -> InstanceProfile:
     """What an instance does by the store of series that the settings name; SeriesUnavailable where that is silent."""
+    from advisor.telemetry import profiles, promql
+
     return profiles.profile_seen(promql.read(settings, instance_id, since=since, now=datetime.now(UTC)), instance_id)
 
 
@@ -168,6 +201,8 @@ def train(
     datasets: Sequence[Path], *, settings: Settings, progress: Progress | None = None, scheduler: str | None = None
 ) -> Path:
     """Fit a model on dataset directories; returns the folder of its artifact, a candidate until it is activated."""
+    from advisor.lifecycle import training
+
     return training.train(datasets, settings.model_dir, progress, scheduler=scheduler)
 
 
@@ -187,6 +222,8 @@ def evaluate(
     where it cannot be, that is said before
     anything is computed: InvalidInput, and OutOfSpace where the disk is full in the end.
     """
+    from advisor.lifecycle import training
+
     if report is not None:
         from advisor.reports import files
 

@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
-from advisor import service
+from advisor import offline
 from advisor.domain import Instance, Inventory, PlacementRequest
 from advisor.errors import InvalidInput
 from api.cli.answers import model_line, ratio, remark, show_answer, times
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.effects import SceneAnswer
 
 InventoryFile = Annotated[Path, typer.Argument(metavar="INVENTORY.yaml", help="Hosts, instances and workloads.")]
 
@@ -43,7 +42,7 @@ def where(
 
     Hosts are ranked by what would happen to everybody there. No server and no database are needed.
     """
-    cloud = service.load_inventory(inventory)
+    cloud = offline.load_inventory(inventory)
     asked, now_on, others = _find(cloud, instance)
     request = PlacementRequest(
         instance=asked,
@@ -54,9 +53,9 @@ def where(
         commands=commands,
         dry_run=True,
     )
-    answer = service.where(others, request, model=model, settings=settings())
+    answer = offline.where(others, request, model=model, settings=settings())
     if as_json:
-        print_json(service.recommendation_as_json(answer))
+        print_json(offline.recommendation_as_json(answer))
     else:
         show_answer(answer, now_on, explain=explain, commands=commands)
 
@@ -67,8 +66,10 @@ def predict(
     model: ModelDir = None,
 ) -> None:
     """Predict what co-located instances do to each other."""
-    answer = service.predict(service.load_scene(scene), model=model, settings=settings())
+    answer = offline.predict(offline.load_scene(scene), model=model, settings=settings())
     if as_json:
+        from api.schemas.effects import SceneAnswer  # with FastAPI: `where` does without it
+
         print_json(SceneAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
         return
     rows = [
@@ -85,7 +86,7 @@ def _find(cloud: Inventory, wanted: str) -> tuple[Instance, str | None, Inventor
     """The instance in question without a place, where it is now, and the cloud without it."""
     path = Path(wanted)
     if path.is_file() or path.suffix in {".yaml", ".yml", ".json"}:
-        instances = service.load_instances(path)
+        instances = offline.load_instances(path)
         if len(instances) != 1:
             raise InvalidInput(f"{path} holds {len(instances)} instances, one is needed; use plan for many")
         found = instances[0]

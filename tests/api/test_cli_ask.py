@@ -44,7 +44,7 @@ def told(result: Result) -> str:
 
 
 def test_the_ladder_is_told_with_what_mends_it_and_whose_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advisor.service.where", lambda cloud, request, **_: answer(request))
+    monkeypatch.setattr("advisor.offline.where", lambda cloud, request, **_: answer(request))
     shown = run("where", CLOUD, "--instance", "shop.yaml", "--explain").stdout
     told = shown[shown.index("On h1 the placement alone breaks a limit") :].splitlines()
     assert told[0] == "On h1 the placement alone breaks a limit; tried in order of cost:"
@@ -64,10 +64,10 @@ def test_the_headline_says_whom_the_advice_starves_and_what_its_commands_need(mo
         best = replace(told.candidates[0], rungs=(replace(told.candidates[0].rungs[-1], notes=notes),))
         return replace(told, candidates=(best, *told.candidates[1:]))
 
-    monkeypatch.setattr("advisor.service.where", starving)
+    monkeypatch.setattr("advisor.offline.where", starving)
     lines = run("where", CLOUD, "--instance", "shop.yaml").stdout.splitlines()
     assert lines[:4] == ["shop-7 should go to h1, but mind:", f"  {notes[0]}.", f"  {notes[1]}.", ""]
-    monkeypatch.setattr("advisor.service.where", lambda _, request, **__: answer(request))
+    monkeypatch.setattr("advisor.offline.where", lambda _, request, **__: answer(request))
     assert run("where", CLOUD, "--instance", "shop.yaml").stdout.startswith("shop-7 should go to h1.\n\n")
 
 
@@ -111,7 +111,7 @@ def test_where_prints_ranked_hosts_then_rejected_ones_then_who_answered() -> Non
 
 
 def test_where_gives_reasons_and_commands_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.cli.ask.service.where", lambda _, request, **__: answer(request))
+    monkeypatch.setattr("api.cli.ask.offline.where", lambda _, request, **__: answer(request))
     result = run("where", CLOUD, "--instance", "shop.yaml", "--explain", "--commands")
     assert "Why h1:\n  The driver domain costs the worst-off up to 7%" in result.stdout
     assert "  xl vcpu-pin shop-7 0 2\n    undo: xl vcpu-pin shop-7 0 all\n" in result.stdout
@@ -140,7 +140,7 @@ def test_an_instance_of_the_inventory_is_taken_off_its_host_first() -> None:
 def test_an_instance_that_is_well_where_it_is_stays_there(
     name: str, here: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.cli.ask.service.where", lambda _, request, **__: answer(request))
+    monkeypatch.setattr("api.cli.ask.offline.where", lambda _, request, **__: answer(request))
     assert run("where", CLOUD, "--instance", name).stdout.startswith(f"{name} is on {here} already;")
     assert run("where", CLOUD, "--instance", "mystery").stdout.startswith("mystery should go to h1.")
 
@@ -170,7 +170,7 @@ def test_a_cloud_without_hosts_says_that_it_has_none() -> None:
 def test_hundreds_of_rejected_hosts_are_counted_unless_all_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = [Rejection(f"h{number}", "capacity.memory", f"{number} MB free") for number in range(300)]
     rejected = (Rejection("a", "host.disabled", "the host is disabled"), *memory)
-    monkeypatch.setattr("api.cli.ask.service.where", lambda _, request, **__: answer(request, rejected=rejected))
+    monkeypatch.setattr("api.cli.ask.offline.where", lambda _, request, **__: answer(request, rejected=rejected))
     short = run("where", CLOUD, "--instance", "shop.yaml").stdout
     assert re.search(r"300  capacity\.memory  h0: 0 MB free\n +1  host\.disabled    a: the host is disabled", short)
     assert "h299" not in short
@@ -178,7 +178,7 @@ def test_hundreds_of_rejected_hosts_are_counted_unless_all_are_wanted(monkeypatc
 
 
 def test_a_degraded_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.cli.ask.service.where", lambda _, request, **__: answer(request, degraded=True))
+    monkeypatch.setattr("api.cli.ask.offline.where", lambda _, request, **__: answer(request, degraded=True))
     assert "Degraded: the learned model failed." in run("where", CLOUD, "--instance", "shop.yaml").stdout
 
 
@@ -186,7 +186,7 @@ def test_no_name_can_speak_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> N
     def place(_: Any, request: Any, **__: Any) -> Any:
         return answer(request, hostile="\x1b]0;owned\x07\x1b[2J\u202e" + HOSTILE)
 
-    monkeypatch.setattr("api.cli.ask.service.where", place)
+    monkeypatch.setattr("api.cli.ask.offline.where", place)
     shown = run("where", CLOUD, "--instance", "shop.yaml", "--explain", "--commands").stdout
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
 
