@@ -114,6 +114,7 @@ test-wheels: setup  ## the wheels, built, installed in environments of their own
 	COTENANT_TEST_WHEELS=1 $(BIN)/python -m pytest tests/packaging/test_wheels.py
 
 wheels: setup  ## build the wheels of the server and of the profiler, in build/wheels
+	@rm -rf build/lib packaging/profiler/build  # setuptools would pack what an earlier build left there
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --wheel-dir build/wheels ./packaging/profiler .
 

@@ -35,6 +35,8 @@ def demo(
 
     12 hosts and 150 instances, of most of which only the size is known. Neither a database nor a learned model is used.
     """
+    if sum((serve, save is not None, as_json)) > 1:
+        raise InvalidInput("--serve, --save and --json exclude each other")
     if save is not None:
         _save(save)
     elif serve:

@@ -57,6 +57,12 @@ def test_it_never_overwrites_a_file() -> None:
     assert [path.name for path in Path("demo").iterdir()] == ["newcomer.yaml"]
 
 
+def test_it_does_one_thing_at_a_time() -> None:
+    result = run("demo", "--json", "--save", "demo")
+    assert result.exit_code == 2
+    assert not Path("demo").exists()
+
+
 def test_it_is_served_to_this_machine_only() -> None:
     result = run("demo", "--serve", "--listen", "0.0.0.0:0")
     assert result.exit_code == 2

@@ -12,52 +12,49 @@ import time
 import tomllib
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER, PROFILER = ROOT / "pyproject.toml", ROOT / "packaging" / "profiler" / "pyproject.toml"
 BEYOND_THE_PROFILER = ("numpy", "pydantic", "sqlalchemy", "fastapi", "typer", "advisor", "models", "api")
+Ask = Callable[..., dict[str, Any]]
 installed = pytest.mark.skipif(os.environ.get("COTENANT_TEST_WHEELS") != "1", reason="make test-wheels")
 
 
-def project(path: Path) -> dict[str, object]:
+def project(path: Path) -> dict[str, Any]:
     return dict(tomllib.loads(path.read_text(encoding="utf-8"))["project"])
 
 
 def test_both_distributions_have_the_same_version_and_the_server_requires_just_that() -> None:
     version = project(PROFILER)["version"]
     assert project(SERVER)["version"] == version
-    assert f"cotenant-profiler=={version}" in list(project(SERVER)["dependencies"])  # type: ignore[call-overload]
+    assert f"cotenant-profiler=={version}" in project(SERVER)["dependencies"]
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The wheels of server and profiler, built from a copy of what git knows: nothing else may be needed."""
+    """The wheels of server and profiler, built from a copy of what git keeps: nothing else may be needed."""
     source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
-    files = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True).stdout
     tar = subprocess.run(
-        ["tar", "--create", "--null", "--files-from=-"], cwd=ROOT, input=files.encode(), capture_output=True, check=True
+        ["tar", "--create", "--null", "--files-from=-"], cwd=ROOT, input=files, capture_output=True, check=True
     )
     subprocess.run(["tar", "--extract"], cwd=source, input=tar.stdout, check=True)
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", made]
-    subprocess.run([*pip, source / "packaging" / "profiler", source], check=True)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    subprocess.run([*pip, made, source / "packaging" / "profiler", source], check=True)
     return next(made.glob("cotenant-*.whl")), next(made.glob("cotenant_profiler-*.whl"))
 
 
 def environment(folder: Path, constraints: Path, *wheels: Path) -> Path:
     """A new virtual environment with these wheels and what they require, as locked; returns its programs' folder."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     subprocess.run([*pip, "install", "--quiet", "--constraint", constraints, *wheels], check=True)
     subprocess.run([*pip, "check"], check=True)
     return folder / "bin"
@@ -68,7 +65,7 @@ def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The locked versions without hashes: pip demands hashes of our own wheels, too, where it sees any."""
     locked = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     path = tmp_path_factory.mktemp("lock") / "constraints.txt"
-    path.write_text("\n".join(re.findall(r"^[A-Za-z0-9._-]+==\S+", locked, re.MULTILINE)), encoding="utf-8")
+    path.write_text("\n".join(re.findall(r"^[\w.-]+==[^\\\n]+", locked, re.MULTILINE)), encoding="utf-8")
     return path
 
 
@@ -136,8 +133,8 @@ def test_the_database_is_upgraded_by_the_migrations_in_the_wheel(server: Path, t
 @pytest.mark.parametrize("command", [("serve",), ("demo", "--serve")], ids=" ".join)
 def test_the_service_answers_a_question(server: Path, command: tuple[str, ...], tmp_path: Path) -> None:
     database = ("--database", f"sqlite:///{tmp_path}/c.sqlite3") if command == ("serve",) else ()
-    host = {"id": "kvm01", "kind": "kvm", "pcpus": 64, "memory_mb": 524288}
-    question = {"instance": {"id": "new", "vcpus": 4, "memory_mb": 8192}, "dry_run": True}
+    host = {"kind": "kvm", "pcpus": 64, "memory_mb": 524288}
+    question = {"instance": {"name": "new", "vcpus": 4, "memory_mb": 8192}}
     with served(server, *command, *database, cwd=tmp_path) as ask:
         if command == ("serve",):
             ask("PUT", "/v1/hosts/kvm01", host)
@@ -146,14 +143,14 @@ def test_the_service_answers_a_question(server: Path, command: tuple[str, ...], 
 
 
 @contextmanager
-def served(programs: Path, *command: str, cwd: Path) -> Iterator[object]:
+def served(programs: Path, *command: str, cwd: Path) -> Iterator[Ask]:
     """The service on a free port of this machine, until the end of the block; gives what asks it."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    arguments = [programs / "cotenant", *command, "--listen", f"127.0.0.1:{port}"]
+    arguments = [str(programs / "cotenant"), *command, "--listen", f"127.0.0.1:{port}"]
     process = subprocess.Popen(arguments, cwd=cwd, env=bare(), stderr=subprocess.PIPE, text=True)
 
-    def ask(method: str, path: str, body: object = None) -> dict[str, object]:
+    def ask(method: str, path: str, body: object = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, method=method)
         request.add_header("Content-Type", "application/json")
