@@ -23,7 +23,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image lint setup lab-tools server-tools bench agent clean
+.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels lint setup lab-tools server-tools bench wheels agent clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -31,11 +31,11 @@ help:  ## show the targets
 
 setup: $(VENV)/.ready  ## install the pinned dependencies into .venv
 
-$(VENV)/.ready: requirements.lock pyproject.toml
+$(VENV)/.ready: requirements.lock pyproject.toml packaging/profiler/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Cotenant needs Python 3.11 or newer (set PYTHON=...)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packaging/profiler -e .
 	@$(BIN)/python -c 'import lightgbm' 2>/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq libgomp1 >/dev/null \
 	  || { echo "LightGBM needs the system's OpenMP library: apt-get install libgomp1" >&2; exit 1; }; }
@@ -110,8 +110,16 @@ bench: setup  ## measure speed and quality of placement; prints tables
 	$(BIN)/python -m research.benchmarks.prediction
 	$(BIN)/python -m research.benchmarks.training_scale
 
+test-wheels: setup  ## the wheels, built, installed in environments of their own and used there; downloads what they need
+	COTENANT_TEST_WHEELS=1 $(BIN)/python -m pytest tests/packaging/test_wheels.py
+
+wheels: setup  ## build the wheels of the server and of the profiler, in build/wheels
+	@rm -rf build/lib packaging/profiler/build  # setuptools would pack what an earlier build left there
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --wheel-dir build/wheels ./packaging/profiler .
+
 agent: setup  ## build the agent as one file, build/cotenant-profiler.pyz
 	$(BIN)/python packaging/build_agent.py
 
 clean:  ## remove what setup and runs made
-	rm -rf $(VENV) var build *.egg-info
+	rm -rf $(VENV) var build *.egg-info packaging/profiler/build packaging/profiler/*.egg-info

@@ -6,6 +6,7 @@ import argparse
 import importlib.metadata
 import stat
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,9 +38,9 @@ def contents() -> dict[str, bytes]:
         name = path.relative_to(ROOT).as_posix()
         if not name.startswith(LEFT_OUT):
             files[name] = path.read_bytes()
-    version = importlib.metadata.version("cotenant")
-    files[f"cotenant-{version}.dist-info/METADATA"] = (
-        f"Metadata-Version: 2.1\nName: cotenant\nVersion: {version}\n".encode()
+    version = tomllib.loads((ROOT / "packaging" / "profiler" / "pyproject.toml").read_text())["project"]["version"]
+    files[f"cotenant_profiler-{version}.dist-info/METADATA"] = (
+        f"Metadata-Version: 2.1\nName: cotenant-profiler\nVersion: {version}\n".encode()
     )
     files["LICENSE"] = (ROOT / "LICENSE").read_bytes()
     for dependency in DEPENDENCIES:

@@ -147,7 +147,7 @@ def page() -> str:
         "\n## A host\n",
         *_table(HOST, _defaults(Host), ("id", *static.NEEDED)),
         "\n## An instance\n",
-        *_table(INSTANCE, _defaults(Instance) | _defaults(IsolationSettings), ("id",)),
+        *_table(INSTANCE, {**_defaults(Instance), **_defaults(IsolationSettings)}, ("id",)),
         "\n## A workload\n",
         *_table(WORKLOAD, {"platform": "", "origin": "given"}, ("name", "metrics")),
     ]

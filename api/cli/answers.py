@@ -25,12 +25,12 @@ def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, co
         say(f"No host can take {name}{'' if answer.rejected else ': the inventory has none'}.")
     for candidate in answer.candidates:
         if explain:
-            _show_reasons(candidate)
+            show_reasons(candidate)
         if candidate.rungs:
             _show_ladder(candidate.host, candidate.rungs)
             _show_changes(candidate)
         if commands:
-            _show_commands(candidate)
+            show_commands(candidate)
     if answer.rejected:
         say()
         _show_rejected(answer.rejected, everyone=explain or len(answer.rejected) <= MANY)
@@ -75,7 +75,8 @@ def _row(candidate: Candidate) -> tuple[object, ...]:
     )
 
 
-def _show_reasons(candidate: Candidate) -> None:
+def show_reasons(candidate: Candidate) -> None:
+    """Say why a candidate stands where it stands."""
     say()
     say(f"Why {candidate.host}:")
     for reason in candidate.reasons:
@@ -101,7 +102,8 @@ def _changes(candidate: Candidate) -> list[str]:
     return [f"{name} gets: {settings_text(settings)}" for name, settings in candidate.changes.items()]
 
 
-def _show_commands(candidate: Candidate) -> None:
+def show_commands(candidate: Candidate) -> None:
+    """Print the commands that a candidate needs, each with its undo."""
     say()
     say(f"Commands for {candidate.host}, each with its undo; nothing was run:")
     if not candidate.commands:

@@ -14,7 +14,6 @@ from advisor.errors import InvalidInput
 from api.cli.answers import model_line, ratio, remark, show_answer, times
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.effects import SceneAnswer
 
 InventoryFile = Annotated[Path, typer.Argument(metavar="INVENTORY.yaml", help="Hosts, instances and workloads.")]
 
@@ -69,6 +68,8 @@ def predict(
     """Predict what co-located instances do to each other."""
     answer = offline.predict(offline.load_scene(scene), model=model, settings=settings())
     if as_json:
+        from api.schemas.effects import SceneAnswer  # with FastAPI: `where` does without it
+
         print_json(SceneAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
         return
     rows = [

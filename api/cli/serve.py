@@ -9,6 +9,7 @@ import typer
 
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
+from advisor.settings import Settings
 from api import serving
 from api.auth import bind, is_loopback, parse_listen, require_loopback
 from api.cli.options import Database, settings
@@ -32,7 +33,11 @@ def serve(
     Stops at SIGTERM or Ctrl-C after finishing the requests under way. Several workers share the database and the
     metrics; limits that are kept in memory hold for each of them.
     """
-    chosen = settings(listen=listen, database=database)
+    run_service(settings(listen=listen, database=database), workers)
+
+
+def run_service(chosen: Settings, workers: int = 1) -> None:
+    """Serve until SIGTERM or Ctrl-C; InvalidInput where the settings do not allow it."""
     if chosen.log_level.lower() not in LEVELS:
         raise InvalidInput(f"COTENANT_LOG_LEVEL {chosen.log_level!r} is none of {', '.join(LEVELS)}", field="log_level")
     host, port = parse_listen(chosen.listen)

@@ -155,6 +155,6 @@ def _version() -> str:
     import importlib.metadata
 
     try:
-        return importlib.metadata.version("cotenant")
+        return importlib.metadata.version("cotenant-profiler")
     except importlib.metadata.PackageNotFoundError:  # a checkout that was never installed
         return "unknown"

@@ -64,7 +64,7 @@ def test_what_nobody_foresaw_is_one_sentence_without_a_traceback(
     def broken(_: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(ask.service, "load_inventory", broken)
+    monkeypatch.setattr(ask.offline, "load_inventory", broken)
     monkeypatch.setattr(sys, "argv", ["cotenant", "where", "x.yaml", "--instance", "y"])
     monkeypatch.delenv("COTENANT_LOG_LEVEL", raising=False)
     with pytest.raises(SystemExit, match="1"):

@@ -1,68 +1,64 @@
-"""A command imports what it needs and nothing else: the list of commands and their texts need no heavy library."""
+"""The list of commands is printed without loading any of them, and says what each says of itself."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from api.cli import COMMANDS
+from api.cli import COMMANDS, app
 from api.cli.lazy import Listed
 
-ROOT = Path(__file__).parents[2]
 HEAVY = (
-    "numpy",
-    "pydantic",
-    "sqlalchemy",
-    "fastapi",
-    "lightgbm",
-    "sklearn",
-    "pandas",
-    "pyarrow",
-    "matplotlib",
-    "scipy",
-)
-SERVER = (
-    "sqlalchemy",
-    "alembic",
-    "fastapi",
-    "uvicorn",
-    "lightgbm",
-    "sklearn",
-    "pandas",
-    "pyarrow",
-    "matplotlib",
-    "lab",
-)
+    "alembic", "dask", "fastapi", "lightgbm", "matplotlib", "numpy", "openstack", "ortools", "pandas", "pyarrow",
+    "pydantic", "river", "scipy", "sklearn", "sqlalchemy",
+)  # fmt: skip
+COMMAND = "from api.cli import main; main()"
+PROFILER = "from profiler.cli import main; main()"
+LAB = "from lab.cli import main; main()"
+OF_A_QUESTION = (
+    "alembic", "dask", "fastapi", "lightgbm", "matplotlib", "openstack", "ortools", "pandas", "pyarrow", "river",
+    "sklearn", "sqlalchemy",
+)  # fmt: skip
 
 
-def _loaded(module: str, *arguments: str) -> set[str]:
-    """The top-level modules that a command has imported when it ends."""
-    code = (
-        "import sys\n"
-        f"from {module} import main\n"
-        f"sys.argv = ['program', *{list(arguments)!r}]\n"
-        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
-        "print('|' + '|'.join({name.split('.')[0] for name in sys.modules}))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
-    return set(done.stdout.splitlines()[-1].strip("|").split("|"))
+def imported(program: str, *arguments: str) -> set[str]:
+    """The top-level modules that a program has imported at its end."""
+    watched = f"import atexit, sys\natexit.register(lambda: print(*sys.modules, file=sys.stderr))\n{program}"
+    done = subprocess.run([sys.executable, "-c", watched, *arguments], capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in done.stderr.splitlines()[-1].split()}
 
 
-@pytest.mark.parametrize("module", ["api.cli", "profiler.cli", "lab.cli"])
-def test_help_imports_no_heavy_library(module: str) -> None:
-    assert _loaded(module, "--help") & set(HEAVY) == set()
+@pytest.mark.parametrize("program", [COMMAND, PROFILER, LAB], ids=["cotenant", "cotenant-profiler", "cotenant-lab"])
+def test_help_imports_no_heavy_library(program: str) -> None:
+    assert imported(program, "--help").isdisjoint(HEAVY)
 
 
-def test_a_question_on_a_file_imports_neither_database_nor_server_nor_learning() -> None:
-    question = ("where", "examples/cloud.yaml", "--instance", "examples/shop-7.yaml")
-    assert _loaded("api.cli", *question) & set(SERVER) == set()
+def test_a_question_on_files_imports_no_database_web_server_or_solver() -> None:
+    question = ("where", "examples/cloud.yaml", "--instance", "examples/shop-7.yaml", "--explain")
+    assert imported(COMMAND, *question).isdisjoint(OF_A_QUESTION)
 
 
-@pytest.mark.parametrize("listed", COMMANDS, ids=lambda listed: str(listed.name))
+@pytest.mark.parametrize("listed", COMMANDS, ids=lambda one: one.name)
 def test_the_list_says_of_a_command_what_its_own_help_says_first(listed: Listed) -> None:
-    command = listed.load()
-    own = " ".join((command.help or "").split("\n\n")[0].split())
-    assert own == listed.help
+    first = listed.load().help.split("\n\n")[0]
+    assert " ".join(first.split()) == listed.help
+
+
+def test_the_help_lists_every_command_in_order() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output.split("Commands:")[1].splitlines()
+    assert [line.split()[0] for line in shown if line.startswith("  ") and line[2] != " "] == [
+        one.name for one in COMMANDS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("cotenant mod", "models"), ("cotenant models sh", "shadow"), ("cotenant where --obj", "--objective")],
+)
+def test_the_shell_completes_commands_and_their_options(typed: str, completed: str) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_COTENANT_COMPLETE": "complete_bash"}
+    result = CliRunner().invoke(app, [], prog_name="cotenant", env=words)
+    assert completed in result.output.split()

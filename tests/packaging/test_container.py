@@ -25,7 +25,10 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "packaging" / "container"
 DOCKERFILE = ROOT / "Dockerfile"  # where `docker build .` looks for it
 READ_ONLY = Path(__file__).with_name("read_only.py")
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "profiler", "lab", "models", "advisor", "research", "api")
+SOURCES = (
+    "pyproject.toml", "README.md", "LICENSE", "packaging/profiler",
+    "profiler", "lab", "models", "advisor", "research", "api",
+)  # fmt: skip
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -119,24 +122,25 @@ def test_the_compose_file_keeps_secrets_out_and_the_service_closed() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project's wheel, built as the image builds it, from nothing but what the image gets."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The wheels of server and profiler, built as the image builds it, from nothing but what the image gets."""
     folder = tmp_path_factory.mktemp("source")
     for name in SOURCES:
         if (ROOT / name).is_dir():  # bytecode that another test is about to write may be gone before it is copied
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignored)
         else:
             shutil.copy(ROOT / name, folder / name)
     argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
-    argv += ["--no-build-isolation", "--wheel-dir", str(folder / "wheels"), "."]
+    argv += ["--no-build-isolation", "--wheel-dir", str(folder / "wheels"), "./packaging/profiler", "."]
     subprocess.run(argv, cwd=folder, check=True, timeout=240)
-    (made,) = (folder / "wheels").glob("cotenant-*.whl")
+    made = sorted((folder / "wheels").glob("*.whl"))
+    assert len(made) == 2
     return made
 
 
-def test_the_wheel_has_every_file_that_is_no_source(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
+def test_the_wheels_have_every_file_that_is_no_source(wheels: list[Path]) -> None:
+    names = {name for wheel in wheels for name in zipfile.ZipFile(wheel).namelist()}
     packages = ("profiler", "lab", "models", "advisor", "research", "api")
     wanted = {
         path.relative_to(ROOT).as_posix()
@@ -150,12 +154,13 @@ def test_the_wheel_has_every_file_that_is_no_source(wheel: Path) -> None:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_it_runs_as_nobody_on_a_read_only_root_file_system(wheel: Path, tmp_path: Path, workers: str) -> None:
+def test_it_runs_as_nobody_on_a_read_only_root_file_system(wheels: list[Path], tmp_path: Path, workers: str) -> None:
     if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None:
         pytest.skip("needs root, unshare and setpriv (util-linux) for a mount namespace")
     packages = tmp_path / "packages"
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(packages)
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(packages)
     tmp_path.chmod(0o755)
     program = "import sys; from api.cli import main; sys.argv[0] = 'cotenant'; main()"
     inside = {**variables(), "COTENANT_DATABASE": "sqlite:////mnt/state/db.sqlite3", "COTENANT_STATE_DIR": "/mnt/state"}

@@ -1,0 +1,114 @@
+"""The command `demo`: a question on an example cloud that comes with the program, or the service with that cloud."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from advisor import offline
+from advisor.domain import Inventory, PlacementRequest, recommendation_as_json
+from advisor.errors import InvalidInput
+from api.cli.answers import show_answer, show_commands, show_reasons
+from api.cli.options import AsJson, settings
+from api.cli.output import print_json, say
+
+FOLDER = Path(__file__).parent / "demo_cloud"
+CLOUD, NEWCOMER = "cloud.yaml", "newcomer.yaml"
+
+
+def demo(
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Start the service with the cloud, in a temporary folder, on this machine.")
+    ] = False,
+    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where --serve listens.")] = "127.0.0.1:8080",
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write the cloud and the question there.", show_default="not written"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question on an example cloud, or serve that cloud.
+
+    12 hosts and 150 instances, of most of which only the size is known. Neither a database nor a learned model is used.
+    """
+    if sum((serve, save is not None, as_json)) > 1:
+        raise InvalidInput("--serve, --save and --json exclude each other")
+    if save is not None:
+        _save(save)
+    elif serve:
+        _serve(listen)
+    else:
+        _answer(as_json=as_json)
+
+
+def _answer(*, as_json: bool) -> None:
+    """Ask where the newcomer should go, and print the answer."""
+    cloud = offline.load_inventory(FOLDER / CLOUD)
+    newcomer = offline.load_instances(FOLDER / NEWCOMER)[0]
+    request = PlacementRequest(instance=newcomer, limit=5, explain=True, commands=True, dry_run=True)
+    with TemporaryDirectory(prefix="cotenant-demo-") as folder:  # where no learned model is
+        answer = offline.where(cloud, request, model=None, settings=settings(state_dir=Path(folder)))
+    if as_json:
+        print_json({"known": _known(cloud), "recommendation": recommendation_as_json(answer)})
+        return
+    known = _known(cloud)
+    say(f"An example cloud: {known['hosts']} hosts, {known['instances']} instances.")
+    say(f"Known of {known['sizes_only']} instances: only their sizes. Profiled: {known['profiled']}.")
+    say("No outcome was observed on these hosts, so the intervals are not calibrated on them.")
+    say()
+    say(f"Question: where should {newcomer.id} go ({newcomer.vcpus} vCPUs, {newcomer.memory_mb:g} MB)?")
+    say()
+    show_answer(answer, None, explain=False, commands=False)
+    for best in answer.candidates[:1]:  # reasons and commands of every host would fill several screens
+        show_reasons(best)
+        show_commands(best)
+    say()
+    say("Next:")
+    say("  cotenant demo --serve        the same cloud with web page and REST API")
+    say("  cotenant demo --save demo    its files in the folder demo; replace them by your own, then")
+    say(f"  cotenant where demo/{CLOUD} --instance demo/{NEWCOMER} --explain --commands")
+
+
+def _known(cloud: Inventory) -> dict[str, int]:
+    """How many hosts and instances there are, and of how many instances the workload is known."""
+    profiles = {workload.name for workload in cloud.workloads}
+    profiled = sum(one.workload in profiles for one in cloud.instances)
+    return {
+        "hosts": len(cloud.hosts),
+        "instances": len(cloud.instances),
+        "sizes_only": len(cloud.instances) - profiled,
+        "profiled": profiled,
+    }
+
+
+def _serve(listen: str) -> None:
+    """Serve the cloud until SIGTERM or Ctrl-C; nothing of it remains."""
+    from advisor.service import Advisor  # with the database, which an answer alone does without
+    from api.auth import parse_listen, require_loopback
+    from api.cli.serve import run_service
+
+    require_loopback(parse_listen(listen)[0])
+    with TemporaryDirectory(prefix="cotenant-demo-") as folder:
+        database = f"sqlite:///{folder}/demo.sqlite3"
+        chosen = settings(listen=listen, database=database, state_dir=Path(folder))
+        with Advisor(chosen) as advisor:
+            advisor.put_inventory(offline.load_inventory(FOLDER / CLOUD), mode="replace", generation=None)
+        run_service(chosen)
+
+
+def _save(folder: Path) -> None:
+    """Write both files; InvalidInput where one is there already, or the folder cannot be written."""
+    for name in (CLOUD, NEWCOMER):
+        if (folder / name).exists():
+            raise InvalidInput(f"{folder / name} is there already; name another folder", field="save")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (CLOUD, NEWCOMER):
+            shutil.copyfile(FOLDER / name, folder / name)
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {folder}: {error.strerror or error}", field="save") from error
+    say(f"{CLOUD} and {NEWCOMER} are in {folder}.")

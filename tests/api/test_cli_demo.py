@@ -1,0 +1,69 @@
+"""`cotenant demo`: an answer on the example cloud, what is known of it, and commands that work when typed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from api.cli import app
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_it_answers_with_a_table_commands_and_what_to_type_next() -> None:
+    shown = run("demo").stdout
+    assert "12 hosts, 150 instances" in shown
+    assert "shop-151 should go to kvm" in shown
+    assert "rank  host" in shown
+    assert "virsh" in shown
+    assert "cotenant demo --serve" in shown
+
+
+def test_it_says_what_is_known_and_what_is_not() -> None:
+    shown = run("demo").stdout
+    assert "Known of 146 instances: only their sizes. Profiled: 4." in shown
+    assert "not calibrated" in shown
+
+
+def test_json_has_the_answer_and_what_is_known() -> None:
+    answer = json.loads(run("demo", "--json").stdout)
+    assert answer["known"] == {"hosts": 12, "instances": 150, "sizes_only": 146, "profiled": 4}
+    assert answer["recommendation"]["candidates"]
+
+
+def test_the_command_that_it_proposes_works_on_the_files_that_it_saves() -> None:
+    proposed = run("demo").stdout.splitlines()[-1]
+    assert run("demo", "--save", "demo").exit_code == 0
+    result = run(*shlex.split(proposed)[1:])
+    assert result.exit_code == 0, result.output
+    assert "shop-151 should go to kvm" in result.stdout
+
+
+def test_it_never_overwrites_a_file() -> None:
+    Path("demo").mkdir()
+    Path("demo/newcomer.yaml").write_text("mine", encoding="utf-8")
+    assert run("demo", "--save", "demo").exit_code == 2
+    assert [path.name for path in Path("demo").iterdir()] == ["newcomer.yaml"]
+
+
+def test_it_does_one_thing_at_a_time() -> None:
+    result = run("demo", "--json", "--save", "demo")
+    assert result.exit_code == 2
+    assert not Path("demo").exists()
+
+
+def test_it_is_served_to_this_machine_only() -> None:
+    result = run("demo", "--serve", "--listen", "0.0.0.0:0")
+    assert result.exit_code == 2
+    assert "refusing to listen on 0.0.0.0" in result.stderr

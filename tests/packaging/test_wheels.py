@@ -1,0 +1,181 @@
+"""The wheels, installed without the source and used: `make test-wheels`. Downloads what they require."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVER, PROFILER = ROOT / "pyproject.toml", ROOT / "packaging" / "profiler" / "pyproject.toml"
+BEYOND_THE_PROFILER = ("numpy", "pydantic", "sqlalchemy", "fastapi", "typer", "advisor", "models", "api")
+Ask = Callable[..., dict[str, Any]]
+installed = pytest.mark.skipif(os.environ.get("COTENANT_TEST_WHEELS") != "1", reason="make test-wheels")
+
+
+def project(path: Path) -> dict[str, Any]:
+    return dict(tomllib.loads(path.read_text(encoding="utf-8"))["project"])
+
+
+def test_both_distributions_have_the_same_version_and_the_server_requires_just_that() -> None:
+    version = project(PROFILER)["version"]
+    assert project(SERVER)["version"] == version
+    assert f"cotenant-profiler=={version}" in project(SERVER)["dependencies"]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheels of server and profiler, built from a copy of what git keeps: nothing else may be needed."""
+    source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True).stdout
+    tar = subprocess.run(
+        ["tar", "--create", "--null", "--files-from=-"], cwd=ROOT, input=files, capture_output=True, check=True
+    )
+    subprocess.run(["tar", "--extract"], cwd=source, input=tar.stdout, check=True)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    subprocess.run([*pip, made, source / "packaging" / "profiler", source], check=True)
+    return next(made.glob("cotenant-*.whl")), next(made.glob("cotenant_profiler-*.whl"))
+
+
+def environment(folder: Path, constraints: Path, *wheels: Path) -> Path:
+    """A new virtual environment with these wheels and what they require, as locked; returns its programs' folder."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--quiet", "--constraint", constraints, *wheels], check=True)
+    subprocess.run([*pip, "check"], check=True)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The locked versions without hashes: pip demands hashes of our own wheels, too, where it sees any."""
+    locked = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    path = tmp_path_factory.mktemp("lock") / "constraints.txt"
+    path.write_text("\n".join(re.findall(r"^[\w.-]+==[^\\\n]+", locked, re.MULTILINE)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, constraints: Path, wheels: tuple[Path, Path]) -> Path:
+    return environment(tmp_path_factory.mktemp("server") / "venv", constraints, *wheels)
+
+
+@pytest.fixture(scope="module")
+def profiler(tmp_path_factory: pytest.TempPathFactory, constraints: Path, wheels: tuple[Path, Path]) -> Path:
+    return environment(tmp_path_factory.mktemp("profiler") / "venv", constraints, wheels[1])
+
+
+def run(program: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run it outside of the repository, without a Python path."""
+    return subprocess.run([program, *arguments], cwd=cwd, env=bare(), capture_output=True, text=True, check=False)
+
+
+def bare() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("COTENANT_", "PYTHON"))}
+    return kept | {"COTENANT_LOG_LEVEL": "warning"}
+
+
+@installed
+def test_no_file_belongs_to_both_wheels(wheels: tuple[Path, Path]) -> None:
+    server, profiler = (set(zipfile.ZipFile(wheel).namelist()) for wheel in wheels)
+    assert server & profiler == set()
+
+
+@installed
+def test_the_wheels_carry_what_the_tree_has_beside_python(wheels: tuple[Path, Path]) -> None:
+    carried = {name for wheel in wheels for name in zipfile.ZipFile(wheel).namelist()}
+    for pattern in (
+        "api/html/**/*", "api/cli/demo_cloud/*", "advisor/store/migrations/**/*", "advisor/templates/*",
+        "lab/show/templates/*", "profiler/look/*",
+    ):  # fmt: skip
+        there = [path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern) if path.is_file()]
+        wanted = {name for name in there if "__pycache__" not in name}
+        assert wanted <= carried, pattern
+
+
+@installed
+@pytest.mark.parametrize("program", ["cotenant", "cotenant-lab", "cotenant-profiler"])
+def test_every_program_helps(server: Path, program: str, tmp_path: Path) -> None:
+    done = run(server / program, "--help", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@installed
+def test_the_demo_answers_without_the_repository(server: Path, tmp_path: Path) -> None:
+    done = run(server / "cotenant", "demo", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "shop-151 should go to kvm" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@installed
+def test_the_database_is_upgraded_by_the_migrations_in_the_wheel(server: Path, tmp_path: Path) -> None:
+    done = run(server / "cotenant", "db", "upgrade", "--database", f"sqlite:///{tmp_path}/c.sqlite3", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "revision" in done.stdout
+
+
+@installed
+@pytest.mark.parametrize("command", [("serve",), ("demo", "--serve")], ids=" ".join)
+def test_the_service_answers_a_question(server: Path, command: tuple[str, ...], tmp_path: Path) -> None:
+    database = ("--database", f"sqlite:///{tmp_path}/c.sqlite3") if command == ("serve",) else ()
+    host = {"kind": "kvm", "pcpus": 64, "memory_mb": 524288}
+    question = {"instance": {"name": "new", "vcpus": 4, "memory_mb": 8192}}
+    with served(server, *command, *database, cwd=tmp_path) as ask:
+        if command == ("serve",):
+            ask("PUT", "/v1/hosts/kvm01", host)
+        answer = ask("POST", "/v1/placements", question)
+    assert answer["candidates"][0]["host"].startswith("kvm")
+
+
+@contextmanager
+def served(programs: Path, *command: str, cwd: Path) -> Iterator[Ask]:
+    """The service on a free port of this machine, until the end of the block; gives what asks it."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    arguments = [str(programs / "cotenant"), *command, "--listen", f"127.0.0.1:{port}"]
+    process = subprocess.Popen(arguments, cwd=cwd, env=bare(), stderr=subprocess.PIPE, text=True)
+
+    def ask(method: str, path: str, body: object = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, method=method)
+        request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return dict(json.loads(response.read() or b"{}"))
+
+    try:
+        for _ in range(600):
+            try:
+                ask("GET", "/readyz")
+                break
+            except OSError:
+                assert process.poll() is None, process.communicate()[1]
+                time.sleep(0.1)
+        yield ask
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+@installed
+def test_the_profiler_alone_checks_a_host_without_the_libraries_of_the_server(profiler: Path, tmp_path: Path) -> None:
+    for module in BEYOND_THE_PROFILER:
+        assert run(profiler / "python", "-c", f"import {module}", cwd=tmp_path).returncode == 1, module
+    assert run(profiler / "cotenant-profiler", "--help", cwd=tmp_path).returncode == 0
+    done = run(profiler / "cotenant-profiler", "check", "--json", cwd=tmp_path)
+    assert done.returncode in {0, 1}, done.stderr  # 1 where this host lacks what it checks
+    assert "Traceback" not in done.stderr
