@@ -23,7 +23,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels lint setup lab-tools server-tools bench wheels agent clean
+.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels lint setup lab-tools server-tools bench docs wheels agent clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -109,6 +109,14 @@ bench: setup  ## measure speed and quality of placement; prints tables
 	$(BIN)/python -m research.benchmarks.agent_overhead
 	$(BIN)/python -m research.benchmarks.prediction
 	$(BIN)/python -m research.benchmarks.training_scale
+
+docs: $(VENV)/.docs  ## the documentation as a site in var/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --clean
+
+$(VENV)/.docs: docs/site/requirements.txt | setup
+	test -x $(VENV)/docs/bin/python || $(PYTHON) -m venv $(VENV)/docs
+	$(VENV)/docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
 
 test-wheels: setup  ## the wheels, built, installed in environments of their own and used there; downloads what they need
 	COTENANT_TEST_WHEELS=1 $(BIN)/python -m pytest tests/packaging/test_wheels.py
