@@ -79,7 +79,8 @@ class Answer:
         if self.told is None:
             return ""
         effect = self.told.candidate.newcomer
-        words = [_width(effect.throughput_ratio)]
+        by_prior = self.recommendation.model_version == "prior"
+        words = [_UNCALIBRATED if by_prior else _width(effect.throughput_ratio)]
         if effect.outside_training:
             words.append("nothing like it was measured, so the queueing model answers with a wider interval")
         factor = self.recommendation.widened.get(self.told.candidate.host)
@@ -110,6 +111,12 @@ def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float]) 
     settings = picture.settings_in_words(candidate.isolation)
     changes = [(name, picture.settings_in_words(wanted)) for name, wanted in candidate.changes.items()]
     return Card(candidate, rows, settings, changes, candidate.host == instance.host)
+
+
+_UNCALIBRATED = (
+    "The intervals are the queueing model's own and are not calibrated: no measurement on these hosts has shown that "
+    "they hold"
+)
 
 
 def _width(band: Band) -> str:

@@ -18,6 +18,7 @@ from api import problems
 from api.app import create_app
 from api.cli import app as cotenant
 from api.cli.lazy import LazyGroup
+from lab import cli as lab_cli
 from profiler import cli as profiler_cli
 from profiler.metrics import EIGHT
 from tests.servers.fixtures import sqlite_with_tables
@@ -56,8 +57,16 @@ def test_every_command_of_the_server_side_is_documented(command: str) -> None:
     assert f"`{command}`" in REFERENCE
 
 
-@pytest.mark.parametrize("command", sorted(_profiler_commands(profiler_cli._parser(), "cotenant-profiler")))
-def test_every_command_of_the_profiler_is_documented(command: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    sorted(
+        [
+            *_profiler_commands(profiler_cli._parser(), "cotenant-profiler"),
+            *_profiler_commands(lab_cli._parser(), "cotenant-lab"),
+        ]
+    ),
+)
+def test_every_command_of_the_profiler_and_the_lab_is_documented(command: str) -> None:
     assert f"`{command}`" in REFERENCE
 
 
@@ -98,3 +107,7 @@ def test_every_route_is_documented(tmp_path: Path) -> None:
 def test_the_readme_names_the_two_commands_and_the_reference() -> None:
     for words in ("make run", "make test", "docs/reference.md"):
         assert words in README
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.encode()) <= 10 * 1024

@@ -1,0 +1,92 @@
+"""What the documents point to is there: files, headings, commands and their options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from api.cli import app as cotenant
+from api.cli.lazy import LazyGroup
+from lab import cli as lab_cli
+from profiler import cli as profiler_cli
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "integrations").rglob("*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+PROGRAMS = ("cotenant", "cotenant-profiler", "cotenant-lab")
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def prose(page: Path) -> str:
+    """The text without blocks of code."""
+    return re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """Headings as the site and the forges make addresses of them."""
+    found = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in found)
+    return {re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
+    broken = []
+    for target in LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors(there)):
+            broken.append(target)
+    assert broken == []
+
+
+def shown() -> Iterator[tuple[str, str]]:
+    """(page, command line) of our programs in blocks of code, continued lines joined."""
+    for page in PAGES:
+        if page.name == "CHANGELOG.md":
+            continue
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"^ *```(?:console|sh|bash)?\n(.*?)^ *```", text, flags=re.MULTILINE | re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                match = re.match(r"\s*(?:\$ )?(?:sudo )?((?:cotenant|cotenant-profiler|cotenant-lab) [a-z].*)", line)
+                if match:
+                    yield name_of(page), re.split(r"\s[|>&]|\s#\s", match[1])[0]
+
+
+def command_of(words: list[str]) -> tuple[set[str], list[str]]:
+    """The options that the command of these words takes, and the words after its name."""
+    if words[0] == "cotenant":
+        command: Any = typer.main.get_command(cotenant)
+        rest = words[1:]
+        while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+            name = rest.pop(0)
+            assert name in command.commands, f"there is no command {name}"
+            command = command.load(name) if isinstance(command, LazyGroup) else command.commands[name]
+        return {option for parameter in command.params for option in parameter.opts} | {"--help", "--version"}, rest
+    parser = profiler_cli._parser() if words[0] == "cotenant-profiler" else lab_cli._parser()
+    rest = words[1:]
+    while True:
+        inner = [one for one in parser._actions if isinstance(one.choices, dict)]
+        if not inner or not rest or rest[0].startswith("-"):
+            return {option for action in parser._actions for option in action.option_strings} | {"--version"}, rest
+        name = rest.pop(0)
+        assert name in inner[0].choices, f"there is no command {name}"
+        parser = inner[0].choices[name]
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(shown())), ids=lambda text: str(text)[:60])
+def test_every_command_that_is_shown_exists_with_its_options(page: str, line: str) -> None:
+    options, rest = command_of(shlex.split(line))
+    used = {word.partition("=")[0] for word in rest if word.startswith("--") and word != "--"}
+    assert used - options == set(), f"{page}: {line}"
