@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 TARGETS = ("throughput", "latency", "jitter")
 

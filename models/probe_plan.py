@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from models.arrays import Bools, Floats, Ints
+
 Cost = Callable[[Sequence[int], int], float]  # (pairs planned so far, one more) -> seconds that it adds
 Progress = Callable[[str, float], None]
 Ended = Literal["settled", "budget", "no gain"]

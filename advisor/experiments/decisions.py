@@ -14,16 +14,13 @@ from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import limits_of, newcomer_slot, profile_row, used_share, without_it
 from advisor.scheduling.pinning import PinningOption
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import SceneBatch, stack
 from models.prediction import Band, InterferencePrediction
 from models.probe_plan import Uncertain
 
 MOST_HOSTS = 6  # of a decision: those with the highest best case; each more takes time
 LEAST_RATIO = 1e-3  # keeps logarithms finite
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

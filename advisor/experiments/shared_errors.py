@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import ProbePair, ProbePinning
+from models.arrays import Floats, Ints
 from models.data.scene import SceneBatch
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Errors:

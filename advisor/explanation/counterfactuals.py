@@ -6,20 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Reason
 from advisor.explanation.losses import Loss
 from advisor.explanation.mechanisms import NAMES
 from advisor.explanation.shown import Shown
 from advisor.scheduling.scoring import PIN_GAIN, Scores, Waiting, score
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch, stack
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 TRIED = 5  # candidates behind the first: each costs as much as three scenes
 AHEAD = 0.0005  # of the score: less is not seen in the answer

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Instance, Reason
 from advisor.explanation.mechanisms import NAMES, Press, asked, mechanism
 from advisor.explanation.shown import SETTINGS, Shown
+from models.arrays import Floats
 from models.data.scene import SceneBatch, stack
 from models.physics.demands import capacity
 from models.physics.prior import RESOURCES, PriorResult, solve
-
-Floats = NDArray[np.float64]
 
 WORTH_NAMING = 0.005  # of log T/B; smaller losses are not worth a sentence
 EXCHANGES = 0.005  # CPUs asked of the driver domain, over which somebody exchanges pages: every guest sends something

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from advisor.domain import Host, Instance, Objective
 from advisor.scheduling.scoring import Scores
+from models.arrays import Floats
 from models.data.scene import SceneBatch, slot_values
 from models.prediction import InterferencePrediction, Predictor
-
-Floats = NDArray[np.float64]
 
 SETTINGS = ("cap", "weight", "net_mode", "net_rate", "net_ceil", "disk_limit")  # of a slot, beside its pinning
 

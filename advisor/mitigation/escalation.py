@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance, IsolationSettings, Rung, RungAction
 from advisor.mitigation import cpu, disk, driver, network, pins, wording
@@ -15,11 +14,9 @@ from advisor.mitigation.shared_host import SharedHost, Trial, kept, part
 from advisor.mitigation.standing import Standing, stand
 from advisor.render import unmet
 from advisor.rounding import SLACK
+from models.arrays import Bools, Floats
 from models.data.scene import ProfileTable
 from models.prediction import InterferencePrediction, Predictor
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 # What each rung tries, in order of cost, and the one setting that it changes; the driver domain's CPUs are the host's.
 RUNGS: tuple[tuple[RungAction, Callable[[Standing], list[Trial]], str], ...] = (

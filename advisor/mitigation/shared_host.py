@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance, IsolationSettings
 from advisor.rounding import SLACK
+from models.arrays import Bools, Floats
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.prediction import Band, InterferencePrediction, Predictor
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Instance, IsolationSettings
 from advisor.mitigation.shared_host import SharedHost, Trial, kept
 from advisor.rounding import SLACK
+from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
 from models.physics.demands import Demands
 from models.physics.prior import RESOURCES, PriorResult, solve
 from models.prediction import InterferencePrediction
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _CPU, _DRIVER = RESOURCES.index("cpu"), RESOURCES.index("driver_domain")
 FELT = 0.005  # of a ratio: what the prior takes away below it names nobody

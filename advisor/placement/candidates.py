@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor import explanation, render
 from advisor.domain import (
@@ -27,14 +26,12 @@ from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, used_share
 from advisor.snapshot import fingerprints
 from advisor.store import codec
+from models.arrays import Floats
 from models.data.scene import SceneBatch, slot_values, stack
 from models.prediction import TARGETS, InterferencePrediction
 from models.prediction import Band as Bands
 
 EDGES = ("expected", "lower", "upper")
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

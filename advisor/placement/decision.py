@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import (
     Candidate,
@@ -26,13 +25,11 @@ from advisor.prediction.cache import Remembered
 from advisor.scheduling import filters, scoring
 from advisor.scheduling.newcomer import profile_row
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Bools, Ints
 from models.data.scene import ProfileTable, build_batch
 from models.prediction import Band, InterferencePrediction, Predictor, unasked
 
 MOST_TIES = 20  # hosts that a tie names beyond the ones that the answer shows
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 def recommend(

@@ -16,16 +16,13 @@ from advisor.scheduling import pinning
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, newcomer_slot, used_share, without_it
 from advisor.scheduling.pinning import NAMES, PinningOption
 from advisor.snapshot import ClusterSnapshot, fingerprints
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch
 from models.data.scene import stack as stack_scenes
 from models.prediction import Predictor
 
 # Cells (scenes x slots x slots) that are predicted at a time: what a prediction holds on the way grows with them.
 CELLS = 150_000
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

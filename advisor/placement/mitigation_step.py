@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor import mitigation
 from advisor.domain import Instance, Rejection, Rung
@@ -14,10 +13,8 @@ from advisor.placement.candidates import RankedHost, place, seats, told
 from advisor.placement.host_classes import Kinds, Question, Told
 from advisor.rounding import SLACK
 from advisor.scheduling import scoring
+from models.arrays import Bools
 from models.prediction import Band, InterferencePrediction
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 MOST_TRIED = 3  # hosts on which the ladder is tried, each of which costs as much as a small question
 NEEDS_SETTINGS = "limit.settings"  # of hosts that break a limit, where nobody's settings are to change

@@ -7,13 +7,12 @@ from dataclasses import replace
 from itertools import count
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Instance
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Floats
 
-Floats = NDArray[np.float64]
 MOST = 100_000  # of a mix; beyond it nobody plans instance by instance
 
 

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance
+from models.arrays import Floats
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.alone import alone
-
-Floats = NDArray[np.float64]
 
 
 def least(scenes: SceneBatch, min_ratio: Floats, keep_ratio: float) -> Floats:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Band, Candidate, Effect, Host, Instance, Objective
 from advisor.planning.ordering import Carried
 from advisor.planning.standing import band
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Floats
 from models.data.scene import build_batch, slot_values, stack
 from models.prediction import Band as Bands
 from models.prediction import InterferencePrediction, Predictor
 
 AT_ONCE = 2048  # newcomers in one prediction
-Floats = NDArray[np.float64]
 Arrival = tuple[Host, Sequence[Instance], Instance]  # where, who is there already, who comes
 
 

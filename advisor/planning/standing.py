@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Band, Effect, PlanSums
 from advisor.planning.limits import least
 from advisor.rounding import SLACK
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.rows import Rows
+from models.arrays import Bools
 from models.prediction import Band as Bands
 from models.prediction import InterferencePrediction, Predictor
 
-Bools = NDArray[np.bool_]
 Effects = Mapping[str, tuple[Effect, ...]]
 
 

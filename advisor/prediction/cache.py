@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from advisor.domain import Candidate
 from advisor.prediction.lru import Recent
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from models.arrays import Bools, Floats
 
 MOST_BYTES = 32 * 2**20  # with the newcomer; 10,000 hosts with eight residents, no two alike, take 15 MB
 KEY_BYTES = 200  # what a key of 48 bytes takes as an object, with its place in the table and the turn of its last use

@@ -16,10 +16,8 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from advisor.errors import InvalidInput
+from models.arrays import Floats, Ints
 from profiler.observed import check_id
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ROWS_AT_ONCE = 65_536
 BLOCK_BYTES = 4 * 2**20  # of a text file that are parsed at once; also the longest line

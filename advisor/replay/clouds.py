@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Host
 from advisor.replay.trace import Trace
 from advisor.rounding import with_slack
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from models.arrays import Bools, Floats
 
 
 class Cloud:

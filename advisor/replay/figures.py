@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import RatioSpread, Repeat, Replayed
 from advisor.replay.judging import BIN, Judged
 from advisor.replay.running import Ran
-
-Ints = NDArray[np.int64]
+from models.arrays import Ints
 
 QUANTILES = (0.0, 0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)
 BOUND = "lower bound"

@@ -9,10 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
-
-Floats = NDArray[np.float64]
-Floats32 = NDArray[np.float32]
-Ints = NDArray[np.int64]
+from models.arrays import Floats, Floats32, Ints
 
 MOST_CELLS = 20_000_000  # instances x steps: of each kind of demand 80 MB, and while it grows twice that
 AT_ONCE = 1_000_000  # cells that rows are added to together, at about 100 bytes each; one row may need more

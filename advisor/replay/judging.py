@@ -13,11 +13,9 @@ from advisor.errors import BrokenArtifact
 from advisor.replay.workloads import Demand
 from advisor.rounding import SLACK
 from advisor.snapshot.rows import HOST_FIELDS
+from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch, build_batch, slot_values
 from models.prediction import Predictor
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 CELLS = 300_000  # scenes x slots x slots that are predicted at a time
 BIN, MOST_RATIO = 0.001, 1.5  # ratios are counted in bins this wide, the last one takes all above

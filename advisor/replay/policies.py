@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import (
     Instance,
@@ -26,8 +25,7 @@ from advisor.prediction.active import Chosen
 from advisor.replay.clouds import Cloud
 from advisor.replay.workloads import LEAST_LOAD, Demand
 from advisor.snapshot import ClusterSnapshot
-
-Floats = NDArray[np.float64]
+from models.arrays import Floats
 
 WHEN = datetime(2000, 1, 1, tzinfo=UTC)  # any moment: hosts of a replay are always fresh
 

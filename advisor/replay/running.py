@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Objective, PolicyName
 from advisor.prediction.active import Chosen
@@ -14,10 +13,8 @@ from advisor.replay.clouds import Cloud, fewest_kept
 from advisor.replay.judging import Judged, judge
 from advisor.replay.policies import Advised, policy_of
 from advisor.replay.workloads import Demand
+from models.arrays import Ints
 from models.prediction import Predictor
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import TraceForm
-
-Floats = NDArray[np.float64]
-Floats32 = NDArray[np.float32]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from models.arrays import Bools, Floats, Floats32, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from advisor.domain import Host, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.replay.trace import Trace
+from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable
 from models.physics.demands import guessed_capacity
 from profiler.metrics import BY_NAME, split_key
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LEAST_LOAD = 1e-3  # a load is above 0; who does nothing asks for a thousandth of its CPUs
 WINDOW_S = 86_400.0  # how long what somebody asked for is remembered by who decides by it

@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Instance, PlacementRequest, Rejection
 from advisor.rounding import with_slack
 from advisor.scheduling.newcomer import newcomer_slot, profile_row, rows_by_host
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Bools, Floats
 from models.physics.demands import demands
 from profiler.observed import HOST_KINDS
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Says = Callable[[int], str]  # a sentence about one host, by its position
 _EXACT = ".10g"  # of a size: so that what is needed never looks as if it were free
 

@@ -6,14 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Instance, PlacementRequest
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch, slot_values
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def profile_row(snapshot: ClusterSnapshot, request: PlacementRequest) -> tuple[ProfileTable, int | None, bool]:

@@ -9,14 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Hashes, Ints
 from models.data.scene import SceneBatch
 from models.physics.demands import cpu_spread
 from profiler.observed import Instance, Pinning
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Hashes = NDArray[np.uint64]
 
 MOST_PER_HOST = 4  # choices on one host, `unpinned` among them
 # Of options that are worth the same the first is taken.

@@ -10,11 +10,8 @@ from numpy.typing import NDArray
 
 from advisor.domain import Objective
 from advisor.rounding import SLACK
+from models.arrays import Bools, Floats, Ints
 from models.prediction import InterferencePrediction
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 KEPT = 0.9  # a ratio counts as kept at this T/B where an instance names no limit of its own
 OTHERS_COUNT = 0.1  # of the losses beside the worst one: of two hosts with equal worst-offs the gentler one wins

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import CloudNow, HostDetail, HostNow, ResidentNow, Slowing
 from advisor.errors import NotFound
@@ -19,9 +18,8 @@ from advisor.prediction.active import Chosen
 from advisor.serving.snapshot_cache import View
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
+from models.arrays import Floats
 from models.prediction import Predictor
-
-Floats = NDArray[np.float64]
 
 
 class Overview:

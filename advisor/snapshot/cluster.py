@@ -11,17 +11,15 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.snapshot import fingerprints
 from advisor.snapshot.layout import lay_out
 from advisor.snapshot.rows import Rows, exchanged
+from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable
 
 T = TypeVar("T")
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)

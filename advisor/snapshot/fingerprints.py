@@ -8,12 +8,11 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable
 from models.features.curves import REPORTER, families
 from models.physics.demands import guessed_capacity
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Bytes = NDArray[np.bytes_]
 Bytes8 = NDArray[np.uint8]
 

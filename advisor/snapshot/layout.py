@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 from advisor.domain import Host, Instance
 from advisor.snapshot import fingerprints
 from advisor.snapshot.rows import HOST_FIELDS, SLOT_FIELDS, Rows
+from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.physics.demands import demands
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Bytes = NDArray[np.bytes_]
 
 _ADMINISTERED = frozenset(  # what admits instances to a host and changes nothing of how they run

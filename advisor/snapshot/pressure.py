@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Floats
 from models.physics.demands import capacity, demands, driver_price, link
 from models.physics.prior import DRIVER_PARALLEL, RESOURCES
 from profiler.observed import HOST_KINDS
-
-Floats = NDArray[np.float64]
 
 
 def pressure(snapshot: ClusterSnapshot) -> Mapping[str, Mapping[str, float | None]]:

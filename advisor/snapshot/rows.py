@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch, build_batch, slot_values
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Bytes = NDArray[np.bytes_]
 
 SLOT_FIELDS = tuple(slot_values(Instance("any"), 0, 1, 1))

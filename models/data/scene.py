@@ -9,14 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
 from profiler.metrics import join_key, split_key
 from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, NET_MODES, Host, Instance
 
 T = TypeVar("T")
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
 DISK_KINDS = ("", "hdd", "ssd", "nvme", "network")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import RidgeCV
@@ -13,10 +12,10 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from models.arrays import Floats
 from models.evaluation.factorisation import Entries, apply, factorise
 from models.features.examples import Examples
 
-Floats = NDArray[np.float64]
 Baseline = Callable[[Examples, Examples], Floats]
 
 LOWEST, HIGHEST = 1e-3, 1.1

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats, Ints
 from models.evaluation.errors import rounded
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 RESAMPLES = 2000
 LEVEL = 0.95

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from models.arrays import Floats
 from models.learning.held_out import HeldOut
-
-Floats = NDArray[np.float64]
 
 RESAMPLES = 2000
 FEWEST_PAIRS = 5  # among fewer, noise cannot be told from a difference

@@ -6,11 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.features.examples import Examples
-
-Floats = NDArray[np.float64]
 
 LOWEST, HIGHEST = 1e-3, 1.1
 Rule = Callable[[Floats], float]  # the pairs' ratios of one victim to its ratio beside all of them

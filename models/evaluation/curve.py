@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats, Ints
 from models.evaluation.bootstrap import interval, resampled_means
 from models.evaluation.clock import Clock, Progress
 from models.evaluation.errors import absolute, rounded
@@ -17,10 +17,6 @@ from models.evaluation.labels import codes
 from models.evaluation.methods import Guess, Method
 from models.evaluation.protocols import Fold
 from models.features.examples import Examples
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 STEPS = (0, 1, 2, 4, 8)  # measured pairs of a new workload
 SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)  # of all pairs

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.evaluation.monitoring import (
     COVERAGE,
     FEW,
@@ -24,8 +24,6 @@ from models.evaluation.monitoring import (
     log_off,
     residual,
 )
-
-Floats = NDArray[np.float64]
 
 # Of 400 windows of 200 normal residuals whose intervals cover 90 %, none alarmed; of 400 with heavy tails (Student's t
 # of 4 degrees of freedom, same spread) 2 did. A shift by one half width was found after 13 scenes (median; 19 in 95 %)

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats
 from models.evaluation.ranking import Ranking
 from models.features.examples import Examples
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 INTERFERING = 1.10  # slowdown from which a row counts as interfering (contract, section 3)
 LOWEST_COUNTED = 0.01  # T/B below this makes slowdown ratios meaningless; it is clipped there

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.features.examples import Examples
 from models.learning import factors
 from models.learning.factors import Products
-
-Floats = NDArray[np.float64]
 
 RANK, SWEEPS, PENALTY = 2, 30, 1.0
 LATENT = range(2, RANK + 2)

@@ -6,17 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Ints
 from models.evaluation.clock import Clock
 from models.evaluation.labels import limiting, repeats
 from models.evaluation.methods import Guess, Method
 from models.evaluation.protocols import Fold
 from models.features.examples import Examples
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Ints
 from models.features.examples import Examples
-
-Ints = NDArray[np.int64]
 
 PRIOR = "prior "  # columns with the log of how far each resource alone would let an instance go
 FREE = 0.01  # less than 1 % of a limit is none

@@ -6,15 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.data.dataset import DatasetError
 from models.evaluation.baselines import BASELINES, Baseline
 from models.features.examples import Examples
 from models.learning.fitted import Estimate, fit_target
 from models.physics.prior import band, prior_spread
-
-Floats = NDArray[np.float64]
 
 OURS = "cotenant"
 HIGHEST = 1.1

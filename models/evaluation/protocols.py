@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Ints
 from models.data.dataset import DatasetError
 from models.evaluation.labels import codes
 from models.features.examples import Examples
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 PROTOCOLS = ("random_row", "unseen_pair", "unseen_workload", "unseen_platform", "unseen_setting", "pairs_to_n")
 DEFAULT_PROTOCOLS = ("unseen_pair", "unseen_workload")

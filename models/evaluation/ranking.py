@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats, Ints
 from models.evaluation.labels import around, codes
 from models.features.examples import Examples
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 NOT_REPEATED = 0.01  # the standard error that stands in where nothing was repeated: gaps under about 3 % do not count
 MOST_COMPARED = (

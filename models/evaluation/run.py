@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats
 from models.data.dataset import DatasetError, load_dataset
 from models.evaluation.baselines import LIMITS
 from models.evaluation.clock import Clock, Progress
@@ -21,9 +21,6 @@ from models.evaluation.protocols import DEFAULT_PROTOCOLS, Fold, check_protocol,
 from models.evaluation.table import average_ranks, by_role, figures_of, inside
 from models.features.examples import Examples, build_examples, metrics_of
 from models.learning.estimators import LEAST_ROWS
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 READ, CURVES = 0.02, 0.5  # parts of the progress: reading, and the curves' of the rest
 MOST_POINTS = 1500  # judgements that are kept for a picture

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats
 from models.evaluation.bootstrap import interval, resampled_means
 from models.evaluation.compositions import COMPOSITIONS
 from models.evaluation.errors import absolute, by_label, by_predicted, errors, rounded
@@ -17,8 +17,6 @@ from models.evaluation.methods import OURS, Guess
 from models.evaluation.noise import Noise
 from models.evaluation.ranking import Ranking
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Means = Mapping[str, Mapping[str, Floats | None]]  # model → figure → resampled means
 
 COMPARED = ("mae", "mape")

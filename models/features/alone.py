@@ -7,12 +7,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.data.scene import SceneBatch
 from models.physics.prior import solve
-
-Floats = NDArray[np.float64]
 
 OWN_SETTINGS = "own settings"  # of `solo` in dataset.yaml: solo values were measured under the instance's own limits
 _OF_SCENE = frozenset(

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.data.scene import ProfileTable, SceneBatch
-
-Floats = NDArray[np.float64]
 
 REPORTER = "reporter"
 LEAST_LEVELS = 3  # fewer make no curve

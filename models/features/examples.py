@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Floats, Ints
 from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
@@ -17,9 +18,6 @@ from models.features.alone import alone_for
 from models.features.matrix import PLATFORM, SOCKETS, build_matrix, cpu_overlap
 from models.features.selection import select_metrics
 from profiler.observed import Colocation, Host, Instance, Outcome
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 T = TypeVar("T")
 

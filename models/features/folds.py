@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Ints
 from models.features.examples import Examples
 
-Ints = NDArray[np.int64]
 Fold = tuple[Ints, Ints]  # rows to train on, rows to judge
 
 FOLDS = 5

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch
 from models.features.curves import curve_columns, families
 from models.physics.prior import RESOURCES, PriorResult, solve
 from profiler.observed import NET_MODES
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _OWN = ("load", "vcpus", "cap", "weight_share", "cpu_set", "net_rate", "disk_limit")
 LIMITS = ("cap", "net_rate", "disk_limit")  # settings that hold an instance back; inf = not set

@@ -13,8 +13,8 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.learning.effects import Effects
 from models.learning.estimators import MEMBERS, Blend, Members, ResidualModel
 from models.learning.fitted import FittedTarget
@@ -24,8 +24,6 @@ from models.learning.learned import LearnedPredictor
 from models.learning.smooth import Smooth
 from models.learning.trees import read_trees
 from profiler.observed import check_id
-
-Floats = NDArray[np.float64]
 
 SCHEMA = 4
 CARD, SUMS = "card.json", "SHA256SUMS"

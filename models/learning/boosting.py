@@ -9,8 +9,7 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from models.arrays import Floats
 
 FEW_ROWS, MANY_ROWS = 400, 4000
 MANY_CELLS = 1e6

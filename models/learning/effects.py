@@ -8,16 +8,12 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import Ridge
 
+from models.arrays import Bools, Floats, Ints
 from models.features.examples import Neighbour
 from models.learning.factors import START, Products, Two, factorise
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 PENALTIES = (0.5, 2.0, 8.0, 32.0)  # in rows: with 2, ten rows of one workload count ten twelfths
 PAIR_PENALTY = 1.0

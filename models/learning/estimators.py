@@ -9,9 +9,9 @@ from itertools import product
 
 import lightgbm
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from models.arrays import Bools, Floats, Ints
 from models.features.examples import Examples, Neighbour
 from models.features.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_folds
 from models.features.repeats import Grouped, target_of
@@ -25,9 +25,6 @@ __all__ = [
     "fit_booster", "fit_members", "pair_folds", "target_of", "workload_folds",
 ]  # fmt: skip
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 LEAST_ROWS = 8  # below this nothing is learned and the prior answers
 MEMBERS = ("boosters", "forest", "smooth")

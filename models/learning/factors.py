@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from models.arrays import Floats, Ints
+
 Two = tuple[Floats, Floats]
 
 START = 0.1  # spread of the factors to begin with: from 0 they would not move

@@ -10,6 +10,7 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Ints
 from models.features.examples import Examples
 from models.features.matrix import LIMITS
 from models.features.repeats import Grouped, group_repeats
@@ -29,9 +30,6 @@ from models.learning.intervals import Calibration, calibrate, hints_of, judged_s
 from models.learning.judging import Judged, expanded, judge, with_effects
 from models.physics.prior import JITTER_TIMES, LATENCY_TIMES, PRIOR_HALF_WIDTH, prior_spread
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Progress = Callable[[str, float], None]
 
 OUTSIDE_SHARE = 0.2  # a row with more than this share of strange features lies outside the training data

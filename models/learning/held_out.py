@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.data.tables import DatasetError, Row, read_rows
-
-Floats = NDArray[np.float64]
 
 HELD_OUT = "held_out.csv"  # its name in an artifact; with .gz behind it where it is large
 TARGETS = ("throughput", "latency", "jitter")

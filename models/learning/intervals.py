@@ -10,9 +10,7 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from models.arrays import Bools, Floats, Ints
 
 LEVEL = 0.9
 TAIL = (1 + LEVEL) / 2  # each bound alone holds in 95 of 100 cases, so that it can be used for ranking

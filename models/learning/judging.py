@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Ints
 from models.features.examples import Examples
 from models.features.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_folds
 from models.features.repeats import Grouped
@@ -15,9 +15,6 @@ from models.learning.boosting import SEEDS_OF_MANY
 from models.learning.effects import Strength, Terms
 from models.learning.estimators import LEAST_ROWS, MEMBERS, Blend, blended, fit_members
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Say = Callable[[float], None]
 
 # (up to so many rows, folds of pairs, folds of workloads): with many rows each fold is large enough by itself

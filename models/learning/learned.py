@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch
 from models.features.curves import REPORTER
@@ -17,10 +17,6 @@ from models.learning.effects import Effects
 from models.learning.fitted import Estimate, FittedTarget
 from models.physics.prior import jitter_band, latency_band, prior_spread
 from models.prediction import TARGETS, Band, InterferencePrediction, unasked
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _DIGITS = 9  # of effects, up to which two sums over the same neighbours in another order are equal
 SAME_PROFILE = 0.25  # median |log(value / value in training)| up to which a name means the same workload

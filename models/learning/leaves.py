@@ -16,8 +16,8 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from models.arrays import Floats, Ints
+
 Bits = NDArray[np.unsignedinteger[Any]]
 
 MOST_LEAVES = 16  # of a tree: crossing out costs as much as there are splits, a walk only as much as it is deep

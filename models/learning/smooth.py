@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from models.arrays import Floats, Ints
 
 CENTRES = 160  # of the kernel: what a prediction costs grows with their number
 LENGTHS = (0.5, 1.0, 2.0)  # of the kernel, in median distances between rows

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.data.scene import ProfileTable, SceneBatch
 from profiler.observed import HOST_KINDS
-
-Floats = NDArray[np.float64]
 
 # Each further CPU of the driver domain, or of a guest, makes every page dearer: events grow 2.4-fold from one to four
 # shared cores (NEIGHBOR section 4.3.1, Fig. 29); a fifth of the driver domain's time per page is taken to be events.

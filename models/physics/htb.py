@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
 from models.physics.sharing import fill
 from profiler.observed import NET_MODES
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 # Of the line, for everybody together who has no class of its own: what is advised must not push them aside.
 UNSHAPED_SHARE = 0.5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
 from models.physics import htb
 from models.physics.demands import Demands, burst_ms, capacity, first_known, link, profile_column, weights
@@ -22,9 +22,6 @@ from models.physics.waiting import (
     processor_sharing,
 )
 from profiler.observed import HOST_KINDS
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 # How long one that never blocks keeps a CPU, ms: sched_credit_tslice_ms of Xen (xen-command-line); the base slice of
 # Linux, 0.75 ms times 1 + log2 of up to 8 CPUs (kernel/sched/fair.c).

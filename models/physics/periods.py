@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Ints
 from profiler.observed import HOST_KINDS, Instance
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 XEN_MS = 10.0  # credit2_cap_period_ms of Xen's boot line; no tool sets it for one domain
 DEFAULT_US, MOST_US = 100_000, 1_000_000  # sched-bwc.rst

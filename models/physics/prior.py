@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import SceneBatch
 from models.physics import htb
 from models.physics.demands import Demands, capacity, crowd, demands, driver_price, link, weights
@@ -16,10 +16,6 @@ from models.physics.latency import latency_and_jitter
 from models.physics.sharing import cpu_classes, fill, share_sets
 from models.prediction import TARGETS, Band, InterferencePrediction, unasked
 from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 DRIVER_PARALLEL = {"xen": 1.0, "kvm": np.inf, "lxc": np.inf}  # CPUs the driver domain can use for one bridge (N9, N11)
 PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules of thumb miss by (findings N3-N8)

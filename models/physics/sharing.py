@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from models.arrays import Bools, Floats
 
 _STEPS = 1e8  # a host's CPUs in whole numbers, for the integer flow; what is lost by it is below a measurable share
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from models.arrays import Floats
 
 MOST_BUSY = 0.95  # of a server as a queue sees it: no queue is taken to be longer than twenty, however overloaded
 

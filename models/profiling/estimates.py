@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from models.arrays import Floats, Ints
 
 _TAIL = 0.95  # of a two-sided 90 % interval
 _ROUNDING = 1e-12  # spread over mean of values that differ by rounding only

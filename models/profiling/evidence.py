@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Ints
 from models.profiling.estimates import Estimate, estimate
 from models.profiling.phases import Phases
 from models.profiling.windows import Windows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 LEAST_WINDOWS = 12  # solo windows of a profile: two minutes at the agent's ten seconds
 _EDGE = 4  # windows of a stretch from which on those beside a change, which may hold some of both, are left out

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from models.arrays import Floats, Ints
 
 SHORTEST = 6  # windows that a phase lasts at least: one minute at the agent's ten seconds
 SAME = float(np.log(1.25))  # levels within a quarter of each other in every metric are one phase

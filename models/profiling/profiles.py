@@ -10,18 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
 from models.profiling.estimates import Estimate
 from models.profiling.evidence import LEAST_WINDOWS, Evidence
 from models.profiling.loads import DEMANDS, Level, Limits, LoadLevel, at_full_load, load_levels
 from models.profiling.phases import Phases, find_phases
 from models.profiling.windows import Windows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 SOLO_CPU = 10.0  # % of one CPU that all others together may use in a solo window
 LEAST_S = 60.0  # and this much solo time, however short the windows are

@@ -10,10 +10,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Floats
 from profiler.metrics import SCOPES, join_key
 from profiler.observed import MetricSample
 
-Floats = NDArray[np.float64]
 SeriesKey = tuple[str, str | None, str, str]  # host, instance (None = the host's own), scope, metric
 Readings = Mapping[SeriesKey, tuple[Sequence[float], Sequence[float]]]  # → times in s, values in the metric's unit
 

@@ -11,6 +11,7 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.data.scene import ProfileTable
 from models.features.alone import alone_for
 from models.features.examples import metrics_of
@@ -23,7 +24,6 @@ from models.scale.scenes import TOLD_BY, build_scenes, ratios
 from models.scale.store import FeatureFile, Measured, Stream
 from models.scale.survey import Survey
 
-Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
 Trainer = Callable[[Measured, Mapping[str, Any], int], lightgbm.Booster]
 

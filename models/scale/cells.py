@@ -11,12 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Hashes, Ints
 from models.data.tables import MAX_NUMBER
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Hashes = NDArray[np.uint64]
 
 _ID = r"^[A-Za-z0-9._:-]{1,255}$"  # with the next line profiler.observed.check_id
 _STEPS = r"^\.{1,2}$"

@@ -9,16 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
+from models.arrays import Hashes, Ints
 from models.data.dataset import COLOCATION_COLUMNS, DatasetError
 from models.data.tables import Row
 from models.scale.cells import hashes, mixed, text
-
-Ints = NDArray[np.int64]
-Hashes = NDArray[np.uint64]
 
 TEXTS = ("run", "platform", "instance", "workload", "pinning", "driver_cpus", "net_mode", "outcome", "unit", "repeat",
          "paper", "finding")  # fmt: skip

@@ -7,16 +7,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Ints
 from models.data.dataset import OUTCOMES, RATIO_OUTCOMES, colocations_from
 from models.scale.cells import Words, codes, empty, no_id, numbers, text, unprintable, words
 from models.scale.pieces import NUMBERS, TEXTS, Piece
 from profiler.observed import MAX_CPUS, MAX_WEIGHT, NET_MODES, Host, Pinning, check_id, parse_cpus
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 T = TypeVar("T")
 

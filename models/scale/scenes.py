@@ -9,16 +9,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats, Hashes, Ints
 from models.data.dataset import HIGHER_IS_BETTER
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.examples import HIGHEST_RATIO, LOWEST_RATIO
 from models.scale.rows import Rows
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Pinning
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Hashes = NDArray[np.uint64]
 
 # For each target the outcomes that tell it, the one that wins last; and whether it is colocated over solo for them.
 TOLD_BY = {"throughput": ("runtime_s", "throughput"), "latency": ("latency_mean_ms",)}

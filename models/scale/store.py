@@ -12,7 +12,8 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from models.arrays import Ints
+
 Singles = NDArray[np.float32]
 
 READ_AT_ONCE = 16_384  # rows

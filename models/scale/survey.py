@@ -9,15 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Hashes, Ints
 from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.data.tables import find_table
 from models.scale.cells import mixed
 from models.scale.pieces import Piece, read_pieces
 from models.scale.rows import read_rows
 from models.scale.scenes import highest_cpus, pairs, ratios
-
-Ints = NDArray[np.int64]
-Hashes = NDArray[np.uint64]
 
 ROWS_AT_ONCE = 32_768
 

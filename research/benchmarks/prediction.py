@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.data.dataset import Dataset, load_dataset
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.examples import Examples, build_examples
@@ -34,8 +35,6 @@ from models.learning.intervals import HINTS
 from models.physics.prior import solve
 from models.training import fit_predictor, train
 from profiler.observed import Host, Instance
-
-Floats = NDArray[np.float64]
 
 DATASETS = ("datasets/lab-neighbours", "datasets/lab-colocations")
 ROWS, SCENES, TOGETHER, REPEATS = 10_000, 2_500, 4, 15

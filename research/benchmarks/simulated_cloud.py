@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyarrow import parquet
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from models.arrays import Floats, Ints
 
 RUNS_AT_ONCE = 50_000
 METRICS = ("cpu", "waiting", "block", "event", "switch", "pages_exchanged", "execution", "net_mbit", "disk_mb_s",

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
-Floats = NDArray[np.float64]
 Scene = tuple[Host, Sequence[Instance]]
 
 PROFILES = (

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.learning.estimators import Members
 from models.learning.leaves import CELLS, MOST_LEAVES, Leaves
 from models.learning.smooth import Smooth, fit_smooth
 
-Floats = NDArray[np.float64]
 COLUMNS = 5
 
 

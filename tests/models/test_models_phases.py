@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.profiling.phases import SHORTEST, Levels, Phases, as_levels, find_phases, partition
 
-Floats = NDArray[np.float64]
 SEEDS = st.integers(0, 2**31)
 BOUNDS = settings(max_examples=60, deadline=None)
 TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces" / "planetlab-20110303.csv.gz"

@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from models.arrays import Floats, Ints
 from models.probe_plan import SETTLED, Z90, Planned, Uncertain, plan
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from distributed import LocalCluster
-from numpy.typing import NDArray
 from synthetic import World
 
 from models import training
+from models.arrays import Floats
 from models.data.dataset import load_dataset
 from models.data.scene import ProfileTable, build_batch
 from models.features.examples import scene_of
@@ -27,8 +27,6 @@ from models.scale.boosting import train_here
 from models.scale.cluster import ClusterError, connected
 from models.scale.store import FeatureFile, Measured
 from tests.servers.dask import scheduler, workers
-
-Floats = NDArray[np.float64]
 
 ROWS, TREES = 3000, 30
 # Cluster and single process find bins on other rows and draw other bags, as two seeds of one process draw other bags.

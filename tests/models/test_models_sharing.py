@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from models.arrays import Bools, Floats
 from models.physics.sharing import cpu_classes, fill, share_sets
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 DEMANDS = st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 4.0]) | st.floats(0.01, 5)
 WEIGHTS = st.sampled_from([1.0, 2.0, 10.0]) | st.floats(0.1, 50)

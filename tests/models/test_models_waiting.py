@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.physics.waiting import (
     MOST_BUSY,
     Time,
@@ -23,7 +23,6 @@ from models.physics.waiting import (
     worst_cap_stall,
 )
 
-Floats = NDArray[np.float64]
 ONE = np.array(1.0)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Objective
 from advisor.planning.assignment.columns import Choices
@@ -15,8 +14,8 @@ from advisor.planning.assignment.effects import SAME, Column
 from advisor.planning.assignment.goal import Aim, Goal
 from advisor.planning.assignment.ground import Ground, Kinds
 from advisor.planning.assignment.seats import Seats
+from models.arrays import Floats
 
-Floats = NDArray[np.float64]
 # Of a plan: who has no host, who is below a limit, moves, hosts in use, the most harmed's loss, the sums of harm and of
 # losses (see Column). All are to be as low as can be, and none gives up anything for a later one.
 Level = Literal["unplaced", "below", "moves", "used", "greatest", "harm", "lost"]

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Constraints, Instance, PlacementRequest
 from advisor.planning.assignment.goal import Goal
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Bools
 
-Bools = NDArray[np.bool_]
 SIZES = ("vcpus", "memory_mb", "disk_gb", "load")  # of which no filter lets in more than less
 
 

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.planning.assignment.effects import Column
 from advisor.planning.assignment.ground import Ground, Kinds
 from advisor.planning.assignment.seats import Seats
-
-Ints = NDArray[np.int64]
+from models.arrays import Ints
 
 MOST = 20_000  # columns of all groups: what one prediction of some seconds and the solver take
 TRIES = 5  # times as many are tried before it is given up

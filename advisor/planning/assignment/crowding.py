@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Instance
 from advisor.planning.assignment.effects import Effects
@@ -17,9 +16,7 @@ from advisor.planning.assignment.ground import DRIVER, VCPUS, Kinds
 from advisor.planning.assignment.search import Clock
 from advisor.planning.assignment.seats import Seats
 from advisor.rounding import with_slack
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from models.arrays import Floats, Ints
 
 LEVELS = (8, 5, 3, 2, 1)  # of load, into which a family is cut; fewer where these make too many companies
 MOST = 4_000  # companies of a family that are asked about: about a second

@@ -6,18 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance
 from advisor.planning.assignment.ground import Ground, Kinds
 from advisor.rounding import SLACK
 from advisor.scheduling.scoring import CAUTION, OTHERS_COUNT
 from advisor.snapshot.rows import HOST_FIELDS, SLOT_FIELDS
+from models.arrays import Floats, Ints
 from models.data.scene import SceneBatch, build_batch
 from models.prediction import Predictor
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Where = tuple[int, Kinds]  # a class of hosts, and everybody there
 
 AT_ONCE = 4096  # scenes in one prediction: what the arrays of a larger one take is memory, not time saved

@@ -6,16 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.planning.assignment.aims import arrivals
 from advisor.planning.assignment.ground import Ground, Kinds
 from advisor.planning.assignment.search import Clock, suits_best
 from advisor.planning.assignment.seats import Seats, minus, plus, size, used
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from models.arrays import Bools, Floats, Ints
 
 OFFERS = 8  # hosts that are asked about at a time for one instance
 PER_EMPTIED = 32  # hosts in use for each that is emptied at the same time

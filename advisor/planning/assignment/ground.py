@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance
 from advisor.planning.assignment.allowed import allowed
@@ -14,12 +13,10 @@ from advisor.planning.assignment.goal import Goal
 from advisor.planning.limits import least_of
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import demands
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Kinds = tuple[int, ...]  # a multiset of kinds, sorted
 
 VCPUS, MEMORY, DISK, DRIVER = range(4)

@@ -7,16 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import Objective
 from advisor.planning.assignment.effects import SAME, Column, Effects
 from advisor.planning.assignment.ground import DRIVER, VCPUS, Ground, Kinds
 from advisor.rounding import with_slack
+from models.arrays import Bools, Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Cost = tuple[float, float]  # what decides, and what decides between equals; lower is better
 
 MOST_FAMILIES = 400  # of workloads whose pairs are all asked about: 80,000 pairs

@@ -16,7 +16,6 @@ from advisor.planning.assignment.ground import Kinds
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-Floats = NDArray[np.float64]
 
 FINE = 1_000_000  # ratios are counted in millionths: the solver knows integers only
 # CP-SAT counts its work in a time of its own that is the same on every machine; a unit is about a second on one.

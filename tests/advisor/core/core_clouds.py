@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.domain import (
     Candidate,
@@ -26,8 +25,6 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
-
-Floats = NDArray[np.float64]
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FRESH_S = 600.0
