@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +17,21 @@ from models.prediction import InterferencePrediction
 KEPT = 0.9  # a ratio counts as kept at this T/B where an instance names no limit of its own
 OTHERS_COUNT = 0.1  # of the losses beside the worst one: of two hosts with equal worst-offs the gentler one wins
 # A score is a lower bound that holds two times in three: 0.25 of the half width of a 90 % interval is 0.41 standard
-# deviations. A bolder one orders by the widths of intervals where expectations differ by little (README, placement).
+# deviations. A bolder one orders by the widths of intervals where expectations differ by little: decision 8.
 CAUTION = 0.25
 PIN_GAIN = 0.02  # a pinning must promise this much more than leaving the scheduler free: pins cost flexibility
 
 
+Loss = TypeVar("Loss", float, Floats)
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What S scenes do to latency, where somebody minds it: `limits` (S, N) highest latency ratio that each accepts,
-    nan = any; `before` (S, N) the expected ratio without the newcomer, 1 for the newcomer itself."""
+    """What S scenes do to latency, where an instance is sensitive to it.
+
+    `limits` (S, N) highest latency ratio that each accepts, nan = any; `before` (S, N) the expected ratio without the
+    newcomer, 1 for the newcomer itself.
+    """
 
     limits: Floats
     before: Floats
@@ -48,6 +55,16 @@ class Scores:
         return Scores(*(getattr(self, field.name)[scenes] for field in fields(self)))
 
 
+def cautious_loss(expected: Floats, half: Floats, before: Floats | float = 1.0) -> Floats:
+    """What each loses of its T/B `before`, by a lower bound of what it keeps; `half` is half the 90 % interval."""
+    return np.asarray(1 - (expected / before - CAUTION * half / before))
+
+
+def harm(most: Loss, total: Loss) -> Loss:
+    """What counts against a placement: the greatest loss, and a tenth of what all others lose beside it."""
+    return most + OTHERS_COUNT * (total - most)
+
+
 def score(
     prediction: InterferencePrediction,
     present: Bools,
@@ -61,7 +78,8 @@ def score(
 
     `present` (S, N); `before` (S, N) expected T/B of each resident without the newcomer, 1 for the newcomer itself, so
     that after/before is what this placement does to each; `limits` (S, N) lowest T/B each accepts, nan = none;
-    `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`; `waiting` None = nobody minds latency.
+    `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`; `waiting` None = no instance is
+    sensitive to latency.
 
     worst: the most harmed of all decides, by a lower bound, and what the others lose counts a tenth.
     total: what the cloud gains, the newcomer's ratio minus everybody's loss.
@@ -80,9 +98,8 @@ def score(
     else:
         expected = kept[rows, worst_at]
         half_width = half[rows, worst_at] / before[rows, worst_at]
-        loss = np.where(present, 1 - (kept - CAUTION * half / before), 0.0)
-        most = loss.max(axis=1)
-        value = 1 - most - OTHERS_COUNT * (loss.sum(axis=1) - most)
+        loss = np.where(present, cautious_loss(throughput.expected, half, before), 0.0)
+        value = 1 - harm(loss.max(axis=1), loss.sum(axis=1))
     if objective == "pack":
         needed = np.where(np.isnan(limits), KEPT, limits)
         all_kept = np.where(present, throughput.expected >= np.minimum(needed, before) - SLACK, True).all(axis=1)

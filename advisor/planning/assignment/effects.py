@@ -10,7 +10,7 @@ import numpy as np
 from advisor.domain import Host, Instance
 from advisor.planning.assignment.ground import Ground, Kinds
 from advisor.rounding import SLACK
-from advisor.scheduling.scoring import CAUTION, OTHERS_COUNT
+from advisor.scheduling.scoring import cautious_loss, harm
 from advisor.snapshot.rows import HOST_FIELDS, SLOT_FIELDS
 from models.arrays import Floats, Ints
 from models.data.scene import SceneBatch, build_batch
@@ -108,10 +108,10 @@ class Effects:
         below = here & (expected < ground.limit[of_class[:, None], kind] - SLACK)
         if minds.any():
             below |= minds & (prediction.latency.expected > ground.latency[kind] + SLACK)
-        loss = np.where(here, 1.0 - expected + CAUTION * half, 0.0)
+        loss = np.where(here, cautious_loss(expected, half), 0.0)
         lost = loss.sum(axis=1)
         most = np.where(here.any(axis=1), np.where(here, loss, -np.inf).max(axis=1), 0.0)
-        harm = most + OTHERS_COUNT * (lost - most)
+        harmed = harm(most, lost)
         for row, key in enumerate(wanted):
             count = len(key[1])
             under = np.flatnonzero(below[row, :count]) if below[row].any() else ()
@@ -122,7 +122,7 @@ class Effects:
                 below=tuple((key[1][slot], float(expected[row, slot])) for slot in under),
                 most=float(most[row]),
                 lost=float(lost[row]),
-                harm=float(harm[row]),
+                harm=float(harmed[row]),
             )
 
     def _laid_out(self, wanted: Sequence[Where]) -> tuple[SceneBatch, Ints, Ints]:

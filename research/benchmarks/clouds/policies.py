@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from advisor.scheduling.scoring import KEPT, OTHERS_COUNT
+from advisor.scheduling.scoring import KEPT, harm
 from models.data.scene import ProfileTable, build_batch
 from models.features.curves import curve_columns, families
 from research.benchmarks.clouds.streams import Choice, Offer, Policy, gain
@@ -143,8 +143,8 @@ def _change(
 
 def worst_kept(before: Mapping[str, float], after: Mapping[str, float]) -> float:
     """One minus the greatest loss, and minus a tenth of the others', of what everybody had before (1 a newcomer)."""
-    losses = sorted(1 - ratio / before.get(name, 1.0) for name, ratio in after.items())
-    return 1 - losses[-1] - OTHERS_COUNT * sum(losses[:-1])
+    losses = [1 - ratio / before.get(name, 1.0) for name, ratio in after.items()]
+    return 1 - harm(max(losses), sum(losses))
 
 
 def oracles(world: World) -> dict[str, Policy]:
