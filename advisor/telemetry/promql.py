@@ -18,20 +18,10 @@ from advisor.telemetry.series_store import Scraped, SeriesStore
 from models.profiling.windows import SeriesKey, hosts_of
 from profiler.collectors import unit_of
 from profiler.collectors.further import UNITS
+from profiler.gauges import ATTRIBUTED, PREFIX, gauge_of
 from profiler.metrics import BY_NAME, SCOPES
 from profiler.observed import check_id
 
-_ATTRIBUTED = "cotenant_attributed_"  # begins the name of an instance's part of the driver domain
-# Unit → how the exporter's gauge ends, and the factor from its base unit; profiler/agent/exposition.py has the inverse.
-_OF_UNIT = {
-    "%": ("_ratio", 100.0),
-    "1/s": ("_per_second", 1.0),
-    "pages/s": ("_per_second", 1.0),
-    "Mbit/s": ("_bytes_per_second", 8e-6),
-    "MB/s": ("_bytes_per_second", 1e-6),
-    "MB": ("_bytes", 2.0**-20),
-}
-_PLAIN = {"net_mbit": "network", "disk_mb_s": "disk", "rss_mb": "resident_memory"}
 _WHO = ("__name__", "instance", "scope", "statistic")  # labels that tell series of one scrape apart
 _ENDS = "cotenant_profiler_window_end_timestamp_seconds"
 _FINISHED = "cotenant_profiler_windows_total"
@@ -74,7 +64,7 @@ def read(settings: Settings, instance_id: str, *, since: str, now: datetime) -> 
     last = max(hosts, key=lambda host: (hosts[host][0], host))
     there = f'statistic="mean",host={quoted(last)}'  # the store may say any name
     around = (
-        f'{{__name__=~"cotenant_.+",__name__!~"{_ATTRIBUTED}.+",scope!="instance",{there}}}',
+        f'{{__name__=~"cotenant_.+",__name__!~"{ATTRIBUTED}.+",scope!="instance",{there}}}',
         f'cotenant_cpu_ratio{{scope="instance",instance!="{instance_id}",{there}}}',
     )
     by_host: dict[str, list[_Series]] = defaultdict(list)
@@ -161,8 +151,8 @@ def _gauges() -> dict[str, tuple[str, float]]:
     """The exporter's gauges without their prefix → metric, and the factor to its unit."""
     found = {}
     for metric in (*BY_NAME, *UNITS):
-        ending, factor = _OF_UNIT.get(unit_of(metric), ("", 1.0))
-        found[f"{_PLAIN.get(metric, metric)}{ending}"] = metric, factor
+        name, factor = gauge_of(metric, unit_of(metric))
+        found[name] = metric, factor
     return found
 
 
@@ -176,15 +166,15 @@ def _named(found: Sequence[Scraped]) -> list[_Series]:
         whose = _whose(one.labels)
         if whose is not None:
             key, factor = whose
-            series.append(_Series(key, _source(one.labels), one.times, [value * factor for value in one.values]))
+            series.append(_Series(key, _source(one.labels), one.times, [value / factor for value in one.values]))
     return series
 
 
 def _whose(labels: Mapping[str, str]) -> tuple[SeriesKey, float] | None:
-    """Whose series it is, and the factor to the metric's unit; None = none of the agent's."""
+    """Whose series it is, and the factor from the metric's unit to its gauge's; None = none of the agent's."""
     name, scope = labels.get("__name__", ""), labels.get("scope", "")
-    is_share = name.startswith(_ATTRIBUTED)
-    gauge = GAUGES.get(name.removeprefix(_ATTRIBUTED if is_share else "cotenant_"))
+    is_share = name.startswith(ATTRIBUTED)
+    gauge = GAUGES.get(name.removeprefix(ATTRIBUTED if is_share else PREFIX))
     if gauge is None or scope not in SCOPES or "host" not in labels:
         return None
     # A series that names no instance gets the scraped address as one, so the scope says whether there is one.

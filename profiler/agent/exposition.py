@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from profiler.agent.loop import BUCKETS_S, View
 from profiler.collectors import unit_of
 from profiler.collectors.windows import Key
+from profiler.gauges import ATTRIBUTED, PREFIX, gauge_of
 from profiler.metrics import BY_NAME
 
 if TYPE_CHECKING:  # an agent that only exports loads nothing of what pushing needs
@@ -47,16 +48,6 @@ _TOTALS: dict[str, _Total] = {
     "busy": _Total("busy_seconds", 0.01, "CPU time in which the host was not idle"),
     "steal": _Total("steal_seconds", 0.01, "CPU time that a hypervisor below this host took"),
 }
-# Unit of a metric → how the gauge's name ends, and the factor to that base unit.
-_BASE: dict[str, tuple[str, float]] = {
-    "%": ("_ratio", 0.01),
-    "1/s": ("_per_second", 1.0),
-    "pages/s": ("_per_second", 1.0),
-    "Mbit/s": ("_bytes_per_second", 125_000.0),
-    "MB/s": ("_bytes_per_second", 1e6),
-    "MB": ("_bytes", 1 << 20),  # made of the kernel's KB, which are KiB
-}
-_PLAIN_NAMES = {"net_mbit": "network", "disk_mb_s": "disk", "rss_mb": "resident_memory"}
 
 
 @dataclass(slots=True)
@@ -88,8 +79,8 @@ def series_text(view: View) -> str:
             family = families.get(name) or families.setdefault(name, _Family("counter", _help(key, kind.help)))
             family.lines.append(f"{name}{{{labels.of(key)}}} {total * kind.factor!r}\n")
     for key, statistic in view.window.series.items() if view.window else ():
-        ending, factor = _BASE.get(unit_of(key[2]), ("", 1.0))
-        name = f"{_prefix(key)}{_PLAIN_NAMES.get(key[2], key[2])}{ending}"
+        gauge, factor = gauge_of(key[2], unit_of(key[2]))
+        name = f"{_prefix(key)}{gauge}"
         family = families.get(name) or families.setdefault(name, _Family("gauge", _help(key, _window_help(key[2]))))
         text = labels.of(key)
         family.lines.append(
@@ -128,7 +119,7 @@ def _is_share(key: Key) -> bool:
 
 
 def _prefix(key: Key) -> str:
-    return "cotenant_attributed_" if _is_share(key) else "cotenant_"
+    return ATTRIBUTED if _is_share(key) else PREFIX
 
 
 def _help(key: Key, text: str) -> str:

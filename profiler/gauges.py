@@ -1,0 +1,25 @@
+"""Names and units of the gauges that the agent exports: written by its exporter, read back by whoever asks Prometheus.
+
+Prometheus wants base units in names (prometheus.io/docs/practices/naming): ratios, seconds and bytes.
+"""
+
+from __future__ import annotations
+
+PREFIX = "cotenant_"
+ATTRIBUTED = "cotenant_attributed_"  # of an instance's part of the driver domain, so that nobody sums it with the whole
+# Unit of a metric → how the gauge's name ends, and the factor to that base unit.
+_BASE = {
+    "%": ("_ratio", 0.01),
+    "1/s": ("_per_second", 1.0),
+    "pages/s": ("_per_second", 1.0),
+    "Mbit/s": ("_bytes_per_second", 125_000.0),
+    "MB/s": ("_bytes_per_second", 1e6),
+    "MB": ("_bytes", float(1 << 20)),  # made of the kernel's KB, which are KiB
+}
+_PLAIN_NAMES = {"net_mbit": "network", "disk_mb_s": "disk", "rss_mb": "resident_memory"}
+
+
+def gauge_of(metric: str, unit: str) -> tuple[str, float]:
+    """Name of the metric's gauge without its prefix, and the factor from the metric's unit to the gauge's."""
+    ending, factor = _BASE.get(unit, ("", 1.0))
+    return f"{_PLAIN_NAMES.get(metric, metric)}{ending}", factor
