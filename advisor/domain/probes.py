@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.domain.questions import Objective
-from profiler.observed import Instance
+from profiler.observed import HostKind, Instance
 
 ProbePinning = Literal["same", "different", "shared"]
 PROBE_PINNINGS: tuple[ProbePinning, ...] = ("same", "different", "shared")
@@ -39,7 +39,7 @@ class ProbePair:
     first: str
     second: str
     pinning: ProbePinning
-    kind: str
+    kind: HostKind
     platform: str
 
 

@@ -16,9 +16,9 @@ from lab.campaign import read_campaign
 from lab.errors import CampaignError
 from lab.fields import Fields
 from lab.workloads import KINDS
+from profiler.host_kinds import TRAITS
 from profiler.observed import check_id
 
-INSTANCES = {"lxc": "container", "kvm": "qemu", "xen": "xen"}  # how the lab makes instances of a host's kind
 # Server and load generators as in examples/campaigns: for two CPUs, of which the pair uses what the form says.
 PINNINGS: Mapping[str, Mapping[str, Any]] = {
     "same": {"cpus": ["0"], "clients": ["1"]},
@@ -73,7 +73,7 @@ def _document(plan: ProbePlan, pairs: Sequence[ProbePair], known: Definitions, s
     return {
         "name": _identifier(stem, "probe-plan"),
         "platform": _identifier(pairs[0].platform, "probed-host"),
-        "instances": INSTANCES[pairs[0].kind],
+        "instances": TRAITS[pairs[0].kind].lab_instances,
         "seconds": plan.request.seconds_per_run,
         "warmup_s": WARMUP_S,
         "rounds": plan.request.rounds,

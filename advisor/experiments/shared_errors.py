@@ -9,6 +9,7 @@ import numpy as np
 from advisor.domain import ProbePair, ProbePinning
 from models.arrays import Floats, Ints
 from models.data.scene import SceneBatch
+from profiler.observed import HostKind
 
 
 class Errors:
@@ -35,7 +36,9 @@ class Errors:
         """Where a pair meets in some decision."""
         return tuple(sorted(self._hosts[pair]))
 
-    def number(self, victim: str | None, neighbour: str | None, form: ProbePinning, where: tuple[str, str, str]) -> int:
+    def number(
+        self, victim: str | None, neighbour: str | None, form: ProbePinning, where: tuple[HostKind, str, str]
+    ) -> int:
         """The error of a victim's ratio beside a neighbour. `where` is kind, platform and id of the host.
 
         Who runs nothing that has a name cannot be measured, and its error is the host's own.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.domain import Host, Instance
+from profiler.host_kinds import TRAITS
 
 NAMES = {
     "cpu": "CPU",
@@ -45,7 +46,7 @@ def mechanism(resource: str, host: Host, victim: Press, presses: Press) -> tuple
             return "N5", "both exchange pages and wait for one CPU"
         return "L8", "both take turns on the same CPUs"
     if resource == "driver_domain":
-        if host.kind == "xen":
+        if TRAITS[host.kind].driver_servers == 1:
             return "N9", "one driver domain moves everybody's pages"
         return "C4", "vhost and emulator threads move everybody's packets"
     if resource == "nic":

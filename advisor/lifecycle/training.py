@@ -19,7 +19,7 @@ from advisor.validation import check_unique
 from profiler.observed import check_id
 
 if TYPE_CHECKING:
-    from models.evaluation import Evaluation
+    from models.evaluation.run import Evaluation
 
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
 SCHEDULER = re.compile(r"(tcp|tls)://[A-Za-z0-9._:\[\]-]+:[0-9]{1,5}")
@@ -58,7 +58,8 @@ def evaluate(
 
     InvalidInput when a dataset breaks a rule and for a protocol or model that does not exist.
     """
-    from models import evaluation
+    from models.evaluation.protocols import DEFAULT_PROTOCOLS
+    from models.evaluation.run import examine
 
     _check_datasets(datasets, "an evaluation")
     say = progress or (lambda _what, _done: None)
@@ -69,9 +70,7 @@ def evaluate(
             say(f"{name}, {what}" if len(datasets) > 1 else what, (number + done) / len(datasets))
 
         with _speaking(dataset):
-            found.append(
-                evaluation.examine(dataset, protocols or evaluation.DEFAULT_PROTOCOLS, step, models=models, curve=curve)
-            )
+            found.append(examine(dataset, protocols or DEFAULT_PROTOCOLS, step, models=models, curve=curve))
     return tuple(found)
 
 
@@ -84,7 +83,7 @@ def _check_datasets(datasets: Sequence[Path], what: str) -> None:
 
 def evaluations_as_json(found: Sequence[Evaluation]) -> Mapping[str, Any]:
     """One evaluation in the shape of the contract, section 3; several under `datasets`, with each model's mean rank."""
-    from models import evaluation
+    from models.evaluation.table import average_ranks
 
     if len(found) == 1:
         return found[0].figures
@@ -94,7 +93,7 @@ def evaluations_as_json(found: Sequence[Evaluation]) -> Mapping[str, Any]:
         for protocol, one in each.figures["protocols"].items()
         if protocol != "random_row"  # it leaks
     ]
-    return {"datasets": [one.figures for one in found], "average_rank": evaluation.average_ranks(tables)}
+    return {"datasets": [one.figures for one in found], "average_rank": average_ranks(tables)}
 
 
 def adopt(artifact: Path, model_dir: Path, now: datetime) -> ModelCard:

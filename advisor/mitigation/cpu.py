@@ -11,6 +11,7 @@ from advisor.mitigation.shared_host import Trial
 from advisor.mitigation.standing import Standing
 from models.physics.periods import cap_period_ms, is_short
 from models.physics.waiting import worst_cap_stall
+from profiler.host_kinds import TRAITS
 from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, MAX_WEIGHT
 
 WEIGHTS = (2, 4, 8)  # times as much; finding L4: beyond ten times nothing more comes of it under Xen
@@ -24,7 +25,7 @@ def weights(standing: Standing) -> list[Trial]:
     """
     if standing.culprit is None:
         return []
-    note = " (a weight is not a share, L4)" if standing.shared.host.kind == "xen" else ""
+    note = " (a weight is not a share, L4)" if TRAITS[standing.shared.host.kind].weight_exponent != 1 else ""
     sufferer = standing.settings(standing.sufferer)
     if sufferer.weight is None:
         name = standing.party(standing.sufferer).id

@@ -9,6 +9,7 @@ from advisor.mitigation.cpu import steps_down
 from advisor.mitigation.shared_host import Trial
 from advisor.mitigation.standing import Standing
 from models.physics.demands import capacity
+from profiler.host_kinds import TRAITS
 
 DISK_STEP = 5  # % of what the disk can do
 
@@ -21,7 +22,7 @@ def limits(standing: Standing) -> list[Trial]:
     A limit mitigates and does not remove: the disk still serves whose turn it is (finding L6). Xen's block backend has
     no such setting.
     """
-    if standing.culprit is None or standing.shared.host.kind == "xen":
+    if standing.culprit is None or not TRAITS[standing.shared.host.kind].disk_limit:
         return []
     culprit, settings = standing.party(standing.culprit), standing.settings(standing.culprit)
     most = float(capacity(standing.shared.scenes([Trial()]), "disk_mb_s")[0])
@@ -29,7 +30,9 @@ def limits(standing: Standing) -> list[Trial]:
     if most <= 0 or share <= 0:
         return []
     top = min(share, (settings.disk_limit_mb_s or math.inf) / most)
-    each = ", reading and writing each," if standing.shared.host.kind == "lxc" else ""  # as control groups count
+    each = (
+        ", reading and writing each," if TRAITS[standing.shared.host.kind].disk_limit_each_way else ""
+    )  # as control groups count
     found = []
     for percent in steps_down(100 * top, 100 * share * (culprit.min_throughput_ratio or 0.0), DISK_STEP):
         limit = max(round(most * percent / 100, 1), 0.1)

@@ -6,6 +6,7 @@ import numpy as np
 
 from advisor.mitigation.shared_host import Trial
 from advisor.mitigation.standing import Standing
+from profiler.host_kinds import TRAITS
 from profiler.observed import format_cpus
 
 
@@ -16,7 +17,7 @@ def driver_cpus(standing: Standing) -> list[Trial]:
     host has no driver domain.
     """
     host = standing.shared.host
-    if host.kind == "lxc" or host.pcpus < 2 or not standing.want.driver.any():
+    if not TRAITS[host.kind].has_driver_domain or host.pcpus < 2 or not standing.want.driver.any():
         return []
     scene = standing.shared.scenes([standing.trial("", {})])
     may = scene.affinity[0].astype(float)
@@ -26,7 +27,7 @@ def driver_cpus(standing: Standing) -> list[Trial]:
     now = set(host.driver_cpus) or set(range(host.pcpus))
     found = []
     if now != {quiet[0]}:
-        note = " (fewer CPUs make its events cheaper, N11)" if host.kind == "xen" else ""
+        note = " (fewer CPUs make its events cheaper, N11)" if TRAITS[host.kind].events_grow else ""
         says = f"Keep the driver domain to CPU {quiet[0]} alone{note}"
         found.append(Trial(says, standing.changes, (quiet[0],)))
     further = [cpu for cpu in quiet if cpu not in now]

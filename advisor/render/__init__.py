@@ -8,9 +8,10 @@ from dataclasses import fields
 from advisor.domain import Command
 from advisor.render.change import Change
 from advisor.render.names import check_labels
-from advisor.render.tools import OWN_TOOLS, Tools
+from advisor.render.tools import Tools
 from advisor.render.unmet import unmet
 from advisor.render.whole import plan
+from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, IsolationSettings
 
 __all__ = ["check_labels", "commands", "plan", "refused", "unmet"]
@@ -54,4 +55,4 @@ def commands(
 
 def refused(host: Host, why: str) -> Command:
     """What stands in the place of commands that cannot be rendered for a host."""
-    return Command(OWN_TOOLS[host.kind], (), (), f"there are no commands for {host.id}: {why}")
+    return Command(TRAITS[host.kind].tool, (), (), f"there are no commands for {host.id}: {why}")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
 from advisor.render.names import domain_name
+from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, format_cpus
 
 DOM0 = "Domain-0"
@@ -20,7 +21,7 @@ def commands(host: Host, cpus: tuple[int, ...], residents: Sequence[Instance], t
     """
     everywhere = tuple(range(host.pcpus))
     now, then = (tuple(sorted(some or everywhere)) for some in (host.driver_cpus, cpus))
-    if now == then or host.kind == "lxc":
+    if now == then or not TRAITS[host.kind].has_driver_domain:
         return
     if target != "native":
         words = f"keep the driver domain of {host.id} to CPUs {format_cpus(then)} with the host's own tools"

@@ -14,8 +14,8 @@ from advisor.domain import Command
 from advisor.errors import InvalidInput
 from advisor.render import cloudstack, commands, openstack, tc
 from advisor.render.names import address, domain_name, target_of
-from advisor.render.tools import OWN_TOOLS
 from advisor.render.whole import plan as of_newcomer
+from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
 # Nova lets a live migration name its host, and have the scheduler check it, since this version (Nova's REST history).
@@ -35,7 +35,7 @@ def move(
     runs = target_of(source, None)
     if source.kind != target.kind or runs != target_of(target, None):
         text = f"no tool moves a running instance from a {source.kind} host to a {target.kind} host of other tools"
-        tool = OWN_TOOLS[source.kind] if runs == "native" else _program(runs)
+        tool = TRAITS[source.kind].tool if runs == "native" else _program(runs)
         return (Command(tool, (), (), f"{text}: {then.id} is stopped on {source.id} and made anew on {target.id}"),)
     if source.kind == "lxc" and runs == "native":
         text = f"a container has no live migration: stop {then.id} on {source.id}, move its root file system, and start"

@@ -11,8 +11,6 @@ from advisor.render.change import Change, Step
 from advisor.render.names import target_of
 from profiler.observed import Host, Instance
 
-OWN_TOOLS = {"xen": "xl", "kvm": "virsh", "lxc": "lxc"}  # of a hypervisor, by the kind of the host
-
 
 @dataclass(frozen=True, slots=True)
 class Tools:

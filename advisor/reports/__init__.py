@@ -18,7 +18,7 @@ from advisor.reports.replay import replay_report
 from advisor.validation import picture_kind
 
 if TYPE_CHECKING:
-    from models.evaluation import Evaluation
+    from models.evaluation.run import Evaluation
 
 __all__ = [
     "evaluation_as_html",

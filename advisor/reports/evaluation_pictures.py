@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from models.evaluation import Points
+from models.evaluation.run import Points
 from profiler.look import AFTER, BAD, BEFORE, inline, short
 from profiler.pictures import INK, LINE, SOFT, label, new_figure
 

@@ -13,6 +13,7 @@ from advisor.scheduling.newcomer import newcomer_slot, profile_row, rows_by_host
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats
 from models.physics.demands import demands
+from models.physics.kinds import holds
 from profiler.observed import HOST_KINDS
 
 Says = Callable[[int], str]  # a sentence about one host, by its position
@@ -191,7 +192,7 @@ def _driver_asked(question: Question) -> Floats:
     CPUs. In a container it asks nothing: the kernel works for it in its own time (`models.physics.demands`)."""
     snapshot, instance = question.snapshot, question.instance
     asked = np.zeros(len(snapshot.hosts))
-    hosts = np.flatnonzero(snapshot.scenes.kind != HOST_KINDS.index("lxc"))
+    hosts = np.flatnonzero(holds(snapshot.scenes.kind, "has_driver_domain"))
     table, row, _ = profile_row(snapshot, question.request)
     rows = rows_by_host(snapshot, hosts, instance, table, row)
     if any(np.isfinite(table.column(key)[rows]).any() for key in ("driver_domain.cpu", "pages_exchanged")):

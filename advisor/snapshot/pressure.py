@@ -10,8 +10,8 @@ import numpy as np
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 from models.physics.demands import capacity, demands, driver_price, link
-from models.physics.prior import DRIVER_PARALLEL, RESOURCES
-from profiler.observed import HOST_KINDS
+from models.physics.kinds import holds, trait
+from models.physics.prior import RESOURCES
 
 
 def pressure(snapshot: ClusterSnapshot) -> Mapping[str, Mapping[str, float | None]]:
@@ -32,12 +32,12 @@ def asked(snapshot: ClusterSnapshot) -> Floats:
     """The same as an array (H, 5), hosts as in the snapshot, resources in the order of RESOURCES, nan = not known."""
     scenes = snapshot.scenes
     want = demands(scenes)
-    parallel = np.array([DRIVER_PARALLEL[kind] for kind in HOST_KINDS])[scenes.kind]
+    parallel = trait(scenes.kind, "driver_servers")
     driver = want.driver * driver_price(scenes, want) if scenes.slots else want.driver
     # The driver domain can use its CPUs, but no more of them than one bridge was measured to keep busy
-    # (models.physics.prior).
+    # (profiler.host_kinds).
     driver_room = np.minimum(scenes.driver_cpus.sum(axis=1), np.maximum(parallel, want.driver.max(axis=1, initial=0.0)))
-    driver_room = np.where(scenes.kind == HOST_KINDS.index("lxc"), np.nan, driver_room)
+    driver_room = np.where(holds(scenes.kind, "has_driver_domain"), driver_room, np.nan)
     disk_mb_s, memory_mb_s = capacity(scenes, "disk_mb_s"), capacity(scenes, "mem_bw_mb_s")
     disk_most = np.divide(
         scenes.disk_limit, disk_mb_s[:, None], out=np.full(want.disk.shape, np.inf), where=disk_mb_s[:, None] > 0

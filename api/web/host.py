@@ -15,6 +15,7 @@ from api.html.render import page
 from api.routes.common import AdvisorDep, PathId
 from api.web import bars, chart, picture
 from api.web.cloud import age
+from profiler.host_kinds import TRAITS
 from profiler.observed import format_cpus
 
 Span = Literal["1h", "6h", "24h"]
@@ -116,7 +117,7 @@ def _facts(now: HostNow) -> list[tuple[str, str]]:
         ("vCPUs on pCPUs", f"{vcpus} on {it.pcpus}"),
         ("Memory", f"{memory_mb:,.0f} of {it.memory_mb:,.0f} MB"),
     ]
-    if it.kind != "lxc":
+    if TRAITS[it.kind].has_driver_domain:
         found.append(("Driver domain on pCPUs", format_cpus(frozenset(it.driver_cpus)) if it.driver_cpus else "any"))
     if it.nic_mbit:
         found.append(("NIC", f"{it.nic_mbit:,.0f} Mbit/s"))

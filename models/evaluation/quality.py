@@ -136,7 +136,8 @@ def _beside(version: str, target: str, pairs: Sequence[tuple[Checked, Checked]])
     if lower is None or upper is None:
         text += ", all in one scene: nothing follows."
     elif lower > 0 or upper < 0:
-        text += f" (95 % interval {lower:+.3f} to {upper:+.3f}): it is surely {'better' if upper < 0 else 'worse'}."
+        side = "better" if upper < 0 else "worse"
+        text += f" (95 % interval {lower:+.3f} to {upper:+.3f}): it is {side} beyond the uncertainty."
     else:
         text += f" (95 % interval {lower:+.3f} to {upper:+.3f}): that may be chance."
     return Comparison(version, pairs[-1][1].role, target, len(pairs), len(by_source), difference, lower, upper, text)

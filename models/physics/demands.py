@@ -8,20 +8,15 @@ import numpy as np
 
 from models.arrays import Floats
 from models.data.scene import ProfileTable, SceneBatch
-from profiler.observed import HOST_KINDS
+from models.physics.kinds import holds, trait
 
 # Each further CPU of the driver domain, or of a guest, makes every page dearer: events grow 2.4-fold from one to four
 # shared cores (NEIGHBOR section 4.3.1, Fig. 29); a fifth of the driver domain's time per page is taken to be events.
 EVENT_SHARE = 0.2
 EVENT_GROWTH_PER_CPU = (2.4 - 1.0) / 3
 MOST_COUNTED_CPUS = 4  # the largest set of that measurement: beyond it the cost is held, not extrapolated
-# Driver-domain CPU seconds per page where a profile says nothing: 65 % at 7,728 and 82 % at 15,402 pages/s were seen on
-# emulated Xen; real machines do a few times better. Assumed, to be replaced by a profile.
-ASSUMED_CPU_S_PER_PAGE = {"xen": 2e-5, "kvm": 2e-5, "lxc": 0.0}
 # Payload share of an Ethernet link under TCP: 1448 bytes of data in 1538 bytes on the wire (IEEE 802.3, RFC 7323).
 GOODPUT = 1448 / 1538
-# A weight is not a share under Xen's credit scheduler: ten times the weight got 57.1 against 42.9 % (finding L4).
-WEIGHT_EXPONENT = {"xen": float(np.log10(57.1 / 42.9)), "kvm": 1.0, "lxc": 1.0}
 LEAST_BUSY = 0.5  # of its time alone that the fastest user keeps a device busy; less is not believed
 ASSUMED_BURST_MS = 1.0  # of CPU time at a stretch where a profile does not count executions; assumed
 
@@ -52,11 +47,11 @@ def demands(scenes: SceneBatch) -> Demands:
         return profile_column(scenes, key)
 
     pages = column("pages_exchanged")
-    kind_cost = np.array([ASSUMED_CPU_S_PER_PAGE[kind] for kind in HOST_KINDS])[scenes.kind][:, None]
+    kind_cost = trait(scenes.kind, "cpu_s_per_page")[:, None]
     cpu = first_known(column("cpu") / 100, scenes.vcpus)  # an unknown instance may keep all its vCPUs busy
     driver = first_known(column("driver_domain.cpu") / 100, pages * kind_cost, nothing)
     # A container has none: the kernel works for it mostly in the time of its own tasks, which `cpu` counts already.
-    driver = np.where((scenes.kind == HOST_KINDS.index("lxc"))[:, None], 0.0, driver)
+    driver = np.where(holds(scenes.kind, "has_driver_domain")[:, None], driver, 0.0)
     net = first_known(column("net_mbit"), column("throughput_kb_s") * 8 / 1000, nothing)
     disk, memory = (
         np.divide(first_known(column(key), nothing), most, out=np.zeros_like(load), where=most > 0)
@@ -148,7 +143,7 @@ def _speed_here(scenes: SceneBatch, cpu: Floats, driver: Floats, net: Floats, sh
 
 def weights(scenes: SceneBatch, weight: Floats) -> Floats:
     """What weights (S, ...) of a scene's consumers are worth when its CPUs are shared, by the host's scheduler."""
-    exponent = np.array([WEIGHT_EXPONENT[kind] for kind in HOST_KINDS])[scenes.kind]
+    exponent = trait(scenes.kind, "weight_exponent")
     return np.asarray(weight ** exponent[:, None])
 
 
@@ -167,8 +162,8 @@ def driver_price(scenes: SceneBatch, want: Demands) -> Floats:
     feeding = _spread(scenes, replace(want, cpu=np.minimum(want.cpu, want.driver)))
     spread = (scenes.driver_cpus * feeding).sum(axis=1) / np.maximum(driver_size, 1)
     crowded = np.clip(spread - 1, 0.0, 1.0)[:, None]
-    xen = (scenes.kind == HOST_KINDS.index("xen"))[:, None]
-    return np.where(xen, (1.0 + EVENT_SHARE * EVENT_GROWTH_PER_CPU * further) * (1 - EVENT_SHARE * crowded), 1.0)
+    grow = holds(scenes.kind, "events_grow")[:, None]
+    return np.where(grow, (1.0 + EVENT_SHARE * EVENT_GROWTH_PER_CPU * further) * (1 - EVENT_SHARE * crowded), 1.0)
 
 
 def _spread(scenes: SceneBatch, want: Demands) -> Floats:

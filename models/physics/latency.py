@@ -10,6 +10,7 @@ from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
 from models.physics import htb
 from models.physics.demands import Demands, burst_ms, capacity, first_known, link, profile_column, weights
+from models.physics.kinds import trait
 from models.physics.periods import cap_period_ms
 from models.physics.waiting import (
     Time,
@@ -21,11 +22,7 @@ from models.physics.waiting import (
     first_come_first_served,
     processor_sharing,
 )
-from profiler.observed import HOST_KINDS
 
-# How long one that never blocks keeps a CPU, ms: sched_credit_tslice_ms of Xen (xen-command-line); the base slice of
-# Linux, 0.75 ms times 1 + log2 of up to 8 CPUs (kernel/sched/fair.c).
-TURN_MS = {"xen": 30.0, "kvm": 3.0, "lxc": 3.0}
 # What a sender that fills a queue keeps in it: a TCP window without scaling, 65,535 bytes (RFC 9293), in megabit.
 BACKLOG_MBIT = 65_535 * 8 / 1e6
 # An instance that keeps no resource busy for half its time alone is not held back by any: it runs by a clock, as a
@@ -85,10 +82,6 @@ def _known(scenes: SceneBatch, key: str) -> Floats:
     return np.where(value > 0, value, np.nan)
 
 
-def _by_kind(scenes: SceneBatch, values: dict[str, float]) -> Floats:
-    return np.asarray(np.array([values[kind] for kind in HOST_KINDS])[scenes.kind][:, None])
-
-
 def _place(scenes: SceneBatch, want: Demands) -> _Place:
     here, may = scenes.present, (scenes.affinity & scenes.present[:, :, None]).astype(float)
     size = np.maximum(may.sum(axis=2), 1.0)
@@ -106,7 +99,7 @@ def _place(scenes: SceneBatch, want: Demands) -> _Place:
     rate = np.clip(np.maximum(1 - busy ** (size / servers), np.minimum(fair, 1.0)), 1e-3, 1.0)
     own_driver = np.clip(on_driver * want.driver, 0.0, 1.0)
     alone = np.clip(np.maximum(1 - own_driver ** (size / servers), rate), 1e-3, 1.0)
-    longest = _by_kind(scenes, TURN_MS)  # an unknown neighbour keeps the CPU as long as it may
+    longest = trait(scenes.kind, "turn_ms")[:, None]  # an unknown neighbour keeps the CPU as long as it may
     turn = np.where(np.isnan(profile_column(scenes, "execution")), longest, np.minimum(burst_ms(scenes), longest))
     turns = (beside @ (used * turn)[:, :, None])[:, :, 0] * busy ** (size / servers - 1)
     cap = np.clip(scenes.cap / servers, 1e-3, 1.0)
@@ -161,7 +154,7 @@ def _stalls(scenes: SceneBatch, place: _Place) -> Time:
 def _at_driver(scenes: SceneBatch, want: Demands, *, alone: bool) -> Time:
     """One queue for everybody's pages, first come first served; one CPU serves it under Xen (N9, N11)."""
     size = np.maximum(scenes.driver_cpus.sum(axis=1), 1)[:, None].astype(float)
-    servers = np.where((scenes.kind == HOST_KINDS.index("xen"))[:, None], 1.0, size)
+    servers = np.minimum(trait(scenes.kind, "driver_servers")[:, None], size)
     busy = (want.driver if alone else np.broadcast_to(want.driver.sum(axis=1, keepdims=True), want.cpu.shape)) / servers
     return first_come_first_served(busy, servers)
 
@@ -259,7 +252,7 @@ def _saturating(scenes: SceneBatch, want: Demands, place: _Place) -> Bools:
     known = link(scenes)[:, None]
     fastest = np.nan_to_num(scenes.table.column("net_mbit")).max(initial=0.0)  # where no host says what its link does
     pace = np.where(np.isfinite(known), known, fastest if fastest > 0 else np.inf)
-    servers = np.where((scenes.kind == HOST_KINDS.index("xen"))[:, None], 1.0, scenes.driver_cpus.sum(axis=1)[:, None])
+    servers = np.minimum(trait(scenes.kind, "driver_servers"), scenes.driver_cpus.sum(axis=1))[:, None]
     used = (place.own, want.driver / np.maximum(servers, 1.0), want.net / pace, want.disk, want.memory)
     busy = np.maximum.reduce(used) >= SATURATING
     megabytes = [np.nan_to_num(profile_column(scenes, key)) for key in ("disk_mb_s", "net_mbit")]

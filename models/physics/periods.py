@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from models.arrays import Bools, Floats, Ints
-from profiler.observed import HOST_KINDS, Instance
+from models.physics.kinds import holds, trait
+from profiler.observed import Instance
 
-XEN_MS = 10.0  # credit2_cap_period_ms of Xen's boot line; no tool sets it for one domain
 DEFAULT_US, MOST_US = 100_000, 1_000_000  # sched-bwc.rst
 # A capped instance does not run for up to P - Q of each period (models.physics.waiting.worst_cap_stall). Instances that
 # are sensitive to latency get a short period: as long as that of Xen's credit2, and two of the kernel's slices
@@ -32,5 +32,6 @@ def cap_period_ms(kind: Ints, cap: Floats, vcpus: Floats, short: Bools) -> Float
 
     libvirt's quota holds for each vCPU alone (formatdomain, quota), a container's for the whole of it.
     """
-    quota = np.where(kind == HOST_KINDS.index("kvm"), cap / np.maximum(vcpus, 1.0), cap)
-    return np.asarray(np.where(kind == HOST_KINDS.index("xen"), XEN_MS, period_us(quota, short) / 1000))
+    quota = np.where(holds(kind, "cap_per_vcpu"), cap / np.maximum(vcpus, 1.0), cap)
+    fixed = trait(kind, "cap_period_ms")
+    return np.asarray(np.where(np.isnan(fixed), period_us(quota, short) / 1000, fixed))

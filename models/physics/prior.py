@@ -12,12 +12,12 @@ from models.arrays import Bools, Floats, Ints
 from models.data.scene import SceneBatch
 from models.physics import htb
 from models.physics.demands import Demands, capacity, crowd, demands, driver_price, link, weights
+from models.physics.kinds import trait
 from models.physics.latency import latency_and_jitter
 from models.physics.sharing import cpu_classes, fill, share_sets
 from models.prediction import TARGETS, Band, InterferencePrediction, unasked
-from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS
+from profiler.observed import DEFAULT_WEIGHT
 
-DRIVER_PARALLEL = {"xen": 1.0, "kvm": np.inf, "lxc": np.inf}  # CPUs the driver domain can use for one bridge (N9, N11)
 PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules of thumb miss by (findings N3-N8)
 # How much wider latency's interval is than that of T/B, and jitter's: waiting depends on how work arrives, of which a
 # profile says nothing, and jitter on its squares, which doubles a spread of logs.
@@ -106,7 +106,7 @@ def _asked(scenes: SceneBatch, want: Demands) -> _Asked:
     affinity &= np.concatenate([scenes.present, np.ones((len(scenes), 1), dtype=bool)], axis=1)[:, :, None]
     allowed, room = cpu_classes(affinity, scenes.pcpus)
     everybody = np.concatenate([scenes.weight, np.full((len(scenes), 1), float(DEFAULT_WEIGHT))], axis=1)
-    driver_most = np.array([DRIVER_PARALLEL[kind] for kind in HOST_KINDS])[scenes.kind]
+    driver_most = trait(scenes.kind, "driver_servers")
     disk = np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], want.disk.shape)
     return _Asked(
         cpu=want.cpu,

@@ -17,7 +17,7 @@ from advisor.errors import InvalidInput
 from advisor.reports import evaluation_words as words
 from advisor.reports.figures import NBSP
 from api.cli import app
-from models.evaluation import Evaluation, Points
+from models.evaluation.run import Evaluation, Points
 
 FIGURES: dict[str, Any] = {
     "mape": 0.034, "mae": 0.021, "p90_abs_error": 0.049, "spearman": 0.9, "pair_ranking_accuracy": 0.934,

@@ -20,7 +20,7 @@ from synthetic import World
 from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.evaluation import predict_rows
+from models.evaluation.methods import predict_rows
 from models.features.examples import Examples, build_examples, metrics_of, scene_of
 from models.features.selection import MOST_METRICS
 from models.learning import artifact

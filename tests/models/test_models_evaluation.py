@@ -12,10 +12,15 @@ import pytest
 from synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, Floats, World, write_csv
 
 from models.data.dataset import DatasetError, load_dataset
-from models.evaluation import BASELINES, PROTOCOLS, errors, evaluate, folds_of, methods, pair_ranking_accuracy
+from models.evaluation import methods
+from models.evaluation.baselines import BASELINES
 from models.evaluation.clock import Clock
+from models.evaluation.errors import errors
 from models.evaluation.judging import judge
 from models.evaluation.methods import Guess, Method, plain
+from models.evaluation.protocols import PROTOCOLS, folds_of
+from models.evaluation.ranking import pair_ranking_accuracy
+from models.evaluation.run import evaluate
 from models.features.examples import Examples, build_examples, metrics_of
 from models.learning.estimators import LEAST_ROWS
 from models.learning.fitted import Estimate

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from synthetic import Floats, World
 
 from models.data.dataset import load_dataset
-from models.evaluation import evaluate, methods
+from models.evaluation import methods
 from models.evaluation.bootstrap import interval, resampled_means
 from models.evaluation.clock import Clock
 from models.evaluation.compositions import COMPOSITIONS
@@ -22,6 +22,7 @@ from models.evaluation.labels import limiting, repeats
 from models.evaluation.methods import Guess
 from models.evaluation.noise import Noise
 from models.evaluation.ranking import Ranking
+from models.evaluation.run import evaluate
 from models.evaluation.table import average_ranks, ranks
 from models.features.examples import Examples, Neighbour, build_examples, metrics_of
 

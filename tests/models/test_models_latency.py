@@ -16,9 +16,10 @@ from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
 from models.features.examples import scene_of
 from models.physics.demands import GOODPUT
-from models.physics.latency import BACKLOG_MBIT, TURN_MS
+from models.physics.latency import BACKLOG_MBIT
 from models.physics.prior import PriorPredictor, solve
 from models.physics.waiting import behind_turns, budget_runs_out, cap_stall, processor_sharing
+from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, NetworkSettings
 
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"
@@ -173,7 +174,7 @@ def test_a_higher_cap_never_raises_its_owners_latency_or_jitter(scene: Scene, da
 @pytest.mark.parametrize("kind", ["xen", "kvm", "lxc"])
 def test_who_asks_more_than_its_share_waits_behind_turns_and_who_asks_less_does_not(kind: str) -> None:
     others = [instance(workload="spin") for _ in range(2)]
-    for workload, turns in (("spin", 2 * TURN_MS[kind]), ("asks", 0.0)):
+    for workload, turns in (("spin", 2 * TRAITS[kind].turn_ms), ("asks", 0.0)):
         _, jitter = ratios(host(kind), instance(workload=workload, load=1.0), *others, table=BURSTS)
         wait = float(behind_turns(np.array(turns)).variance)
         own, burst = (1.0, 1000.0) if workload == "spin" else (0.2, 2.0)

@@ -9,7 +9,9 @@ import pytest
 
 from profiler.backends.find import NAMES
 from profiler.definitions import DEFINITIONS, TITLES, Definition, page_markdown, table_markdown
+from profiler.host_kinds import TRAITS
 from profiler.metrics import EIGHT
+from profiler.observed import HOST_KINDS
 
 ROOT = Path(__file__).parents[2]
 CELLS = [(key, cell) for key, cells in DEFINITIONS.items() for cell in cells]
@@ -69,3 +71,7 @@ def test_the_page_holds_every_distance_from_the_paper() -> None:
     page = " ".join(page_markdown().split())
     for _, cell in CELLS:
         assert " ".join(cell.distance.split()).replace("|", "\\|") in page
+
+
+def test_every_kind_of_hypervisor_has_its_traits() -> None:
+    assert tuple(TRAITS) == HOST_KINDS
