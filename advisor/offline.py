@@ -24,7 +24,7 @@ from advisor.domain import (
 from advisor.inventories.static import load_instances, load_inventory, load_scene
 from advisor.placement import questions
 from advisor.prediction import active
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
@@ -118,9 +118,9 @@ def plan(
     seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
     snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
 
-    def of_version(version: str) -> Chosen:
+    def of_version(version: str) -> ActivePredictor:
         prior = PriorPredictor()
-        return Chosen(prior if version == prior.version else active.load(settings.model_dir / version))
+        return ActivePredictor(prior if version == prior.version else active.load(settings.model_dir / version))
 
     chosen = _choose(model, settings)
     return entry.plan(snapshot, chosen, request, now=now, fresh_s=inf, models=of_version, progress=progress)
@@ -193,7 +193,9 @@ def write_cloud_report(
     return folders.write(inventory, made, behind, ages, folder, keep=keep)
 
 
-def _background(inventory: Inventory, made: Plan, chosen: Chosen, model: Path | None, settings: Settings) -> Background:
+def _background(
+    inventory: Inventory, made: Plan, chosen: ActivePredictor, model: Path | None, settings: Settings
+) -> Background:
     """What stands behind a plan on files; the card is that of the artifact that made it."""
     from advisor.reports.background import of_plan
 
@@ -265,6 +267,6 @@ def evaluate(
     return training.evaluations_as_json(found)
 
 
-def _choose(model: Path | None, settings: Settings) -> Chosen:
+def _choose(model: Path | None, settings: Settings) -> ActivePredictor:
     """The named artifact, which must be intact; else the newest intact one, else the prior."""
-    return active.newest(settings.model_dir) if model is None else Chosen(active.load(model))
+    return active.newest(settings.model_dir) if model is None else ActivePredictor(active.load(model))

@@ -18,7 +18,6 @@ from advisor.access.sessions import Sessions, form_key
 from advisor.access.tokens import Tokens
 from advisor.domain import (
     Activation,
-    Answered,
     AnsweredAs,
     AuditEntry,
     CloudNow,
@@ -41,6 +40,7 @@ from advisor.domain import (
     ProbePlan,
     ProbeRequest,
     Recommendation,
+    RecommendationOutcome,
     Scene,
     SceneEffects,
     WorkloadProfile,
@@ -51,23 +51,23 @@ from advisor.inventories import sync
 from advisor.inventories import writes as cloud
 from advisor.inventories.reading import Reading, Source
 from advisor.inventories.sources import SOURCES, open_source
-from advisor.inventories.sync import Followed
+from advisor.inventories.sync import SyncDiff
 from advisor.inventories.writes import Only, anyway
 from advisor.lifecycle import interval_inflation, outcomes
 from advisor.lifecycle.monitoring import Monitor, shadows
-from advisor.lifecycle.outcome_checks import Judge, source_of
+from advisor.lifecycle.outcome_checks import OutcomeScorer, source_of
 from advisor.lifecycle.registry import Registry
 from advisor.placement import questions
 from advisor.planning.entry import Progress
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.reports import plan_reading
 from advisor.reports.background import of_plan
 from advisor.reports.folders import REPORT_KINDS, Reported, check_folder, every_s, repeat
 from advisor.reports.folders import write as write_report
 from advisor.serving import overview, vitals
-from advisor.serving.placements import Placing
-from advisor.serving.plans import Plans
-from advisor.serving.snapshot_cache import Current, View
+from advisor.serving.placements import PlacementService
+from advisor.serving.plans import PlanService
+from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.serving.vitals import Vitals
 from advisor.settings import Settings
 from advisor.store import counters, hosts, instances, migrate, recommendations, workloads
@@ -83,12 +83,12 @@ __all__ = [
     "REPORT_KINDS",
     "SOURCES",
     "Advisor",
-    "Followed",
     "Keystone",
     "Progress",
     "Reading",
     "Reported",
     "Source",
+    "SyncDiff",
     "acting",
     "actor",
     "backup_database",
@@ -114,7 +114,7 @@ class Advisor:
         self._settings = settings
         self._clock = clock
         self._database = Database(settings.database)
-        self._current = Current(self._database, settings)
+        self._current = SnapshotCache(self._database, settings)
         self._monitor = Monitor(settings)
         self._audit = Audit(clock, timedelta(days=settings.keep_audit_days))
         self.keystone = Keystone(settings.keystone_url, settings.keystone_roles) if settings.keystone_url else None
@@ -124,8 +124,10 @@ class Advisor:
         self._registry = Registry(settings.model_dir, self._read, self._write, clock, self._audit)
         self._retention = Retention(self._database, settings, clock)
         transactions, stored = (self._read, self._write), self._retention.nudge
-        self.placing = Placing(self._current, self._monitor, self._audit, settings, transactions, clock, stored)
-        self._plans = Plans(self._current, self._monitor, self._audit, settings, transactions, clock)
+        self.placing = PlacementService(
+            self._current, self._monitor, self._audit, settings, transactions, clock, stored
+        )
+        self._plans = PlanService(self._current, self._monitor, self._audit, settings, transactions, clock)
         self._outdated: SchemaMismatch | None = None
         try:
             self._check_tables()
@@ -241,7 +243,7 @@ class Advisor:
         with self._change("inventory.put", mode=mode, **cloud.sizes(inventory)) as connection:
             return cloud.put_all(connection, inventory, mode=mode, generation=generation, now=self._clock())
 
-    def follow(self, reading: Reading, *, dry_run: bool = False) -> Followed:
+    def follow(self, reading: Reading, *, dry_run: bool = False) -> SyncDiff:
         """Bring the inventory to what another system told, and say what that changed; a dry run only says it.
 
         It is compared while others may write, for it takes a second for 10,000 instances. Where they wrote meanwhile
@@ -266,7 +268,7 @@ class Advisor:
             self._follow(connection, reading, news, generation)
         return news
 
-    def _follow(self, connection: Connection, reading: Reading, news: Followed, generation: int) -> None:
+    def _follow(self, connection: Connection, reading: Reading, news: SyncDiff, generation: int) -> None:
         fresh = timedelta(seconds=self._settings.fresh_s)
         sync.write(connection, news, generation, now=self._clock(), fresh=fresh)
         now = counters.read(connection).inventory
@@ -430,12 +432,14 @@ class Advisor:
         with self._read() as connection:
             return recommendations.outcome(connection, recommendation_id)
 
-    def answered(self, *, which: AnsweredAs = "all", cursor: str | None = None, limit: int = 100) -> Page[Answered]:
+    def answered(
+        self, *, which: AnsweredAs = "all", cursor: str | None = None, limit: int = 100
+    ) -> Page[RecommendationOutcome]:
         """Answers beside what was told of them, newest first: all, only real ones (no dry runs), or those told of."""
         with self._read() as connection:
             return outcomes.page(connection, which, cursor=cursor, limit=limit)
 
-    def answer(self, recommendation_id: str) -> Answered:
+    def answer(self, recommendation_id: str) -> RecommendationOutcome:
         """One answer beside what was told of it; NotFound when there is none such."""
         return outcomes.beside(self.recommendation(recommendation_id), self.outcome(recommendation_id))
 
@@ -636,11 +640,11 @@ class Advisor:
         if self._outdated is not None:
             raise SchemaMismatch(self._outdated.message)
 
-    def _now(self, now: datetime) -> tuple[View, Chosen]:
+    def _now(self, now: datetime) -> tuple[CloudView, ActivePredictor]:
         self._refuse_outdated()
         return self._current.at(now)
 
-    def _judges(self, now: datetime) -> tuple[View, Sequence[Judge]]:
+    def _judges(self, now: datetime) -> tuple[CloudView, Sequence[OutcomeScorer]]:
         view, chosen = self._now(now)
         with self._read() as connection:
             tried = shadows(connection)

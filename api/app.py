@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api import openapi, problems
-from api.auth import Gate, Guarded, Needs, first_step
+from api.auth import AuthMiddleware, Guarded, Needs, first_step
 from api.html.render import SIGN_IN, STATIC
 from api.http import conditional
 from api.http.bodies import BodyLimit, JsonRoute
@@ -203,7 +203,7 @@ def create_app(advisor: Advisor, settings: Settings) -> FastAPI:
         middleware=[
             Middleware(Envelope, telemetry=telemetry),
             Middleware(
-                Gate,
+                AuthMiddleware,
                 advisor=advisor,
                 limit=RateLimit(settings.rate_limit, settings.rate_burst),
                 open_paths=frozenset(route.path for route in ROUTES if route.needs == "open"),

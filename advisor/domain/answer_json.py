@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
-from advisor.domain.answers import Band, Candidate, Command, Effect, Reason, Recommendation, Rejection, Rung
+from advisor.domain.answers import Band, Candidate, Command, Effect, MitigationStep, Reason, Recommendation, Rejection
 from profiler.observed import IsolationSettings, Pinning
 
 Json = dict[str, Any]
@@ -61,7 +61,7 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
     return answer
 
 
-def _rungs(rungs: Sequence[Rung]) -> list[Json]:
+def _rungs(rungs: Sequence[MitigationStep]) -> list[Json]:
     """The steps of the isolation ladder that were tried, in their order."""
     return [
         {

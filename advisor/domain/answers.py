@@ -59,11 +59,11 @@ class Reason:
     ratio: float | None = None
 
 
-RungAction = Literal["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
+MitigationAction = Literal["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class MitigationStep:
     """One step of the isolation ladder as it was tried on a host where a limit would break.
 
     `changes` are the settings that instances (the newcomer or residents, by id) would run under, together with those of
@@ -75,7 +75,7 @@ class Rung:
     before it is followed: what keeps its commands from being rendered, and whom it takes more than half from.
     """
 
-    action: RungAction
+    action: MitigationAction
     text: str
     changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
     effects: tuple[Effect, ...] = ()
@@ -113,7 +113,7 @@ class Candidate:
     tied_with: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
     commands: tuple[Command, ...] = ()
-    rungs: tuple[Rung, ...] = ()
+    rungs: tuple[MitigationStep, ...] = ()
     changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
 
     @property
@@ -129,7 +129,7 @@ class Rejection:
     host: str
     code: str
     reason: str
-    rungs: tuple[Rung, ...] = ()
+    rungs: tuple[MitigationStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ AnsweredAs = Literal["all", "real", "told"]  # every answer, those that were no 
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class PredictedVsObserved:
     """One instance's throughput ratio as it was measured, and the `band` that was told before; None = none was."""
 
     instance: str
@@ -26,10 +26,10 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class RecommendationOutcome:
     """A stored answer and what was told of it: `host` is where the instance went, `told_at` None = nothing told yet."""
 
     recommendation: Recommendation
     host: str | None = None
     told_at: datetime | None = None
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[PredictedVsObserved, ...] = ()

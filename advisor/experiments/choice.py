@@ -25,7 +25,7 @@ from advisor.experiments.decisions import Asked, Decision, decision, lay_out
 from advisor.experiments.shared_errors import Errors
 from advisor.placement import questions
 from advisor.prediction import active
-from advisor.prediction.active import Chosen, Notes
+from advisor.prediction.active import ActivePredictor, Notes
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models import probe_plan
@@ -71,7 +71,7 @@ def check(request: ProbeRequest) -> None:
 
 def plan(
     snapshot: ClusterSnapshot,
-    chosen: Chosen,
+    chosen: ActivePredictor,
     request: ProbeRequest,
     *,
     fresh_s: float,

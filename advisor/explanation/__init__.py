@@ -6,13 +6,13 @@ from advisor.domain import Reason
 from advisor.explanation.comparison import compare
 from advisor.explanation.counterfactuals import counterfactuals
 from advisor.explanation.losses import losses, sentences
-from advisor.explanation.shown import Shown
+from advisor.explanation.shown import CandidateArrays
 from advisor.explanation.uncertainty import uncertainty
 
-__all__ = ["Shown", "explain"]
+__all__ = ["CandidateArrays", "explain"]
 
 
-def explain(shown: Shown) -> tuple[tuple[Reason, ...], ...]:
+def explain(shown: CandidateArrays) -> tuple[tuple[Reason, ...], ...]:
     """Reasons for each of the K candidates, best first, at most five each.
 
     What is lost (two at most), how the first compares with the second, what would put a later one before the first

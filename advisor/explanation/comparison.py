@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from advisor.domain import Reason
-from advisor.explanation.shown import Shown
+from advisor.explanation.shown import CandidateArrays
 from advisor.scheduling import scoring
 
 
-def compare(shown: Shown) -> Reason:
+def compare(shown: CandidateArrays) -> Reason:
     """How the first of two or more candidates compares with the second."""
     scores = shown.scores
     best, other = shown.hosts[0].id, shown.hosts[1].id
@@ -27,11 +27,11 @@ def compare(shown: Shown) -> Reason:
     return Reason("comparison", 0.0, text, kind="comparison")
 
 
-def _gap(shown: Shown) -> float:
+def _gap(shown: CandidateArrays) -> float:
     return float(shown.scores.expected[0] - shown.scores.expected[1])
 
 
-def _worst(shown: Shown, at: int) -> str:
+def _worst(shown: CandidateArrays, at: int) -> str:
     slot = shown.worst_off(at)
     before = f" ({shown.before[at, slot]:.2f} before)" if slot != shown.scenes.slots - 1 else ""
     return f"{shown.involved(at)[slot].id} with {shown.ratio(at, slot):.2f}{before}"

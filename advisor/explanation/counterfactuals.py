@@ -10,7 +10,7 @@ import numpy as np
 from advisor.domain import Reason
 from advisor.explanation.losses import Loss
 from advisor.explanation.mechanisms import NAMES
-from advisor.explanation.shown import Shown
+from advisor.explanation.shown import CandidateArrays
 from advisor.scheduling.scoring import PIN_GAIN, Scores, Waiting, score
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch, stack
@@ -32,7 +32,7 @@ class _Change:
     resource: str
 
 
-def counterfactuals(shown: Shown, losses: Sequence[Sequence[Loss]]) -> tuple[tuple[Reason, ...], ...]:
+def counterfactuals(shown: CandidateArrays, losses: Sequence[Sequence[Loss]]) -> tuple[tuple[Reason, ...], ...]:
     """For each of the first few candidates behind the first, what would put it there; () where nothing tried does.
 
     Tried are the limit of the resource that costs most there (link, disk, memory bandwidth) and the neighbour that
@@ -53,7 +53,7 @@ def counterfactuals(shown: Shown, losses: Sequence[Sequence[Loss]]) -> tuple[tup
     return tuple(tuple(one) for one in found)
 
 
-def _changes(shown: Shown, at: int, most: Loss) -> list[_Change]:
+def _changes(shown: CandidateArrays, at: int, most: Loss) -> list[_Change]:
     found = []
     if most.resource == "nic" or most.resource in UNLIMITED:
         found.append(_Change(at, None, most.resource))
@@ -64,7 +64,7 @@ def _changes(shown: Shown, at: int, most: Loss) -> list[_Change]:
     return found
 
 
-def _carried_out(shown: Shown, changes: Sequence[_Change]) -> list[tuple[_Change, float, float]]:
+def _carried_out(shown: CandidateArrays, changes: Sequence[_Change]) -> list[tuple[_Change, float, float]]:
     """Every change with the score that its host reaches at least, and the expected T/B of its worst-off then."""
     found = []
     for resources in (True, False):
@@ -74,7 +74,9 @@ def _carried_out(shown: Shown, changes: Sequence[_Change]) -> list[tuple[_Change
     return sorted(found, key=lambda one: changes.index(one[0]))
 
 
-def _scored(shown: Shown, changes: Sequence[_Change], *, resources: bool) -> list[tuple[_Change, float, float]]:
+def _scored(
+    shown: CandidateArrays, changes: Sequence[_Change], *, resources: bool
+) -> list[tuple[_Change, float, float]]:
     at = np.array([change.at for change in changes])
     now = shown.scenes.take(at)
     changed = _without(now, changes)
@@ -137,7 +139,9 @@ def _without(scenes: SceneBatch, changes: Sequence[_Change]) -> SceneBatch:
     return replace(scenes, present=present, host_numbers=numbers, **told)
 
 
-def _moved(shown: Shown, at: Ints, now: SceneBatch, then: SceneBatch, targets: Sequence[str]) -> InterferencePrediction:
+def _moved(
+    shown: CandidateArrays, at: Ints, now: SceneBatch, then: SceneBatch, targets: Sequence[str]
+) -> InterferencePrediction:
     """The answer's figures for candidates `at` (chosen pinning, the same, without the newcomer), each moved by what
     the prior moves from scenes `now` to `then`; latency is the prior's."""
     prior = PriorPredictor()
@@ -166,7 +170,7 @@ def _first(prediction: InterferencePrediction, count: int) -> InterferencePredic
     return InterferencePrediction(throughput, latency, jitter, prediction.outside[:count])
 
 
-def _limits(shown: Shown, at: Ints, name: str) -> Floats:
+def _limits(shown: CandidateArrays, at: Ints, name: str) -> Floats:
     """`min_throughput_ratio` or `max_latency_ratio` of everybody on candidates `at`, nan = none; (C, N)."""
     limits = np.full((len(at), shown.scenes.slots), np.nan)
     for row, candidate in enumerate(at):
@@ -176,7 +180,7 @@ def _limits(shown: Shown, at: Ints, name: str) -> Floats:
     return limits
 
 
-def _used(shown: Shown, changes: Sequence[_Change]) -> Floats:
+def _used(shown: CandidateArrays, changes: Sequence[_Change]) -> Floats:
     """vCPUs promised over pCPUs on the host of every change."""
     used = [
         sum(one.vcpus for slot, one in shown.involved(change.at).items() if slot != change.slot)
@@ -186,7 +190,7 @@ def _used(shown: Shown, changes: Sequence[_Change]) -> Floats:
     return np.array(used)
 
 
-def _reason(shown: Shown, change: _Change, lowest: float) -> Reason:
+def _reason(shown: CandidateArrays, change: _Change, lowest: float) -> Reason:
     host, best = shown.hosts[change.at].id, shown.hosts[0].id
     if change.slot is not None:
         name = shown.involved(change.at)[change.slot].id

@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.domain import Instance, Reason
 from advisor.explanation.mechanisms import NAMES, Press, asked, mechanism
-from advisor.explanation.shown import SETTINGS, Shown
+from advisor.explanation.shown import SETTINGS, CandidateArrays
 from models.arrays import Floats
 from models.data.scene import SceneBatch, stack
 from models.physics.demands import capacity
@@ -37,7 +37,7 @@ class Loss:
     asks: tuple[Press, Press | None]
 
 
-def losses(shown: Shown) -> tuple[tuple[Loss, ...], ...]:
+def losses(shown: CandidateArrays) -> tuple[tuple[Loss, ...], ...]:
     """The losses on every host, the largest first.
 
     The loss by a resource is -log of how far it alone lets an instance go, by the queueing prior, over the same without
@@ -51,7 +51,7 @@ def losses(shown: Shown) -> tuple[tuple[Loss, ...], ...]:
     return tuple(_of_host(shown, at, cost[at], now[at], wants[at]) for at in range(len(shown.hosts)))
 
 
-def _absent(shown: Shown) -> SceneBatch:
+def _absent(shown: CandidateArrays) -> SceneBatch:
     """The hosts without the newcomer, everybody under the settings known of it."""
     fields = {name: getattr(shown.scenes, name).copy() for name in ("present", *SETTINGS)}
     for at in range(len(shown.hosts)):
@@ -62,7 +62,7 @@ def _absent(shown: Shown) -> SceneBatch:
     return replace(shown.scenes, **fields)
 
 
-def _asks(shown: Shown, prior: PriorResult) -> Floats:
+def _asks(shown: CandidateArrays, prior: PriorResult) -> Floats:
     """What everybody asks of each of RESOURCES at most under its settings; (K, N, 5) in the units of Press."""
     scenes, want, count = shown.scenes, prior.demands, len(shown.hosts)
     disk = np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], scenes.disk_limit.shape)
@@ -79,7 +79,7 @@ def _asks(shown: Shown, prior: PriorResult) -> Floats:
     )
 
 
-def _of_host(shown: Shown, at: int, cost: Floats, limits: Floats, wants: Floats) -> tuple[Loss, ...]:
+def _of_host(shown: CandidateArrays, at: int, cost: Floats, limits: Floats, wants: Floats) -> tuple[Loss, ...]:
     there = shown.involved(at)
     suffering = [slot for slot in there if shown.kept(at, slot) < 1 - WORTH_NAMING]
     if not suffering:
@@ -104,7 +104,7 @@ def _of_host(shown: Shown, at: int, cost: Floats, limits: Floats, wants: Floats)
 
 
 def _presser(
-    shown: Shown, at: int, number: int, victim: int, wants: Floats, there: Mapping[int, Instance]
+    shown: CandidateArrays, at: int, number: int, victim: int, wants: Floats, there: Mapping[int, Instance]
 ) -> int | None:
     """Who else asks for most of the resource, on the victim's CPUs where it is the CPU; of equals the newcomer, for
     it is what changes, then the first by id."""
@@ -119,14 +119,14 @@ def _presser(
     return min(others, key=lambda slot: (-round(wants[slot, number], 9), slot != last), default=None)
 
 
-def sentences(shown: Shown, at: int, found: Sequence[Loss]) -> tuple[Reason, ...]:
+def sentences(shown: CandidateArrays, at: int, found: Sequence[Loss]) -> tuple[Reason, ...]:
     """The largest losses of one host as reasons; where there is none, that is one. The first also tells which latency
     instance waits for long there, for nobody's throughput shows that."""
     first, *others = _of_throughput(shown, at, found)
     return (replace(first, text=first.text + _late(shown, at)), *others)
 
 
-def _of_throughput(shown: Shown, at: int, found: Sequence[Loss]) -> tuple[Reason, ...]:
+def _of_throughput(shown: CandidateArrays, at: int, found: Sequence[Loss]) -> tuple[Reason, ...]:
     if not found:
         worst = shown.worst_off(at)
         if shown.kept(at, worst) >= 1 - WORTH_NAMING:
@@ -155,7 +155,7 @@ def _of_throughput(shown: Shown, at: int, found: Sequence[Loss]) -> tuple[Reason
     return tuple(reasons)
 
 
-def _nothing_lost(shown: Shown, at: int) -> str:
+def _nothing_lost(shown: CandidateArrays, at: int) -> str:
     there, last = shown.involved(at), shown.scenes.slots - 1
     if len(there) == 1:
         return "No contention is expected: it would be alone on this host."
@@ -170,7 +170,7 @@ def _nothing_lost(shown: Shown, at: int) -> str:
     return f"{there[last].id} costs nobody throughput: {_state(shown, at, slow)}."
 
 
-def _late(shown: Shown, at: int) -> str:
+def _late(shown: CandidateArrays, at: int) -> str:
     """The latency instance that waits longest there as a sentence of its own; "" where none waits for long."""
     there, band = shown.involved(at), shown.prediction.latency
     waiting = [slot for slot, one in there.items() if one.service == "latency" and band.expected[at, slot] >= LATE]
@@ -182,7 +182,7 @@ def _late(shown: Shown, at: int) -> str:
     return f" {there[slot].id} takes {told:.2f} times as long to answer as alone ({edges})."
 
 
-def _state(shown: Shown, at: int, slot: int) -> str:
+def _state(shown: CandidateArrays, at: int, slot: int) -> str:
     """What somebody keeps, and what it had, in the answer's own figures."""
     name, had = shown.involved(at)[slot].id, float(shown.before[at, slot])
     was = f" ({had:.2f} without {shown.newcomer.id})" if slot != shown.scenes.slots - 1 else ""

@@ -1,4 +1,4 @@
-"""Shown: the candidates of an answer as arrays, which is all that an explanation may look at."""
+"""CandidateArrays: the candidates of an answer as arrays, which is all that an explanation may look at."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETTINGS = ("cap", "weight", "net_mode", "net_rate", "net_ceil", "disk_limit")  
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class CandidateArrays:
     """The K best candidates of an answer, best first, and at least the first two where there are two.
 
     `residents[k]` are who is on `hosts[k]`, each in slot `slots[k][i]` of scene k; the newcomer, as it was asked about,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from advisor.domain import Reason
 from advisor.explanation.losses import Loss
-from advisor.explanation.shown import Shown
+from advisor.explanation.shown import CandidateArrays
 
 NARROW, NARROW_PRIOR = 0.02, 0.15  # widths that are not worth a sentence; the prior's is 0.1 where nobody contends
 
 
-def uncertainty(shown: Shown, at: int, losses: Sequence[Loss]) -> tuple[Reason, ...]:
+def uncertainty(shown: CandidateArrays, at: int, losses: Sequence[Loss]) -> tuple[Reason, ...]:
     """One sentence on the worst-off of candidate `at`; () where it is alone or its interval is narrow."""
     there = shown.involved(at)
     slot = shown.worst_off(at)
@@ -36,7 +36,7 @@ def uncertainty(shown: Shown, at: int, losses: Sequence[Loss]) -> tuple[Reason, 
     return (Reason("unknown", 0.0, text, by, kind="uncertainty", ratio=shown.ratio(at, slot)),)
 
 
-def _measure(shown: Shown, at: int, slot: int, beside: int | None) -> str:
+def _measure(shown: CandidateArrays, at: int, slot: int, beside: int | None) -> str:
     """The pair of workloads whose measurement would tell, where both have a name."""
     there = shown.involved(at)
     names = [there[one].workload for one in (slot, beside) if one is not None]

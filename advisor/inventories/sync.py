@@ -22,7 +22,7 @@ SOURCE = "source"  # the label that says which system a host or an instance came
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class SyncDiff:
     """Hosts and instances to be put because they are new or changed, ids of those that are gone, the hosts that were
     told at all, and in sentences what could not be taken."""
 
@@ -43,7 +43,7 @@ class Followed:
         return {name: len(getattr(self, name)) for name in ("hosts", "instances", "gone_hosts", "gone_instances")}
 
 
-def compare(reading: Reading, stored: Inventory) -> Followed:
+def compare(reading: Reading, stored: Inventory) -> SyncDiff:
     """What of a reading is news. Fields that the source does not tell keep what is stored.
 
     Only what carries the source's name in its label `source` can be gone. A listing that is empty makes nothing gone:
@@ -67,7 +67,7 @@ def compare(reading: Reading, stored: Inventory) -> Followed:
         gone |= absent if reading.instances or reading.gone or reading.unclear else frozenset()
     still = {one.id: one.host for one in stored.instances if one.id not in gone} | {one.id: one.host for one in running}
     gone_hosts = _gone_hosts(reading, stored.hosts, {host.id for host in told}, set(still.values()), left_out)
-    return Followed(
+    return SyncDiff(
         hosts=tuple(host for host in told if hosts_were.get(host.id) != host),
         instances=tuple(one for one in running if were.get(one.id) != one),
         gone_hosts=gone_hosts,
@@ -77,7 +77,7 @@ def compare(reading: Reading, stored: Inventory) -> Followed:
     )
 
 
-def write(connection: Connection, news: Followed, generation: int, *, now: datetime, fresh: timedelta) -> int:
+def write(connection: Connection, news: SyncDiff, generation: int, *, now: datetime, fresh: timedelta) -> int:
     """Carry it out and return the generation; StaleGeneration when the inventory is not at `generation` any more."""
     if not news.is_nothing:
         inventory = Inventory(hosts=news.hosts, instances=news.instances)

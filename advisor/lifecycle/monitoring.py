@@ -12,9 +12,9 @@ from sqlalchemy import Connection
 from advisor.domain import Host, Inventory, ModelQuality, Recommendation
 from advisor.errors import BrokenArtifact
 from advisor.lifecycle import outcome_checks
-from advisor.lifecycle.outcome_checks import Judge
+from advisor.lifecycle.outcome_checks import OutcomeScorer
 from advisor.prediction import active
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.settings import Settings
 from advisor.store import models, observed
 from advisor.store.recommendations import RecordedOutcome
@@ -37,22 +37,22 @@ class Monitor:
         self._factors: tuple[str, int, Mapping[str, float]] = ("", 0, {})
         self._qualities: dict[str, tuple[tuple[int, int], ModelQuality]] = {}
 
-    def judges(self, shadows: Iterable[str], chosen: Chosen) -> tuple[Judge, ...]:
+    def judges(self, shadows: Iterable[str], chosen: ActivePredictor) -> tuple[OutcomeScorer, ...]:
         """The model in use, the `shadows` by version, and the prior as the yardstick of all."""
-        found = [] if chosen.degraded else [Judge("active", chosen.predictor)]
-        found += [Judge("shadow", one) for one in self._read(tuple(shadows)) if one is not None]
+        found = [] if chosen.degraded else [OutcomeScorer("active", chosen.predictor)]
+        found += [OutcomeScorer("shadow", one) for one in self._read(tuple(shadows)) if one is not None]
         if all(not isinstance(judge.predictor, PriorPredictor) for judge in found):
-            found.append(Judge("baseline", PriorPredictor()))
+            found.append(OutcomeScorer("baseline", PriorPredictor()))
         return tuple(found)
 
     def check_colocation(
-        self, colocation: Colocation, inventory: Inventory, judges: Sequence[Judge], now: datetime
+        self, colocation: Colocation, inventory: Inventory, judges: Sequence[OutcomeScorer], now: datetime
     ) -> tuple[Checked, ...]:
         """Rows for a co-location; none, and a line in the log, when that fails."""
         return _anyway(lambda: outcome_checks.of_colocation(colocation, inventory, judges, now))
 
     def check_placement(
-        self, answer: Recommendation, outcome: RecordedOutcome, inventory: Inventory, judges: Sequence[Judge]
+        self, answer: Recommendation, outcome: RecordedOutcome, inventory: Inventory, judges: Sequence[OutcomeScorer]
     ) -> tuple[Checked, ...]:
         """Rows for a placement's outcome; none, and a line in the log, when that fails."""
         now = outcome.recorded_at

@@ -37,7 +37,7 @@ BANDS = {"throughput": "throughput_ratio", "latency": "latency_ratio", "jitter":
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class OutcomeScorer:
     """A predictor that is compared with outcomes, in its role (one of `models.evaluation.monitoring.ROLES`)."""
 
     role: str
@@ -45,7 +45,7 @@ class Judge:
 
 
 def of_colocation(
-    colocation: Colocation, inventory: Inventory, judges: Sequence[Judge], now: datetime
+    colocation: Colocation, inventory: Inventory, judges: Sequence[OutcomeScorer], now: datetime
 ) -> tuple[Checked, ...]:
     """What the judges say of a co-location, beside what was measured; nothing where the inventory has no such host.
 
@@ -71,7 +71,7 @@ def of_placement(
     host: str,
     ratios: Mapping[str, float],
     inventory: Inventory,
-    judges: Sequence[Judge],
+    judges: Sequence[OutcomeScorer],
     now: datetime,
 ) -> tuple[Checked, ...]:
     """What was answered about `host`, beside the throughput ratio T/B of each instance there; nothing for another host.
@@ -147,7 +147,7 @@ def _possible(host: Host, instances: tuple[Instance, ...], driver_cpus: tuple[in
 
 
 def _judged(
-    judge: Judge,
+    judge: OutcomeScorer,
     scene: Scene,
     workloads: Sequence[WorkloadProfile],
     ratios: Mapping[str, Mapping[str, float]],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from advisor.domain import Answered, AnsweredAs, Beside, Page, Recommendation
+from advisor.domain import AnsweredAs, Page, PredictedVsObserved, Recommendation, RecommendationOutcome
 from advisor.store import recommendations
 from advisor.store.recommendations import RecordedOutcome
 
 
-def page(connection: Connection, which: AnsweredAs, *, cursor: str | None, limit: int) -> Page[Answered]:
+def page(connection: Connection, which: AnsweredAs, *, cursor: str | None, limit: int) -> Page[RecommendationOutcome]:
     """Answers with their outcomes, newest first."""
     found = recommendations.list_with_outcomes(
         connection, told=which == "told", real=which == "real", cursor=cursor, limit=limit
@@ -17,13 +17,13 @@ def page(connection: Connection, which: AnsweredAs, *, cursor: str | None, limit
     return Page(tuple(beside(*one) for one in found.items), found.next_cursor)
 
 
-def beside(answer: Recommendation, outcome: RecordedOutcome | None) -> Answered:
+def beside(answer: Recommendation, outcome: RecordedOutcome | None) -> RecommendationOutcome:
     """An answer and its outcome, instance by instance: the newcomer first, then as it was told."""
     if outcome is None:
-        return Answered(answer)
+        return RecommendationOutcome(answer)
     there = next((one for one in answer.candidates if one.host == outcome.host), None)
     bands = {one.instance: one.throughput_ratio for one in (there.newcomer, *there.neighbours)} if there else {}
     newcomer = answer.request.instance.id
     names = sorted(outcome.ratios, key=lambda name: (name != newcomer, name))
-    rows = tuple(Beside(name, outcome.ratios[name], bands.get(name)) for name in names)
-    return Answered(answer, outcome.host, outcome.recorded_at, rows)
+    rows = tuple(PredictedVsObserved(name, outcome.ratios[name], bands.get(name)) for name in names)
+    return RecommendationOutcome(answer, outcome.host, outcome.recorded_at, rows)

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from advisor.domain import Host, Instance, IsolationSettings, Rung, RungAction
+from advisor.domain import Host, Instance, IsolationSettings, MitigationAction, MitigationStep
 from advisor.mitigation import cpu, disk, driver, network, pins, wording
 from advisor.mitigation.shared_host import SharedHost, Trial, kept, part
 from advisor.mitigation.standing import Standing, stand
@@ -19,7 +19,7 @@ from models.data.scene import ProfileTable
 from models.prediction import InterferencePrediction, Predictor
 
 # What each rung tries, in order of cost, and the one setting that it changes; the driver domain's CPUs are the host's.
-RUNGS: tuple[tuple[RungAction, Callable[[Standing], list[Trial]], str], ...] = (
+RUNGS: tuple[tuple[MitigationAction, Callable[[Standing], list[Trial]], str], ...] = (
     ("weight", cpu.weights, "weight"),
     ("cap", cpu.caps, "cap_percent"),
     ("pinning", pins.pins, "pinning"),
@@ -48,10 +48,10 @@ class _Found:
 class _Resort:
     """A rung that satisfies at the expense of whom no limit protects, where it stands and what it stands on."""
 
-    action: RungAction
+    action: MitigationAction
     standing: Standing
     found: _Found
-    earlier: Mapping[RungAction, str]
+    earlier: Mapping[MitigationAction, str]
     field: str
 
 
@@ -64,7 +64,7 @@ def climb(
     row: int | None,
     predictor: Predictor,
     others: Sequence[str] = (),
-) -> tuple[Rung, ...]:
+) -> tuple[MitigationStep, ...]:
     """The rungs that were tried on a host where placing `newcomer` breaks a limit; () where it breaks none.
 
     `newcomer.settings` hold the pinning chosen for it; `row` is its row of `table` where it brings a profile of its own
@@ -91,12 +91,12 @@ def climb(
     standing = stand(shared, {}, placed, held, least)
     if standing is None:
         return ()
-    rungs: list[Rung] = []
+    rungs: list[MitigationStep] = []
     resorts: list[_Resort] = []
-    earlier: dict[RungAction, str] = {}  # rungs that are kept, with the setting that each changes
+    earlier: dict[MitigationAction, str] = {}  # rungs that are kept, with the setting that each changes
     for action, trials_of, field in RUNGS:
         if action == "driver_domain" and (hint := network.vhost_hint(standing)):
-            rungs.append(Rung("hint", hint))
+            rungs.append(MitigationStep("hint", hint))
         trials = trials_of(standing)
         if not trials:
             continue
@@ -117,7 +117,7 @@ def climb(
         last = max(resorts, key=lambda one: round(one.found.spares, 9))  # of equal ones the cheapest
         rungs.append(_last(last.action, last.standing, last.found, last.earlier, last.field))
         return tuple(rungs)
-    rungs.append(Rung("host", wording.another_host(host, newcomer, others)))
+    rungs.append(MitigationStep("host", wording.another_host(host, newcomer, others)))
     return tuple(rungs)
 
 
@@ -189,7 +189,9 @@ def _choose(
     return replace(found(at), satisfies=False), harsh
 
 
-def _last(action: RungAction, standing: Standing, found: _Found, earlier: Mapping[RungAction, str], field: str) -> Rung:
+def _last(
+    action: MitigationAction, standing: Standing, found: _Found, earlier: Mapping[MitigationAction, str], field: str
+) -> MitigationStep:
     """The rung that satisfies, with as few of the earlier ones as it needs, the cheapest first."""
     subsets = [some for size in range(len(earlier)) for some in combinations(earlier, size)]
     if subsets:
@@ -211,7 +213,7 @@ def _last(action: RungAction, standing: Standing, found: _Found, earlier: Mappin
     return _rung(action, standing, found, _cost(action, standing, found))
 
 
-def _cost(action: RungAction, standing: Standing, found: _Found) -> str:
+def _cost(action: MitigationAction, standing: Standing, found: _Found) -> str:
     """What a rung that satisfies says of taking more than half from whom no limit protects."""
     if found.spares >= 1 or action == "weight":
         return ""
@@ -239,11 +241,11 @@ def _only(
     return found
 
 
-def _rung(action: RungAction, standing: Standing, found: _Found, outcome: str) -> Rung:
+def _rung(action: MitigationAction, standing: Standing, found: _Found, outcome: str) -> MitigationStep:
     trial, shared = found.trial, standing.shared
     missing = unmet(shared.host, shared.parties, trial.changes, trial.driver_cpus)
     outcome += "".join(f"; {one}" for one in missing)
-    return Rung(
+    return MitigationStep(
         action,
         wording.sentence(standing, trial, found.prediction, outcome),
         changes=trial.changes,

@@ -16,12 +16,12 @@ from advisor.domain import (
     Host,
     Instance,
     IsolationSettings,
-    Rung,
+    MitigationStep,
 )
 from advisor.errors import InvalidInput
-from advisor.explanation import Shown
+from advisor.explanation import CandidateArrays
 from advisor.placement.host_classes import Question, base_with, first_of_each, keys, with_newcomer
-from advisor.prediction.cache import Remembered
+from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, used_share
 from advisor.snapshot import fingerprints
@@ -44,7 +44,7 @@ class RankedHost:
     score: float
     expected: float
     half_width: float
-    rungs: tuple[Rung, ...] = ()
+    rungs: tuple[MitigationStep, ...] = ()
 
     @property
     def changes(self) -> Mapping[str, IsolationSettings]:
@@ -96,7 +96,9 @@ def place(question: Question, hosts: Sequence[int], options: Sequence[str]) -> P
     )
 
 
-def candidates(question: Question, standings: Sequence[RankedHost], remembered: Remembered) -> tuple[Candidate, ...]:
+def candidates(
+    question: Question, standings: Sequence[RankedHost], remembered: PredictionCache
+) -> tuple[Candidate, ...]:
     """The best of the hosts in order, as many as are asked for; the others are there to be compared with."""
     shown = standings[: max(question.request.limit, 2)]  # the first is compared with the second
     key = _about(question, shown)
@@ -121,7 +123,7 @@ def _about(question: Question, shown: Sequence[RankedHost]) -> bytes:
     return fingerprints.digest(_keys(question, shown), said)
 
 
-def _told(question: Question, shown: Sequence[RankedHost], remembered: Remembered) -> tuple[Candidate, ...]:
+def _told(question: Question, shown: Sequence[RankedHost], remembered: PredictionCache) -> tuple[Candidate, ...]:
     request = question.request
     placed = place(question, [one.host for one in shown], [one.option for one in shown])
     scenes = with_changes(question, placed, shown)
@@ -147,7 +149,7 @@ def _told(question: Question, shown: Sequence[RankedHost], remembered: Remembere
     settings = _settings(shown, placed)
     why = (
         explanation.explain(
-            Shown(
+            CandidateArrays(
                 hosts=placed.hosts,
                 residents=placed.residents,
                 slots=placed.slots,
@@ -247,7 +249,7 @@ def _commands(
 
 
 def _predicted(
-    question: Question, placed: Placed, scenes: SceneBatch, shown: Sequence[RankedHost], remembered: Remembered
+    question: Question, placed: Placed, scenes: SceneBatch, shown: Sequence[RankedHost], remembered: PredictionCache
 ) -> tuple[InterferencePrediction, InterferencePrediction]:
     """Everything about K hosts, without the newcomer and with it, asked where it is not remembered."""
     told_of = _keys(question, shown)

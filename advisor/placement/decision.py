@@ -10,18 +10,18 @@ import numpy as np
 
 from advisor.domain import (
     Candidate,
+    MitigationStep,
     PlacementRequest,
     Recommendation,
     Rejection,
-    Rung,
     Scene,
     SceneEffects,
     WorkloadProfile,
 )
 from advisor.placement.candidates import RankedHost, candidates, scene_effects
-from advisor.placement.host_classes import Kinds, Question, Told, kinds, predict
+from advisor.placement.host_classes import ClassPredictions, HostClasses, Question, kinds, predict
 from advisor.placement.mitigation_step import MOST_TRIED, mend, rejections
-from advisor.prediction.cache import Remembered
+from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import filters, scoring
 from advisor.scheduling.newcomer import profile_row
 from advisor.snapshot import ClusterSnapshot
@@ -42,7 +42,7 @@ def recommend(
     fresh_s: float,
     degraded: bool = False,
     notes: tuple[str, ...] = (),
-    remembered: Remembered | None = None,
+    remembered: PredictionCache | None = None,
 ) -> Recommendation:
     """Rank the hosts of a snapshot for one instance.
 
@@ -58,7 +58,7 @@ def recommend(
     found: tuple[Candidate, ...] = ()
     if kept:
         question = Question(snapshot, request, predictor, table, row)
-        found, broken = _rank(question, np.array(kept, dtype=np.int64), remembered or Remembered())
+        found, broken = _rank(question, np.array(kept, dtype=np.int64), remembered or PredictionCache())
         rejected = tuple(sorted((*rejected, *broken), key=lambda one: one.host))
     return Recommendation(
         id=recommendation_id,
@@ -85,7 +85,7 @@ class _Ranked:
     scores: scoring.Scores
     broken: Bools
 
-    def standing(self, told: Told, rank: int) -> RankedHost:
+    def standing(self, told: ClassPredictions, rank: int) -> RankedHost:
         """The host of a rank, from 0."""
         kind = int(self.kinds[rank])
         value, expected, half = (
@@ -94,7 +94,9 @@ class _Ranked:
         return RankedHost(int(self.hosts[rank]), told.options[self.option[kind]], value, expected, half)
 
 
-def _rank(question: Question, hosts: Ints, remembered: Remembered) -> tuple[tuple[Candidate, ...], list[Rejection]]:
+def _rank(
+    question: Question, hosts: Ints, remembered: PredictionCache
+) -> tuple[tuple[Candidate, ...], list[Rejection]]:
     request = question.request
     found = kinds(question, hosts)
     told = predict(question, found, remembered)
@@ -114,7 +116,7 @@ def _rank(question: Question, hosts: Ints, remembered: Remembered) -> tuple[tupl
     return answer, rejections(question, found, told, left, rungs)
 
 
-def _ordered(hosts: Ints, found: Kinds, told: Told, request: PlacementRequest) -> _Ranked:
+def _ordered(hosts: Ints, found: HostClasses, told: ClassPredictions, request: PlacementRequest) -> _Ranked:
     """Choose the option of every kind, and order the hosts."""
     at, kind = np.nonzero(told.usable)
     present, expected = found.present[kind], told.expected[at, kind]
@@ -141,13 +143,13 @@ def _ordered(hosts: Ints, found: Kinds, told: Told, request: PlacementRequest) -
 
 
 def _mended(
-    question: Question, found: Kinds, told: Told, ranked: _Ranked, standings: Sequence[RankedHost]
-) -> tuple[dict[int, tuple[Rung, ...]], list[RankedHost]]:
+    question: Question, found: HostClasses, told: ClassPredictions, ranked: _Ranked, standings: Sequence[RankedHost]
+) -> tuple[dict[int, tuple[MitigationStep, ...]], list[RankedHost]]:
     """Try the ladder where it may matter: on the best host of all, and while too few hosts break nothing.
 
     Returns what was tried, by the position of the host, and how the hosts stand that were mended.
     """
-    rungs: dict[int, tuple[Rung, ...]] = {}
+    rungs: dict[int, tuple[MitigationStep, ...]] = {}
     mended: list[RankedHost] = []
     if not question.request.mend:
         return rungs, mended

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import PlacementRequest
-from advisor.prediction.cache import Remembered
+from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import pinning
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, newcomer_slot, used_share, without_it
 from advisor.scheduling.pinning import NAMES, PinningOption
@@ -42,7 +42,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
+class HostClasses:
     """G kinds of hosts, any two of one kind alike in all that a decision looks at: `hosts` (G,) are one of each, by
     position, `of` (H,) says which kind each host is. `present` (G, N) as with the newcomer, `limits` and `waits`
     (G, N) the lowest T/B and the highest latency ratio that each accepts, nan = any; `used` (G,) vCPUs per pCPU."""
@@ -59,7 +59,7 @@ class Kinds:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ClassPredictions:
     """What is predicted of G kinds under O options: expected T/B and its lower bound, and expected latency where
     somebody's limit asks for it, else nan. (O, G, N), nan where an option is no choice; `before` and `latency_before`
     (G, N) are without the newcomer, 1 for itself. `options` are their names, `pins` and `usable` as in PinningOption.
@@ -75,7 +75,7 @@ class Told:
     latency_before: Floats
 
 
-def kinds(question: Question, hosts: Ints) -> Kinds:
+def kinds(question: Question, hosts: Ints) -> HostClasses:
     """Join the hosts at these positions that are alike; (H,)."""
     snapshot, request = question.snapshot, question.request
     limits = limits_of(snapshot, hosts, request.instance, question.slots)
@@ -99,7 +99,7 @@ def kinds(question: Question, hosts: Ints) -> Kinds:
     present = np.concatenate([snapshot.scenes.present[chosen], np.ones((len(chosen), 1), dtype=bool)], axis=1)
     for host, slot in mine:
         present[chosen == host, slot] = False
-    return Kinds(
+    return HostClasses(
         hosts=chosen,
         of=of,
         present=present,
@@ -109,7 +109,7 @@ def kinds(question: Question, hosts: Ints) -> Kinds:
     )
 
 
-def predict(question: Question, found: Kinds, remembered: Remembered) -> Told:
+def predict(question: Question, found: HostClasses, remembered: PredictionCache) -> ClassPredictions:
     """Predict every kind without the newcomer and with it under every option that is a choice there.
 
     Only throughput is asked, but where somebody minds latency; only what is not remembered is asked at all.
@@ -125,7 +125,7 @@ def predict(question: Question, found: Kinds, remembered: Remembered) -> Told:
     places = np.flatnonzero(usable.any(axis=0)).tolist()
     expected, lower, latency = (np.stack([after[:, place, number] for place in places]) for number in range(3))
     alone = ~(found.present & (np.arange(question.slots) < question.slots - 1))
-    return Told(
+    return ClassPredictions(
         options=tuple(NAMES[place] for place in places),
         pins=np.array([NAMES[place] != pinning.FREE for place in places], dtype=bool),
         usable=usable.T[places],
@@ -137,7 +137,9 @@ def predict(question: Question, found: Kinds, remembered: Remembered) -> Told:
     )
 
 
-def _asked(question: Question, hosts: Ints, targets: Sequence[str], remembered: Remembered) -> tuple[Floats, Floats]:
+def _asked(
+    question: Question, hosts: Ints, targets: Sequence[str], remembered: PredictionCache
+) -> tuple[Floats, Floats]:
     """Of the hosts at these positions expected T/B, its lower bound and expected latency: without the newcomer
     (G, 3, N), and with it under every option there is (G, O, 3, N), by its place in NAMES, nan where it is no choice.
     """

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from advisor import mitigation
-from advisor.domain import Instance, Rejection, Rung
+from advisor.domain import Instance, MitigationStep, Rejection
 from advisor.placement.candidates import RankedHost, place, seats, told
-from advisor.placement.host_classes import Kinds, Question, Told
+from advisor.placement.host_classes import ClassPredictions, HostClasses, Question
 from advisor.rounding import SLACK
 from advisor.scheduling import scoring
 from models.arrays import Bools
@@ -21,8 +21,13 @@ NEEDS_SETTINGS = "limit.settings"  # of hosts that break a limit, where nobody's
 
 
 def mend(
-    question: Question, found: Kinds, predicted: Told, standing: RankedHost, kind: int, others: Sequence[str]
-) -> tuple[tuple[Rung, ...], RankedHost | None]:
+    question: Question,
+    found: HostClasses,
+    predicted: ClassPredictions,
+    standing: RankedHost,
+    kind: int,
+    others: Sequence[str],
+) -> tuple[tuple[MitigationStep, ...], RankedHost | None]:
     """Try the ladder on a host of a kind: the steps that were tried, and how it stands if they mended it.
 
     A step that names another host mends nothing here. `others` are hosts that break nothing, best first.
@@ -57,10 +62,10 @@ def _nothing(present: Bools) -> InterferencePrediction:
 
 def rejections(
     question: Question,
-    found: Kinds,
-    predicted: Told,
+    found: HostClasses,
+    predicted: ClassPredictions,
     hosts: Sequence[tuple[int, int, int]],
-    rungs: Mapping[int, tuple[Rung, ...]],
+    rungs: Mapping[int, tuple[MitigationStep, ...]],
 ) -> list[Rejection]:
     """Why hosts cannot take the instance although nothing but a limit speaks against them.
 
@@ -71,14 +76,16 @@ def rejections(
     ]
 
 
-def _with_what_was_tried(question: Question, one: Rejection, rungs: tuple[Rung, ...] | None) -> Rejection:
+def _with_what_was_tried(question: Question, one: Rejection, rungs: tuple[MitigationStep, ...] | None) -> Rejection:
     if not question.request.mend:
         return replace(one, code=NEEDS_SETTINGS, reason=f"{one.reason}, and nobody's settings are to change")
     tried = "; isolation was tried on better hosts only" if rungs is None else ", and nothing that was tried mends it"
     return replace(one, reason=one.reason + tried, rungs=rungs or ())
 
 
-def _rejection(question: Question, found: Kinds, predicted: Told, position: int, kind: int, option: int) -> Rejection:
+def _rejection(
+    question: Question, found: HostClasses, predicted: ClassPredictions, position: int, kind: int, option: int
+) -> Rejection:
     """The newcomer's own limit is named before a neighbour's, and a throughput before a latency."""
     snapshot, asked = question.snapshot, question.request.instance
     ratio, latency = predicted.expected[option, kind], predicted.latency[option, kind]

@@ -13,7 +13,7 @@ from advisor import deadline
 from advisor.domain import Instance, Move, PlacementRequest, Recommendation
 from advisor.placement import sequential
 from advisor.prediction import active
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 
 # A choice, not a measurement: a live migration takes minutes of copying, so it must promise more than a pin does.
@@ -24,7 +24,7 @@ MOVE_GAIN = 0.05
 class Asking:
     """Who answers, when, and how old the news of a host may be."""
 
-    chosen: Chosen
+    chosen: ActivePredictor
     now: datetime
     fresh_s: float
 

@@ -20,7 +20,7 @@ from advisor.domain import (
 from advisor.errors import InvalidInput
 from advisor.placement import decision, metric_names
 from advisor.prediction import active
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.render import check_labels
 from advisor.snapshot import ClusterSnapshot
 from advisor.validation import check_unique, check_value, misfit
@@ -28,7 +28,7 @@ from profiler.observed import HOST_KINDS, MAX_CPUS
 
 
 def recommend(
-    snapshot: ClusterSnapshot, chosen: Chosen, request: PlacementRequest, *, now: datetime, fresh_s: float
+    snapshot: ClusterSnapshot, chosen: ActivePredictor, request: PlacementRequest, *, now: datetime, fresh_s: float
 ) -> Recommendation:
     """Rank the hosts of a snapshot; `fresh_s` is how old the news of a host may be. The request is a checked one."""
     recommendation_id = new_id(now)
@@ -50,7 +50,7 @@ def recommend(
     )
 
 
-def predict_scene(chosen: Chosen, scene: Scene, workloads: Sequence[WorkloadProfile]) -> SceneEffects:
+def predict_scene(chosen: ActivePredictor, scene: Scene, workloads: Sequence[WorkloadProfile]) -> SceneEffects:
     """What the instances of a scene do to each other; `workloads` are looked up by name where the scene has none."""
     check_scene(scene)
     named = {instance.workload for instance in scene.instances}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from advisor.domain import Candidate, Effect, PlacementRequest, Recommendation, Rejection, Rung
+from advisor.domain import Candidate, Effect, MitigationStep, PlacementRequest, Recommendation, Rejection
 from advisor.snapshot import ClusterSnapshot
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def _rejection(one: Rejection, name: str) -> Rejection:
     return replace(one, reason=_text(one.reason, name), rungs=tuple(_rung(rung, name) for rung in one.rungs))
 
 
-def _rung(one: Rung, name: str) -> Rung:
+def _rung(one: MitigationStep, name: str) -> MitigationStep:
     return replace(
         one,
         text=_text(one.text, name),

@@ -8,12 +8,17 @@ from datetime import datetime
 
 from advisor.domain import Instance, PlacementRequest, Recommendation, settings_there
 from advisor.placement import questions
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 
 
 def in_turn(
-    snapshot: ClusterSnapshot, chosen: Chosen, requests: Sequence[PlacementRequest], *, now: datetime, fresh_s: float
+    snapshot: ClusterSnapshot,
+    chosen: ActivePredictor,
+    requests: Sequence[PlacementRequest],
+    *,
+    now: datetime,
+    fresh_s: float,
 ) -> tuple[Recommendation, ...]:
     """One answer per question, in their order; the requests are checked ones.
 
@@ -29,7 +34,7 @@ def in_turn(
 
 
 def as_it_is(
-    snapshot: ClusterSnapshot, chosen: Chosen, request: PlacementRequest, *, now: datetime, fresh_s: float
+    snapshot: ClusterSnapshot, chosen: ActivePredictor, request: PlacementRequest, *, now: datetime, fresh_s: float
 ) -> Recommendation:
     """The answer to one question with everybody's settings as they are."""
     return questions.recommend(snapshot, chosen, replace(request, mend=False), now=now, fresh_s=fresh_s)

@@ -8,10 +8,10 @@ from itertools import islice
 
 from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search
 from advisor.planning.filling import first_fit, more_of, most, room
-from advisor.planning.solving import PLACED, Asking
+from advisor.planning.solving import PLACED, PlanContext
 from advisor.planning.standing import Standing
-from advisor.prediction.active import Wrapped
-from advisor.prediction.cache import Remembered
+from advisor.prediction.active import PredictorProxy
+from advisor.prediction.cache import PredictionCache
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
@@ -23,7 +23,7 @@ ROUNDING = 1e-6  # of an instance, in what the solver says
 
 
 @dataclass(frozen=True, slots=True)
-class AtTheEdge(Wrapped):
+class AtTheEdge(PredictorProxy):
     """A predictor as if everybody ended at the worse edge of its interval."""
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
@@ -61,7 +61,9 @@ class _Tried:
     in_time: bool = True
 
 
-def capacity(asking: Asking, snapshot: ClusterSnapshot) -> tuple[Capacity, Search, ClusterSnapshot, tuple[str, ...]]:
+def capacity(
+    asking: PlanContext, snapshot: ClusterSnapshot
+) -> tuple[Capacity, Search, ClusterSnapshot, tuple[str, ...]]:
     """The answer, how it was found, the cloud filled as expected, and notes."""
     request = asking.request
     named = None if request.hosts is None else frozenset(request.hosts)
@@ -70,7 +72,7 @@ def capacity(asking: Asking, snapshot: ClusterSnapshot) -> tuple[Capacity, Searc
     asking.say("filling the cloud as expected", 0.05)
     filled = fill(asking, snapshot, by_rule, whole * 0.5)
     asking.say("filling it by lower bounds", 0.5)
-    edge = replace(asking.chosen, predictor=AtTheEdge(asking.chosen.predictor), remembered=Remembered())
+    edge = replace(asking.chosen, predictor=AtTheEdge(asking.chosen.predictor), remembered=PredictionCache())
     at_edge = fill(replace(asking, chosen=edge), snapshot, min(by_rule, filled.fit), whole * 0.2)
     notes = [] if at_edge.in_time else ["Time limit reached before it was settled how many fit by lower bounds."]
     runs_out: float | None = None
@@ -90,7 +92,7 @@ def capacity(asking: Asking, snapshot: ClusterSnapshot) -> tuple[Capacity, Searc
     return found, search, filled.after, tuple(notes)
 
 
-def fill(asking: Asking, snapshot: ClusterSnapshot, guess: int, within_s: float) -> Filled:
+def fill(asking: PlanContext, snapshot: ClusterSnapshot, guess: int, within_s: float) -> Filled:
     """The largest number of the mix that all find a host, asked by doubling and halving from a guess.
 
     `bound` is what no packing of sizes can surpass, and of a mix of one kind what the solver says that it cannot place.
@@ -134,13 +136,13 @@ def _next(fit: int, too_many: int, *, heard: bool) -> int:
     return min(max(2 * fit, fit + 1), too_many)
 
 
-def _try(asking: Asking, snapshot: ClusterSnapshot, number: int, at_most_s: float) -> _Tried:
+def _try(asking: PlanContext, snapshot: ClusterSnapshot, number: int, at_most_s: float) -> _Tried:
     taken = frozenset(one.id for there in snapshot.residents for one in there)
     newcomers = tuple(islice(more_of(asking.request.instances, taken), number))
     return _placed(asking, snapshot, newcomers, at_most_s)
 
 
-def _placed(asking: Asking, snapshot: ClusterSnapshot, newcomers: Sequence[Instance], at_most_s: float) -> _Tried:
+def _placed(asking: PlanContext, snapshot: ClusterSnapshot, newcomers: Sequence[Instance], at_most_s: float) -> _Tried:
     found = asking.assign(snapshot, "admit", newcomers, at_most_s=at_most_s)
     refused = [one.id for one in newcomers if found.where.get(one.id) is None]
     placed = len(newcomers) - len(refused)
@@ -154,7 +156,7 @@ def _placed(asking: Asking, snapshot: ClusterSnapshot, newcomers: Sequence[Insta
     return _Tried(fine, placed, found.after, why, len(newcomers))
 
 
-def _fine(asking: Asking, before: ClusterSnapshot, after: ClusterSnapshot) -> bool:
+def _fine(asking: PlanContext, before: ClusterSnapshot, after: ClusterSnapshot) -> bool:
     """Whether nobody is below a limit who was not before."""
     predictor, keep = asking.chosen.predictor, asking.request.keep_ratio
     return Standing.of(after, predictor).below(keep) <= Standing.of(before, predictor).below(keep)
@@ -173,7 +175,7 @@ def told(refused: Sequence[Rejection]) -> str:
 
 
 def look_ahead(
-    asking: Asking, snapshot: ClusterSnapshot, growth: Growth
+    asking: PlanContext, snapshot: ClusterSnapshot, growth: Growth
 ) -> tuple[float | None, tuple[RunwayPoint, ...]]:
     """The first month at whose end not everybody is served, None = none of those examined, and each month until then.
 

@@ -14,7 +14,7 @@ from advisor.domain import Plan, PlanRequest, Usage
 from advisor.planning.asking import check
 from advisor.planning.making import make
 from advisor.prediction import active
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
@@ -23,13 +23,13 @@ PLANNED = 0.8  # of the time that a request has left: the rest is for what comes
 
 def plan(
     snapshot: ClusterSnapshot,
-    chosen: Chosen,
+    chosen: ActivePredictor,
     request: PlanRequest,
     *,
     now: datetime,
     fresh_s: float,
     generation: int | None = None,
-    models: Callable[[str], Chosen],
+    models: Callable[[str], ActivePredictor],
     measured: Callable[[Sequence[str]], Mapping[str, Usage]] = lambda _: {},
     progress: Progress | None = None,
 ) -> Plan:
@@ -45,7 +45,7 @@ def plan(
         chosen,
         lambda predictor, degraded, notes: make(
             snapshot,
-            Chosen(predictor, degraded, notes),
+            ActivePredictor(predictor, degraded, notes),
             timely,
             now=now,
             fresh_s=fresh_s,

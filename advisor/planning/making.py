@@ -14,16 +14,16 @@ from advisor.planning.capacity import capacity
 from advisor.planning.imagined import imagine
 from advisor.planning.ordering import Ordered
 from advisor.planning.rightsizing import Sized, right_size
-from advisor.planning.solving import Asking, Progress, Solved, put_in_order, solve, stays
+from advisor.planning.solving import PlanContext, Progress, Solved, put_in_order, solve, stays
 from advisor.planning.standing import Standing
 from advisor.planning.usage import Measured
-from advisor.prediction.active import Chosen, by_name
+from advisor.prediction.active import ActivePredictor, by_name
 from advisor.snapshot import ClusterSnapshot
 
 AIMS: dict[PlanKind, Aim] = {
     "admit": "admit", "rebalance": "rebalance", "evacuate": "evacuate", "consolidate": "consolidate",
 }  # fmt: skip
-Models = Callable[[str], Chosen]  # the model of a version; NotFound or BrokenArtifact where there is none
+Models = Callable[[str], ActivePredictor]  # the model of a version; NotFound or BrokenArtifact where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class _Made:
     capacity: Capacity | None = None
     variants: tuple[Variant, ...] = ()
     notes: tuple[str, ...] = ()
-    answers: Chosen | None = None
+    answers: ActivePredictor | None = None
     real: bool = True  # the steps are for the cloud of now, not for an imagined one
 
 
 def make(
     snapshot: ClusterSnapshot,
-    chosen: Chosen,
+    chosen: ActivePredictor,
     request: PlanRequest,
     *,
     now: datetime,
@@ -60,7 +60,7 @@ def make(
     `models` finds the model of an imagined cloud, `measured` what is known of instances' use of CPUs. The same
     request on the same cloud at the same moment has the same plan, unless the time limit ends the search.
     """
-    asking = Asking.of(request, chosen, now=now, fresh_s=fresh_s, progress=progress)
+    asking = PlanContext.of(request, chosen, now=now, fresh_s=fresh_s, progress=progress)
     asking.say("looking at the cloud", 0.0)
     if _question(request) == "admit":
         snapshot = _without_coming(snapshot, {one.id for one in request.instances})
@@ -135,7 +135,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _made(asking: Asking, snapshot: ClusterSnapshot, first: Standing, models: Models, measured: Measured) -> _Made:
+def _made(asking: PlanContext, snapshot: ClusterSnapshot, first: Standing, models: Models, measured: Measured) -> _Made:
     request = asking.request
     if request.kind == "what_if":
         return _imagined(asking, snapshot, first, models)
@@ -148,7 +148,7 @@ def _made(asking: Asking, snapshot: ClusterSnapshot, first: Standing, models: Mo
     return _of_solved(snapshot, solved, request)
 
 
-def _sized(first: Standing, found: Sized, asking: Asking) -> _Made:
+def _sized(first: Standing, found: Sized, asking: PlanContext) -> _Made:
     """Sizes follow rules and are not searched for: there is no bound to tell, only that all is fine where it is."""
     snapshot = first.snapshot
     ordered = put_in_order(asking, snapshot, found.changes)
@@ -190,7 +190,7 @@ def _refused(solved: Solved, asked: tuple[Instance, ...]) -> tuple[PlanStep, ...
     )
 
 
-def _imagined(asking: Asking, snapshot: ClusterSnapshot, first: Standing, models: Models) -> _Made:
+def _imagined(asking: PlanContext, snapshot: ClusterSnapshot, first: Standing, models: Models) -> _Made:
     """Two clouds side by side, each with what the request asks of it."""
     request, whatif = asking.request, asking.request.whatif
     assert whatif is not None  # noqa: S101 - checked on its way in
@@ -247,7 +247,7 @@ def _one_after_another(first: Ordered | None, then: Ordered | None) -> Ordered |
     return Ordered(carried, {**first.stuck, **then.stuck}, then.after)
 
 
-def _identify(snapshot: ClusterSnapshot, request: PlanRequest, chosen: Chosen, now: datetime) -> str:
+def _identify(snapshot: ClusterSnapshot, request: PlanRequest, chosen: ActivePredictor, now: datetime) -> str:
     """Sorts by time (ms) and is the same for the same question at the same moment."""
     asked = repr((snapshot.hosts, snapshot.residents, snapshot.workloads, request, chosen.predictor.version))
     return f"{int(now.timestamp() * 1000):012x}-{hashlib.sha256(asked.encode()).hexdigest()[:10]}"

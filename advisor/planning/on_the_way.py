@@ -57,7 +57,7 @@ def broken(verdict: Verdict, allowed: Verdict, everywhere: frozenset[str]) -> st
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class FeasibilityChecker:
     """Host states by one predictor; `keep_ratio` is what who has no limit of its own must keep.
 
     A state is known again by its host and by the very objects that are there, which it keeps.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from advisor.domain import Band, Instance
-from advisor.planning.on_the_way import NOBODY, Judge, State, Verdict, broken, permitted
+from advisor.planning.on_the_way import NOBODY, FeasibilityChecker, State, Verdict, broken, permitted
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 
@@ -62,7 +62,7 @@ class _Way:
     `said` is what is known to be in the way of those that are left, by id, as things stand.
     """
 
-    judge: Judge
+    judge: FeasibilityChecker
     allowed: Sequence[Verdict]
     suffering: frozenset[str]
     now: list[dict[str, Instance]]
@@ -179,7 +179,7 @@ def order(
     Who waits for one another goes by a host in between, of those named in `between` (None = every enabled one), where
     that makes no more than `most_moves` of all (None = any number).
     """
-    judge = Judge(start, predictor, keep_ratio)
+    judge = FeasibilityChecker(start, predictor, keep_ratio)
     now = [{one.id: one for one in there} for there in start.residents]
     way = _Way(judge, *_allowed(judge, now, changes), now, _by_gain(changes))
     targets = [
@@ -213,7 +213,7 @@ def _by_gain(changes: Sequence[Change]) -> list[Change]:
 
 
 def _allowed(
-    judge: Judge, now: Sequence[Mapping[str, Instance]], changes: Sequence[Change]
+    judge: FeasibilityChecker, now: Sequence[Mapping[str, Instance]], changes: Sequence[Change]
 ) -> tuple[Sequence[Verdict], frozenset[str]]:
     """What may be broken on the way: on each host, and by whom wherever it is; as at the start or at the end."""
     end = _Way(judge, (), NOBODY, [dict(there) for there in now], [])

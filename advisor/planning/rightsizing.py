@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from advisor.domain import Band, Host, Instance, Pinning, Usage
-from advisor.planning.on_the_way import NOBODY, Judge, Verdict, broken
+from advisor.planning.on_the_way import NOBODY, FeasibilityChecker, Verdict, broken
 from advisor.planning.ordering import Change
-from advisor.planning.solving import Asking
+from advisor.planning.solving import PlanContext
 from advisor.planning.standing import band
 from advisor.planning.usage import FULL, Measured, most_of
 from advisor.planning.usage import asked as asked_by
@@ -47,14 +47,14 @@ class _Wish:
     may_lose: float = math.inf
 
 
-def right_size(asking: Asking, snapshot: ClusterSnapshot, measured: Measured) -> Sized:
+def right_size(asking: PlanContext, snapshot: ClusterSnapshot, measured: Measured) -> Sized:
     """Changes of sizes and caps after which nobody is below a limit who was not before.
 
     An instance of which nothing was measured, or too little, is left alone; so is one that asks for all it has. Asked
     again of the cloud as it is then, by the same measurements, there is nothing more to change.
     """
     pieces, used = _pieces(snapshot.residents), dict[str, Usage]()
-    sizing = _Sizing(asking, snapshot, Judge(snapshot, asking.chosen.predictor, asking.request.keep_ratio))
+    sizing = _Sizing(asking, snapshot, FeasibilityChecker(snapshot, asking.chosen.predictor, asking.request.keep_ratio))
     changes: list[Change] = []
     unknown, full, unseen = 0, [], 0
     for number, (host, residents) in enumerate(zip(snapshot.hosts, snapshot.residents, strict=True)):
@@ -103,9 +103,9 @@ Stands = tuple[Verdict, dict[str, Band]]  # what is broken on a host, and T/B of
 
 @dataclass(frozen=True, slots=True)
 class _Sizing:
-    asking: Asking
+    asking: PlanContext
     snapshot: ClusterSnapshot
-    judge: Judge
+    judge: FeasibilityChecker
 
     def of_host(self, number: int, asked: Mapping[str, tuple[float, str]]) -> Iterator[Change]:
         """One host's changes in their order, each told with those before it carried out.

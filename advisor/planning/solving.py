@@ -14,7 +14,7 @@ from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Aim, Assignment, Goal
 from advisor.planning.ordering import Change, Ordered, order
 from advisor.planning.standing import Standing
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
@@ -23,11 +23,11 @@ PLACED = telling.AIMS["unplaced"]  # what is reached where not everybody finds a
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class PlanContext:
     """Who answers a request, when, how old the news of a host may be, and until when (by the monotonic clock)."""
 
     request: PlanRequest
-    chosen: Chosen
+    chosen: ActivePredictor
     now: datetime
     fresh_s: float
     until: float
@@ -35,8 +35,14 @@ class Asking:
 
     @classmethod
     def of(
-        cls, request: PlanRequest, chosen: Chosen, *, now: datetime, fresh_s: float, progress: Progress | None = None
-    ) -> Asking:
+        cls,
+        request: PlanRequest,
+        chosen: ActivePredictor,
+        *,
+        now: datetime,
+        fresh_s: float,
+        progress: Progress | None = None,
+    ) -> PlanContext:
         """From now on for as long as the request allows."""
         return cls(request, chosen, now, fresh_s, time.monotonic() + request.time_limit_s, progress)
 
@@ -49,7 +55,7 @@ class Asking:
         if self.progress:
             self.progress(what, fraction)
 
-    def part(self, first: float, last: float) -> Asking:
+    def part(self, first: float, last: float) -> PlanContext:
         """The same as one part of the work: all that it says lies between these two fractions."""
         return replace(self, progress=lambda what, fraction: self.say(what, first + (last - first) * fraction))
 
@@ -101,7 +107,7 @@ class Solved:
     notes: tuple[str, ...] = ()
 
 
-def solve(asking: Asking, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance] = ()) -> Solved:
+def solve(asking: PlanContext, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance] = ()) -> Solved:
     """Ask, and put what comes of it into steps.
 
     Who is to be placed and is there already is placed anew: where no host is better than its own, or none takes it, it
@@ -122,7 +128,11 @@ def solve(asking: Asking, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequen
 
 
 def _assigned(
-    asking: Asking, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance], former: Mapping[str, Instance]
+    asking: PlanContext,
+    snapshot: ClusterSnapshot,
+    aim: Aim,
+    newcomers: Sequence[Instance],
+    former: Mapping[str, Instance],
 ) -> Assignment:
     """The solver's answer in which nobody gets the room of who is there already, finds no host and so stays as it is.
 
@@ -168,7 +178,7 @@ def stays(ordered: Ordered, former: Collection[str]) -> Iterator[str]:
         yield f"{name} {stands if name in former else 'is not placed'}: {why}."
 
 
-def _of_those_who_can(asking: Asking, found: Assignment, aim: Aim, ordered: Ordered) -> Search:
+def _of_those_who_can(asking: PlanContext, found: Assignment, aim: Aim, ordered: Ordered) -> Search:
     """What is reached where not all that was found can be carried out."""
     search, after = found.search, ordered.after
     if aim == "rebalance":
@@ -184,7 +194,7 @@ def _of_those_who_can(asking: Asking, found: Assignment, aim: Aim, ordered: Orde
     return replace(search, value=value, bound=bound, gap=abs(value - bound) / (bound or 1.0), ended="in the way")
 
 
-def _hosts_beside(asking: Asking, found: Assignment, name: str) -> tuple[Rejection, ...]:
+def _hosts_beside(asking: PlanContext, found: Assignment, name: str) -> tuple[Rejection, ...]:
     """Why nobody takes an instance, without the hosts that are to be emptied: of them nobody asks."""
     return tuple(one for one in found.refused.get(name, ()) if one.host not in asking.request.empty)
 
@@ -196,7 +206,7 @@ def changes_of(found: Assignment, former: Mapping[str, Instance]) -> list[Change
     return [Change(then, former.get(name), found.gains.get(name)) for name, then in there]
 
 
-def put_in_order(asking: Asking, snapshot: ClusterSnapshot, changes: Sequence[Change]) -> Ordered:
+def put_in_order(asking: PlanContext, snapshot: ClusterSnapshot, changes: Sequence[Change]) -> Ordered:
     """Changes in stages, as the request wants them."""
     request = asking.request
     ages = zip((host.id for host in snapshot.hosts), snapshot.age_s.tolist(), strict=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor import deadline
 from advisor.errors import BrokenArtifact
-from advisor.prediction.cache import Remembered
+from advisor.prediction.cache import PredictionCache
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ActivePredictor:
     """The predictor in use; `degraded` when it stands in for one that could not be read, with a note that says why.
     `remembered` is what it was asked before."""
 
     predictor: Predictor
     degraded: bool = False
     notes: Notes = ()
-    remembered: Remembered = field(default_factory=Remembered, compare=False)
+    remembered: PredictionCache = field(default_factory=PredictionCache, compare=False)
 
 
 class PredictorFailedError(Exception):
@@ -38,7 +38,7 @@ class PredictorFailedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wrapped:
+class PredictorProxy:
     """A predictor that asks another one, under its name; what becomes of the answers says whoever inherits."""
 
     predictor: Predictor
@@ -60,7 +60,7 @@ class Wrapped:
 
 
 @dataclass(frozen=True, slots=True)
-class _Guarded(Wrapped):
+class ValidatingPredictor(PredictorProxy):
     """A predictor whose every failure is a `failure`, so that it is told from a failing filter (rule 1).
 
     Nothing is predicted for a question whose time is up: predicting is the long step of all of them.
@@ -84,7 +84,7 @@ class _Guarded(Wrapped):
         return prediction
 
 
-def ask(chosen: Chosen, question: Callable[[Predictor, bool, Notes], T]) -> T:
+def ask(chosen: ActivePredictor, question: Callable[[Predictor, bool, Notes], T]) -> T:
     """Put a question to the predictor in use, and to the prior when that one fails.
 
     `question` gets a predictor, whether the answer is degraded, and notes for it. A question within a question leaves
@@ -93,29 +93,29 @@ def ask(chosen: Chosen, question: Callable[[Predictor, bool, Notes], T]) -> T:
     if _is_guarded(chosen.predictor):
         return question(chosen.predictor, chosen.degraded, chosen.notes)
     if isinstance(chosen.predictor, PriorPredictor):
-        return question(_Guarded(chosen.predictor), chosen.degraded, chosen.notes)
+        return question(ValidatingPredictor(chosen.predictor), chosen.degraded, chosen.notes)
     try:
-        return question(_Guarded(chosen.predictor), chosen.degraded, chosen.notes)
+        return question(ValidatingPredictor(chosen.predictor), chosen.degraded, chosen.notes)
     except PredictorFailedError as error:
         version = chosen.predictor.version
         log.exception("model %s failed", version)
         note = f"Model {version} failed ({error}); the queueing prior answered instead."
-        return question(_Guarded(PriorPredictor()), True, (*chosen.notes, note))
+        return question(ValidatingPredictor(PriorPredictor()), True, (*chosen.notes, note))
 
 
 def _is_guarded(predictor: Predictor) -> bool:
     """Whether who asks first sees to failures, however the predictor was wrapped since."""
-    if isinstance(predictor, _Guarded):
+    if isinstance(predictor, ValidatingPredictor):
         return True
-    return isinstance(predictor, Wrapped) and _is_guarded(predictor.predictor)
+    return isinstance(predictor, PredictorProxy) and _is_guarded(predictor.predictor)
 
 
-def by_name(chosen: Chosen) -> Chosen:
+def by_name(chosen: ActivePredictor) -> ActivePredictor:
     """A model that was asked for by its name: none stands in for it, and where it fails that is a BrokenArtifact."""
     version = chosen.predictor.version
     return replace(
         chosen,
-        predictor=_Guarded(chosen.predictor, lambda what: BrokenArtifact(f"model {version} failed: {what}")),
+        predictor=ValidatingPredictor(chosen.predictor, lambda what: BrokenArtifact(f"model {version} failed: {what}")),
     )
 
 
@@ -145,21 +145,21 @@ def try_out(path: Path) -> None:
         raise BrokenArtifact(f"model {path.name} cannot be used: {error}") from error
 
 
-def load_or_prior(path: Path) -> Chosen:
+def load_or_prior(path: Path) -> ActivePredictor:
     """Read the artifact that should answer; the prior, degraded, when it is broken."""
     try:
-        return Chosen(load(path))
+        return ActivePredictor(load(path))
     except BrokenArtifact as error:
         log.error("%s", error)  # noqa: TRY400 - the sentence says it all
         note = f"{error.message}; the queueing prior answered instead."
-        return Chosen(PriorPredictor(), degraded=True, notes=(note,))
+        return ActivePredictor(PriorPredictor(), degraded=True, notes=(note,))
 
 
-def newest(model_dir: Path) -> Chosen:
+def newest(model_dir: Path) -> ActivePredictor:
     """The intact artifact that was trained last, the prior where there is none; the answer's model says which."""
     if not model_dir.is_dir():
-        return Chosen(PriorPredictor())
+        return ActivePredictor(PriorPredictor())
     from models.learning import artifact  # with LightGBM: only who has models waits for it
 
     path = artifact.newest(model_dir)
-    return Chosen(PriorPredictor()) if path is None else load_or_prior(path)
+    return ActivePredictor(PriorPredictor()) if path is None else load_or_prior(path)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Candidate
-from advisor.prediction.lru import Recent
+from advisor.prediction.lru import LRUCache
 from models.arrays import Bools, Floats
 
 MOST_BYTES = 32 * 2**20  # with the newcomer; 10,000 hosts with eight residents, no two alike, take 15 MB
@@ -19,7 +19,7 @@ KEY_BYTES = 200  # what a key of 48 bytes takes as an object, with its place in 
 MOST_PARTS = 20_000  # parts of candidates as `_parts` counts them, of less than 1 KB each
 
 
-class Remembered:
+class PredictionCache:
     """What a predictor said about host situations, before a newcomer came and after, and in full of those that an
     answer has shown; one per predictor in use.
 
@@ -33,7 +33,7 @@ class Remembered:
         self.after = _Blocks(self._lock, most_bytes)  # one for each host and question
         self.before = _Blocks(self._lock, most_bytes // 4)  # one for each host
         self.shown = _Blocks(self._lock, most_bytes // 4)  # some for each question
-        self.told: Recent[bytes, tuple[Candidate, ...]] = Recent(MOST_PARTS, _parts)
+        self.told: LRUCache[bytes, tuple[Candidate, ...]] = LRUCache(MOST_PARTS, _parts)
 
     def counts(self) -> tuple[int, int]:
         """How many keys were found and how many were not, of all that were ever looked for."""

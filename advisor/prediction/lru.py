@@ -11,7 +11,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class LRUCache(Generic[K, V]):
     """At most `most` in all, by what each value counts; safe to share between threads."""
 
     def __init__(self, most: int, counts: Callable[[V], int] = lambda _: 1) -> None:

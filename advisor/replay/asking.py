@@ -13,7 +13,7 @@ import numpy as np
 from advisor.domain import REPLAY_JUDGES, REPLAY_POLICIES, Host, Replay, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.placement.questions import check_objective
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.replay import figures
 from advisor.replay.clouds import fewest_kept, room
 from advisor.replay.parallel import Progress, spread
@@ -33,7 +33,7 @@ def replay(
     trace: Trace,
     unsaid: Sequence[str],
     request: ReplayRequest,
-    chosen: Chosen,
+    chosen: ActivePredictor,
     *,
     host: Host,
     workloads: Sequence[WorkloadProfile] = (),

@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput
 from advisor.inventories.static import load_inventory
 from advisor.planning.entry import Progress
 from advisor.prediction import active
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.settings import Settings
 
 # A usual size of host; another one is the caller's to name.
@@ -49,7 +49,7 @@ def replay_trace(
         raise InvalidInput(
             f"{host_type}: host {cloud.hosts[0].id} is disabled; no policy could use it", field="host_type"
         )
-    chosen = active.newest(settings.model_dir) if model is None else Chosen(active.load(model))
+    chosen = active.newest(settings.model_dir) if model is None else ActivePredictor(active.load(model))
     trace, unsaid = replay.load_trace(path, form=form, interval_s=interval_s, most_instances=most_instances)
     return replay.replay(
         trace,

@@ -21,7 +21,7 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.placement import sequential
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.replay.clouds import Cloud
 from advisor.replay.workloads import LEAST_LOAD, Demand
 from advisor.snapshot import ClusterSnapshot
@@ -88,7 +88,7 @@ class Advised:
     """
 
     def __init__(
-        self, demand: Demand, chosen: Chosen, *, keep_ratio: float, objective: Objective, plan_for: float
+        self, demand: Demand, chosen: ActivePredictor, *, keep_ratio: float, objective: Objective, plan_for: float
     ) -> None:
         self._demand, self._chosen = demand, chosen
         self._keep, self._objective, self._plan_for = keep_ratio, objective, plan_for
@@ -193,7 +193,7 @@ def _name(host: int) -> str:
 def policy_of(
     name: PolicyName,
     demand: Demand,
-    chosen: Chosen,
+    chosen: ActivePredictor,
     seed: int,
     *,
     keep_ratio: float,

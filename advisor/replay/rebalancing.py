@@ -6,12 +6,14 @@ import math
 
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Goal
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.replay.clouds import Cloud
 from advisor.replay.policies import WHEN, Advised
 
 
-def rebalance(policy: Advised, cloud: Cloud, step: int, chosen: Chosen, *, keep_ratio: float, seed: int) -> int:
+def rebalance(
+    policy: Advised, cloud: Cloud, step: int, chosen: ActivePredictor, *, keep_ratio: float, seed: int
+) -> int:
     """Carry out the moves that are worth it (`advisor.planning`, aim rebalance); returns how many there were."""
     snapshot = policy.snapshot(cloud, step)
     goal = Goal("rebalance", movable=frozenset(snapshot.names.placed), keep_ratio=keep_ratio, seed=seed)

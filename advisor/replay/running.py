@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.domain import Objective, PolicyName
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.replay.clouds import Cloud, fewest_kept
 from advisor.replay.judging import Judged, judge
 from advisor.replay.policies import Advised, policy_of
@@ -91,7 +91,7 @@ class Placed:
         trace = work.demand.trace
         present = trace.present
         cloud = Cloud(work.demand.host, work.hosts, trace)
-        chosen = Chosen(work.predictor)
+        chosen = ActivePredictor(work.predictor)
         policy = policy_of(
             work.policy,
             work.demand,

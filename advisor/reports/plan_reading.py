@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.domain import Inventory, ModelCard, Plan
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.reports.background import Background, of_plan
 
 
@@ -23,14 +23,16 @@ STALE = (
 )
 
 
-def as_html(inventory: Inventory, plan: Plan, chosen: Chosen, card: ModelCard | None, *, stale: bool) -> str:
+def as_html(inventory: Inventory, plan: Plan, chosen: ActivePredictor, card: ModelCard | None, *, stale: bool) -> str:
     """The report on the cloud of now; what is computed anew for it is left out where another model answers now."""
     from advisor import reports
 
     return reports.plan_as_html(*_behind(inventory, plan, chosen, card, stale=stale))
 
 
-def as_data(inventory: Inventory, plan: Plan, chosen: Chosen, card: ModelCard | None, *, stale: bool) -> dict[str, Any]:
+def as_data(
+    inventory: Inventory, plan: Plan, chosen: ActivePredictor, card: ModelCard | None, *, stale: bool
+) -> dict[str, Any]:
     """The same report as its words and numbers."""
     from advisor import reports
 
@@ -38,7 +40,7 @@ def as_data(inventory: Inventory, plan: Plan, chosen: Chosen, card: ModelCard | 
 
 
 def _behind(
-    inventory: Inventory, plan: Plan, chosen: Chosen, card: ModelCard | None, *, stale: bool
+    inventory: Inventory, plan: Plan, chosen: ActivePredictor, card: ModelCard | None, *, stale: bool
 ) -> tuple[Inventory, Plan, Background]:
     if stale:
         plan = replace(plan, notes=(STALE, *plan.notes))

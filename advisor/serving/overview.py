@@ -14,8 +14,8 @@ from advisor.explanation.attribution import who_hurts_whom
 from advisor.lifecycle import interval_inflation
 from advisor.placement.candidates import scene_effects
 from advisor.prediction import active
-from advisor.prediction.active import Chosen
-from advisor.serving.snapshot_cache import View
+from advisor.prediction.active import ActivePredictor
+from advisor.serving.snapshot_cache import CloudView
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
 from models.arrays import Floats
@@ -31,11 +31,11 @@ class Overview:
     def __init__(self, fresh_s: float) -> None:
         self._fresh_s = fresh_s
         self._making = threading.Lock()
-        self._last: tuple[View, Chosen, CloudNow] | None = None
+        self._last: tuple[CloudView, ActivePredictor, CloudNow] | None = None
         self._known: dict[bytes, Floats] = {}
         self._version = ""
 
-    def now(self, view: View, chosen: Chosen) -> CloudNow:
+    def now(self, view: CloudView, chosen: ActivePredictor) -> CloudNow:
         """Everybody in this view as this predictor sees them."""
         with self._making:
             last = self._last
@@ -43,7 +43,7 @@ class Overview:
                 last = self._last = view, chosen, self._make(view, chosen)
             return last[2]
 
-    def _make(self, view: View, chosen: Chosen) -> CloudNow:
+    def _make(self, view: CloudView, chosen: ActivePredictor) -> CloudNow:
         snapshot = view.snapshot
         expected, version, origin, degraded = active.ask(
             chosen, lambda predictor, degraded, _: (self._expected(snapshot, predictor), *_told(predictor), degraded)
@@ -69,7 +69,7 @@ class Overview:
         return found
 
 
-def detail(view: View, chosen: Chosen, cloud: CloudNow, host_id: str) -> HostDetail:
+def detail(view: CloudView, chosen: ActivePredictor, cloud: CloudNow, host_id: str) -> HostDetail:
     """One host more closely, `cloud` being of the same view; NotFound when there is no such host."""
     snapshot = view.snapshot
     position = snapshot.index(host_id)

@@ -15,7 +15,7 @@ from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
 from advisor.placement import moves, questions, sequential
 from advisor.serving.recommendations import Answer, answer
-from advisor.serving.snapshot_cache import Current, View, as_pending
+from advisor.serving.snapshot_cache import CloudView, SnapshotCache, as_pending
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, hosts, pending, recommendations
@@ -24,12 +24,12 @@ _ATTEMPTS = 5  # at an answer that no other replica's answer overtakes, before i
 Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
-class Placing:
+class PlacementService:
     """One per process; thread-safe. `stored` is called after answers were stored."""
 
     def __init__(
         self,
-        current: Current,
+        current: SnapshotCache,
         monitor: Monitor,
         audit: Audit,
         settings: Settings,
@@ -111,7 +111,7 @@ class Placing:
             self._audit.record(connection, "moves.answer", list(names), **detail)
         return found
 
-    def _answer(self, request: PlacementRequest, *, former: bool) -> tuple[Answer, View]:
+    def _answer(self, request: PlacementRequest, *, former: bool) -> tuple[Answer, CloudView]:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._current.seen_by(connection, now)
@@ -129,7 +129,7 @@ class Placing:
         )
         return found, view
 
-    def _in_turn(self, requests: Sequence[PlacementRequest]) -> tuple[tuple[Recommendation, ...], View]:
+    def _in_turn(self, requests: Sequence[PlacementRequest]) -> tuple[tuple[Recommendation, ...], CloudView]:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._current.seen_by(connection, now)
@@ -137,11 +137,11 @@ class Placing:
         factors = {version: self._factors(version, view) for version in {one.model_version for one in answers}}
         return tuple(interval_inflation.recommendation(one, factors[one.model_version]) for one in answers), view
 
-    def _factors(self, version: str, view: View) -> Mapping[str, float]:
+    def _factors(self, version: str, view: CloudView) -> Mapping[str, float]:
         with self._read() as connection:
             return self._monitor.factors(connection, version, view.inventory.hosts)
 
-    def _hold(self, answers: Sequence[Answer], view: View, *, force: bool) -> bool:
+    def _hold(self, answers: Sequence[Answer], view: CloudView, *, force: bool) -> bool:
         """Store answers and hold their hosts; False, and nothing written, when another answer was held meanwhile."""
         now = self._clock()
         reserve = timedelta(seconds=self._settings.reserve_s)

@@ -17,8 +17,8 @@ from advisor.lifecycle.monitoring import Monitor
 from advisor.planning import entry
 from advisor.planning.entry import Progress
 from advisor.prediction import active
-from advisor.prediction.active import Chosen
-from advisor.serving.snapshot_cache import Current
+from advisor.prediction.active import ActivePredictor
+from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.settings import Settings
 from advisor.store import changes, counters, models, plans, samples
 from models.physics.prior import PriorPredictor
@@ -27,12 +27,12 @@ LATELY = timedelta(days=1)  # what was measured since says how much of its CPUs 
 Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
-class Plans:
+class PlanService:
     """One per process; thread-safe. A plan holds nothing: it is an answer."""
 
     def __init__(
         self,
-        current: Current,
+        current: SnapshotCache,
         monitor: Monitor,
         audit: Audit,
         settings: Settings,
@@ -109,14 +109,14 @@ class Plans:
             then = interval_inflation.plan(found, self._monitor.factors(connection, imagined, hosts))
         return replace(wide, steps=then.steps, after=then.after)
 
-    def _model(self, version: str) -> Chosen:
+    def _model(self, version: str) -> ActivePredictor:
         if version == models.PRIOR:
-            return Chosen(PriorPredictor())
+            return ActivePredictor(PriorPredictor())
         with self._read() as connection:
             known = models.get(connection, version)
         if known is None:
             raise NotFound(f"there is no model {version}")
-        return Chosen(active.load(self._settings.model_dir / version))
+        return ActivePredictor(active.load(self._settings.model_dir / version))
 
     def _measured(self, instances: Sequence[str], now: datetime) -> Mapping[str, Usage]:
         """What they used of CPUs lately, where samples are kept here."""

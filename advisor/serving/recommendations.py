@@ -16,8 +16,8 @@ from advisor.domain.answer_json import body_as_json, head_as_json
 from advisor.lifecycle import interval_inflation
 from advisor.placement import questions
 from advisor.placement.request_normalization import NEWCOMER, named, nameless
-from advisor.prediction.active import Chosen
-from advisor.prediction.lru import Recent
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.lru import LRUCache
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import codec
 from advisor.store.recommendations import body_of
@@ -74,7 +74,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Moment:
+class SnapshotEpoch:
     """One state of the cloud: when it was laid out, and when a question last found it so."""
 
     taken_at: datetime
@@ -82,31 +82,31 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class RecommendationCache:
     """What one predictor answered, by the question, on the cloud of `moment` and on those before it; thread-safe."""
 
-    moment: Moment
-    _kept: Recent[bytes, tuple[Answer, Moment, int]]
+    moment: SnapshotEpoch
+    _kept: LRUCache[bytes, tuple[Answer, SnapshotEpoch, int]]
     _deciding: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def on(cls, snapshot: ClusterSnapshot, most_bytes: int = MOST_BYTES) -> Answers:
+    def on(cls, snapshot: ClusterSnapshot, most_bytes: int = MOST_BYTES) -> RecommendationCache:
         """None yet; there is room for so many bytes."""
-        kept = Recent[bytes, tuple[Answer, Moment, int]](most_bytes, lambda one: one[2])
-        return cls(Moment(snapshot.taken_at, snapshot.taken_at), kept)
+        kept = LRUCache[bytes, tuple[Answer, SnapshotEpoch, int]](most_bytes, lambda one: one[2])
+        return cls(SnapshotEpoch(snapshot.taken_at, snapshot.taken_at), kept)
 
-    def after(self, snapshot: ClusterSnapshot) -> Answers:
+    def after(self, snapshot: ClusterSnapshot) -> RecommendationCache:
         """The same once the cloud has changed to this one; what was answered too long ago to be told again goes."""
         now = snapshot.taken_at
         self._kept.drop(lambda one: now - one[1].seen > FORMER)
-        return replace(self, moment=Moment(now, now))
+        return replace(self, moment=SnapshotEpoch(now, now))
 
     def find(self, question: str) -> Answer | None:
         """What was answered on the cloud as it is."""
         found = self._kept.find(_key(question))
         return found[0] if found is not None and found[1] is self.moment else None
 
-    def former(self, question: str, now: datetime) -> tuple[Answer, Moment] | None:
+    def former(self, question: str, now: datetime) -> tuple[Answer, SnapshotEpoch] | None:
         """What would have been answered at most FORMER ago."""
         found = self._kept.find(_key(question))
         return found[:2] if found is not None and abs(now - found[1].seen) <= FORMER else None
@@ -133,9 +133,9 @@ def _key(question: str) -> bytes:
 
 def answer(
     snapshot: ClusterSnapshot,
-    chosen: Chosen,
+    chosen: ActivePredictor,
     request: PlacementRequest,
-    answers: Answers,
+    answers: RecommendationCache,
     factors: Factors,
     *,
     now: datetime,

@@ -13,10 +13,10 @@ from sqlalchemy import Connection
 
 from advisor.domain import Host, Instance, Inventory, Recommendation, WorkloadProfile, settings_there
 from advisor.prediction import active as predictors
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.serving import inventory_delta
 from advisor.serving.inventory_delta import News
-from advisor.serving.recommendations import Answers
+from advisor.serving.recommendations import RecommendationCache
 from advisor.settings import CLOCK_SKEW, Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, hosts, instances, models, pending, workloads
@@ -30,7 +30,7 @@ T = TypeVar("T", Host, Instance)
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CloudView:
     """The cloud at one moment, for as long as `counts` stand still and until `until`.
 
     `inventory` is as the callers reported it; `snapshot` also has the answers that are still pending. When each host
@@ -95,7 +95,7 @@ class _Moved:
     seen: Mapping[str, datetime | None] | None
 
 
-class Current:
+class SnapshotCache:
     """Holds one View and one Chosen; thread-safe: both are swapped whole, and rebuilt by one thread at a time."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
@@ -103,16 +103,16 @@ class Current:
         self._settings = settings
         self._building = threading.Lock()
         self._building_answers = threading.Lock()
-        self._answers: tuple[View, Chosen, Answers] | None = None
-        self._view: View | None = None
-        self._chosen: tuple[int, Chosen] | None = None  # with the counter that it was chosen at
+        self._answers: tuple[CloudView, ActivePredictor, RecommendationCache] | None = None
+        self._view: CloudView | None = None
+        self._chosen: tuple[int, ActivePredictor] | None = None  # with the counter that it was chosen at
 
-    def at(self, now: datetime) -> tuple[View, Chosen]:
+    def at(self, now: datetime) -> tuple[CloudView, ActivePredictor]:
         """The view and the predictor as the database has them now; StorageUnavailable when it cannot be read."""
         with self._database.read() as connection:
             return self.seen_by(connection, now)
 
-    def seen_by(self, connection: Connection, now: datetime) -> tuple[View, Chosen]:
+    def seen_by(self, connection: Connection, now: datetime) -> tuple[CloudView, ActivePredictor]:
         """The same for who reads more in one transaction; what has moved is read in another one."""
         counts = counters.read(connection)
         view, chosen = self._view, self._chosen
@@ -121,7 +121,7 @@ class Current:
                 view, chosen = self._refresh(now)
         return view, chosen[1]
 
-    def answers(self, view: View, chosen: Chosen, now: datetime) -> Answers:
+    def answers(self, view: CloudView, chosen: ActivePredictor, now: datetime) -> RecommendationCache:
         """What was answered by this predictor in this view, which holds `now`, and in those before it."""
         with self._building_answers:
             held = self._answers
@@ -130,7 +130,7 @@ class Current:
                 moment.seen = max(moment.seen, now)
                 return held[2]
             if view is not self._view or held is None or held[1] is not chosen:
-                found = Answers.on(view.snapshot)
+                found = RecommendationCache.on(view.snapshot)
             else:
                 found = held[2].after(view.snapshot)
             if view is self._view:  # whoever is late does not push out what the others use
@@ -141,7 +141,7 @@ class Current:
         """Predictions that were found and missed among those remembered, since the predictor was chosen."""
         return self._chosen[1].remembered.counts() if self._chosen else (0, 0)
 
-    def _refresh(self, now: datetime) -> tuple[View, tuple[int, Chosen]]:
+    def _refresh(self, now: datetime) -> tuple[CloudView, tuple[int, ActivePredictor]]:
         """Read what has moved in one transaction, then lay it out without holding that open."""
         view, chosen = self._view, self._chosen
         if view is not None and view.is_ahead(now):
@@ -158,7 +158,7 @@ class Current:
         self._view, self._chosen = view, chosen
         return view, chosen
 
-    def _take(self, counts: Counts, former: View | None, moved: _Moved, now: datetime) -> View:
+    def _take(self, counts: Counts, former: CloudView | None, moved: _Moved, now: datetime) -> CloudView:
         told, inventory = moved.told, moved.inventory
         held = _possible(moved.held, inventory)
         known = _with_profiles(inventory.workloads, held)
@@ -182,11 +182,11 @@ class Current:
         if former is not None and moved.seen is None:
             look_again = former.look_again
         until = min([look_again, *(one.expires_at for one in held)])
-        return View(counts, until, look_again, inventory, held, snapshot)
+        return CloudView(counts, until, look_again, inventory, held, snapshot)
 
-    def _choose(self, version: str | None) -> Chosen:
+    def _choose(self, version: str | None) -> ActivePredictor:
         if version is None:
-            return Chosen(PriorPredictor())
+            return ActivePredictor(PriorPredictor())
         return predictors.load_or_prior(self._settings.model_dir / version)
 
 
@@ -250,7 +250,9 @@ def _with_profiles(known: Sequence[WorkloadProfile], held: Sequence[Pending]) ->
     return (*known, *(one.profile for one in held if one.profile is not None))
 
 
-def _read_moved(connection: Connection, view: View | None, counts: Counts, now: datetime, reserve: timedelta) -> _Moved:
+def _read_moved(
+    connection: Connection, view: CloudView | None, counts: Counts, now: datetime, reserve: timedelta
+) -> _Moved:
     held = pending.load_all(connection, now, reserve)
     told = None
     if view is not None:

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import numpy as np
 
-from advisor.prediction.active import Chosen
-from advisor.serving.snapshot_cache import View
+from advisor.prediction.active import ActivePredictor
+from advisor.serving.snapshot_cache import CloudView
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Vitals:
     missed: int
 
 
-def take(view: View, chosen: Chosen, *, now: datetime, fresh_s: float) -> Vitals:
+def take(view: CloudView, chosen: ActivePredictor, *, now: datetime, fresh_s: float) -> Vitals:
     """The vitals of a view and a predictor at `now`."""
     found, missed = chosen.remembered.counts()
     return Vitals(

@@ -1,11 +1,11 @@
 """Who may ask: where the service listens, who a request comes from, and what that one may do."""
 
-from api.auth.gate import Gate, first_step
+from api.auth.gate import AuthMiddleware, first_step
 from api.auth.listening import bind, is_loopback, parse_listen, require_loopback
 from api.auth.scopes import Guarded, Needs, require
 
 __all__ = [
-    "Gate",
+    "AuthMiddleware",
     "Guarded",
     "Needs",
     "bind",

@@ -40,7 +40,7 @@ _LOCAL = Caller("local", "admin")
 log = logging.getLogger("cotenant.auth")
 
 
-class Gate:
+class AuthMiddleware:
     """Answers 401 to whoever has no valid token, on every path but the open ones, whether it is known or not.
 
     `programs` are the first steps of the API's paths: there only headers say who asks. Everywhere else it may be a

@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
-from advisor.domain import Band, Candidate, Effect, IsolationSettings, Recommendation, Rejection, Rung
+from advisor.domain import Band, Candidate, Effect, IsolationSettings, MitigationStep, Recommendation, Rejection
 from api.cli.output import print_table, say
 from profiler.observed import DEFAULT_WEIGHT
 
@@ -83,7 +83,7 @@ def show_reasons(candidate: Candidate) -> None:
         say(f"  {reason.text}")
 
 
-def _show_ladder(host: str, rungs: Sequence[Rung]) -> None:
+def _show_ladder(host: str, rungs: Sequence[MitigationStep]) -> None:
     """What was tried because the placement alone breaks a limit there."""
     say()
     end = ":" if any(rung.satisfies for rung in rungs) else ", and none mends it:"

@@ -13,7 +13,7 @@ import typer
 
 from advisor import offline, service
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.service import Advisor, Followed, Reading, Source
+from advisor.service import Advisor, Reading, Source, SyncDiff
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 
@@ -104,7 +104,7 @@ def _follow(advisor: Advisor, source: Source, watch: float | None, *, dry_run: b
             return reading.complete
 
 
-def _tell(reading: Reading, news: Followed, *, dry_run: bool, as_json: bool, line: bool) -> None:
+def _tell(reading: Reading, news: SyncDiff, *, dry_run: bool, as_json: bool, line: bool) -> None:
     if as_json:
         told = _as_json(reading, news, dry_run=dry_run)
         typer.echo(json.dumps(told, allow_nan=False)) if line else print_json(told)
@@ -131,7 +131,7 @@ def _tell(reading: Reading, news: Followed, *, dry_run: bool, as_json: bool, lin
         say("What could not be read stays as it is.")
 
 
-def _sentence(reading: Reading, news: Followed, *, dry_run: bool) -> str:
+def _sentence(reading: Reading, news: SyncDiff, *, dry_run: bool) -> str:
     if not any(part.state == "read" for part in reading.parts):
         return f"Nothing could be read of {reading.source}, so nothing was changed."
     verb = "Would put" if dry_run else "Put"
@@ -141,7 +141,7 @@ def _sentence(reading: Reading, news: Followed, *, dry_run: bool) -> str:
     )
 
 
-def _as_json(reading: Reading, news: Followed, *, dry_run: bool) -> dict[str, Any]:
+def _as_json(reading: Reading, news: SyncDiff, *, dry_run: bool) -> dict[str, Any]:
     return {
         "source": reading.source,
         "dry_run": dry_run,

@@ -18,7 +18,7 @@ UNSURE = frozenset({"host.unknown", "host.no_data"})  # these say nothing about 
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
+class HostScores:
     """What is thought of the hosts that a scheduler named, which are in exactly one of these: `scores`, best first;
     `behind` those, in the order they were named; `refused` with a sentence each; `unknown`, as they were named."""
 
@@ -38,7 +38,7 @@ class Opinion:
         return {name: value if name == held else max(0, min(value, best - 1)) for name, value in scaled.items()}
 
     @classmethod
-    def of(cls, answer: Recommendation, named: Sequence[str]) -> Opinion:
+    def of(cls, answer: Recommendation, named: Sequence[str]) -> HostScores:
         scores = {one.host: one.score for one in answer.candidates}
         refused = {one.host: one.reason for one in answer.rejected if one.code not in UNSURE}
         unknown = {one.host for one in answer.rejected if one.code in UNSURE}
@@ -53,13 +53,13 @@ class Opinion:
 
 def ask(
     advisor: Advisor, instance: Instance, hosts: Sequence[str], *, most: int = MOST_TOLD, holds_next: bool = False
-) -> Opinion:
+) -> HostScores:
     """What is thought of these hosts; nothing is kept but an entry in the audit log (`holds_next`: see Advisor)."""
     (answer,) = advisor.place_in_turn([question(instance, hosts, most)], hold=False, holds_next=holds_next)
-    return Opinion.of(answer, hosts)
+    return HostScores.of(answer, hosts)
 
 
-def ask_and_hold(advisor: Advisor, instance: Instance, hosts: Sequence[str]) -> tuple[Opinion, str | None]:
+def ask_and_hold(advisor: Advisor, instance: Instance, hosts: Sequence[str]) -> tuple[HostScores, str | None]:
     """What is thought of these hosts, of which the best counts as taken until the inventory shows the instance.
 
     None = there is none. One entry in the audit log either way.

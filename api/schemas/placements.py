@@ -9,11 +9,11 @@ from pydantic import ConfigDict, Field
 from advisor.domain import (
     Constraints,
     Instance,
+    MitigationAction,
     Objective,
     PlacementRequest,
     ReasonKind,
     Recommendation,
-    RungAction,
     WorkloadProfile,
     recommendation_as_json,
 )
@@ -191,7 +191,7 @@ class ReasonOut(Answer):
 class RungOut(Answer):
     """One step of the isolation ladder as it was tried where a limit would break."""
 
-    action: RungAction
+    action: MitigationAction
     text: str
     changes: dict[str, SettingsOut] = Field(description="by instance, together with the steps that it stands on")
     effects: list[EffectOut] = Field(description="the newcomer first; empty where nothing can be predicted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from advisor.domain import Band, Beside, Candidate, Effect, IsolationSettings
+from advisor.domain import Band, Candidate, Effect, IsolationSettings, PredictedVsObserved
 from advisor.rounding import SLACK
 from profiler.observed import format_cpus
 
@@ -121,7 +121,7 @@ class BesideRow:
     inside: bool | None
 
 
-def beside(one: Beside, *, limit: float | None = None) -> BesideRow:
+def beside(one: PredictedVsObserved, *, limit: float | None = None) -> BesideRow:
     """What was predicted and what was measured, ready to be drawn."""
     if one.band is None:
         return BesideRow(one.instance, None, x(one.measured), f"{one.measured:.2f}", "not predicted there", None)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import Answered, AnsweredAs
+from advisor.domain import AnsweredAs, RecommendationOutcome
 from api.html.render import page
 from api.routes.common import AdvisorDep, Cursor, PathId
 from api.web import picture
@@ -50,7 +50,7 @@ def one(request: Request, placement: PathId, advisor: AdvisorDep) -> HTMLRespons
     )
 
 
-def _share(answered: Sequence[Answered]) -> tuple[int, int]:
+def _share(answered: Sequence[RecommendationOutcome]) -> tuple[int, int]:
     """How many of the measured ratios lie inside the interval that was told, of how many."""
     judged = [row.inside for one in answered for row in one.beside if row.inside is not None]
     return sum(judged), len(judged)

@@ -16,7 +16,7 @@ import numpy as np
 
 from models.arrays import Floats
 from models.learning.effects import Effects
-from models.learning.estimators import MEMBERS, Blend, Members, ResidualModel
+from models.learning.estimators import MEMBERS, BaseLearners, ResidualModel, StackingWeights
 from models.learning.fitted import FittedTarget
 from models.learning.held_out import HELD_OUT, write_held_out
 from models.learning.intervals import HINTS, Calibration
@@ -168,11 +168,11 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
     }
 
 
-def _blend(value: Mapping[str, Any]) -> Blend:
+def _blend(value: Mapping[str, Any]) -> StackingWeights:
     shares = {name: float(value[name]) for name in (*MEMBERS, "effects")}
     if not all(0 <= share <= 1 for share in shares.values()):
         raise ValueError(f"a blend keeps shares of 0 to 1, not {shares}")
-    return Blend(tuple(shares[name] for name in MEMBERS), shares["effects"])
+    return StackingWeights(tuple(shares[name] for name in MEMBERS), shares["effects"])
 
 
 def _edges_json(edges: Floats) -> list[float | None]:
@@ -213,14 +213,14 @@ def _target(path: Path, name: str) -> FittedTarget:
     )
 
 
-def _members(path: Path, name: str, value: Mapping[str, Any], features: int) -> Members | None:
+def _members(path: Path, name: str, value: Mapping[str, Any], features: int) -> BaseLearners | None:
     if value["smooth"] is None:
         return None
     smooth = Smooth.from_json(value["smooth"])
     if len(smooth.space.centre) != features:
         raise ArtifactError(f"artifact {path.name}: the smooth member of {name} has another number of features")
     boosters = tuple(_booster(path, f"{name}-booster{number}", features) for number in range(int(value["boosters"])))
-    return Members(boosters, _booster(path, f"{name}-forest", features), smooth)
+    return BaseLearners(boosters, _booster(path, f"{name}-forest", features), smooth)
 
 
 def _booster(path: Path, name: str, features: int) -> lightgbm.Booster:

@@ -21,8 +21,20 @@ from models.learning.leaves import Leaves
 from models.learning.smooth import Smooth, fit_smooth
 
 __all__ = [
-    "FOLDS", "LEAST_ROWS", "MOST_FOLDS", "Blend", "Fold", "Members", "ResidualModel", "booster_options", "choose_blend",
-    "fit_booster", "fit_members", "pair_folds", "target_of", "workload_folds",
+    "FOLDS",
+    "LEAST_ROWS",
+    "MOST_FOLDS",
+    "BaseLearners",
+    "Fold",
+    "ResidualModel",
+    "StackingWeights",
+    "booster_options",
+    "choose_blend",
+    "fit_booster",
+    "fit_members",
+    "pair_folds",
+    "target_of",
+    "workload_folds",
 ]  # fmt: skip
 
 
@@ -35,7 +47,7 @@ LOWEST = {"throughput": 1e-3, "latency": 0.5, "jitter": 1e-3}
 
 
 @dataclass(frozen=True)  # without slots: the leaves are read when the members first answer, not while they are judged
-class Members:
+class BaseLearners:
     """What predicts the residual of log ratio from features: boosted trees, a forest, and a smooth function."""
 
     boosters: tuple[lightgbm.Booster, ...]
@@ -58,13 +70,13 @@ class Members:
 
 def fit_members(
     rows: Grouped, which: Ints, *, seed: int = 0, boosters: int | None = None, given: lightgbm.Booster | None = None
-) -> Members:
+) -> BaseLearners:
     """Fit every member on the rows with these numbers; `given` is a booster that was trained elsewhere on more rows."""
     part = rows.examples.take(which)
     residual, weight = rows.residual[which], rows.weight[which]
     with threadpool_limits(1, "blas"):  # small matrices: threads that wait for one another cost more than they bring
         smooth = fit_smooth(part.x, residual, weight, part.names, pair_folds(part, seed + 1, INNER_FOLDS), seed=seed)
-    return Members(
+    return BaseLearners(
         (given,) if given else fit_boosters(part.x, residual, weight, part.monotone, seed=seed, count=boosters),
         fit_forest(part.x, residual, weight, part.monotone, seed=seed),
         smooth,
@@ -72,7 +84,7 @@ def fit_members(
 
 
 @dataclass(frozen=True, slots=True)
-class Blend:
+class StackingWeights:
     """How much of each member (3,), and of the effects of known workloads, is kept; all 0 = the prior alone."""
 
     members: tuple[float, ...] = (0.0,) * len(MEMBERS)
@@ -93,10 +105,10 @@ class ResidualModel:
     """log ratio = log base + blend of members + effects. `known_blend` holds where all workloads of a scene were in
     training, else `unknown_blend`. `members` None = the base alone."""
 
-    members: Members | None
+    members: BaseLearners | None
     effects: Effects
-    known_blend: Blend
-    unknown_blend: Blend
+    known_blend: StackingWeights
+    unknown_blend: StackingWeights
     known: frozenset[str]
 
     def log_correction(self, x: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Floats:
@@ -126,10 +138,10 @@ class ResidualModel:
         )
 
 
-NOTHING_LEARNED = ResidualModel(None, Effects(), Blend(), Blend(), frozenset())
+NOTHING_LEARNED = ResidualModel(None, Effects(), StackingWeights(), StackingWeights(), frozenset())
 
 
-def blended(parts: Floats, effects: Floats, blend: Blend) -> Floats:
+def blended(parts: Floats, effects: Floats, blend: StackingWeights) -> Floats:
     """(R,) of (R, 3) and (R,)."""
     return np.asarray(parts @ np.array(blend.members) + blend.effects * effects)
 
@@ -141,7 +153,7 @@ def _blends() -> Iterator[tuple[float, ...]]:
         yield tuple(step / STEPS for step in steps)
 
 
-def choose_blend(examples: Examples, ratio: Floats, rows: Ints, parts: Floats, effects: Floats) -> Blend:
+def choose_blend(examples: Examples, ratio: Floats, rows: Ints, parts: Floats, effects: Floats) -> StackingWeights:
     """The mean of the blends that predict left-out rows best, by the mean |error of T/B|.
 
     `ratio` (G,) measured, `rows` (J,) of the examples, `parts` (J, 3) what members that had not seen them said,
@@ -150,17 +162,17 @@ def choose_blend(examples: Examples, ratio: Floats, rows: Ints, parts: Floats, e
     pairs the best one alone was worse than the prior on new pairs. Where the prior alone is best, nothing is added.
     """
     if not len(rows):
-        return Blend()
+        return StackingWeights()
     measured, base = ratio[rows], examples.base[rows]
     pairs = np.unique([examples.pair[row] for row in rows], return_inverse=True)[1]
     count = np.bincount(pairs)
 
-    def loss(blend: Blend) -> Floats:
+    def loss(blend: StackingWeights) -> Floats:
         """Mean error of T/B of every pair."""
         return np.bincount(pairs, np.abs(measured - base * np.exp(blended(parts, effects, blend)))) / count
 
     shares = (0.0, 0.5, 1.0) if effects.any() else (0.0,)
-    blends = [Blend(members, share) for members in _blends() for share in shares]
+    blends = [StackingWeights(members, share) for members in _blends() for share in shares]
     losses = np.stack([loss(blend) for blend in blends])
     best = int(np.argmin(np.round(losses.mean(axis=1), 6)))
     if blends[best].nothing:
@@ -169,7 +181,7 @@ def choose_blend(examples: Examples, ratio: Floats, rows: Ints, parts: Floats, e
     noise = worse.std(axis=1) / np.sqrt(len(count))
     _, first = np.unique(np.round(losses.mean(axis=1), 6), return_index=True)  # of ties that nearest to the prior
     equal = [blends[number] for number in first if worse[number].mean() <= noise[number]]
-    mean = Blend(
+    mean = StackingWeights(
         tuple(float(part) for part in np.mean([blend.members for blend in equal], axis=0)),
         float(np.mean([blend.effects for blend in equal])),
     )

@@ -20,14 +20,14 @@ from models.learning.estimators import (
     LEAST_ROWS,
     LOWEST,
     NOTHING_LEARNED,
-    Blend,
     ResidualModel,
+    StackingWeights,
     choose_blend,
     fit_members,
 )
 from models.learning.held_out import HeldOut
 from models.learning.intervals import Calibration, calibrate, hints_of, judged_scales
-from models.learning.judging import Judged, expanded, judge, with_effects
+from models.learning.judging import OutOfFoldPredictions, expanded, judge, with_effects
 from models.physics.prior import JITTER_TIMES, LATENCY_TIMES, PRIOR_HALF_WIDTH, prior_spread
 
 Progress = Callable[[str, float], None]
@@ -177,7 +177,7 @@ def fit_target(
     return _fitted(examples, target, model, [(one, rows.group) for one in judged])
 
 
-def _with_effects(rows: Grouped, judged: Sequence[Judged]) -> tuple[Effects, list[Judged]]:
+def _with_effects(rows: Grouped, judged: Sequence[OutOfFoldPredictions]) -> tuple[Effects, list[OutOfFoldPredictions]]:
     """Effects of known workloads, learned from what left-out pairs leave after the blend without them."""
     left = np.full(len(rows.residual), np.nan)
     by_pair = judged[0]
@@ -190,7 +190,7 @@ def _with_effects(rows: Grouped, judged: Sequence[Judged]) -> tuple[Effects, lis
     return fit_effects(terms, left, strength), found
 
 
-def _blend(rows: Grouped, judged: Sequence[Judged], known: bool) -> Blend:
+def _blend(rows: Grouped, judged: Sequence[OutOfFoldPredictions], known: bool) -> StackingWeights:
     which = [one.known == known for one in judged]
     return choose_blend(
         rows.examples,
@@ -214,7 +214,7 @@ class _Rows:
     fold: Ints
 
 
-def _single(examples: Examples, model: ResidualModel, judged: Judged, group: Ints) -> _Rows:
+def _single(examples: Examples, model: ResidualModel, judged: OutOfFoldPredictions, group: Ints) -> _Rows:
     row, at = expanded(judged, group)
     correction = judged.correction(model.known_blend, model.unknown_blend)[at]
     known = judged.known[at]
@@ -223,7 +223,7 @@ def _single(examples: Examples, model: ResidualModel, judged: Judged, group: Int
 
 
 def _fitted(
-    examples: Examples, target: str, model: ResidualModel, judged: Sequence[tuple[Judged, Ints]]
+    examples: Examples, target: str, model: ResidualModel, judged: Sequence[tuple[OutOfFoldPredictions, Ints]]
 ) -> FittedTarget:
     single = [_single(examples, model, one, group) for one, group in judged]
     row = np.concatenate([np.zeros(0, dtype=np.int64), *(one.row for one in single)])

@@ -13,7 +13,7 @@ from models.features.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_
 from models.features.repeats import Grouped
 from models.learning.boosting import SEEDS_OF_MANY
 from models.learning.effects import Strength, Terms
-from models.learning.estimators import LEAST_ROWS, MEMBERS, Blend, blended, fit_members
+from models.learning.estimators import LEAST_ROWS, MEMBERS, StackingWeights, blended, fit_members
 
 Say = Callable[[float], None]
 
@@ -27,7 +27,7 @@ MOST_TRAINED, MOST_JUDGED = 12_000, 5_000  # rows of a fold: more only sharpens 
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class OutOfFoldPredictions:
     """J judgements under one protocol. `row` (J,) of the grouped examples; `parts` (J, 3) what each member said that
     had not seen the row's fold, `effects` (J,) what effects did; `known` (J,) whether all workloads were in training;
     `fold` (J,)."""
@@ -40,7 +40,7 @@ class Judged:
     fold: Ints
     folds: tuple[Fold, ...]
 
-    def correction(self, known: Blend, unknown: Blend) -> Floats:
+    def correction(self, known: StackingWeights, unknown: StackingWeights) -> Floats:
         """What the blends add to the log of the base; (J,)."""
         return np.where(self.known, *(blended(self.parts, self.effects, blend) for blend in (known, unknown)))
 
@@ -53,7 +53,7 @@ def folds_for(examples: Examples, protocol: str, seed: int) -> list[Fold]:
     return workload_folds(examples, workloads)
 
 
-def judge(rows: Grouped, protocol: str, *, seed: int, say: Say) -> Judged:
+def judge(rows: Grouped, protocol: str, *, seed: int, say: Say) -> OutOfFoldPredictions:
     """Fit the members on every fold's training rows and ask them about the rest."""
     examples = rows.examples
     random = np.random.default_rng(seed)
@@ -70,7 +70,9 @@ def judge(rows: Grouped, protocol: str, *, seed: int, say: Say) -> Judged:
         known.append(_known(examples, trained, judged))
     row = np.concatenate([np.zeros(0, dtype=np.int64), *(judged for _, judged in folds)])
     fold = np.repeat(np.arange(len(folds)), [len(judged) for _, judged in folds])
-    return Judged(protocol, row, np.concatenate(parts), np.zeros(len(row)), np.concatenate(known), fold, tuple(folds))
+    return OutOfFoldPredictions(
+        protocol, row, np.concatenate(parts), np.zeros(len(row)), np.concatenate(known), fold, tuple(folds)
+    )
 
 
 def _sample(rows: Ints, most: int, random: np.random.Generator) -> Ints:
@@ -84,7 +86,9 @@ def _known(examples: Examples, trained: Ints, judged: Ints) -> Bools:
     return np.array([pairs[examples.pair[row]] for row in judged], dtype=bool)
 
 
-def with_effects(judged: Judged, terms: Terms, residual: Floats, strengths: Sequence[Strength]) -> Judged:
+def with_effects(
+    judged: OutOfFoldPredictions, terms: Terms, residual: Floats, strengths: Sequence[Strength]
+) -> OutOfFoldPredictions:
     """The same judgements with main effects and factors from each fold's training rows, of each fold's strength;
     `residual` (G,) as they learn from it, nan where it was not judged."""
     effects = np.zeros(len(judged.row))
@@ -95,7 +99,7 @@ def with_effects(judged: Judged, terms: Terms, residual: Floats, strengths: Sequ
     return replace(judged, effects=effects)
 
 
-def expanded(judged: Judged, group: Ints) -> tuple[Ints, Ints]:
+def expanded(judged: OutOfFoldPredictions, group: Ints) -> tuple[Ints, Ints]:
     """Judgements of grouped rows as judgements of every repeat: (K,) rows of the examples, and (K,) judgements."""
     order = np.argsort(group, kind="stable")
     begin = np.searchsorted(group[order], np.arange(group.max(initial=-1) + 2))

@@ -35,7 +35,7 @@ import numpy as np
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.placement import decision
-from advisor.prediction.cache import Remembered
+from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import pinning
 from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import load_dataset
@@ -151,7 +151,7 @@ def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any
     instance = Instance("new", vcpus=2, memory_mb=4096, workload=names[0], **NEWCOMERS[newcomer])
 
     def ask(
-        there: ClusterSnapshot, remembered: Remembered | None, by: Predictor = predictor, who: Instance = instance
+        there: ClusterSnapshot, remembered: PredictionCache | None, by: Predictor = predictor, who: Instance = instance
     ) -> object:
         request = PlacementRequest(who)
         return decision.recommend(
@@ -167,7 +167,7 @@ def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any
         for scenes, targets in listening.asked:
             predictor.predict(scenes, targets)
 
-    remembered = Remembered()
+    remembered = PredictionCache()
     ask(snapshot, remembered)
     now = snapshot
     times: dict[str, list[float]] = {"cold": [], "model": [], "warm": [], "another": [], "change": []}

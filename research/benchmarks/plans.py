@@ -31,7 +31,7 @@ from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Aim, Goal
 from advisor.planning.assignment.search import Clock
 from advisor.planning.standing import Standing
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import load_dataset
 from models.physics.prior import PriorPredictor
@@ -160,7 +160,7 @@ def growth(count: int, hosts: int, flavours: str, limit: Limit, questions: Colle
     """Plans of one size: all admitted to an empty cloud; small ones of the same workloads, on hosts at random,
     rebalanced and then consolidated."""
     empty, instances = made_up(count, hosts, flavours)
-    chosen = Chosen(PriorPredictor())
+    chosen = ActivePredictor(PriorPredictor())
     cloud = empty
     for aim in QUESTIONS:
         row: Row = {"instances": count, "hosts": hosts, "flavours": flavours, "question": aim}
@@ -189,7 +189,7 @@ def growth(count: int, hosts: int, flavours: str, limit: Limit, questions: Colle
         yield row
 
 
-def _in_turn(empty: ClusterSnapshot, chosen: Chosen, goal: Goal) -> Row:
+def _in_turn(empty: ClusterSnapshot, chosen: ActivePredictor, goal: Goal) -> Row:
     """How long placing one after another takes, of large clouds by a sample, and how many that places where it was all
     of them."""
     count = len(goal.newcomers)

@@ -21,7 +21,7 @@ from advisor import replay
 from advisor.domain import Replay, ReplayRequest
 from advisor.errors import AdvisorError
 from advisor.prediction import active
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.replay.from_files import HOST_TYPE, replay_as_json
 from models.physics.prior import PriorPredictor
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     results: list[dict[str, Any]] = []
     try:
-        chosen = Chosen(active.load(options.model) if options.model else PriorPredictor())
+        chosen = ActivePredictor(active.load(options.model) if options.model else PriorPredictor())
         for path in options.traces or [TRACES / name for name in SIZES]:
             for overcommit in options.overcommit:
                 for rebalance_s in (None, REBALANCE_S):
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def replayed(
-    path: Path, overcommit: float, chosen: Chosen, *, quick: bool, rebalance_s: float | None
+    path: Path, overcommit: float, chosen: ActivePredictor, *, quick: bool, rebalance_s: float | None
 ) -> tuple[Replay, float]:
     """One trace on hosts with that overcommit, and the seconds that it took."""
     small, decent, pcpus, memory_mb = SIZES.get(path.name, OTHERS)

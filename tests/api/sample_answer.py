@@ -12,12 +12,12 @@ from advisor.domain import (
     Command,
     Effect,
     IsolationSettings,
+    MitigationStep,
     Pinning,
     PlacementRequest,
     Reason,
     Recommendation,
     Rejection,
-    Rung,
 )
 from profiler.observed import NetworkSettings
 
@@ -70,8 +70,10 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         Reason("comparison", 0.0, "h1 and h2 are tied: their difference (+0.005) lies inside the uncertainty."),
     )
     rungs = (
-        Rung("weight", "Twice the weight changes nothing: the CPU is idle.", {name: IsolationSettings(weight=512)}),
-        Rung(
+        MitigationStep(
+            "weight", "Twice the weight changes nothing: the CPU is idle.", {name: IsolationSettings(weight=512)}
+        ),
+        MitigationStep(
             "cap",
             f"Cap {hostile} at 60 % of a CPU: {name} 0.71 -> 0.95.",
             {name: IsolationSettings(weight=512), hostile: IsolationSettings(cap_percent=60.0)},

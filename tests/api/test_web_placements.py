@@ -9,7 +9,7 @@ from typing import Any
 from api_client import Bent, Client
 from sample_answer import HOSTILE, answer
 
-from advisor.domain import Answered, Band, Beside, Instance, ModelCard, Page, PlacementRequest
+from advisor.domain import Band, Instance, ModelCard, Page, PlacementRequest, PredictedVsObserved, RecommendationOutcome
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
@@ -42,8 +42,12 @@ def test_an_outcome_is_held_against_what_was_told(advisor: Advisor, settings: Se
 
 def test_who_was_not_predicted_is_not_counted_as_missed(advisor: Advisor, settings: Settings) -> None:
     told, band = answer(ASKED), Band(0.95, 0.9, 1.0)
-    rows = (Beside("shop-7", 0.95, band), Beside("shop-3", 0.5, band), Beside("late", 0.5))
-    one = Answered(told, "h1", told.created_at, rows)
+    rows = (
+        PredictedVsObserved("shop-7", 0.95, band),
+        PredictedVsObserved("shop-3", 0.5, band),
+        PredictedVsObserved("late", 0.5),
+    )
+    one = RecommendationOutcome(told, "h1", told.created_at, rows)
     for more, says in ((None, "Of 2 measured ratios, 1 ("), ("c", "Of 2 measured ratios of the last 100 answers")):
         page = shown(advisor, settings, "/placements", answered=lambda more=more, **_: Page((one,), more))
         assert "inside 1 of 2" in page
@@ -76,14 +80,16 @@ def test_a_host_that_was_not_among_the_candidates_is_not_judged(advisor: Advisor
 
 def test_a_measurement_is_told_as_above_or_below() -> None:
     band = Band(0.9, 0.8, 0.95)
-    rows = [picture.beside(Beside("a", measured, band)) for measured in (0.7, 0.8, 0.96)]
+    rows = [picture.beside(PredictedVsObserved("a", measured, band)) for measured in (0.7, 0.8, 0.96)]
     assert [(row.words, row.inside) for row in rows] == [("below", False), ("inside", True), ("above", False)]
-    assert picture.beside(Beside("a", 0.5)).words == "not predicted there"
+    assert picture.beside(PredictedVsObserved("a", 0.5)).words == "not predicted there"
 
 
 def test_names_of_answers_stay_text(advisor: Advisor, settings: Settings) -> None:
     told = answer(ASKED, hostile=HOSTILE, notes=(HOSTILE,))
-    one = Answered(told, HOSTILE, told.created_at, (Beside(HOSTILE, 0.5, Band(0.5, 0.4, 0.6)),))
+    one = RecommendationOutcome(
+        told, HOSTILE, told.created_at, (PredictedVsObserved(HOSTILE, 0.5, Band(0.5, 0.4, 0.6)),)
+    )
     bent = Bent(advisor, answer=lambda _: one, answered=lambda **_: Page((one,)))
     client = Client(create_app(bent, settings))  # type: ignore[arg-type]
     for path in ("/placements", "/placements/r-1"):

@@ -17,9 +17,9 @@ from models.learning.effects import Effects
 from models.learning.estimators import (
     MEMBERS,
     NOTHING_LEARNED,
-    Blend,
-    Members,
+    BaseLearners,
     ResidualModel,
+    StackingWeights,
     blended,
     choose_blend,
     fit_members,
@@ -37,22 +37,22 @@ def judged(rows: int, seed: int = 0) -> tuple[Examples, Floats, Floats]:
     return made_up(pairs, 0.6 * np.exp(truth), base=0.6), said, truth
 
 
-def blend_of(examples: Examples, parts: Floats, effects: Floats | None = None) -> Blend:
+def blend_of(examples: Examples, parts: Floats, effects: Floats | None = None) -> StackingWeights:
     rows = np.arange(len(examples))
     return choose_blend(examples, examples.ratio, rows, parts, np.zeros(len(rows)) if effects is None else effects)
 
 
 def test_the_member_that_is_right_is_kept_and_the_others_are_not() -> None:
     examples, said, _ = judged(200)
-    assert blend_of(examples, said) == Blend((1.0, 0.0, 0.0))
-    assert blend_of(examples, said[:, [2, 0, 1]]) == Blend((0.0, 1.0, 0.0))
+    assert blend_of(examples, said) == StackingWeights((1.0, 0.0, 0.0))
+    assert blend_of(examples, said[:, [2, 0, 1]]) == StackingWeights((0.0, 1.0, 0.0))
 
 
 def test_members_that_err_in_opposite_ways_are_blended() -> None:
     examples, _, truth = judged(200)
     off = np.random.default_rng(1).normal(0, 0.3, 200)
     found = blend_of(examples, np.stack([truth + off, truth - off, np.zeros(200)], axis=1))
-    assert found == Blend((0.5, 0.5, 0.0))
+    assert found == StackingWeights((0.5, 0.5, 0.0))
 
 
 def test_who_says_twice_too_much_is_believed_by_half_and_the_prior_has_the_rest() -> None:
@@ -63,9 +63,9 @@ def test_who_says_twice_too_much_is_believed_by_half_and_the_prior_has_the_rest(
 def test_effects_are_kept_where_they_help() -> None:
     examples, _, truth = judged(200)
     nothing = np.zeros((200, 3))
-    assert blend_of(examples, nothing, truth) == Blend(effects=1.0)
-    assert blend_of(examples, nothing, 2 * truth) == Blend(effects=0.5)
-    assert blend_of(examples, nothing, -truth) == Blend()
+    assert blend_of(examples, nothing, truth) == StackingWeights(effects=1.0)
+    assert blend_of(examples, nothing, 2 * truth) == StackingWeights(effects=0.5)
+    assert blend_of(examples, nothing, -truth) == StackingWeights()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -124,7 +124,11 @@ def test_a_blend_is_never_worse_than_the_prior_on_what_it_was_chosen_by(seed: in
 
 
 MODEL = ResidualModel(
-    None, Effects({"victim|near|w0": 1.0}), Blend(effects=1.0), Blend(effects=0.5), frozenset({"w0", "w1"})
+    None,
+    Effects({"victim|near|w0": 1.0}),
+    StackingWeights(effects=1.0),
+    StackingWeights(effects=0.5),
+    frozenset({"w0", "w1"}),
 )
 
 
@@ -139,12 +143,14 @@ def test_a_stranger_makes_a_row_unknown_whether_victim_or_neighbour() -> None:
 def test_nothing_learned_corrects_nothing() -> None:
     assert not NOTHING_LEARNED.log_correction(np.ones((2, 5)), ["a", "b"], [[], [Neighbour("a", 1.0)]]).any()
     assert NOTHING_LEARNED.known_blend.nothing
-    assert Blend((0.25, 0.0, 0.5), 1.0).named() == dict(zip((*MEMBERS, "effects"), (0.25, 0.0, 0.5, 1.0), strict=True))
+    assert StackingWeights((0.25, 0.0, 0.5), 1.0).named() == dict(
+        zip((*MEMBERS, "effects"), (0.25, 0.0, 0.5, 1.0), strict=True)
+    )
 
 
 def test_a_blend_of_nothing_gives_exactly_the_prior(predictor: LearnedPredictor, world_examples: Examples) -> None:
     fitted: FittedTarget = predictor.throughput
-    bare = replace(fitted, model=replace(fitted.model, known_blend=Blend(), unknown_blend=Blend()))
+    bare = replace(fitted, model=replace(fitted.model, known_blend=StackingWeights(), unknown_blend=StackingWeights()))
     np.testing.assert_array_equal(bare.ask(world_examples).expected, world_examples.base)
 
 
@@ -158,12 +164,12 @@ def test_no_rows_get_no_correction(predictor: LearnedPredictor, world_examples: 
 
 
 @pytest.fixture(scope="module")
-def members(world_examples: Examples) -> Members:
+def members(world_examples: Examples) -> BaseLearners:
     rows = group_repeats(world_examples)
     return fit_members(rows, np.arange(len(rows.examples)), seed=3, boosters=2)
 
 
-def test_the_same_seed_gives_the_same_members(members: Members, world_examples: Examples) -> None:
+def test_the_same_seed_gives_the_same_members(members: BaseLearners, world_examples: Examples) -> None:
     rows = group_repeats(world_examples)
     again = fit_members(rows, np.arange(len(rows.examples)), seed=3, boosters=2)
     for one, other in zip((*members.boosters, members.forest), (*again.boosters, again.forest), strict=True):
@@ -171,13 +177,13 @@ def test_the_same_seed_gives_the_same_members(members: Members, world_examples: 
     assert again.smooth.to_json() == members.smooth.to_json()
 
 
-def test_every_member_learns_what_the_prior_leaves(members: Members, world_examples: Examples) -> None:
+def test_every_member_learns_what_the_prior_leaves(members: BaseLearners, world_examples: Examples) -> None:
     rows = group_repeats(world_examples)
     off = np.abs(members.predict(rows.examples.x) - rows.residual[:, None]).mean(axis=0)
     assert (off < 0.6 * np.abs(rows.residual).mean()).all(), off
 
 
-def test_a_booster_from_elsewhere_takes_the_place_of_ours(members: Members, world_examples: Examples) -> None:
+def test_a_booster_from_elsewhere_takes_the_place_of_ours(members: BaseLearners, world_examples: Examples) -> None:
     rows = group_repeats(world_examples)
     given_ = members.boosters[1]
     found = fit_members(rows, np.arange(len(rows.examples)), seed=0, given=given_)

@@ -14,8 +14,8 @@ from models.features.repeats import Grouped
 from models.learning import judging
 from models.learning.boosting import SEEDS_OF_MANY
 from models.learning.effects import PENALTIES, Strength, terms_of
-from models.learning.estimators import LEAST_ROWS, MEMBERS, Blend
-from models.learning.judging import Judged, expanded, judge, with_effects
+from models.learning.estimators import LEAST_ROWS, MEMBERS, StackingWeights
+from models.learning.judging import OutOfFoldPredictions, expanded, judge, with_effects
 
 PROTOCOLS = ("unseen_pair", "unseen_workload")
 GROUPS = st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=3).map(tuple), min_size=10, max_size=40)
@@ -160,7 +160,7 @@ def test_too_few_rows_to_train_on_are_not_judged(memories: list[Memory]) -> None
 
 def test_judgements_of_groups_become_judgements_of_every_repeat() -> None:
     group = np.array([1, 0, 1, 2, 1])
-    found = Judged(
+    found = OutOfFoldPredictions(
         "unseen_workload",
         row=np.array([1, 0, 1]),  # the second one is left out with either of its workloads
         parts=np.zeros((3, 3)),
@@ -177,6 +177,6 @@ def test_judgements_of_groups_become_judgements_of_every_repeat() -> None:
 def test_a_blend_is_taken_by_what_is_known() -> None:
     parts = np.array([[0.4, 0.0, 0.0], [0.4, 0.0, 0.0]])
     none = np.zeros(2, dtype=np.int64)
-    found = Judged("unseen_pair", none, parts, np.array([0.1, 0.1]), np.array([True, False]), none, ())
-    said = found.correction(Blend((1.0, 0.0, 0.0), 1.0), Blend((0.5, 0.0, 0.0), 0.0))
+    found = OutOfFoldPredictions("unseen_pair", none, parts, np.array([0.1, 0.1]), np.array([True, False]), none, ())
+    said = found.correction(StackingWeights((1.0, 0.0, 0.0), 1.0), StackingWeights((0.5, 0.0, 0.0), 0.0))
     np.testing.assert_allclose(said, [0.5, 0.2])

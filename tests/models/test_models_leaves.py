@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.learning.estimators import Members
+from models.learning.estimators import BaseLearners
 from models.learning.leaves import CELLS, MOST_LEAVES, Leaves
 from models.learning.smooth import Smooth, fit_smooth
 
@@ -91,7 +91,7 @@ def test_other_trees_are_left_to_lightgbm(leaves: int, options: dict[str, Any]) 
     smooth = fit_smooth(
         x, target, np.ones(len(x)), ["own a"] * COLUMNS, [(np.arange(200), np.arange(200, 300))], seed=0
     )
-    members = Members((booster,), booster, smooth)
+    members = BaseLearners((booster,), booster, smooth)
     np.testing.assert_array_equal(members.answer(x), members.predict(x))
 
 
@@ -101,5 +101,5 @@ def test_members_answer_as_they_do_while_they_are_judged() -> None:
     smooth = fit_smooth(
         x, target, np.ones(len(x)), ["own a"] * COLUMNS, [(np.arange(200), np.arange(200, 300))], seed=0
     )
-    members = Members((trained(0, 7), trained(1, 7)), trained(2, 20), smooth)
+    members = BaseLearners((trained(0, 7), trained(1, 7)), trained(2, 20), smooth)
     np.testing.assert_array_equal(members.answer(x), members.predict(x))

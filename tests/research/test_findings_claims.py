@@ -21,8 +21,8 @@ COLUMNS = (
 )  # fmt: skip
 PAIRS_IN_ORDER = ("1k+100k", "1k+50k", "30k+100k", "50k+100k", "1k+1k", "1k+10k")
 
-Members = list[tuple[str, dict[str, str]]]
-Runs = Mapping[str, tuple[str, Members, list[list[float]]]]
+BaseLearners = list[tuple[str, dict[str, str]]]
+Runs = Mapping[str, tuple[str, BaseLearners, list[list[float]]]]
 
 
 def _dataset(path: Path, runs: Runs, metrics: str = "") -> Path:
@@ -48,7 +48,7 @@ def _dataset(path: Path, runs: Runs, metrics: str = "") -> Path:
     return path
 
 
-def _web(one: str, other: str) -> Members:
+def _web(one: str, other: str) -> BaseLearners:
     """Two web servers on a shared uplink."""
     return [(f"web-{size}", {"net_mode": "shared"}) for size in (one, other)]
 
@@ -64,8 +64,8 @@ def _filled(finding: str, situation: str, *datasets: Path) -> Row:
 
 
 def test_slack_is_what_a_guaranteed_sender_took_and_not_what_any_bulk_sender_did(tmp_path: Path) -> None:
-    plain: Members = [("bulk", {"net_mode": "dedicated", "net_rate_mbit": "1000"}), ("stream", {})]
-    shared: Members = [("bulk", {"net_mode": "shared", "net_rate_mbit": "300"}), ("stream", {})]
+    plain: BaseLearners = [("bulk", {"net_mode": "dedicated", "net_rate_mbit": "1000"}), ("stream", {})]
+    shared: BaseLearners = [("bulk", {"net_mode": "shared", "net_rate_mbit": "300"}), ("stream", {})]
     other = _dataset(tmp_path / "a", {"same:plain": ("group", plain, [[500.0, 8.0]])})
     htb = _dataset(tmp_path / "b", {"same:htb": ("group", shared, [[900.0, 8.0]])})
     slack = _measured("L7", "slack", other, htb)
@@ -132,7 +132,7 @@ def test_the_pair_with_most_events_is_compared_with_both_others_of_its_round(tmp
 
 
 def test_a_pair_without_the_shared_uplink_is_not_the_papers_situation(tmp_path: Path) -> None:
-    apart: Members = [("web-1k", {}), ("web-1k", {"net_mode": "shared"})]
+    apart: BaseLearners = [("web-1k", {}), ("web-1k", {"net_mode": "shared"})]
     assert _measured("N5", "1k-loss", _dataset(tmp_path / "a", {"same:x": ("group", apart, [[40.0, 40.0]])})) is None
 
 

@@ -12,12 +12,12 @@ from advisor.planning.assignment.allowed import request_of
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.search import Clock
 from advisor.planning.limits import least_of
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 
 
 def in_turn(
-    snapshot: ClusterSnapshot, chosen: Chosen, goal: Goal, *, now: datetime, fresh_s: float, clock: Clock
+    snapshot: ClusterSnapshot, chosen: ActivePredictor, goal: Goal, *, now: datetime, fresh_s: float, clock: Clock
 ) -> tuple[Mapping[str, Instance], bool]:
     """Newcomers by id as they would run where a placement puts them, those before them counting in; whom nobody takes
     is left out, and so is who comes after half of the time that is left: then False comes with it.

@@ -10,10 +10,10 @@ import numpy as np
 
 from advisor.domain import Objective
 from advisor.planning.assignment.columns import Choices
-from advisor.planning.assignment.effects import SAME, Column
+from advisor.planning.assignment.effects import SAME, Pattern
 from advisor.planning.assignment.goal import Aim, Goal
-from advisor.planning.assignment.ground import Ground, Kinds
-from advisor.planning.assignment.seats import Seats
+from advisor.planning.assignment.ground import Kinds, PackingProblem
+from advisor.planning.assignment.seats import SearchState
 from models.arrays import Floats
 
 # Of a plan: who has no host, who is below a limit, moves, hosts in use, the most harmed's loss, the sums of harm and of
@@ -38,7 +38,7 @@ def levels(goal: Goal) -> tuple[Level, ...]:
     return tuple(dict.fromkeys((*_BY_AIM[goal.aim], *_BY_OBJECTIVE[goal.objective])))
 
 
-def _cost(level: Level, column: Column, arrivals: int) -> float:
+def _cost(level: Level, column: Pattern, arrivals: int) -> float:
     if level == "moves":
         return float(arrivals)
     if level == "used":
@@ -56,7 +56,7 @@ def costs(level: Level, choices: Choices) -> Floats:
     return np.array([_cost(level, column, arrivals) for column, arrivals in pairs])
 
 
-def reached(goal: Goal, seats: Seats, unplaced: int) -> tuple[float, ...]:
+def reached(goal: Goal, seats: SearchState, unplaced: int) -> tuple[float, ...]:
     """What the plan as it is seated costs, level by level."""
     columns = [seats.column(host) for host in range(seats.ground.hosts)]
     came = [arrivals(seats.ground, host, there) for host, there in enumerate(seats.movers)]
@@ -69,7 +69,7 @@ def reached(goal: Goal, seats: Seats, unplaced: int) -> tuple[float, ...]:
     return tuple(found)
 
 
-def arrivals(ground: Ground, host: int, movers: Kinds) -> int:
+def arrivals(ground: PackingProblem, host: int, movers: Kinds) -> int:
     """How many of these were not on the host."""
     return (Counter(movers) - Counter(ground.start[host])).total()
 

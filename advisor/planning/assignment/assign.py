@@ -10,15 +10,15 @@ from advisor.domain.plans import PlanEnd, Search
 from advisor.planning.assignment import names
 from advisor.planning.assignment.advised import in_turn
 from advisor.planning.assignment.aims import less, levels
-from advisor.planning.assignment.effects import Effects
+from advisor.planning.assignment.effects import PatternEvaluator
 from advisor.planning.assignment.goal import Assignment, Goal
 from advisor.planning.assignment.ground import survey, without
 from advisor.planning.assignment.reaching import FEW_QUESTIONS, Reached, reach
 from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import Seats
+from advisor.planning.assignment.seats import SearchState
 from advisor.planning.assignment.telling import AIMS, hindrances
 from advisor.prediction import active
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 
@@ -28,7 +28,7 @@ FOR_SEARCH = 0.75  # of the time: what is begun may take a tenth of that more, t
 
 def assign(
     snapshot: ClusterSnapshot,
-    chosen: Chosen,
+    chosen: ActivePredictor,
     goal: Goal,
     *,
     now: datetime,
@@ -79,7 +79,7 @@ class _Asked:
         if goal.aim == "admit" and len(self.snapshot.hosts) * len(goal.newcomers) <= FEW_QUESTIONS:
             self._say("placing one after another", 0.6)
             advised, whole = in_turn(
-                base, Chosen(self.predictor), goal, now=self.now, fresh_s=self.fresh_s, clock=clock
+                base, ActivePredictor(self.predictor), goal, now=self.now, fresh_s=self.fresh_s, clock=clock
             )
             there = tuple(advised.get(one.id, one) for one in goal.newcomers)
             other = self._reached(base, replace(goal, newcomers=there), clock)
@@ -91,7 +91,9 @@ class _Asked:
 
     def _reached(self, base: ClusterSnapshot, goal: Goal, clock: Clock) -> Reached:
         ground = survey(base, goal, self.fresh_s)
-        seats = Seats.of(Effects.of(ground, self.predictor), "pack" if goal.aim == "consolidate" else goal.objective)
+        seats = SearchState.of(
+            PatternEvaluator.of(ground, self.predictor), "pack" if goal.aim == "consolidate" else goal.objective
+        )
         return reach(seats, goal, clock)
 
     def _named(self, base: ClusterSnapshot, found: Reached, notes: Sequence[str]) -> Assignment:

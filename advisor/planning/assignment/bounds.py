@@ -11,13 +11,13 @@ from advisor.planning.assignment.aims import Level
 from advisor.planning.assignment.crowding import fewest, left_out
 from advisor.planning.assignment.ground import DRIVER, VCPUS, Kinds
 from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import Seats
+from advisor.planning.assignment.seats import SearchState
 from advisor.rounding import with_slack
 
 MOST_PAIRS = 100_000  # of kinds and classes that are asked about for a bound: a few seconds
 
 
-def relaxed(level: Level, seats: Seats, unplaced: int, clock: Clock) -> float:
+def relaxed(level: Level, seats: SearchState, unplaced: int, clock: Clock) -> float:
     """The least that a level can cost when everybody had a host to itself, the best of all, and only sizes and who
     cannot share a host counted.
 
@@ -48,7 +48,7 @@ def relaxed(level: Level, seats: Seats, unplaced: int, clock: Clock) -> float:
     return sum(one.lost for one in stays) + sum(best)
 
 
-def _without_room(seats: Seats) -> int:
+def _without_room(seats: SearchState) -> int:
     """How many of those waiting have no room even if sizes could be cut to pieces: by each resource the smallest
     first."""
     ground = seats.ground
@@ -63,7 +63,7 @@ def _without_room(seats: Seats) -> int:
     return len(ground.waiting) - min(most, len(lone))
 
 
-def _apart(seats: Seats, count: Counter[int]) -> list[int]:
+def _apart(seats: SearchState, count: Counter[int]) -> list[int]:
     """Numbers of instances of which no two can share a host, nobody counted twice: kinds that push each other, and
     their own, below a limit on every class of hosts. Nobody where pairs are too many to ask about; who may stay below a
     limit, as it was there from the start, does not count."""
@@ -88,12 +88,12 @@ def _apart(seats: Seats, count: Counter[int]) -> list[int]:
     return found
 
 
-def fewest_if_all_move(seats: Seats) -> int:
+def fewest_if_all_move(seats: SearchState) -> int:
     """On how few hosts everybody would fit by sizes alone if nobody had to stay."""
     return _fewest(seats, ((),) * seats.ground.hosts, seats.ground.fixed)
 
 
-def _fewest(seats: Seats, stay: Sequence[Kinds] | None = None, also: Sequence[Kinds] = ()) -> int:
+def _fewest(seats: SearchState, stay: Sequence[Kinds] | None = None, also: Sequence[Kinds] = ()) -> int:
     """On how few hosts everybody fits by sizes alone, the largest hosts first; those with who must `stay` are in use,
     `also` are who moves beside those who may."""
     ground = seats.ground

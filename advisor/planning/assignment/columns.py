@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.planning.assignment.effects import Column
-from advisor.planning.assignment.ground import Ground, Kinds
-from advisor.planning.assignment.seats import Seats
+from advisor.planning.assignment.effects import Pattern
+from advisor.planning.assignment.ground import Kinds, PackingProblem
+from advisor.planning.assignment.seats import SearchState
 from models.arrays import Ints
 
 MOST = 20_000  # columns of all groups: what one prediction of some seconds and the solver take
@@ -30,13 +30,13 @@ class Choices:
     hosts: tuple[tuple[int, ...], ...]
     group: Ints
     movers: tuple[Kinds, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[Pattern, ...]
     arrivals: Ints
     supply: Counter[int]
     optional: Counter[int]
 
 
-def every(seats: Seats, start: Sequence[Kinds]) -> Choices | None:
+def every(seats: SearchState, start: Sequence[Kinds]) -> Choices | None:
     """All columns that fit and break no limit, None where these are more than MOST; `start` has a column per host that
     must be among them."""
     ground = seats.ground
@@ -69,7 +69,7 @@ def every(seats: Seats, start: Sequence[Kinds]) -> Choices | None:
     )
 
 
-def _groups(ground: Ground) -> tuple[tuple[int, ...], ...]:
+def _groups(ground: PackingProblem) -> tuple[tuple[int, ...], ...]:
     found: dict[tuple[object, ...], list[int]] = {}
     for host in range(ground.hosts):
         key = (
@@ -80,7 +80,7 @@ def _groups(ground: Ground) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(hosts) for hosts in found.values())
 
 
-def _possible(ground: Ground, host: int, supply: Counter[int], most: int) -> list[Kinds] | None:
+def _possible(ground: PackingProblem, host: int, supply: Counter[int], most: int) -> list[Kinds] | None:
     """Every multiset of movers that fits on a host, the empty one first; None where they are more than `most`.
 
     Where one does not fit, none fits with more besides: room only shrinks, and who came does not leave.

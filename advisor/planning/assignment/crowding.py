@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.domain import Instance
-from advisor.planning.assignment.effects import Effects
-from advisor.planning.assignment.families import Family, families
+from advisor.planning.assignment.effects import PatternEvaluator
+from advisor.planning.assignment.families import DemandClass, families
 from advisor.planning.assignment.ground import DRIVER, VCPUS, Kinds
 from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import Seats
+from advisor.planning.assignment.seats import SearchState
 from advisor.rounding import with_slack
 from models.arrays import Floats, Ints
 
@@ -23,7 +23,7 @@ MOST = 4_000  # companies of a family that are asked about: about a second
 ROUNDING = 1e-6  # of a host or an instance, in what a linear program says
 
 
-def fewest(seats: Seats, everybody: Counter[int], least: int, clock: Clock) -> int:
+def fewest(seats: SearchState, everybody: Counter[int], least: int, clock: Clock) -> int:
     """On how few hosts everybody fits, by the family that needs most; `least` is what is known already.
 
     The members of a family are cut into levels of load, and each is taken for one that asks for no more than any of its
@@ -45,7 +45,7 @@ def fewest(seats: Seats, everybody: Counter[int], least: int, clock: Clock) -> i
     return least
 
 
-def left_out(seats: Seats, waiting: Counter[int], clock: Clock) -> int:
+def left_out(seats: SearchState, waiting: Counter[int], clock: Clock) -> int:
     """How many of those waiting find no host whatever is done, by the same patterns on all hosts."""
     from scipy.optimize import linprog
 
@@ -63,7 +63,7 @@ def left_out(seats: Seats, waiting: Counter[int], clock: Clock) -> int:
     return out
 
 
-def _patterns(seats: Seats, family: Family, many: int, clock: Clock) -> Iterator[tuple[Floats, Ints]]:
+def _patterns(seats: SearchState, family: DemandClass, many: int, clock: Clock) -> Iterator[tuple[Floats, Ints]]:
     """Companies by level, (P, L), and how many there are of each level, (L,), with as many levels as can be asked
     about; nothing where `many` of those that ask for most can share any host, so that none are ever in the way."""
     if _share(seats, family, many):
@@ -81,7 +81,7 @@ def _patterns(seats: Seats, family: Family, many: int, clock: Clock) -> Iterator
             return
 
 
-def _share(seats: Seats, family: Family, many: int) -> bool:
+def _share(seats: SearchState, family: DemandClass, many: int) -> bool:
     """Whether so many that ask for most of all, or as many as have vCPUs, keep their limits on every class of hosts."""
     there = [seats.ground.kinds[kind] for kind in family.kinds]
     many = min(many, int(with_slack(float(seats.ground.room[:, VCPUS].max())) / min(one.vcpus for one in there)))
@@ -91,14 +91,14 @@ def _share(seats: Seats, family: Family, many: int) -> bool:
     return not any(effects.known(*key).below for key in keys)
 
 
-def _cut(family: Family, levels: int) -> list[tuple[Sequence[int], int]]:
+def _cut(family: DemandClass, levels: int) -> list[tuple[Sequence[int], int]]:
     """Levels of about as many instances each: kinds, and how many there are."""
     kinds, count = np.array(family.kinds), np.array(family.count)
     level = (np.cumsum(count) - 1) * levels // family.total
     return [(kinds[level == at].tolist(), int(count[level == at].sum())) for at in np.unique(level)]
 
 
-def _lightest(seats: Seats, kinds: Sequence[int]) -> Instance:
+def _lightest(seats: SearchState, kinds: Sequence[int]) -> Instance:
     """Who asks for no more of anything than any of these; they are by rising load."""
     there = [seats.ground.kinds[kind] for kind in kinds]
     return replace(
@@ -109,15 +109,17 @@ def _lightest(seats: Seats, kinds: Sequence[int]) -> Instance:
     )
 
 
-def _effects(seats: Seats, family: Family, kinds: Sequence[Instance]) -> Effects:
+def _effects(seats: SearchState, family: DemandClass, kinds: Sequence[Instance]) -> PatternEvaluator:
     """What the model says of these, who are not in the cloud, under the lowest limits of the family."""
     ground, many = seats.ground, len(kinds)
     least = ground.limit[:, family.kinds].min(axis=1, keepdims=True)  # a cap allows more alone to who asks for less
     limit, latency = np.repeat(least, many, axis=1), np.full(many, ground.latency[family.kinds[0]])
-    return Effects.of(replace(ground, kinds=tuple(kinds), limit=limit, latency=latency), seats.effects.predictor)
+    return PatternEvaluator.of(
+        replace(ground, kinds=tuple(kinds), limit=limit, latency=latency), seats.effects.predictor
+    )
 
 
-def _companies(seats: Seats, family: Family, kinds: Sequence[Instance]) -> list[Kinds]:
+def _companies(seats: SearchState, family: DemandClass, kinds: Sequence[Instance]) -> list[Kinds]:
     """Every company of these that some class of hosts has room for and that keeps its limits there; none where they
     are more than MOST on all classes together."""
     ground, effects = seats.ground, _effects(seats, family, kinds)

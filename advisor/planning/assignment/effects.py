@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.domain import Host, Instance
-from advisor.planning.assignment.ground import Ground, Kinds
+from advisor.planning.assignment.ground import Kinds, PackingProblem
 from advisor.rounding import SLACK
 from advisor.scheduling.scoring import cautious_loss, harm
 from advisor.snapshot.rows import HOST_FIELDS, SLOT_FIELDS
@@ -23,7 +23,7 @@ SAME = 1e-9  # ratios that differ by less are the same
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Pattern:
     """A host of a class with everybody on it, `kinds` in order: expected T/B and half widths of the intervals of each.
 
     `below` are those under their limit, with their T/B. Risk-averse as the ranking is, by CAUTION half widths: `most`
@@ -46,22 +46,22 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Effects:
+class PatternEvaluator:
     """Columns of one ground by one predictor; latency is asked only where somebody minds it."""
 
-    ground: Ground
+    ground: PackingProblem
     predictor: Predictor
     _scenes: tuple[SceneBatch, SceneBatch, dict[tuple[int, str], int]]
-    _known: dict[Where, Column] = field(default_factory=dict)
+    _known: dict[Where, Pattern] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ground: Ground, predictor: Predictor) -> Effects:
+    def of(cls, ground: PackingProblem, predictor: Predictor) -> PatternEvaluator:
         """Nothing is asked yet. The ground has a host."""
         found = cls(ground, predictor, _one_slot_scenes(ground))
-        found._known.update({(number, ()): Column(()) for number in range(len(ground.classes))})
+        found._known.update({(number, ()): Pattern(()) for number in range(len(ground.classes))})
         return found
 
-    def at(self, host: int, movers: Kinds) -> Column:
+    def at(self, host: int, movers: Kinds) -> Pattern:
         """The column of a host with these beside who must stay."""
         return self._known[self.key(host, movers)]
 
@@ -87,7 +87,7 @@ class Effects:
             found[a, b] = found[b, a] = self.known(*key).lost
         return found
 
-    def known(self, of_class: int, kinds: Kinds) -> Column:
+    def known(self, of_class: int, kinds: Kinds) -> Pattern:
         """What was asked about a class of hosts with these, and nobody else, on it."""
         return self._known[of_class, kinds]
 
@@ -115,7 +115,7 @@ class Effects:
         for row, key in enumerate(wanted):
             count = len(key[1])
             under = np.flatnonzero(below[row, :count]) if below[row].any() else ()
-            self._known[key] = Column(
+            self._known[key] = Pattern(
                 kinds=key[1],
                 ratios=tuple(expected[row, :count].tolist()),
                 halves=tuple(half[row, :count].tolist()),
@@ -146,7 +146,7 @@ class Effects:
         )
 
 
-def _one_slot_scenes(ground: Ground) -> tuple[SceneBatch, SceneBatch, dict[tuple[int, str], int]]:
+def _one_slot_scenes(ground: PackingProblem) -> tuple[SceneBatch, SceneBatch, dict[tuple[int, str], int]]:
     """Every class of host empty, (C,), and every kind alone on every (pCPUs, platform), (Q * K + 1,), the last of them
     without anybody; and the number q of each (pCPUs, platform). Where a kind is pinned beyond a host's pCPUs its place
     is empty, as no filter lets it in there."""

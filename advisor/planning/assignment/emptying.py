@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.planning.assignment.aims import arrivals
-from advisor.planning.assignment.ground import Ground, Kinds
+from advisor.planning.assignment.ground import Kinds, PackingProblem
 from advisor.planning.assignment.search import Clock, suits_best
-from advisor.planning.assignment.seats import Seats, minus, plus, size, used
+from advisor.planning.assignment.seats import SearchState, minus, plus, size, used
 from models.arrays import Bools, Floats, Ints
 
 OFFERS = 8  # hosts that are asked about at a time for one instance
@@ -31,7 +31,7 @@ class Refusals:
     least: Floats
 
     @classmethod
-    def none(cls, ground: Ground) -> Refusals:
+    def none(cls, ground: PackingProblem) -> Refusals:
         number: dict[tuple[object, ...], int] = {}
         sort = [
             number.setdefault(
@@ -54,7 +54,7 @@ class Refusals:
         self.least[self.sort[kind], host] = min(self.least[self.sort[kind], host], self.load[kind])
 
 
-def empty(seats: Seats, clock: Clock, most_moves: int | None, least: int) -> bool:
+def empty(seats: SearchState, clock: Clock, most_moves: int | None, least: int) -> bool:
     """Empty hosts that nobody must stay on, those with fewest on them first, until `least` are in use: each as a whole
     while everybody there finds another host in use and no limit breaks, or not at all. True when it ended of itself.
 
@@ -92,7 +92,7 @@ class _Batch:
     """Hosts that are emptied at the same time, `free` (H,) those that may take from any of them. `emptied` of them are
     empty in the end, `again` those that others were in the way of. `moves` are those that may still be made."""
 
-    seats: Seats
+    seats: SearchState
     refusals: Refusals
     going: dict[int, _Leaving]
     free: Bools
@@ -101,7 +101,7 @@ class _Batch:
     again: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, seats: Seats, refusals: Refusals, hosts: Sequence[int], most_moves: int | None) -> _Batch:
+    def of(cls, seats: SearchState, refusals: Refusals, hosts: Sequence[int], most_moves: int | None) -> _Batch:
         free = np.array(seats.here.any(axis=1))
         free[list(hosts)] = False
         left = np.inf if most_moves is None else most_moves - _came(seats, range(seats.ground.hosts))
@@ -172,11 +172,11 @@ class _Batch:
         self.free[list(one.taking)] = True
 
 
-def _came(seats: Seats, hosts: Iterable[int]) -> int:
+def _came(seats: SearchState, hosts: Iterable[int]) -> int:
     return sum(arrivals(seats.ground, host, seats.movers[host]) for host in hosts)
 
 
-def _hardest(seats: Seats, refusals: Refusals, host: int, free: Bools) -> tuple[int, Bools]:
+def _hardest(seats: SearchState, refusals: Refusals, host: int, free: Bools) -> tuple[int, Bools]:
     """Of those on a host the kind that fewest of the free ones may take, the larger of equals; and which may, (H,)."""
     found = []
     for kind in dict.fromkeys(seats.movers[host]):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from advisor.planning.assignment.ground import Ground
+from advisor.planning.assignment.ground import PackingProblem
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class DemandClass:
     """Kinds by rising load, and how many there are of each."""
 
     kinds: tuple[int, ...]
@@ -20,11 +20,11 @@ class Family:
         return sum(self.count)
 
 
-def families(ground: Ground, everybody: Counter[int]) -> list[Family]:
+def families(ground: PackingProblem, everybody: Counter[int]) -> list[DemandClass]:
     """Everybody, by family."""
     found: dict[tuple[object, ...], list[int]] = {}
     for kind in sorted(everybody, key=lambda kind: (ground.kinds[kind].load, kind)):
         one = ground.kinds[kind]
         key = (one.workload, one.settings, one.service, one.min_throughput_ratio, one.max_latency_ratio)
         found.setdefault(key, []).append(kind)
-    return [Family(tuple(kinds), tuple(everybody[kind] for kind in kinds)) for kinds in found.values()]
+    return [DemandClass(tuple(kinds), tuple(everybody[kind] for kind in kinds)) for kinds in found.values()]

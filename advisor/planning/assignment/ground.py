@@ -23,7 +23,7 @@ VCPUS, MEMORY, DISK, DRIVER = range(4)
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class PackingProblem:
     """H hosts of C classes and K kinds of instances; instances of a kind are alike in all that a plan may look at.
 
     `kinds` (K,) is one of each kind, `of_kind` (K,) who may move of it. `where` says on which host each that may move
@@ -88,7 +88,7 @@ class Ground:
         return not (driver > room[DRIVER] and any(needs[kind][DRIVER] > 0 for kind in came))
 
 
-def survey(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Ground:
+def survey(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> PackingProblem:
     """Sort a cloud into kinds and classes, and ask the filters of a placement who may go where.
 
     A filter is asked about a cloud without those who may move: what depends on them is room and company, which `fits`
@@ -135,7 +135,7 @@ def survey(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Ground:
     room = np.stack(
         [snapshot.room_vcpus, snapshot.room_memory_mb, snapshot.room_disk_gb, snapshot.room_driver_cpus], axis=1
     )
-    return Ground(
+    return PackingProblem(
         snapshot=snapshot,
         table=snapshot.scenes.table,
         kinds=tuple(kinds),

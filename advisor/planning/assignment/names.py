@@ -9,7 +9,7 @@ from dataclasses import replace
 from advisor.domain import Band, Instance, Rejection
 from advisor.planning.assignment.allowed import request_of
 from advisor.planning.assignment.goal import Goal
-from advisor.planning.assignment.seats import Seats, plus
+from advisor.planning.assignment.seats import SearchState, plus
 from advisor.planning.assignment.worth import Moved
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
@@ -17,7 +17,7 @@ from advisor.snapshot import ClusterSnapshot
 Where = dict[str, str | None]
 
 
-def where(seats: Seats) -> tuple[Where, dict[str, Moved]]:
+def where(seats: SearchState) -> tuple[Where, dict[str, Moved]]:
     """The host of everybody who was to be placed, None = none, and of everybody who moves; and who moves as what.
 
     Of instances that are alike those stay that can, and those with the lowest ids go, to hosts in order.
@@ -64,7 +64,7 @@ def carried_out(snapshot: ClusterSnapshot, instances: Mapping[str, Instance], fo
 
 
 def refused(
-    seats: Seats, after: ClusterSnapshot, goal: Goal, found: Where, fresh_s: float
+    seats: SearchState, after: ClusterSnapshot, goal: Goal, found: Where, fresh_s: float
 ) -> dict[str, tuple[Rejection, ...]]:
     """Why each that has no host has none: what a filter says of the hosts as they are then, and whose limit would
     break on those that no filter refuses; the same for all of a kind. Hosts that would do, but that there was no time
@@ -80,7 +80,7 @@ def refused(
 
 
 def _reasons(
-    seats: Seats, after: ClusterSnapshot, goal: Goal, kind: int, name: str, fresh_s: float
+    seats: SearchState, after: ClusterSnapshot, goal: Goal, kind: int, name: str, fresh_s: float
 ) -> tuple[Rejection, ...]:
     ground = seats.ground
     source = next((host.kind for host in after.hosts for at, _ in after.where(name) if after.hosts[at] is host), None)
@@ -96,7 +96,7 @@ def _reasons(
     return tuple(sorted(found, key=lambda one: one.host))
 
 
-def _limit(seats: Seats, after: ClusterSnapshot, host: int, kind: int) -> Rejection:
+def _limit(seats: SearchState, after: ClusterSnapshot, host: int, kind: int) -> Rejection:
     """Whose limit breaks where there would be room."""
     below = seats.effects.at(host, plus(seats.movers[host], kind)).below
     other, ratio = next((one for one in below if one[0] == kind), below[0])
@@ -105,13 +105,13 @@ def _limit(seats: Seats, after: ClusterSnapshot, host: int, kind: int) -> Reject
     return Rejection(after.hosts[host].id, code, kept)
 
 
-def _kept(seats: Seats, host: int, kind: int) -> str:
+def _kept(seats: SearchState, host: int, kind: int) -> str:
     text = f"at least {seats.ground.limit[seats.ground.of_class[host], kind]:.2f} is to be kept"
     latency = seats.ground.kinds[kind].max_latency_ratio
     return text if latency is None else f"{text}, and at most {latency:g} times its latency alone"
 
 
-def _alike(seats: Seats, after: ClusterSnapshot, host: int, kind: int) -> str:
+def _alike(seats: SearchState, after: ClusterSnapshot, host: int, kind: int) -> str:
     """The name of one of a kind on a host; labels make nobody another kind."""
     one = seats.ground.kinds[kind]
     alike = (

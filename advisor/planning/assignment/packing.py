@@ -9,16 +9,16 @@ import numpy as np
 
 from advisor.planning.assignment.aims import arrivals
 from advisor.planning.assignment.emptying import empty
-from advisor.planning.assignment.families import Family, families
+from advisor.planning.assignment.families import DemandClass, families
 from advisor.planning.assignment.ground import Kinds
 from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import Seats, used
+from advisor.planning.assignment.seats import SearchState, used
 
 AHEAD = 16  # instances that a host is asked about at a time, one more with each question
 COPIES = (1, 2, 4, 8, 16, 32, 64)  # of one of a family, to tell which families need most hosts
 
 
-def anew(seats: Seats, clock: Clock, most_moves: int | None, least: int) -> bool:
+def anew(seats: SearchState, clock: Clock, most_moves: int | None, least: int) -> bool:
     """Pack all who may move on an empty cloud, then empty hosts until `least` are in use; what is not better than
     before is taken back. True when it ended of itself."""
     before, were = list(seats.movers), used(seats)
@@ -31,7 +31,7 @@ def anew(seats: Seats, clock: Clock, most_moves: int | None, least: int) -> bool
     return ended
 
 
-def pack(seats: Seats, waiting: Sequence[int], clock: Clock) -> list[int]:
+def pack(seats: SearchState, waiting: Sequence[int], clock: Clock) -> list[int]:
     """Seat those waiting beside who is there, family by family: those first that need most hosts, of each the heaviest
     first, on every host as many as come next and break no limit; returns those for whom there was no host then. So
     those that do about as much share a host: who does more than the others there is the first to fall below a limit.
@@ -44,7 +44,7 @@ def pack(seats: Seats, waiting: Sequence[int], clock: Clock) -> list[int]:
     return left
 
 
-def _need(seats: Seats, family: Family) -> float:
+def _need(seats: SearchState, family: DemandClass) -> float:
     """About how many hosts a family takes, by copies of one in the middle of it on the most common class of hosts."""
     middle = family.kinds[int(np.searchsorted(np.cumsum(family.count), family.total / 2))]
     common = int(np.bincount(seats.ground.of_class).argmax())
@@ -53,7 +53,7 @@ def _need(seats: Seats, family: Family) -> float:
     return family.total / max(fine, default=1)
 
 
-def _seated(seats: Seats, queue: Sequence[int], clock: Clock) -> Sequence[int]:
+def _seated(seats: SearchState, queue: Sequence[int], clock: Clock) -> Sequence[int]:
     """Seat these in their order, hosts in use first and then the largest; returns those that no host took."""
     room = seats.ground.room
     order = sorted(range(seats.ground.hosts), key=lambda host: (not seats.here[host].any(), *(-room[host]), host))
@@ -69,7 +69,7 @@ def _seated(seats: Seats, queue: Sequence[int], clock: Clock) -> Sequence[int]:
     return queue
 
 
-def _next(seats: Seats, host: int, queue: Sequence[int]) -> Kinds:
+def _next(seats: SearchState, host: int, queue: Sequence[int]) -> Kinds:
     """Who sits on a host with as many more as come next, of AHEAD at most, and break no limit."""
     there = seats.movers[host]
     tried = []
@@ -86,7 +86,7 @@ def _next(seats: Seats, host: int, queue: Sequence[int]) -> Kinds:
     return there
 
 
-def _few(seats: Seats, most_moves: int | None) -> bool:
+def _few(seats: SearchState, most_moves: int | None) -> bool:
     if most_moves is None:
         return True
     return sum(arrivals(seats.ground, host, there) for host, there in enumerate(seats.movers)) <= most_moves

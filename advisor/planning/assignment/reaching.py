@@ -16,7 +16,7 @@ from advisor.planning.assignment.emptying import empty
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.ground import Kinds
 from advisor.planning.assignment.search import Clock, fill, improve
-from advisor.planning.assignment.seats import Seats, plus, size, used
+from advisor.planning.assignment.seats import SearchState, plus, size, used
 from advisor.planning.assignment.squeezing import squeeze
 from advisor.planning.assignment.telling import overfull, told
 from advisor.planning.assignment.worth import Moved
@@ -30,13 +30,13 @@ class Reached:
     """Everybody as they are seated in the end, what that costs level by level, and what each move is worth."""
 
     goal: Goal
-    seats: Seats
+    seats: SearchState
     values: tuple[float, ...]
     search: Search
     gains: Mapping[Moved, Band]
 
 
-def reach(seats: Seats, goal: Goal, clock: Clock) -> Reached:
+def reach(seats: SearchState, goal: Goal, clock: Clock) -> Reached:
     """Seat everybody as well as can be found; newcomers that have a host already sit there to begin with."""
     random = np.random.default_rng(goal.seed)
     gains: Mapping[Moved, Band] = {}
@@ -49,7 +49,7 @@ def reach(seats: Seats, goal: Goal, clock: Clock) -> Reached:
     return Reached(goal, seats, reached(goal, seats, _unplaced(seats)), search, gains)
 
 
-def _placed(seats: Seats, goal: Goal, random: np.random.Generator, clock: Clock) -> Search:
+def _placed(seats: SearchState, goal: Goal, random: np.random.Generator, clock: Clock) -> Search:
     """Seat those waiting: in turn, as given and the largest first, where somebody has no host then also packed, and
     then by moves and swaps, then by the solver."""
     ground = seats.ground
@@ -85,7 +85,7 @@ def _placed(seats: Seats, goal: Goal, random: np.random.Generator, clock: Clock)
     return told(goal, seats, reached(goal, seats, unplaced), _end(unplaced, solved, ended), solved, clock)
 
 
-def _seated(seats: Seats, goal: Goal) -> tuple[tuple[int, ...], tuple[Kinds, ...]]:
+def _seated(seats: SearchState, goal: Goal) -> tuple[tuple[int, ...], tuple[Kinds, ...]]:
     """Who is still to be placed, and who sits where: newcomers on the hosts that they came with."""
     ground = seats.ground
     movers = list(ground.start)
@@ -104,7 +104,7 @@ def _seated(seats: Seats, goal: Goal) -> tuple[tuple[int, ...], tuple[Kinds, ...
     return tuple(left), tuple(movers)
 
 
-def _consolidated(seats: Seats, goal: Goal, clock: Clock) -> Search:
+def _consolidated(seats: SearchState, goal: Goal, clock: Clock) -> Search:
     """Empty hosts, try everybody anew, then the solver: fewest hosts, then fewest moves."""
     least = round(relaxed("used", seats, 0, clock))
     if used(seats) <= least:
@@ -118,7 +118,7 @@ def _consolidated(seats: Seats, goal: Goal, clock: Clock) -> Search:
     return told(goal, seats, reached(goal, seats, 0), end, solved, clock, bound=least)
 
 
-def _as_it_is(seats: Seats) -> PlanEnd:
+def _as_it_is(seats: SearchState) -> PlanEnd:
     """What to say of a cloud that uses as few hosts as can be: those who may not be moved may be all that is in the
     way of fewer, and who is below a limit is not fine."""
     if any(seats.ground.fixed) and fewest_if_all_move(seats) < used(seats):
@@ -127,7 +127,7 @@ def _as_it_is(seats: Seats) -> PlanEnd:
     return "search" if below else "already fine"
 
 
-def _rebalanced(seats: Seats, goal: Goal, clock: Clock) -> tuple[Search, Mapping[Moved, Band]]:
+def _rebalanced(seats: SearchState, goal: Goal, clock: Clock) -> tuple[Search, Mapping[Moved, Band]]:
     found = rebalancing.rebalance(seats, goal, clock)
     below = sum(len(seats.column(host).below) for host in range(seats.ground.hosts))
     end: PlanEnd = "time" if clock.over and not found.ended else "search"
@@ -138,7 +138,7 @@ def _rebalanced(seats: Seats, goal: Goal, clock: Clock) -> tuple[Search, Mapping
     return told(goal, seats, reached(goal, seats, 0), end, None, clock, bound=found.bound), found.gains
 
 
-def _solved(seats: Seats, goal: Goal, clock: Clock, most_moves: int | None) -> solver.Solved | None:
+def _solved(seats: SearchState, goal: Goal, clock: Clock, most_moves: int | None) -> solver.Solved | None:
     """What the solver found where it could be asked, taken over where it is better than what was there."""
     if clock.over:
         return None
@@ -156,7 +156,7 @@ def _solved(seats: Seats, goal: Goal, clock: Clock, most_moves: int | None) -> s
     return found
 
 
-def _unplaced(seats: Seats) -> int:
+def _unplaced(seats: SearchState) -> int:
     """How many of those waiting sit nowhere; residents that are not emptied off always sit somewhere."""
     ground = seats.ground
     there = sum(len(movers) for movers in seats.movers)

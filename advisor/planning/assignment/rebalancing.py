@@ -13,7 +13,7 @@ from advisor.planning.assignment import columns, solver, ways
 from advisor.planning.assignment.aims import levels
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import Seats
+from advisor.planning.assignment.seats import SearchState
 from advisor.planning.assignment.ways import Sides
 from advisor.planning.assignment.worth import Moved, gain, gained, moved, settle, worth
 
@@ -32,7 +32,7 @@ class Found:
     bound: float
 
 
-def rebalance(seats: Seats, goal: Goal, clock: Clock) -> Found:
+def rebalance(seats: SearchState, goal: Goal, clock: Clock) -> Found:
     """Move whoever gains by it until nothing more is worth a move, then take back what no longer is.
 
     Where all columns of the cloud can be told, the solver says which fewest moves bring most instances within their
@@ -49,7 +49,7 @@ def rebalance(seats: Seats, goal: Goal, clock: Clock) -> Found:
     return Found({move: gain(seats, move) for move in moved(seats)}, ended, bound)
 
 
-def _by_solver(seats: Seats, goal: Goal, clock: Clock) -> float:
+def _by_solver(seats: SearchState, goal: Goal, clock: Clock) -> float:
     """Take over the fewest moves that bring most within their limits, without those that are not worth it;
     returns how many stay below at least."""
     below = sum(len(seats.column(host).below) for host in range(seats.ground.hosts))
@@ -71,7 +71,7 @@ def _by_solver(seats: Seats, goal: Goal, clock: Clock) -> float:
     return math.ceil(solved.bounds[0] - 1e-6)
 
 
-def _relieve(seats: Seats, goal: Goal, clock: Clock) -> bool:
+def _relieve(seats: SearchState, goal: Goal, clock: Clock) -> bool:
     """Bring hosts where somebody is below a limit within it, the worst first: by those moves that are worth it beside
     the others, though none may be alone; True when every host was tried."""
     for sources in _batches(seats, goal):
@@ -89,7 +89,7 @@ def _relieve(seats: Seats, goal: Goal, clock: Clock) -> bool:
     return True
 
 
-def _moves(seats: Seats, goal: Goal, clock: Clock) -> bool:
+def _moves(seats: SearchState, goal: Goal, clock: Clock) -> bool:
     """Make moves that are worth it, those first that bring most within a limit, then the greatest gain; True when none
     is left."""
     while not clock.over:
@@ -107,7 +107,7 @@ def _moves(seats: Seats, goal: Goal, clock: Clock) -> bool:
     return False
 
 
-def _batches(seats: Seats, goal: Goal) -> Iterator[list[int]]:
+def _batches(seats: SearchState, goal: Goal) -> Iterator[list[int]]:
     """Hosts whose worst-off could gain enough, the worst first: what a move away gives back is what is lost now."""
     worst = np.array([seats.column(host).worst[0] for host in range(seats.ground.hosts)])
     worst = np.where([bool(there) for there in seats.movers], worst, np.inf)
@@ -119,7 +119,7 @@ def _batches(seats: Seats, goal: Goal) -> Iterator[list[int]]:
 
 
 def _found(
-    seats: Seats, goal: Goal, clock: Clock, each: Callable[[Seats, int], Iterator[tuple[int, Sides]]]
+    seats: SearchState, goal: Goal, clock: Clock, each: Callable[[SearchState, int], Iterator[tuple[int, Sides]]]
 ) -> list[Way]:
     """The best way to relieve each host, where one is worth it, of those that `each` names."""
     best: dict[int, Way] = {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor import deadline
 from advisor.planning.assignment.ground import VCPUS, Kinds
-from advisor.planning.assignment.seats import Seats, better, minus, plus
+from advisor.planning.assignment.seats import SearchState, better, minus, plus
 
 NARROW = 24  # hosts that are asked about at a time for one instance in a large cloud, a third of them drawn at random
 FEW = 64  # hosts: up to so many all are asked about, and instances are placed one at a time
@@ -46,7 +46,7 @@ class Clock:
         return time.monotonic() >= self.latest
 
 
-def fill(seats: Seats, waiting: Sequence[int], random: np.random.Generator, clock: Clock) -> list[int]:
+def fill(seats: SearchState, waiting: Sequence[int], random: np.random.Generator, clock: Clock) -> list[int]:
     """Seat those waiting, in their order, each where the host suits it best now; returns whom nobody can take.
 
     Up to FEW hosts this is placement in turn. In a larger cloud some are placed at a time, each on a host of its own
@@ -83,7 +83,7 @@ def fill(seats: Seats, waiting: Sequence[int], random: np.random.Generator, cloc
     return refused + queue
 
 
-def candidates(seats: Seats, kind: int, random: np.random.Generator) -> list[int]:
+def candidates(seats: SearchState, kind: int, random: np.random.Generator) -> list[int]:
     """Hosts to ask about for one instance."""
     hosts = distinct(seats, kind) if seats.ground.hosts <= FEW else np.flatnonzero(seats.room(kind)).tolist()
     if seats.ground.hosts <= FEW or len(hosts) <= NARROW:
@@ -93,7 +93,7 @@ def candidates(seats: Seats, kind: int, random: np.random.Generator) -> list[int
     return list(dict.fromkeys([*first, *(hosts[one] for one in others)]))[:NARROW]
 
 
-def distinct(seats: Seats, kind: int) -> list[int]:
+def distinct(seats: SearchState, kind: int) -> list[int]:
     """The first of the hosts with room that are alike in class and company."""
     found: dict[tuple[object, ...], int] = {}
     for host in np.flatnonzero(seats.room(kind)).tolist():
@@ -102,7 +102,7 @@ def distinct(seats: Seats, kind: int) -> list[int]:
     return list(found.values())
 
 
-def suits_best(seats: Seats, kind: int, hosts: Sequence[int]) -> int | None:
+def suits_best(seats: SearchState, kind: int, hosts: Sequence[int]) -> int | None:
     """The host that suits it best and breaks no limit; of equal ones the first."""
 
     def key(host: int) -> tuple[float, ...]:
@@ -121,7 +121,7 @@ def suits_best(seats: Seats, kind: int, hosts: Sequence[int]) -> int | None:
 Change = tuple[tuple[int, Kinds], tuple[int, Kinds]]  # two hosts, each with who would sit there
 
 
-def improve(seats: Seats, random: np.random.Generator, clock: Clock) -> bool:
+def improve(seats: SearchState, random: np.random.Generator, clock: Clock) -> bool:
     """Move and swap whoever may, while that makes the plan better; True when it ended of itself.
 
     Rounds look at the hosts that cost most and at some at random; of what is better in a round, the best comes first
@@ -152,7 +152,7 @@ def improve(seats: Seats, random: np.random.Generator, clock: Clock) -> bool:
     return True
 
 
-def _changes(seats: Seats, random: np.random.Generator) -> Iterator[Change]:
+def _changes(seats: SearchState, random: np.random.Generator) -> Iterator[Change]:
     """Moves and swaps worth asking about."""
     sources = [host for host, there in enumerate(seats.movers) if there]
     if not sources:
@@ -174,7 +174,7 @@ def _changes(seats: Seats, random: np.random.Generator) -> Iterator[Change]:
                 return
 
 
-def _swaps(seats: Seats, source: int, kind: int, random: np.random.Generator) -> Iterator[Change]:
+def _swaps(seats: SearchState, source: int, kind: int, random: np.random.Generator) -> Iterator[Change]:
     others = [host for host, there in enumerate(seats.movers) if there and host != source]
     for at in random.integers(0, max(len(others), 1), SWAPS if others else 0).tolist():
         there = seats.movers[others[at]]
@@ -186,5 +186,5 @@ def _swaps(seats: Seats, source: int, kind: int, random: np.random.Generator) ->
             )
 
 
-def _possible(seats: Seats, change: Change) -> bool:
+def _possible(seats: SearchState, change: Change) -> bool:
     return all(seats.ground.fits(host, movers) for host, movers in change)

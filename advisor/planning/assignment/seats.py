@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.domain import Objective
-from advisor.planning.assignment.effects import SAME, Column, Effects
-from advisor.planning.assignment.ground import DRIVER, VCPUS, Ground, Kinds
+from advisor.planning.assignment.effects import SAME, Pattern, PatternEvaluator
+from advisor.planning.assignment.ground import DRIVER, VCPUS, Kinds, PackingProblem
 from advisor.rounding import with_slack
 from models.arrays import Bools, Floats, Ints
 
@@ -20,14 +20,14 @@ MOST_FAMILIES = 400  # of workloads whose pairs are all asked about: 80,000 pair
 
 
 @dataclass(slots=True)
-class Seats:
+class SearchState:
     """`movers` (H,) are those that may move, as they sit now; it starts as the cloud is.
 
     A host's company is accepted when nobody is below a limit who was not there, below it and as badly off, at the
     start: what is broken before a plan does not forbid it, and no plan breaks more.
     """
 
-    effects: Effects
+    effects: PatternEvaluator
     objective: Objective
     movers: list[Kinds]
     used: Floats
@@ -38,7 +38,7 @@ class Seats:
     _tolerated: tuple[Mapping[int, tuple[float, int]], ...] = field(default=())
 
     @classmethod
-    def of(cls, effects: Effects, objective: Objective) -> Seats:
+    def of(cls, effects: PatternEvaluator, objective: Objective) -> SearchState:
         """The cloud as it is; asks about its hosts and about every pair of families of workloads."""
         ground = effects.ground
         hosts = range(ground.hosts)
@@ -60,7 +60,7 @@ class Seats:
         return cls(effects, objective, list(ground.start), used, family, pressing, here, alone, tuple(tolerated))
 
     @property
-    def ground(self) -> Ground:
+    def ground(self) -> PackingProblem:
         return self.effects.ground
 
     @property
@@ -71,7 +71,7 @@ class Seats:
             found.update({kind: count for kind, (_, count) in there.items()})
         return found
 
-    def column(self, host: int) -> Column:
+    def column(self, host: int) -> Pattern:
         """The host as it is now."""
         return self.effects.at(host, self.movers[host])
 
@@ -88,7 +88,7 @@ class Seats:
             for kind, ratio in below
         )
 
-    def cost(self, columns: Iterable[Column]) -> Cost:
+    def cost(self, columns: Iterable[Pattern]) -> Cost:
         """What some hosts cost together: of `worst` the greatest loss decides, of `total` and `pack` sums do."""
         columns = list(columns)
         if self.objective == "worst":
@@ -134,12 +134,12 @@ class Seats:
                 self.seat(host, there)
 
 
-def used(seats: Seats) -> int:
+def used(seats: SearchState) -> int:
     """How many hosts are in use."""
     return int(seats.here.any(axis=1).sum())
 
 
-def size(seats: Seats, kind: int) -> float:
+def size(seats: SearchState, kind: int) -> float:
     """The largest share of all the room of one resource that a kind takes: by this the largest come first."""
     ground = seats.ground
     room = ground.room[:, :DRIVER].sum(axis=0)

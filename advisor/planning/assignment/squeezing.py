@@ -8,12 +8,12 @@ import numpy as np
 
 from advisor.planning.assignment.ground import Kinds
 from advisor.planning.assignment.search import FEW, NARROW, Clock, candidates, suits_best
-from advisor.planning.assignment.seats import Seats, minus, plus
+from advisor.planning.assignment.seats import SearchState, minus, plus
 
 Way = tuple[int, int, Kinds]  # a host, who leaves it, and who is there then with the one who came
 
 
-def squeeze(seats: Seats, left: Sequence[int], random: np.random.Generator, clock: Clock) -> list[int]:
+def squeeze(seats: SearchState, left: Sequence[int], random: np.random.Generator, clock: Clock) -> list[int]:
     """Seat those left out where somebody who may move has another host; returns whom that does not help."""
     refused: list[int] = []
     hopeless: set[int] = set()
@@ -24,7 +24,7 @@ def squeeze(seats: Seats, left: Sequence[int], random: np.random.Generator, cloc
     return refused
 
 
-def _squeezed(seats: Seats, kind: int, random: np.random.Generator) -> bool:
+def _squeezed(seats: SearchState, kind: int, random: np.random.Generator) -> bool:
     """Make the best of all ways to seat one more by moving one other; False where there is none."""
     ways = [way for host in _hosts(seats, kind) for way in _ways(seats, host, kind)]
     seats.effects.ask((host, there) for host, _, there in ways)
@@ -43,7 +43,7 @@ def _squeezed(seats: Seats, kind: int, random: np.random.Generator) -> bool:
     return False
 
 
-def _hosts(seats: Seats, kind: int) -> list[int]:
+def _hosts(seats: SearchState, kind: int) -> list[int]:
     """Hosts that a filter lets it in to, of a large cloud those that pairs of workloads speak for."""
     allowed = np.flatnonzero(seats.ground.allowed[kind])
     if len(allowed) <= FEW:
@@ -51,7 +51,7 @@ def _hosts(seats: Seats, kind: int) -> list[int]:
     return [int(one) for one in seats.likely(kind, allowed)[:NARROW]]
 
 
-def _ways(seats: Seats, host: int, kind: int) -> list[Way]:
+def _ways(seats: SearchState, host: int, kind: int) -> list[Way]:
     movers = seats.movers[host]
     ways = [(host, other, plus(minus(movers, other), kind)) for other in dict.fromkeys(movers) if other != kind]
     return [way for way in ways if seats.ground.fits(host, way[2])]

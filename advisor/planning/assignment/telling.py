@@ -13,7 +13,7 @@ from advisor.planning.assignment.bounds import relaxed
 from advisor.planning.assignment.effects import SAME
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import Seats
+from advisor.planning.assignment.seats import SearchState
 from advisor.planning.assignment.solver import FINE, Solved
 from advisor.planning.assignment.worth import moved
 from advisor.rounding import with_slack
@@ -31,7 +31,7 @@ AIMS: Mapping[Level, str] = {
 
 def told(
     goal: Goal,
-    seats: Seats,
+    seats: SearchState,
     values: Sequence[float],
     ended: PlanEnd,
     solved: Solved | None,
@@ -63,7 +63,7 @@ def told(
 
 
 def hindrances(
-    seats: Seats, goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], ended: PlanEnd
+    seats: SearchState, goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], ended: PlanEnd
 ) -> tuple[str, ...]:
     """What is in the way, in sentences: of whom nobody takes, who may not leave, and who stays below a limit."""
     ground = seats.ground
@@ -100,7 +100,7 @@ def _of_refused(goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], hosts:
         yield f"{'No host takes' if every else 'No host was found for'} {who[0]}{others}; {why_not}."
 
 
-def _of_below(seats: Seats, goal: Goal, ended: PlanEnd) -> Iterator[str]:
+def _of_below(seats: SearchState, goal: Goal, ended: PlanEnd) -> Iterator[str]:
     """Who stays below a limit after a rebalance, by what keeps it there."""
     ground = seats.ground
     there = [(ratio, host, kind) for host in range(ground.hosts) for kind, ratio in seats.column(host).below]
@@ -126,7 +126,7 @@ def _of_below(seats: Seats, goal: Goal, ended: PlanEnd) -> Iterator[str]:
         yield f"{_count(len(who), 'instance')} {stay} below a limit, the worst on {worst} at {ratio:.2f}: {cause}."
 
 
-def overfull(seats: Seats) -> tuple[str, ...]:
+def overfull(seats: SearchState) -> tuple[str, ...]:
     """Hosts of which more is promised than may be, and those shared by who shares with nobody: no move of a rebalance
     is made for that."""
     ground, found = seats.ground, []
@@ -144,7 +144,7 @@ def overfull(seats: Seats) -> tuple[str, ...]:
     return (f"Rebalancing mends limits of speed and latency, not sizes: {'; '.join(found[:TOLD])}{more}.",)
 
 
-def _of_pinned(seats: Seats, ended: PlanEnd) -> Iterator[str]:
+def _of_pinned(seats: SearchState, ended: PlanEnd) -> Iterator[str]:
     staying = [len(there) for there in seats.ground.fixed if there]
     if ended == "in the way" and staying:
         yield (
@@ -153,7 +153,7 @@ def _of_pinned(seats: Seats, ended: PlanEnd) -> Iterator[str]:
         )
 
 
-def _of_left_below(seats: Seats) -> Iterator[str]:
+def _of_left_below(seats: SearchState) -> Iterator[str]:
     below = sum(len(seats.column(host).below) for host in range(seats.ground.hosts))
     if below:
         stay = "stays" if below == 1 else "stay"

@@ -8,13 +8,13 @@ import numpy as np
 
 from advisor.planning.assignment.ground import Kinds
 from advisor.planning.assignment.search import FEW, NARROW, distinct
-from advisor.planning.assignment.seats import Seats, minus, plus
+from advisor.planning.assignment.seats import SearchState, minus, plus
 
 PARTNERS = 6  # hosts on which an exchange is looked for
 Sides = tuple[tuple[int, Kinds], tuple[int, Kinds]]  # two hosts, each with who would sit there
 
 
-def away(seats: Seats, source: int) -> Iterator[tuple[int, Sides]]:
+def away(seats: SearchState, source: int) -> Iterator[tuple[int, Sides]]:
     """Every move off a host, as one move."""
     for kind in dict.fromkeys(seats.movers[source]):
         for target in targets(seats, kind):
@@ -28,7 +28,7 @@ def away(seats: Seats, source: int) -> Iterator[tuple[int, Sides]]:
                 )
 
 
-def exchanges(seats: Seats, source: int) -> Iterator[tuple[int, Sides]]:
+def exchanges(seats: SearchState, source: int) -> Iterator[tuple[int, Sides]]:
     """Exchanges that may bring somebody on a host within a limit, as two moves."""
     if not seats.column(source).below:
         return
@@ -46,14 +46,14 @@ def exchanges(seats: Seats, source: int) -> Iterator[tuple[int, Sides]]:
                     yield 2, sides
 
 
-def targets(seats: Seats, kind: int) -> list[int]:
+def targets(seats: SearchState, kind: int) -> list[int]:
     """Hosts to ask about for a mover; nothing is drawn, so that the same cloud is always judged the same."""
     if seats.ground.hosts <= FEW:
         return distinct(seats, kind)
     return [int(one) for one in seats.likely(kind, np.flatnonzero(seats.room(kind)))[:NARROW]]
 
 
-def relieve(seats: Seats, source: int, most: int | None) -> None:
+def relieve(seats: SearchState, source: int, most: int | None) -> None:
     """Move off a host, one after another, those whose leaving helps most there, each to where it does least harm and
     brings nobody below a limit, until nobody there is below one, nobody can leave or `most` did."""
     made = 0
@@ -76,7 +76,7 @@ def relieve(seats: Seats, source: int, most: int | None) -> None:
             return
 
 
-def _gentlest(seats: Seats, kind: int, source: int) -> int | None:
+def _gentlest(seats: SearchState, kind: int, source: int) -> int | None:
     """The host where one more does least harm and no more are below a limit than were."""
     some = [host for host in targets(seats, kind) if host != source]
     seats.effects.ask((host, plus(seats.movers[host], kind)) for host in some)

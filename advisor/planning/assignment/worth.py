@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Band
-from advisor.planning.assignment.effects import Column
+from advisor.planning.assignment.effects import Pattern
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.ground import Kinds
-from advisor.planning.assignment.seats import Seats, minus, plus
+from advisor.planning.assignment.seats import SearchState, minus, plus
 from advisor.scheduling import scoring
 
 Moved = tuple[int, int, int]  # a kind, from where, to where
@@ -19,7 +19,7 @@ NOTICED = 0.01  # of T/B: whom a move changes by less is not counted among those
 _Stand = tuple[float, float, bool]  # T/B, the half width of its interval, and whether that is below a limit
 
 
-def moved(seats: Seats) -> list[Moved]:
+def moved(seats: SearchState) -> list[Moved]:
     """Who went where, by kinds; of one kind the lowest hosts are paired."""
     gone: dict[int, list[int]] = {}
     came: dict[int, list[int]] = {}
@@ -36,7 +36,7 @@ def moved(seats: Seats) -> list[Moved]:
     ]
 
 
-def gain(seats: Seats, move: Moved) -> Band:
+def gain(seats: SearchState, move: Moved) -> Band:
     """What a move that was made gives, beside what its two hosts would have without it; where it could not be left out
     alone, as its place is taken, beside what the hosts of all moves that hang together had."""
     _, source, target = move
@@ -50,13 +50,13 @@ def gain(seats: Seats, move: Moved) -> Band:
     return gained([seats.effects.at(*side) for side in back], [seats.column(host) for host in hosts])
 
 
-def without(seats: Seats, move: Moved) -> tuple[tuple[int, Kinds], ...]:
+def without(seats: SearchState, move: Moved) -> tuple[tuple[int, Kinds], ...]:
     """The two hosts of a move as they would be had it not been made."""
     kind, source, target = move
     return (source, plus(seats.movers[source], kind)), (target, minus(seats.movers[target], kind))
 
 
-def together(seats: Seats, move: Moved) -> list[int]:
+def together(seats: SearchState, move: Moved) -> list[int]:
     """The hosts of a move and of all that share a host with it, directly or not: these can be undone together."""
     found = {move[1], move[2]}
     pairs = [{source, target} for _, source, target in moved(seats)]
@@ -70,7 +70,7 @@ def together(seats: Seats, move: Moved) -> list[int]:
     return sorted(found)
 
 
-def gained(before: Sequence[Column], after: Sequence[Column]) -> Band:
+def gained(before: Sequence[Pattern], after: Sequence[Pattern]) -> Band:
     """What some hosts with the same instances gain from one state to another: the worst-off of all whom that changes,
     or, where fewer are below a limit then, who of those brought within one gains most; whichever is surer.
 
@@ -92,7 +92,7 @@ def worth(found: Band, goal: Goal) -> bool:
     return found.expected > goal.move_gain and not scoring.tied(found.expected, half, 0.0)
 
 
-def settle(seats: Seats, goal: Goal) -> bool:
+def settle(seats: SearchState, goal: Goal) -> bool:
     """Undo moves that are not worth it beside the others, one after another, alone where nobody falls below a limit by
     that, else with all that hang together; True when there was one."""
     found = False
@@ -114,7 +114,7 @@ def _step(was: _Stand, now: _Stand) -> Band:
     return Band(now[0] - was[0], now[0] - was[0] - half, now[0] - was[0] + half)
 
 
-def _pairs(before: Sequence[Column], after: Sequence[Column]) -> Iterator[tuple[_Stand, _Stand]]:
+def _pairs(before: Sequence[Pattern], after: Sequence[Pattern]) -> Iterator[tuple[_Stand, _Stand]]:
     """Everybody before and after; of a kind, who is on a host both times stayed there."""
     gone: dict[int, list[_Stand]] = {}
     came: dict[int, list[_Stand]] = {}
@@ -130,7 +130,7 @@ def _pairs(before: Sequence[Column], after: Sequence[Column]) -> Iterator[tuple[
         yield from zip(left, came[kind], strict=True)
 
 
-def _stands(column: Column) -> dict[int, list[_Stand]]:
+def _stands(column: Pattern) -> dict[int, list[_Stand]]:
     """How everybody on a host stands, by kind."""
     below = set(column.below)
     found: dict[int, list[_Stand]] = {}

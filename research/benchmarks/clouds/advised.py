@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.domain import Inventory, Objective, PlacementRequest, Recommendation
 from advisor.placement.decision import recommend
-from advisor.prediction.cache import Remembered
+from advisor.prediction.cache import PredictionCache
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 from profiler.observed import Instance, Pinning
@@ -34,7 +34,7 @@ class Advised:
     world: World
     predictor: Predictor
     objective: Objective
-    remembered: Remembered = field(default_factory=Remembered)
+    remembered: PredictionCache = field(default_factory=PredictionCache)
     _said: dict[str, Mapping[Situation, _Ranked]] = field(default_factory=dict)
 
     def choose(self, offer: Offer, workload: str, _random: np.random.Generator) -> Choice:

@@ -14,7 +14,7 @@ import numpy as np
 from advisor.domain import Inventory
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Assignment, Goal
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.prediction import TARGETS, Band, InterferencePrediction
@@ -85,7 +85,7 @@ def newcomers(world: World, workloads: Sequence[str]) -> tuple[Instance, ...]:
 
 def planned(world: World, snapshot: ClusterSnapshot, goal: Goal) -> Assignment:
     """What the solver says that knows the outcomes."""
-    return assign(snapshot, Chosen(Known(world)), goal, now=NOW, fresh_s=math.inf)
+    return assign(snapshot, ActivePredictor(Known(world)), goal, now=NOW, fresh_s=math.inf)
 
 
 def situations(after: ClusterSnapshot) -> list[Situation]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.domain import Objective
-from advisor.prediction.cache import Remembered
+from advisor.prediction.cache import PredictionCache
 from advisor.scheduling.scoring import KEPT
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
@@ -74,7 +74,7 @@ def advised(world: World, learned: Predictor) -> dict[str, Policy]:
     """The advisor with the prior alone and with what was learned, under every objective; asked once for all runs."""
     found: dict[str, Policy] = {}
     for name, predictor in (("prior", PriorPredictor()), ("cotenant", learned)):
-        remembered = Remembered()
+        remembered = PredictionCache()
         for objective in OBJECTIVES:
             found[f"{name} ({objective})"] = Advised(world, predictor, objective, remembered)
     return found

@@ -8,7 +8,7 @@ import numpy as np
 from core_clouds import ask
 
 from advisor.domain import Instance, PlacementRequest
-from advisor.explanation import Shown
+from advisor.explanation import CandidateArrays
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable, build_batch
@@ -16,7 +16,9 @@ from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 
 
-def shown_of(snapshot: ClusterSnapshot, question: PlacementRequest, predictor: Predictor | None = None) -> Shown:
+def shown_of(
+    snapshot: ClusterSnapshot, question: PlacementRequest, predictor: Predictor | None = None
+) -> CandidateArrays:
     """Everything that the answer to a question shows; the newcomer brings no profile of its own."""
     predictor = predictor or PriorPredictor()
     answer = ask(snapshot, replace(question, explain=False), predictor)
@@ -60,7 +62,7 @@ def shown_of(snapshot: ClusterSnapshot, question: PlacementRequest, predictor: P
             for host, there in zip(hosts, residents, strict=True)
         ]
     )
-    return Shown(
+    return CandidateArrays(
         hosts=hosts,
         residents=residents,
         slots=tuple(tuple(range(len(there))) for there in residents),

@@ -11,7 +11,7 @@ from core_clouds import WORKLOADS, host, vm
 from hypothesis import strategies as st
 
 from advisor import mitigation
-from advisor.domain import Host, Instance, IsolationSettings, Pinning, Rung, WorkloadProfile
+from advisor.domain import Host, Instance, IsolationSettings, MitigationStep, Pinning, WorkloadProfile
 from advisor.rounding import SLACK
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.physics.prior import PriorPredictor
@@ -47,7 +47,7 @@ class Shared:
     residents: tuple[Instance, ...]
     newcomer: Instance
 
-    def climb(self, predictor: Predictor | None = None, others: Sequence[str] = ()) -> tuple[Rung, ...]:
+    def climb(self, predictor: Predictor | None = None, others: Sequence[str] = ()) -> tuple[MitigationStep, ...]:
         return mitigation.climb(
             self.host,
             self.residents,
@@ -62,7 +62,9 @@ class Shared:
     def everybody(self) -> tuple[Instance, ...]:
         return (*self.residents, self.newcomer)
 
-    def kept(self, rung: Rung | None = None, *, newcomer: bool = True, host: Host | None = None) -> dict[str, Any]:
+    def kept(
+        self, rung: MitigationStep | None = None, *, newcomer: bool = True, host: Host | None = None
+    ) -> dict[str, Any]:
         """T/B and latency ratio of everybody by id, asked of the prior anew, under the settings of a rung."""
         changes = rung.changes if rung else {}
         there = self.everybody if newcomer else self.residents

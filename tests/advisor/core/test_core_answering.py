@@ -17,7 +17,7 @@ from test_core_placement_properties import Case, cases, tight
 
 from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile, recommendation_as_json
 from advisor.placement.request_normalization import NEWCOMER
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.serving import recommendations
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
@@ -32,9 +32,9 @@ class Broken(Failing):
 class Asking:
     """Questions to clouds that follow one another, with everything remembered that may be."""
 
-    def __init__(self, snapshot: ClusterSnapshot, chosen: Chosen | None = None) -> None:
-        self.chosen = chosen or Chosen(PriorPredictor())
-        self.snapshot, self.answers = snapshot, recommendations.Answers.on(snapshot)
+    def __init__(self, snapshot: ClusterSnapshot, chosen: ActivePredictor | None = None) -> None:
+        self.chosen = chosen or ActivePredictor(PriorPredictor())
+        self.snapshot, self.answers = snapshot, recommendations.RecommendationCache.on(snapshot)
 
     def see(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot, self.answers = snapshot, self.answers.after(snapshot)
@@ -130,7 +130,7 @@ def test_other_widths_of_intervals_are_another_answer() -> None:
 
 
 def test_what_is_told_while_a_model_fails_is_not_remembered() -> None:
-    asking = Asking(cloud([host("a")]), Chosen(Broken()))
+    asking = Asking(cloud([host("a")]), ActivePredictor(Broken()))
     for _ in range(2):
         found = asking(request())
         assert found.head.degraded
@@ -154,7 +154,7 @@ def _neighbours(answer: Recommendation) -> list[Any]:
 
 def test_there_is_room_for_so_many_bytes_of_answers() -> None:
     asking = Asking(cloud([host("a")]))
-    asking.answers = recommendations.Answers.on(asking.snapshot, 3 * asking(request()).size)
+    asking.answers = recommendations.RecommendationCache.on(asking.snapshot, 3 * asking(request()).size)
     for number in range(9):
         asking(request(Instance("n", load=0.1 + number / 10)))
     assert asking(request(Instance("n", load=0.9))).source == "hit"
@@ -164,7 +164,7 @@ def test_there_is_room_for_so_many_bytes_of_answers() -> None:
 def test_a_question_that_names_many_hosts_takes_room_for_all_of_them() -> None:
     asking = Asking(cloud([host("a")]))
     named = tuple(f"elsewhere-{number}" for number in range(5000))
-    asking.answers = recommendations.Answers.on(asking.snapshot, sum(map(sys.getsizeof, named)))
+    asking.answers = recommendations.RecommendationCache.on(asking.snapshot, sum(map(sys.getsizeof, named)))
     assert [asking(request(exclude=named)).source for _ in range(2)] == ["miss", "miss"]
     assert [asking(request(exclude=named[:50])).source for _ in range(2)] == ["miss", "hit"]
 

@@ -15,7 +15,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, PlacementRequest, Reason, WorkloadProfile
-from advisor.explanation import Shown, explain
+from advisor.explanation import CandidateArrays, explain
 from models.data.scene import SceneBatch
 from models.physics.prior import RESOURCES, PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction
@@ -371,7 +371,7 @@ def test_a_disk_without_limit_is_as_if_nobody_used_it() -> None:
     assert found.ratio == pytest.approx(min(one.throughput_ratio.expected for one in effects))
 
 
-def kinds(shown: Shown) -> list[list[str]]:
+def kinds(shown: CandidateArrays) -> list[list[str]]:
     return [[one.kind for one in why] for why in explain(shown)]
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from advisor.domain import Inventory, IsolationSettings, PlacementRequest, WorkloadProfile
 from advisor.errors import AdvisorError
 from advisor.service import Advisor
-from advisor.serving.snapshot_cache import Current, View
+from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, instances, pending
@@ -78,7 +78,7 @@ def do(advisor: Advisor, clock: Clock, step: tuple[Any, ...]) -> None:
             clock.now += timedelta(seconds=seconds)
 
 
-def same(one: View, other: View, *, ages: bool) -> None:
+def same(one: CloudView, other: CloudView, *, ages: bool) -> None:
     """Equal views, but for their ages where these are not to be looked at."""
     assert one.inventory == other.inventory
     assert one.pending == other.pending
@@ -110,7 +110,7 @@ def test_who_follows_changes_sees_what_one_sees_who_reads_everything(taken: list
                 with suppress(AdvisorError):  # such as a host that is not there
                     do(advisor, clock, step)
                 view, _ = advisor._current.at(clock.now)
-                fresh, _ = Current(advisor._database, wanted).at(clock.now)
+                fresh, _ = SnapshotCache(advisor._database, wanted).at(clock.now)
                 # a sample moves no counter while its host is fresh: a follower hears of it when it looks again
                 heard = any(step[0] == "sample" for step in taken)
                 same(view, fresh, ages=view.snapshot.taken_at == clock.now and not heard)
@@ -144,7 +144,7 @@ def test_what_an_answer_changes_for_residents_counts_until_it_expires(tmp_path: 
 
         def weight_of_b() -> int | None:
             view, _ = advisor._current.at(clock.now)
-            same(view, Current(advisor._database, wanted).at(clock.now)[0], ages=False)
+            same(view, SnapshotCache(advisor._database, wanted).at(clock.now)[0], ages=False)
             (found,) = (one for one in view.snapshot.residents[0] if one.id == "b")
             assert found in view.expected.instances
             return found.settings.weight
@@ -172,7 +172,7 @@ def test_where_an_answer_lets_the_driver_domain_run_counts_and_so_do_changes_of_
             counters.bump(connection, "pending")
             pending.hold(connection, Pending("1", vm("n", on="h1"), None, NOW + timedelta(seconds=30)))
             pending.hold(connection, Pending("2", vm("m", on="h1"), None, later, {"n": light, "gone": light}, (0, 1)))
-        for current in (advisor._current, Current(advisor._database, wanted)):
+        for current in (advisor._current, SnapshotCache(advisor._database, wanted)):
             view, _ = current.at(NOW)
             assert view.snapshot.hosts[0].driver_cpus == view.expected.hosts[0].driver_cpus == (0, 1)
             assert view.inventory.hosts[0].driver_cpus == ()

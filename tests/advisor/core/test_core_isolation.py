@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from isolation_hosts import TABLE, Counting, Shared, broken, crowded_hosts, looser, shared
 
 from advisor import mitigation
-from advisor.domain import IsolationSettings, Pinning, Rung, WorkloadProfile
+from advisor.domain import IsolationSettings, MitigationStep, Pinning, WorkloadProfile
 from advisor.render import commands
 from models.data.scene import SceneBatch
 from models.physics import htb
@@ -25,7 +25,7 @@ from profiler.observed import NetworkSettings
 COST = ["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
 
 
-def actions(rungs: tuple[Rung, ...]) -> list[str]:
+def actions(rungs: tuple[MitigationStep, ...]) -> list[str]:
     return [rung.action for rung in rungs]
 
 
@@ -79,7 +79,7 @@ def test_who_has_no_limit_is_not_cut_by_more_than_half_where_a_dearer_rung_is_en
     busy = [vm("batch", vcpus=2), vm("crunch", vcpus=2)]
     crowded = shared(host(kind="xen", pcpus=2), busy, vm("shop", min_throughput_ratio=0.9))
     hard = {"batch": replace(busy[0].settings, cap_percent=20.0)}
-    assert not broken(crowded, crowded.kept(Rung("cap", "", hard)))  # a hard cap would do
+    assert not broken(crowded, crowded.kept(MitigationStep("cap", "", hard)))  # a hard cap would do
     _, cap, pinning = crowded.climb()
     assert (cap.action, cap.satisfies) == ("cap", False)
     assert (pinning.action, pinning.satisfies) == ("pinning", True)
@@ -100,7 +100,7 @@ def test_a_cut_by_more_than_half_is_the_last_resort_and_says_whom_it_hits() -> N
 
 def test_a_last_resort_is_the_one_that_leaves_the_hardest_hit_most() -> None:
     crowded = shared(host(kind="lxc", nic_mbit=80.0), [vm("b", "web")], vm("n", "web", min_throughput_ratio=0.85))
-    cheaper = Rung("cap", "", {"b": replace(vm("b").settings, cap_percent=5.0)})
+    cheaper = MitigationStep("cap", "", {"b": replace(vm("b").settings, cap_percent=5.0)})
     assert not broken(crowded, crowded.kept(cheaper))
     rung = crowded.climb()[-1]
     assert (rung.action, rung.satisfies) == ("network", True)
@@ -304,7 +304,7 @@ def test_where_nothing_mends_it_the_last_rung_says_so_and_names_another_host() -
     crowded = shared(host(kind="xen", pcpus=1), [vm("r", min_throughput_ratio=0.5)], vm("n", min_throughput_ratio=0.6))
     rungs = crowded.climb(others=("h2", "h3"))
     assert not any(rung.satisfies for rung in rungs)
-    assert rungs[-1] == Rung(
+    assert rungs[-1] == MitigationStep(
         "host", "Nothing that was tried on h1 keeps every limit: place n on h2, which breaks none."
     )
     assert crowded.climb()[-1].text.endswith("and no other host is known that does.")
@@ -348,7 +348,7 @@ def test_what_turns_out_not_to_be_needed_is_left_out_and_the_gain_is_told_withou
 def test_the_newcomers_own_profile_is_used_where_it_brings_one() -> None:
     table = TABLE.with_profile(WorkloadProfile("shop", {"cpu": 5.0, "block": 90.0}))
 
-    def rungs(row: int | None) -> tuple[Rung, ...]:
+    def rungs(row: int | None) -> tuple[MitigationStep, ...]:
         newcomer = vm("shop", "spin", min_throughput_ratio=0.9)
         return mitigation.climb(host(pcpus=1), [vm("r")], newcomer, table=table, row=row, predictor=PriorPredictor())
 

@@ -12,7 +12,7 @@ from core_clouds import FRESH_S, NOW, cloud, host, vm
 from advisor.domain import Host, Instance, Move
 from advisor.placement import moves as moving
 from advisor.placement.moves import MOVE_GAIN, Asking
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
@@ -37,7 +37,7 @@ class Crowded:
 
 
 def asking(predictor: Any = None) -> Asking:
-    return Asking(Chosen(predictor or Crowded()), NOW, FRESH_S)
+    return Asking(ActivePredictor(predictor or Crowded()), NOW, FRESH_S)
 
 
 def improved(

@@ -18,7 +18,7 @@ from advisor.errors import InvalidInput
 from advisor.experiments import choice
 from advisor.experiments.decisions import decision, lay_out
 from advisor.experiments.shared_errors import Errors
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
@@ -39,7 +39,7 @@ def plan(
     asked = None if instances is None else tuple(instances)
     question = ProbeRequest(**{"budget_s": 3600.0, "instances": asked, **more})  # type: ignore[arg-type]
     choice.check(question)
-    return choice.plan(snapshot, Chosen(predictor or PriorPredictor()), question, fresh_s=FRESH_S)
+    return choice.plan(snapshot, ActivePredictor(predictor or PriorPredictor()), question, fresh_s=FRESH_S)
 
 
 # the plan against chance

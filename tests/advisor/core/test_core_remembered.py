@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.placement.decision import recommend
-from advisor.prediction.cache import KEY_BYTES, MOST_PARTS, Remembered
+from advisor.prediction.cache import KEY_BYTES, MOST_PARTS, PredictionCache
 from models.physics.prior import PriorPredictor
 
 ROW = 2 * 3 * 8 + KEY_BYTES  # bytes of a block here with its key
@@ -26,7 +26,7 @@ def keys(text: str) -> list[bytes]:
 
 
 def test_nothing_is_known_at_first_and_afterwards_what_was_kept() -> None:
-    after = Remembered().after
+    after = PredictionCache().after
     known, found = after.find(keys("ab"), (2, 3))
     assert not known.any()
     assert np.isnan(found).all()
@@ -38,20 +38,20 @@ def test_nothing_is_known_at_first_and_afterwards_what_was_kept() -> None:
 
 
 def test_what_is_found_is_a_copy() -> None:
-    after = Remembered().after
+    after = PredictionCache().after
     after.keep(keys("a"), blocks(1.0))
     after.find(keys("a"), (2, 3))[1][:] = 7.0
     np.testing.assert_array_equal(after.find(keys("a"), (2, 3))[1], blocks(1.0))
 
 
 def test_before_and_after_are_apart() -> None:
-    memory = Remembered()
+    memory = PredictionCache()
     memory.before.keep(keys("a"), blocks(1.0))
     assert not memory.after.find(keys("a"), (2, 3))[0].any()
 
 
 def test_the_longest_unused_is_dropped_first() -> None:
-    after = Remembered(3 * ROW).after
+    after = PredictionCache(3 * ROW).after
     after.keep(keys("abc"), blocks(1.0, 2.0, 3.0))
     after.find(keys("ac"), (2, 3))
     after.keep(keys("d"), blocks(4.0))
@@ -61,14 +61,14 @@ def test_the_longest_unused_is_dropped_first() -> None:
 
 
 def test_more_than_there_is_room_for_is_kept_as_far_as_it_goes() -> None:
-    after = Remembered(2 * ROW).after
+    after = PredictionCache(2 * ROW).after
     after.keep(keys("abc"), blocks(1.0, 2.0, 3.0))
     assert after.find(keys("abc"), (2, 3))[0].tolist() == [True, True, False]
     assert len(after) == 2
 
 
 def test_blocks_of_another_shape_start_anew() -> None:
-    after = Remembered().after
+    after = PredictionCache().after
     after.keep(keys("a"), blocks(1.0))
     after.keep(keys("b"), np.ones((1, 4, 3)))
     assert not after.find(keys("a"), (2, 3))[0].any()
@@ -76,7 +76,7 @@ def test_blocks_of_another_shape_start_anew() -> None:
 
 
 def test_the_blocks_lie_where_they_lay_however_many_there_come_to_be() -> None:
-    after = Remembered(1000 * ROW).after
+    after = PredictionCache(1000 * ROW).after
     after.keep(keys("a"), blocks(0.0))
     there = after._values
     for turn in range(2000):
@@ -90,7 +90,7 @@ def test_the_blocks_lie_where_they_lay_however_many_there_come_to_be() -> None:
 def test_candidates_take_room_by_what_they_hold() -> None:
     neighbours = [vm(f"r{number}", on="h1") for number in range(20)]
     many, few = (ask(cloud([host(pcpus=64, memory_mb=1e6)], there), request()).candidates for there in (neighbours, []))
-    told = Remembered().told
+    told = PredictionCache().told
     for number in range(MOST_PARTS):
         told.keep(b"%d" % number, few)
     most = len(told)
@@ -100,7 +100,7 @@ def test_candidates_take_room_by_what_they_hold() -> None:
 
 
 def test_a_question_leaves_keys_of_one_length_whatever_it_names() -> None:
-    memory = Remembered()
+    memory = PredictionCache()
     there = cloud([host("a", pcpus=1)], [vm("r", on="a", min_throughput_ratio=0.7)])
     for number in range(9):
         names = tuple(f"elsewhere-{one}" for one in range(number))
@@ -119,7 +119,7 @@ def test_a_question_leaves_keys_of_one_length_whatever_it_names() -> None:
     st.integers(1, 8),
 )
 def test_what_is_known_is_always_what_was_kept_under_that_key(turns: list[list[int]], room: int) -> None:
-    after = Remembered(room * ROW).after
+    after = PredictionCache(room * ROW).after
     for turn in turns:
         names = [str(one).encode() for one in turn]
         known, found = after.find(names, (2, 3))
@@ -130,7 +130,7 @@ def test_what_is_known_is_always_what_was_kept_under_that_key(turns: list[list[i
 
 
 def test_threads_share_it() -> None:
-    after = Remembered(5 * ROW).after
+    after = PredictionCache(5 * ROW).after
     wrong = []
 
     def work(seed: int) -> None:

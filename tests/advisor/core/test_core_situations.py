@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from advisor import mitigation
 from advisor.domain import Host, Instance, Pinning, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.placement.decision import recommend
-from advisor.prediction.cache import Remembered
+from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import filters, pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, newcomer_slot, profile_row, used_share, without_it
 from advisor.snapshot import ClusterSnapshot
@@ -51,7 +51,10 @@ class Counting:
 
 
 def put(
-    snapshot: ClusterSnapshot, question: PlacementRequest, predictor: Predictor, remembered: Remembered | None = None
+    snapshot: ClusterSnapshot,
+    question: PlacementRequest,
+    predictor: Predictor,
+    remembered: PredictionCache | None = None,
 ) -> Recommendation:
     return recommend(
         snapshot,
@@ -212,7 +215,7 @@ def test_the_answer_is_that_of_asking_about_every_host_and_option_at_once(data: 
     """Over several questions to a cloud that changes, with one memory."""
     there = data.draw(hosts())
     everybody = data.draw(residents(there))
-    snapshot, memory, prior = cloud(there, everybody), Remembered(), PriorPredictor()
+    snapshot, memory, prior = cloud(there, everybody), PredictionCache(), PriorPredictor()
     for turn in range(3):
         asked = data.draw(questions(everybody))
         with pytest.MonkeyPatch.context() as patch:
@@ -257,7 +260,7 @@ def test_so_it_is_with_a_trained_model(trained: Predictor, seed: int) -> None:
             for at in range(count)
         ]
 
-    snapshot, memory = cloud(there, some("i", 30), workloads=profiles), Remembered()
+    snapshot, memory = cloud(there, some("i", 30), workloads=profiles), PredictionCache()
     for turn in range(3):
         asked = request(vm("n", str(random.choice(names)), vcpus=2))
         answer = put(snapshot, asked, trained, memory)
@@ -298,7 +301,7 @@ def test_latency_is_asked_only_where_somebody_minds_it_and_for_what_is_shown() -
 
 
 def test_the_same_question_asks_nothing_again_and_another_only_what_is_new() -> None:
-    counting, memory, snapshot = Counting(), Remembered(), three_kinds()
+    counting, memory, snapshot = Counting(), PredictionCache(), three_kinds()
     assert put(snapshot, request(), counting, memory) == put(snapshot, request(), PriorPredictor())
     assert counting.screened() == 6
     put(snapshot, request(), counting, memory)
@@ -325,7 +328,7 @@ def test_the_same_question_asks_nothing_again_and_another_only_what_is_new() -> 
 def test_what_a_newcomer_is_drops_what_was_said_of_it_and_nothing_else_does(
     newcomer: dict[str, Any], asked: int | None
 ) -> None:
-    counting, memory, snapshot = Counting(), Remembered(), three_kinds()
+    counting, memory, snapshot = Counting(), PredictionCache(), three_kinds()
     put(snapshot, request(), counting, memory)
     counting.screened()
     put(
@@ -335,7 +338,7 @@ def test_what_a_newcomer_is_drops_what_was_said_of_it_and_nothing_else_does(
 
 
 def test_a_changed_profile_of_the_newcomer_drops_what_was_said_of_it() -> None:
-    counting, memory, snapshot = Counting(), Remembered(), three_kinds()
+    counting, memory, snapshot = Counting(), PredictionCache(), three_kinds()
     for cpu, asked in ((50.0, 6), (50.0, 0), (60.0, 3)):
         put(snapshot, request(profile=WorkloadProfile("own", {"cpu": cpu})), counting, memory)
         assert counting.screened() == asked
@@ -365,7 +368,7 @@ def test_a_changed_profile_of_the_newcomer_drops_what_was_said_of_it() -> None:
     ],
 )
 def test_a_changed_host_drops_what_was_said_of_it_and_nothing_else_does(change: dict[str, Any], asked: int) -> None:
-    counting, memory, snapshot = Counting(), Remembered(), three_kinds()
+    counting, memory, snapshot = Counting(), PredictionCache(), three_kinds()
     question = request(vm("n", "web"))
     put(snapshot, question, counting, memory)
     counting.screened()
@@ -375,7 +378,7 @@ def test_a_changed_host_drops_what_was_said_of_it_and_nothing_else_does(change: 
 
 
 def test_another_model_drops_everything_and_the_former_one_finds_it_again() -> None:
-    memory, snapshot = Remembered(), three_kinds()
+    memory, snapshot = PredictionCache(), three_kinds()
     for version, asked in (("m-1", 6), ("m-2", 6), ("m-1", 0), ("m-2", 0)):
         counting = Counting(version)
         put(snapshot, request(), counting, memory)
@@ -384,7 +387,7 @@ def test_another_model_drops_everything_and_the_former_one_finds_it_again() -> N
 
 def test_another_option_is_asked_by_itself() -> None:
     """The driver domain's own pCPU makes leaving it alone a choice; what an option says is under its own name."""
-    counting, memory = Counting(), Remembered()
+    counting, memory = Counting(), PredictionCache()
     snapshot = cloud([host("a", pcpus=4, driver_cpus=(0,))], [vm("r", "web", on="a")])
     free = put(snapshot, request(vm("n", "web")), counting, memory)
     assert counting.screened() > 2
@@ -405,7 +408,7 @@ class Stepwise:
 
 
 def test_which_of_equal_pins_is_taken_does_not_depend_on_which_was_asked_about_first() -> None:
-    memory = Remembered()
+    memory = PredictionCache()
     one = host("a", pcpus=4, driver_cpus=(0,))
     full = cloud([one], [vm("r", on="a", vcpus=3, pins="0:1|1:2|2:3")])
     (first,) = put(full, request(), Stepwise(), memory).candidates

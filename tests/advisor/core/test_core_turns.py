@@ -7,13 +7,13 @@ from core_clouds import FRESH_S, NOW, ask, cloud, codes, host, hosts_of, request
 from advisor.domain import PlacementRequest, Recommendation
 from advisor.placement import sequential
 from advisor.placement.mitigation_step import NEEDS_SETTINGS
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 
 
 def in_turn(snapshot: ClusterSnapshot, *requests: PlacementRequest) -> tuple[Recommendation, ...]:
-    return sequential.in_turn(snapshot, Chosen(PriorPredictor()), requests, now=NOW, fresh_s=FRESH_S)
+    return sequential.in_turn(snapshot, ActivePredictor(PriorPredictor()), requests, now=NOW, fresh_s=FRESH_S)
 
 
 def first(answer: Recommendation) -> str:

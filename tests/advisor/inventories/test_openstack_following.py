@@ -197,7 +197,7 @@ def test_who_writes_faster_than_is_compared_is_kept_waiting_in_the_end(
     other = Database(f"sqlite:///{tmp_path / 'db.sqlite3'}", busy_s=0.05)
     compare, refused, added = sync.compare, [0], [0]
 
-    def while_somebody_writes(reading: Reading, stored: Inventory) -> sync.Followed:
+    def while_somebody_writes(reading: Reading, stored: Inventory) -> sync.SyncDiff:
         assert added[0] < 20, "it goes on and on"
         try:
             with other.write() as connection:

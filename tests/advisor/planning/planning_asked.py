@@ -12,7 +12,7 @@ from planning_cases import NOW, host, vm
 from advisor.domain import Instance, Inventory, Plan, PlanRequest, Usage
 from advisor.errors import NotFound
 from advisor.planning import entry
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
@@ -22,7 +22,7 @@ HOSTS = (host("h1", pcpus=4), host("h2", pcpus=4), host("h3", pcpus=4))
 PRESSED = [vm(f"p{number}", on="h1", min_throughput_ratio=0.9 if number == 0 else None) for number in range(5)]
 
 
-def no_model(version: str) -> Chosen:
+def no_model(version: str) -> ActivePredictor:
     raise NotFound(f"there is no model {version}")
 
 
@@ -69,7 +69,7 @@ def plan(
     more.setdefault("models", no_model)
     return entry.plan(
         snapshot,
-        Chosen(predictor or PriorPredictor()),
+        ActivePredictor(predictor or PriorPredictor()),
         request,
         now=now,
         fresh_s=60.0,

@@ -20,7 +20,7 @@ from advisor.planning.assignment.goal import Aim, Assignment, Goal
 from advisor.planning.assignment.search import Clock
 from advisor.planning.assignment.worth import NOTICED
 from advisor.planning.standing import Standing
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.scheduling.scoring import CAUTION
 from advisor.snapshot import ClusterSnapshot
@@ -48,7 +48,7 @@ def snapshot(hosts: tuple[Host, ...], *instances: Instance, seen: bool = True) -
 
 def ask(cloud: ClusterSnapshot, aim: Aim, *newcomers: Instance, fresh_s: float = 60.0, **more: object) -> Assignment:
     goal = Goal(aim, newcomers=newcomers, **{"keep_ratio": KEEP, "time_limit_s": 60.0, **more})  # type: ignore[arg-type]
-    return assign(cloud, Chosen(PriorPredictor()), goal, now=NOW, fresh_s=fresh_s)
+    return assign(cloud, ActivePredictor(PriorPredictor()), goal, now=NOW, fresh_s=fresh_s)
 
 
 def ratios(cloud: ClusterSnapshot) -> Mapping[str, float]:
@@ -201,7 +201,7 @@ def test_a_plan_is_no_worse_than_placing_one_after_another(
     case: tuple[ClusterSnapshot, tuple[Instance, ...]], objective: Objective
 ) -> None:
     cloud, coming = case
-    chosen, goal = Chosen(PriorPredictor()), Goal("admit", coming, keep_ratio=KEEP, objective=objective)
+    chosen, goal = ActivePredictor(PriorPredictor()), Goal("admit", coming, keep_ratio=KEEP, objective=objective)
     turns, whole = in_turn(cloud, chosen, goal, now=NOW, fresh_s=60.0, clock=Clock.of(60.0))
     assert whole
     after = cloud.changed(instances=turns, seen={}, pending=(), taken_at=NOW)
@@ -236,7 +236,7 @@ class PinsHelp:
 def test_newcomers_get_the_settings_that_a_placement_advises_where_these_are_worth_it() -> None:
     cloud = snapshot((host("h1"), host("h2")), vm("r1", on="h1"))
     goal = Goal("admit", (vm("n1"), vm("n2")), keep_ratio=KEEP, objective="total")
-    found = assign(cloud, Chosen(PinsHelp()), goal, now=NOW, fresh_s=60.0)
+    found = assign(cloud, ActivePredictor(PinsHelp()), goal, now=NOW, fresh_s=60.0)
     assert found.settings.keys() == {"n1", "n2"}
     assert all(one.pinning for one in found.settings.values())
     after = {one.id: one for there in found.after.residents for one in there}

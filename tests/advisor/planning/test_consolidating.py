@@ -16,14 +16,14 @@ from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning
 from advisor.planning.assignment.allowed import request_of
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.bounds import relaxed
-from advisor.planning.assignment.effects import Effects
+from advisor.planning.assignment.effects import PatternEvaluator
 from advisor.planning.assignment.emptying import empty
 from advisor.planning.assignment.goal import Assignment, Goal
 from advisor.planning.assignment.ground import survey
 from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import Seats
+from advisor.planning.assignment.seats import SearchState
 from advisor.planning.standing import Standing
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
@@ -54,7 +54,7 @@ def half_empty(hosts: int, flavours: int) -> ClusterSnapshot:
 
 def consolidated(cloud: ClusterSnapshot, **more: object) -> Assignment:
     goal = Goal("consolidate", **{"keep_ratio": KEEP, "time_limit_s": 120.0, **more})  # type: ignore[arg-type]
-    return assign(cloud, Chosen(PriorPredictor()), goal, now=NOW, fresh_s=math.inf)
+    return assign(cloud, ActivePredictor(PriorPredictor()), goal, now=NOW, fresh_s=math.inf)
 
 
 def in_use(cloud: ClusterSnapshot) -> int:
@@ -139,7 +139,7 @@ def test_when_the_time_is_over_every_host_is_empty_or_as_it_was_or_took_somebody
 ) -> None:
     monkeypatch.setattr(OverAfter, "looks", looks)
     ground = survey(half_empty(HOSTS, 7), Goal("consolidate", keep_ratio=KEEP), math.inf)
-    seats = Seats.of(Effects.of(ground, PriorPredictor()), "pack")
+    seats = SearchState.of(PatternEvaluator.of(ground, PriorPredictor()), "pack")
     assert not empty(seats, OverAfter(0.0, 0.0), None, 0)
     for host, there in enumerate(seats.movers):
         assert not there or not Counter(ground.start[host]) - Counter(there)
@@ -169,8 +169,10 @@ def test_no_bound_is_beyond_what_the_solver_proves(loads: list[tuple[str, float]
         (spread, Goal("consolidate", keep_ratio=KEEP), "used"),
         (snapshot(2), Goal("admit", newcomers, keep_ratio=KEEP), "unplaced"),
     ):
-        found = assign(cloud, Chosen(PriorPredictor()), replace(goal, time_limit_s=60.0), now=NOW, fresh_s=math.inf)
-        seats = Seats.of(Effects.of(survey(cloud, goal, math.inf), PriorPredictor()), "pack")
+        found = assign(
+            cloud, ActivePredictor(PriorPredictor()), replace(goal, time_limit_s=60.0), now=NOW, fresh_s=math.inf
+        )
+        seats = SearchState.of(PatternEvaluator.of(survey(cloud, goal, math.inf), PriorPredictor()), "pack")
         least = relaxed(level, seats, 0, Clock.of(60.0))  # type: ignore[arg-type]
         best = found.search.value if level == "used" else sum(target is None for target in found.where.values())
         assert least <= best

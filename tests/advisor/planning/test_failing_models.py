@@ -8,7 +8,7 @@ from planning_cases import cloud, vm
 
 from advisor.domain import PlanRequest, WhatIf
 from advisor.errors import BrokenArtifact
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 
 
 @pytest.mark.parametrize("times", [0, 1, 2])
@@ -36,7 +36,7 @@ def test_an_imagined_model_that_fails_is_no_answer_of_another_one() -> None:
     asked = PlanRequest(kind="what_if", whatif=WhatIf(model="m-1"), then="rebalance")
     for times in (0, 3):
         with pytest.raises(BrokenArtifact, match="model m-1 failed: RuntimeError: broken"):
-            plan(cloud(*PRESSED, hosts=HOSTS), asked, models=lambda _: Chosen(FailsLater(times)))  # noqa: B023
+            plan(cloud(*PRESSED, hosts=HOSTS), asked, models=lambda _: ActivePredictor(FailsLater(times)))  # noqa: B023
 
 
 def test_who_cannot_be_brought_in_by_any_order_is_not_counted_as_placed() -> None:

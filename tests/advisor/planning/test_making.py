@@ -12,8 +12,8 @@ from planning_cases import NOW, WORKLOADS, cloud, host, vm
 from advisor.domain import Growth, Inventory, PlanRequest, Scene, WhatIf
 from advisor.placement.decision import predict_scene
 from advisor.planning.ordering import Change
-from advisor.planning.solving import Asking, put_in_order
-from advisor.prediction.active import Chosen
+from advisor.planning.solving import PlanContext, put_in_order
+from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 
@@ -291,7 +291,7 @@ def test_nobody_goes_round_by_a_host_of_which_the_news_are_old() -> None:
     for age_s, steps in ((0.0, 3), (90.0, 0)):
         seen = {"h1": NOW, "h2": NOW, "h3": NOW - timedelta(seconds=age_s)}
         now = ClusterSnapshot.build(cloud(a, b, hosts=hosts), seen=seen, pending=(), taken_at=NOW)
-        asking = Asking.of(PlanRequest(kind="rebalance"), Chosen(PriorPredictor()), now=NOW, fresh_s=60.0)
+        asking = PlanContext.of(PlanRequest(kind="rebalance"), ActivePredictor(PriorPredictor()), now=NOW, fresh_s=60.0)
         assert len(put_in_order(asking, now, swap).carried) == steps
 
 

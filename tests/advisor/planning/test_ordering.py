@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planning_cases import NOW, WORKLOADS, host, vm
 
 from advisor.domain import Host, Instance, Inventory
-from advisor.planning.on_the_way import Judge
+from advisor.planning.on_the_way import FeasibilityChecker
 from advisor.planning.ordering import Change, Ordered, order
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
@@ -131,7 +131,7 @@ def test_no_step_breaks_what_holds_before_and_after_and_the_way_back_ends_where_
     now, changes = case
     start = snapshot(HOSTS, *now)
     found = ordered(start, *changes)
-    judge = Judge(start, PRIOR, KEEP)
+    judge = FeasibilityChecker(start, PRIOR, KEEP)
 
     def broken(cloud: Cloud) -> set[str]:
         states = [(number, tuple(cloud[one.id].values())) for number, one in enumerate(start.hosts)]

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from advisor.domain import Host, Replay, ReplayRequest, WorkloadProfile
-from advisor.prediction.active import Chosen
+from advisor.prediction.active import ActivePredictor
 from advisor.replay import replay
 from advisor.replay.trace import Trace
 from models.physics.prior import PriorPredictor
@@ -67,7 +67,7 @@ def replayed(
         trace,
         (),
         request or ReplayRequest(hosts=6),
-        Chosen(PriorPredictor()),
+        ActivePredictor(PriorPredictor()),
         workloads=workloads,
         now=WHEN,
         **{"processes": 1, "host": HOST, **options},

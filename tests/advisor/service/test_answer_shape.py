@@ -11,11 +11,11 @@ from advisor.domain import (
     Command,
     Effect,
     Instance,
+    MitigationStep,
     PlacementRequest,
     Reason,
     Recommendation,
     Rejection,
-    Rung,
     recommendation_as_json,
 )
 from profiler.observed import IsolationSettings, NetworkSettings, Pinning
@@ -52,7 +52,7 @@ def answer(*, commands: bool = True, settings: IsolationSettings | None = None) 
                 (Reason("driver_domain", 0.6, "…"),),
                 (Command("xl", ("xl", "vcpu-pin", "shop-7", "0", "2"), ("xl", "vcpu-pin", "shop-7", "0", "all")),),
                 (
-                    Rung(
+                    MitigationStep(
                         "cap",
                         "Cap batch-1.",
                         {"batch-1": IsolationSettings(cap_percent=40.0)},
@@ -65,7 +65,9 @@ def answer(*, commands: bool = True, settings: IsolationSettings | None = None) 
         ),
         rejected=(
             Rejection("h9", "capacity.memory", "needs 4096 MB, 1024 MB free"),
-            Rejection("h10", "limit.newcomer", "too slow", (Rung("driver_domain", "Move it.", driver_cpus=(1,)),)),
+            Rejection(
+                "h10", "limit.newcomer", "too slow", (MitigationStep("driver_domain", "Move it.", driver_cpus=(1,)),)
+            ),
         ),
         notes=("a note",),
     )

@@ -10,7 +10,7 @@ from service_clock import Clock
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.inventories.reading import Reading
 from advisor.service import Advisor
-from advisor.serving.recommendations import FORMER, Answers
+from advisor.serving.recommendations import FORMER, RecommendationCache
 from advisor.snapshot import ClusterSnapshot
 from profiler.observed import MetricSample
 
@@ -89,7 +89,7 @@ def test_what_was_answered_before_the_clock_was_set_back_is_not_what_was_true_a_
     advisor: Advisor, clock: Clock
 ) -> None:
     cloud = ClusterSnapshot.build(Inventory(HOSTS), seen={}, pending=(), taken_at=clock.now)
-    answers = Answers.on(cloud)
+    answers = RecommendationCache.on(cloud)
     answers.keep("question", advisor.placing.place(ask("a")))
     changed = answers.after(cloud)
     assert changed.former("question", clock.now + FORMER) is not None

@@ -11,9 +11,9 @@ from service_clock import Clock
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.prediction import cache
-from advisor.prediction.cache import Remembered
+from advisor.prediction.cache import PredictionCache
 from advisor.service import Advisor
-from advisor.serving.recommendations import Answers
+from advisor.serving.recommendations import RecommendationCache
 from profiler.observed import Colocation, MetricSample, Outcome
 
 TURNS = 100
@@ -69,8 +69,8 @@ def observe(advisor: Advisor, turn: int) -> None:
 def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
     """Memories that are full after a few turns, on a cloud of three hosts."""
     monkeypatch.setattr(cache, "MOST_PARTS", 60)
-    monkeypatch.setattr(Remembered.__init__, "__defaults__", (60_000,))
-    monkeypatch.setattr(Answers.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
+    monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (60_000,))
+    monkeypatch.setattr(RecommendationCache.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
     inventory = Inventory(HOSTS, RESIDENTS, (WorkloadProfile("busy", {"cpu": 100.0}),))
     advisor.put_inventory(inventory, mode="replace", generation=None)
 

@@ -12,12 +12,12 @@ from advisor.domain import (
     Command,
     Constraints,
     Effect,
+    MitigationStep,
     ModelCard,
     PlacementRequest,
     Reason,
     Recommendation,
     Rejection,
-    Rung,
     WorkloadProfile,
 )
 from advisor.store.pending import Pending
@@ -144,7 +144,7 @@ effects = st.builds(
     jitter_ratio=st.none() | bands,
 )
 rungs = st.builds(
-    Rung,
+    MitigationStep,
     action=st.sampled_from(["weight", "cap", "host"]),
     text=texts,
     changes=st.dictionaries(ids, settings, max_size=2),
