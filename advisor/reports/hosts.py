@@ -88,7 +88,7 @@ def harm(found: Sequence[Harm]) -> Section:
         "harm",
         "Who hurts whom",
         "What the neighbour of a column takes from the instance of a row, in percentage points of T/B: its predicted "
-        f"T/B without that neighbour, and as it is. CandidateArrays: {count(len(by_host), 'host')} with the worst-off instances.",
+        f"T/B without that neighbour, and as it is. Shown: {count(len(by_host), 'host')} with the worst-off instances.",
         key=scale(HARMED, lambda value: f"{100 * value:.0f}"),
         matrices=[_matrix(host, pairs) for host, pairs in by_host.items()],
         tables=[Table("harm", "All pairs, the worst first", columns, rows, look="folded")],
