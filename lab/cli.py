@@ -9,8 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.backends import BackendError
-from profiler.cli.output import DONE, FAILED, WRONG_USAGE, NoTablesError, console, print_json
+from profiler.cli.output import DONE, FAILED, WRONG_USAGE, console, print_json, run_command
 from profiler.cli.output import fail as fail_as
 
 if TYPE_CHECKING:
@@ -27,16 +26,7 @@ def fail(message: str, code: int) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Errors are one sentence on standard error."""
-    options = _parser().parse_args(arguments)
-    try:
-        return int(options.command(options))
-    except KeyboardInterrupt:
-        return fail("stopped", FAILED)
-    except (BackendError, NoTablesError) as error:
-        return fail(str(error), FAILED)
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
-        sys.stderr.close()
-        return FAILED
+    return run_command(_parser(), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:

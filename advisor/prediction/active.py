@@ -39,7 +39,7 @@ class PredictorFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PredictorProxy:
-    """A predictor that asks another one, under its name; what becomes of the answers says whoever inherits."""
+    """Delegates to another predictor under its version; subclasses override `predict`."""
 
     predictor: Predictor
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -99,12 +100,24 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter complains at its end
         sys.exit(FAILED)
-    except Exception as error:  # noqa: BLE001 - the last resort
-        if os.environ.get("COTENANT_LOG_LEVEL", "").lower() == "debug":
-            traceback.print_exc()
-        hint = "set COTENANT_LOG_LEVEL=debug to see where, and report it"
-        typer.echo(f"cotenant: internal error, {type(error).__name__}: {one_line(str(error))} ({hint})", err=True)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            _report(error)
+        else:
+            typer.echo("cotenant: cannot write the output: no space is left where it goes", err=True)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
+    except Exception as error:  # noqa: BLE001 - the last resort
+        _report(error)
+        sys.exit(FAILED)
+
+
+def _report(error: Exception) -> None:
+    """Say in one sentence what nobody foresaw."""
+    if os.environ.get("COTENANT_LOG_LEVEL", "").lower() == "debug":
+        traceback.print_exc()
+    hint = "set COTENANT_LOG_LEVEL=debug to see where, and report it"
+    typer.echo(f"cotenant: internal error, {type(error).__name__}: {one_line(str(error))} ({hint})", err=True)
 
 
 def one_line(text: str) -> str:

@@ -159,4 +159,5 @@ def model_line(version: str, origin: str, *, degraded: bool = False) -> str:
     line = f"Answered by model {version}, trained on {origin} data."
     if origin == "prior":
         line = "Answered by the queueing prior; no learned model was used."
+        line += " Its intervals are not calibrated on these hosts."
     return f"{line} Degraded: the learned model failed." if degraded else line

@@ -24,7 +24,10 @@ def demo(
     serve: Annotated[
         bool, typer.Option("--serve", help="Start the service with the cloud, in a temporary folder, on this machine.")
     ] = False,
-    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where --serve listens.")] = "127.0.0.1:8080",
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS:PORT", help="Where --serve listens.", show_default="127.0.0.1:8080"),
+    ] = None,
     save: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Write the cloud and the question there.", show_default="not written"),
@@ -37,10 +40,12 @@ def demo(
     """
     if sum((serve, save is not None, as_json)) > 1:
         raise InvalidInput("--serve, --save and --json exclude each other")
+    if listen is not None and not serve:
+        raise InvalidInput("--listen says where --serve listens; add --serve", field="listen")
     if save is not None:
         _save(save)
     elif serve:
-        _serve(listen)
+        _serve(listen or "127.0.0.1:8080")
     else:
         _answer(as_json=as_json)
 

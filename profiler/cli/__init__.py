@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-from profiler.backends import BackendError
 from profiler.cli import check, once, probe, run
-from profiler.cli.output import FAILED, NoTablesError, fail
+from profiler.cli.output import run_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Errors are one sentence on standard error."""
-    options = _parser().parse_args(arguments)
-    try:
-        return int(options.command(options))
-    except KeyboardInterrupt:
-        return fail("stopped", FAILED)
-    except (BackendError, NoTablesError) as error:
-        return fail(str(error), FAILED)
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
-        sys.stderr.close()
-        return FAILED
+    return run_command(_parser(), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:

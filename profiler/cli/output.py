@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from profiler import screen
+from profiler.backends import BackendError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +25,20 @@ def fail(message: str, code: int, program: str = "cotenant-profiler") -> int:
     """Say one sentence on standard error and return `code`."""
     print(f"{program}: {message}", file=sys.stderr)
     return code
+
+
+def run_command(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
+    """Run the command that the arguments name; returns the exit code. Errors are one sentence on standard error."""
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except KeyboardInterrupt:
+        return fail("stopped", FAILED, parser.prog)
+    except (BackendError, NoTablesError) as error:
+        return fail(str(error), FAILED, parser.prog)
+    except BrokenPipeError:  # the reader of our output went away, as `head` does
+        sys.stderr.close()
+        return FAILED
 
 
 def print_json(document: Any, indent: int | None = 2) -> None:

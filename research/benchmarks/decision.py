@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +35,7 @@ import numpy as np
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.placement import decision
+from advisor.prediction.active import PredictorProxy
 from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import pinning
 from advisor.snapshot import ClusterSnapshot
@@ -63,24 +64,11 @@ SHARES = {"filters": "filters.py:apply", "alike": "host_classes.py:kinds", "aski
           "order": "decision.py:_ordered", "answer": "candidates.py:candidates"}  # fmt: skip
 
 
-@dataclass
-class Listening:
+@dataclass(frozen=True)
+class Listening(PredictorProxy):
     """A predictor that keeps what it was asked before the answer's own scenes."""
 
-    predictor: Predictor
     asked: list[tuple[SceneBatch, Any]] = field(default_factory=list)
-
-    @property
-    def version(self) -> str:
-        return self.predictor.version
-
-    @property
-    def origin(self) -> str:
-        return self.predictor.origin
-
-    @property
-    def metrics(self) -> Sequence[str]:
-        return self.predictor.metrics
 
     def predict(self, scenes: SceneBatch, targets: Any = TARGETS) -> InterferencePrediction:
         """As the predictor says."""

@@ -67,3 +67,9 @@ def test_it_is_served_to_this_machine_only() -> None:
     result = run("demo", "--serve", "--listen", "0.0.0.0:0")
     assert result.exit_code == 2
     assert "refusing to listen on 0.0.0.0" in result.stderr
+
+
+def test_an_address_without_serve_is_refused() -> None:
+    result = run("demo", "--listen", "127.0.0.1:8080")
+    assert result.exit_code == 2
+    assert "add --serve" in result.output

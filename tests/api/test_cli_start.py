@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -62,3 +63,12 @@ def test_the_shell_completes_commands_and_their_options(typed: str, completed: s
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_COTENANT_COMPLETE": "complete_bash"}
     result = CliRunner().invoke(app, [], prog_name="cotenant", env=words)
     assert completed in result.output.split()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_finds_no_space_is_one_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        argv = [sys.executable, "-c", COMMAND, "demo"]
+        done = subprocess.run(argv, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "cotenant: cannot write the output: no space is left where it goes\n"
