@@ -11,6 +11,7 @@ from advisor.domain.access import (
 )
 from advisor.domain.answer_json import recommendation_as_json
 from advisor.domain.answers import (
+    LONGEST_KNOWN_LATENCY,
     AnswerSource,
     Band,
     Candidate,
@@ -95,6 +96,7 @@ from models.profiling.profiles import InstanceProfile, PhaseProfile
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 __all__ = [
+    "LONGEST_KNOWN_LATENCY",
     "OBJECTIVES",
     "PINNING_POLICIES",
     "PLAN_KINDS",

@@ -13,6 +13,10 @@ from profiler.observed import Instance, IsolationSettings, Pinning
 # "hit": another question had decided it; "former": on the cloud as it was a moment before; "miss": decided for this one
 AnswerSource = Literal["hit", "former", "miss"]
 
+LONGEST_KNOWN_LATENCY = 10.0
+"""Times as long as alone. A latency interval that reaches further tells nothing about its upper edge, so people are
+told that the edge is not known; programs get the number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Band:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import Instance, Reason
+from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason
 from advisor.explanation.mechanisms import NAMES, Press, asked, mechanism
 from advisor.explanation.shown import SETTINGS, CandidateArrays
 from models.arrays import Floats
@@ -17,7 +17,6 @@ from models.physics.prior import RESOURCES, PriorResult, solve
 
 WORTH_NAMING = 0.005  # of log T/B; smaller losses are not worth a sentence
 EXCHANGES = 0.005  # CPUs asked of the driver domain, over which somebody exchanges pages: every guest sends something
-LATEST = 10.0  # times as long; an interval that reaches further tells nothing about its upper edge
 LATE = 1.1  # times as long to answer as alone, from which on a latency instance is named
 MOST_NAMED = 2  # resources; the third one's part is small wherever there is one
 
@@ -178,7 +177,8 @@ def _late(shown: CandidateArrays, at: int) -> str:
         return ""
     slot = min(waiting, key=lambda slot: -round(float(band.expected[at, slot]), 9))
     told, low, high = (float(edge[at, slot]) for edge in (band.expected, band.lower, band.upper))
-    edges = f"{low:.2f}-{high:.2f}" if high <= LATEST else f"{low:.2f} or more: how much more is not known"
+    is_known = high <= LONGEST_KNOWN_LATENCY
+    edges = f"{low:.2f}-{high:.2f}" if is_known else f"{low:.2f} or more: how much more is not known"
     return f" {there[slot].id} takes {told:.2f} times as long to answer as alone ({edges})."
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from advisor.domain import Band
+from advisor.domain import LONGEST_KNOWN_LATENCY, Band
 from advisor.reports.parts import Column, Kind
 
 MOST_NAMED = 8  # more names than these are counted
@@ -101,6 +101,16 @@ def number(value: float) -> str:
     return f"{value:.4g}" if abs(value) >= 1e-4 else "< 0.0001"
 
 
+def times(value: float) -> str:
+    """A ratio to something else, as so many times."""
+    return f"{value:.2f}{NBSP}×"
+
+
+def latest(value: float) -> str:
+    """The upper edge of a latency interval, in times as long as alone."""
+    return times(value) if value <= LONGEST_KNOWN_LATENCY else "not known"
+
+
 def share(value: float) -> str:
     """A share as a percentage with one digit, and with two that count where it is below one."""
     shown = f"{100 * value:.1f}" if value == 0 or value >= 0.01 else number(float(f"{100 * value:.2g}"))
@@ -155,11 +165,12 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "figure": error,
     "ratio": percent,
     "points": points,
-    "times": lambda value: f"{value:.2f}{NBSP}×",
+    "times": times,
+    "latest": latest,
     "share": share,
     "when": when,
 }
-NUMERIC = frozenset({"count", "number", "figure", "ratio", "band", "points", "times", "share", *BETWEEN})
+NUMERIC = frozenset({"count", "number", "figure", "ratio", "band", "points", "times", "latest", "share", *BETWEEN})
 _CLASSES = dict.fromkeys(NUMERIC, "number") | {
     "name": "name", "prose": "prose",
     "listed": "listed", "sentences": "sentences", "argv": "argv", "pressure": "none", "harm": "none",

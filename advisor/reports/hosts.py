@@ -141,7 +141,7 @@ def instances(hosts: Sequence[view.HostRows], plan: Plan) -> Section:
         Column("before", "T/B before", "band"), Column("after", "T/B after", "band"),
         Column("change", "Change, points", "points"), Column("limit", "Limit", "ratio"),
         Column("latency", "Latency", "times"), Column("latency_lower", "at least", "times"),
-        Column("latency_upper", "at most", "times"), Column("jitter", "Jitter", "times"),
+        Column("latency_upper", "at most", "latest"), Column("jitter", "Jitter", "times"),
         Column("outside_training", "Outside training"),
     )  # fmt: skip
     empty = sum(1 for host in hosts if not host.rows)

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 Kind = Literal[
     "name", "text", "prose", "listed", "sentences", "argv", "when",
-    "count", "number", "figure", "ratio", "band", "points", "times", "share",
+    "count", "number", "figure", "ratio", "band", "points", "times", "latest", "share",
     "figure_between", "share_between", "pressure", "harm",
 ]  # fmt: skip
 MOST_ROWS = 200  # of one table on the page; its CSV has all

@@ -23,6 +23,7 @@ from planning_cases import NOW, cloud, effect, plan_by_hand, vm
 from planning_cases import host as planning_host
 
 from advisor.domain import (
+    Band,
     Capacity,
     Command,
     Growth,
@@ -136,6 +137,19 @@ def test_every_instance_stands_in_the_table_with_before_and_after() -> None:
     assert "1 host is empty." in found.said()
     assert found.cells("db-1")[2:7] == ["below its limit", "95 % 85–105 %", "70 % 60–80 %", "−25", "80 %"]
     assert found.cells("shop-7", 1)[1:5] == ["h1", "comes", "–", "90 % 80–100 %"]
+
+
+@pytest.mark.parametrize(("upper", "words"), [(10.0, "10.00 ×"), (114.24, "not known")])
+def test_the_page_says_where_the_upper_edge_of_latency_is_not_known_and_the_data_has_it(
+    upper: float, words: str
+) -> None:
+    inventory, plan = plan_by_hand()
+    unsure = replace(effect("bulk-1", 0.6, 0.6), latency_ratio=Band(1.3, 0.5, upper))
+    plan = replace(plan, after={**plan.after, "h2": (unsure,)})
+    assert words in page(inventory, plan).cells("bulk-1")
+    data = json.loads(plan_as_files(inventory, plan)["report.json"])
+    (row,) = (row for row in data["tables"]["instances"] if row["instance"] == "bulk-1")
+    assert row["latency_upper"] == upper
 
 
 def test_refusals_of_one_kind_stand_together_with_the_hosts_they_hold_for() -> None:
