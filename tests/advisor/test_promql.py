@@ -183,9 +183,9 @@ def test_the_service_and_the_command_find_the_phases_of_what_was_measured(store:
     assert profile.phases[1].load.method == "saturated"
     own = settings(store.url, database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)
     with Advisor(own) as advisor:
-        advisor.put_host(Host("h1", "kvm", 4, 8192, platform="p1"))
-        advisor.put_instance(Instance("i1", host="h1"))
-        served = advisor.profile("i1", since="1h")
+        advisor.inventory.put_host(Host("h1", "kvm", 4, 8192, platform="p1"))
+        advisor.inventory.put_instance(Instance("i1", host="h1"))
+        served = advisor.telemetry.profile("i1", since="1h")
     assert len(served.windows) == WINDOWS
     assert [phase.metrics for phase in served.phases] == [phase.metrics for phase in profile.phases]
 

@@ -52,8 +52,8 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     folder = tmp_path_factory.mktemp("state")
     settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder)
     with Advisor(settings) as advisor:
-        advisor.put_host(Host("h1", "kvm", 4, 8192))
-        advisor.record_colocation(_outcome())
+        advisor.inventory.put_host(Host("h1", "kvm", 4, 8192))
+        advisor.outcomes.record_colocation(_outcome())
         service = create_app(advisor, settings).state.telemetry.exposition("")[0].decode()
     found = {"up"}
     for text in (
