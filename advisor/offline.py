@@ -22,9 +22,11 @@ from advisor.domain import (
     SceneEffects,
 )
 from advisor.inventories.static import load_instances, load_inventory, load_scene
-from advisor.placement import questions
+from advisor.placement import decision
+from advisor.placement.request_checks import check_request
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
@@ -88,16 +90,16 @@ def __getattr__(name: str) -> Any:
 
 def where(inventory: Inventory, request: PlacementRequest, *, model: Path | None, settings: Settings) -> Recommendation:
     """Rank the hosts of an inventory for one instance; nothing is stored and nothing held."""
-    questions.check_request(request)
+    check_request(request)
     now = datetime.now(UTC)
     seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
     snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
-    return questions.recommend(snapshot, _choose(model, settings), request, now=now, fresh_s=settings.fresh_s)
+    return decision.recommend(snapshot, QuestionContext(_choose(model, settings), now, settings.fresh_s), request)
 
 
 def predict(scene: Scene, *, model: Path | None, settings: Settings) -> SceneEffects:
     """What co-located instances do to each other; every profile comes from the scene itself."""
-    return questions.predict_scene(_choose(model, settings), scene, ())
+    return decision.answer_scene(_choose(model, settings), scene, ())
 
 
 def plan(

@@ -23,7 +23,7 @@ from advisor.domain import (
 from advisor.errors import InvalidInput
 from advisor.experiments.decisions import Asked, Decision, decision, lay_out
 from advisor.experiments.shared_errors import Errors
-from advisor.placement import questions
+from advisor.placement import request_checks
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor, Notes
 from advisor.scheduling import filters
@@ -66,7 +66,7 @@ def check(request: ProbeRequest) -> None:
     if request.seed < 0:
         raise InvalidInput(f"seed {request.seed} is below 0", field="seed")
     for instance in request.instances or ():
-        questions.check_request(PlacementRequest(instance, objective=request.objective))
+        request_checks.check_request(PlacementRequest(instance, objective=request.objective))
 
 
 def plan(
@@ -82,10 +82,7 @@ def plan(
     Every decision is the placement of one instance, the others staying where they are. The same question on the same
     snapshot has the same answer.
     """
-    return active.ask(
-        chosen,
-        lambda predictor, degraded, notes: _plan(snapshot, predictor, request, fresh_s, degraded, notes, progress),
-    )
+    return active.ask(chosen, lambda answering: _plan(snapshot, answering, request, fresh_s, progress))
 
 
 def probe_plan_as_json(plan: ProbePlan) -> Mapping[str, Any]:
@@ -125,13 +122,12 @@ _ENDS = {
 
 def _plan(
     snapshot: ClusterSnapshot,
-    predictor: Predictor,
+    answering: ActivePredictor,
     request: ProbeRequest,
     fresh_s: float,
-    degraded: bool,
-    notes: Notes,
     progress: Progress | None,
 ) -> ProbePlan:
+    predictor = answering.predictor
     wanted, more = _wanted(snapshot, predictor, request)
     asked = _asked(snapshot, request, wanted, fresh_s)
     errors = Errors(request.pinnings)
@@ -151,7 +147,7 @@ def _plan(
         request=request,
         model_version=predictor.version,
         model_origin=predictor.origin,
-        degraded=degraded,
+        degraded=answering.degraded,
         run_s=run_s,
         steps=_steps(found, decisions, errors),
         decisions=tuple(
@@ -159,7 +155,7 @@ def _plan(
             for at, one in enumerate(decisions)
         ),
         ended=found.ended,
-        notes=(*notes, *more, *stakes, *_unnamed(snapshot, asked)),
+        notes=(*answering.notes, *more, *stakes, *_unnamed(snapshot, asked)),
     )
 
 

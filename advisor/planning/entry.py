@@ -15,6 +15,7 @@ from advisor.planning.asking import check
 from advisor.planning.making import make
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.cache import PredictionCache
 from advisor.snapshot import ClusterSnapshot
 
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
@@ -43,9 +44,9 @@ def plan(
     timely = replace(request, time_limit_s=min(request.time_limit_s, most_s))
     made = active.ask(
         chosen,
-        lambda predictor, degraded, notes: make(
+        lambda answering: make(
             snapshot,
-            ActivePredictor(predictor, degraded, notes),
+            replace(answering, remembered=PredictionCache()),
             timely,
             now=now,
             fresh_s=fresh_s,

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.domain import REPLAY_JUDGES, REPLAY_POLICIES, Host, Replay, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
-from advisor.placement.questions import check_objective
+from advisor.placement.request_checks import check_objective
 from advisor.prediction.active import ActivePredictor
 from advisor.replay import figures
 from advisor.replay.clouds import fewest_kept, room

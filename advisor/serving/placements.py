@@ -13,7 +13,9 @@ from advisor.domain import Move, PlacementRequest, Recommendation, Scene, SceneE
 from advisor.errors import NotFound
 from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
-from advisor.placement import moves, questions, sequential
+from advisor.placement import decision, moves, sequential
+from advisor.placement.request_checks import check_request
+from advisor.prediction.context import QuestionContext
 from advisor.serving.recommendations import Answer, answer
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache, as_pending
 from advisor.settings import Settings
@@ -48,13 +50,13 @@ class DatabasePlacements:
 
     def predict(self, scene: Scene) -> SceneEffects:
         view, active = self._cache.at(self._clock())
-        effects = questions.predict_scene(active, scene, view.inventory.workloads)
+        effects = decision.answer_scene(active, scene, view.inventory.workloads)
         with self._read() as connection:
             factors = self._monitor.factors(connection, effects.model_version, [scene.host])
         return interval_inflation.scene(effects, scene.host, factors)
 
     def place(self, request: PlacementRequest) -> Answer:
-        questions.check_request(request)
+        check_request(request)
         if request.dry_run or self._settings.reserve_s == 0:
             found, _ = self._answer(request, former=True)
             with self._write() as connection:
@@ -72,7 +74,7 @@ class DatabasePlacements:
         self, requests: Sequence[PlacementRequest], *, hold: bool, holds_next: bool = False
     ) -> tuple[Recommendation, ...]:
         for request in requests:
-            questions.check_request(request)
+            check_request(request)
         if not hold:
             answers, _ = self._in_turn(requests)
             looks = [one for one in answers if not (holds_next and one.candidates)]
@@ -96,20 +98,20 @@ class DatabasePlacements:
         return stored
 
     def evacuation(self, host: str, targets: Sequence[str] | None = None) -> tuple[Move, ...]:
-        return self._moves([host], lambda snapshot, asking: moves.evacuation(snapshot, asking, host, targets))
+        return self._moves([host], lambda snapshot, context: moves.evacuation(snapshot, context, host, targets))
 
     def improvements(self, targets: Mapping[str, Sequence[str]], *, most: int, within_s: float) -> tuple[Move, ...]:
         return self._moves(
-            [], lambda snapshot, asking: moves.improvements(snapshot, asking, targets, most=most, within_s=within_s)
+            [], lambda snapshot, context: moves.improvements(snapshot, context, targets, most=most, within_s=within_s)
         )
 
     def _moves(
-        self, about: Sequence[str], find: Callable[[ClusterSnapshot, moves.Asking], tuple[Move, ...]]
+        self, about: Sequence[str], find: Callable[[ClusterSnapshot, QuestionContext], tuple[Move, ...]]
     ) -> tuple[Move, ...]:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
-        found = find(view.snapshot, moves.Asking(chosen, now, self._settings.fresh_s))
+        found = find(view.snapshot, QuestionContext(chosen, now, self._settings.fresh_s))
         going = [(one.instance, one.target) for one in found if one.target]
         names = dict.fromkeys([*about, *(name for pair in going for name in pair)])
         detail = {"moves": len(going), "stuck": len(found) - len(going), "model": chosen.predictor.version}
@@ -125,12 +127,10 @@ class DatabasePlacements:
             widened = self._monitor.factors(connection, own, view.inventory.hosts)
         found = answer(
             view.snapshot,
-            chosen,
+            QuestionContext(chosen, now, self._settings.fresh_s),
             request,
             self._cache.answers(view, chosen, now),
             lambda version: widened if version == own else self._factors(version, view),
-            now=now,
-            fresh_s=self._settings.fresh_s,
             former=former,
         )
         return found, view
@@ -139,7 +139,7 @@ class DatabasePlacements:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
-        answers = sequential.in_turn(view.snapshot, chosen, requests, now=now, fresh_s=self._settings.fresh_s)
+        answers = sequential.in_turn(view.snapshot, QuestionContext(chosen, now, self._settings.fresh_s), requests)
         factors = {version: self._factors(version, view) for version in {one.model_version for one in answers}}
         return tuple(interval_inflation.recommendation(one, factors[one.model_version]) for one in answers), view
 

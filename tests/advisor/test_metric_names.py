@@ -11,8 +11,9 @@ import pytest
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.errors import InvalidInput
-from advisor.placement import metric_names, questions
+from advisor.placement import decision, metric_names
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import OUTCOMES
 from models.physics.prior import PriorPredictor
@@ -43,7 +44,9 @@ def answer(
     snapshot = ClusterSnapshot.build(Inventory((host,), there, workloads), seen={"h1": NOW}, pending=(), taken_at=NOW)
     mine = None if profile is None else WorkloadProfile("", profile)
     asked = PlacementRequest(Instance("shop", workload="spin"), profile=mine)
-    return questions.recommend(snapshot, ActivePredictor(predictor or PriorPredictor()), asked, now=NOW, fresh_s=60.0)
+    return decision.recommend(
+        snapshot, QuestionContext(ActivePredictor(predictor or PriorPredictor()), NOW, 60.0), asked
+    )
 
 
 def test_a_typing_error_in_the_profile_of_a_question_is_told_with_what_it_may_stand_for() -> None:

@@ -13,6 +13,7 @@ from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.search import Clock
 from advisor.planning.limits import least_of
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 
 
@@ -40,11 +41,12 @@ def in_turn(
         taken_at=snapshot.taken_at,
     )
     found: dict[str, Instance] = {}
+    context = QuestionContext(chosen, now, fresh_s)
     for one in goal.newcomers:
         if clock.left_s < until:
             return found, False
         request = replace(request_of(_limited(one, hosts, snapshot, goal), goal, None), limit=1)
-        answer = sequential.as_it_is(snapshot, chosen, request, now=now, fresh_s=fresh_s)
+        answer = sequential.as_it_is(snapshot, context, request)
         if answer.candidates:
             placed = sequential.there(answer)
             found[one.id] = replace(one, host=placed.host, settings=placed.settings)

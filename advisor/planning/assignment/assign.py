@@ -50,7 +50,8 @@ def assign(
     is bounded by work. `Search.ended` is `time` then.
     """
     return active.ask(
-        chosen, lambda predictor, _, notes: _Asked(snapshot, predictor, goal, now, fresh_s, progress).answer(notes)
+        chosen,
+        lambda answering: _Asked(snapshot, answering.predictor, goal, now, fresh_s, progress).answer(answering.notes),
     )
 
 

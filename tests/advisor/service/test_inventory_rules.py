@@ -49,16 +49,23 @@ def test_every_change_of_the_inventory_moves_the_generation_by_one(advisor: Advi
         assert advisor.inventory.generation() == expected
 
 
-@pytest.mark.parametrize("what", ["host", "instance", "workload", "recommendation", "model"])
+@pytest.mark.parametrize("what", ["host", "instance", "workload"])
 def test_what_is_missing_is_not_found(advisor: Advisor, what: str) -> None:
     with pytest.raises(NotFound, match=f"there is no {what} ghost"):
-        getattr(advisor, what)("ghost")
+        getattr(advisor.inventory, what)("ghost")
+
+
+def test_a_missing_answer_plan_or_model_is_not_found(advisor: Advisor) -> None:
+    services = {"recommendation": advisor.placements, "plan": advisor.plans, "model": advisor.models}
+    for what, service in services.items():
+        with pytest.raises(NotFound, match=f"there is no {what} ghost"):
+            service.get("ghost")
 
 
 @pytest.mark.parametrize("what", ["host", "instance", "workload"])
 def test_deleting_what_is_missing_is_not_found_and_moves_nothing(advisor: Advisor, what: str) -> None:
     with pytest.raises(NotFound, match=f"there is no {what} ghost"):
-        getattr(advisor, f"delete_{what}")("ghost")
+        getattr(advisor.inventory, f"delete_{what}")("ghost")
     assert advisor.inventory.generation() == 0
 
 

@@ -23,7 +23,7 @@ from advisor.domain import (
     recommendation_as_json,
 )
 from advisor.errors import InvalidInput, NotFound
-from advisor.placement import questions
+from advisor.placement import decision
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import IsolationSettings, Pinning
@@ -56,8 +56,8 @@ def test_only_who_holds_no_host_and_would_wait_is_told_what_was_true_a_moment_ag
             assert over.wait(30)
         return recommend(snapshot, chosen, request, **more)
 
-    recommend = questions.recommend
-    monkeypatch.setattr(questions, "recommend", slowly)
+    recommend = decision.recommend
+    monkeypatch.setattr(decision, "recommend", slowly)
     dry, wait = ask("a", dry_run=True), PlacementRequest(Instance("long", memory_mb=7.0), dry_run=True)
     assert advisor.placements.place(dry).source == "miss"
     clock.turn(0.3)
@@ -96,12 +96,12 @@ def test_answers_are_listed_newest_first(advisor: Advisor, clock: Clock) -> None
     assert [one.recommendation.id for one in (*page.items, *rest.items)] == ids[::-1]
 
 
-def test_equal_questions_in_a_row_spread_over_the_hosts(advisor: Advisor) -> None:
+def test_equal_decision_in_a_row_spread_over_the_hosts(advisor: Advisor) -> None:
     placed = Counter(first(advisor.placements.place(ask(f"n{number}")).recommendation) for number in range(8))
     assert placed == {host.id: 2 for host in HOSTS}
 
 
-def test_questions_at_the_same_time_spread_as_well(advisor: Advisor) -> None:
+def test_decision_at_the_same_time_spread_as_well(advisor: Advisor) -> None:
     placed: list[str] = []
 
     def place(number: int) -> None:

@@ -1,10 +1,8 @@
-"""The questions as service and command line both put them: checked, asked, and on failure asked again of the prior."""
+"""Placement requests and scenes are checked before anybody is asked: what no cloud could satisfy names its field."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from advisor.domain import (
@@ -12,55 +10,12 @@ from advisor.domain import (
     Instance,
     Objective,
     PlacementRequest,
-    Recommendation,
     Scene,
-    SceneEffects,
-    WorkloadProfile,
 )
 from advisor.errors import InvalidInput
-from advisor.placement import decision, metric_names
-from advisor.prediction import active
-from advisor.prediction.active import ActivePredictor
 from advisor.render import check_labels
-from advisor.snapshot import ClusterSnapshot
 from advisor.validation import check_unique, check_value, misfit
 from profiler.observed import HOST_KINDS, MAX_CPUS
-
-
-def recommend(
-    snapshot: ClusterSnapshot, chosen: ActivePredictor, request: PlacementRequest, *, now: datetime, fresh_s: float
-) -> Recommendation:
-    """Rank the hosts of a snapshot; `fresh_s` is how old the news of a host may be. The request is a checked one."""
-    recommendation_id = new_id(now)
-    metric_names.check(request, chosen.predictor)
-    unknown = metric_names.notes(snapshot, request, chosen.predictor)
-    return active.ask(
-        chosen,
-        lambda predictor, degraded, notes: decision.recommend(
-            snapshot,
-            predictor,
-            request,
-            recommendation_id=recommendation_id,
-            now=now,
-            fresh_s=fresh_s,
-            degraded=degraded,
-            notes=(*notes, *unknown),
-            remembered=chosen.remembered,
-        ),
-    )
-
-
-def predict_scene(chosen: ActivePredictor, scene: Scene, workloads: Sequence[WorkloadProfile]) -> SceneEffects:
-    """What the instances of a scene do to each other; `workloads` are looked up by name where the scene has none."""
-    check_scene(scene)
-    named = {instance.workload for instance in scene.instances}
-    wanted = [workload for workload in workloads if workload.name in named]
-    return active.ask(
-        chosen,
-        lambda predictor, degraded, _: replace(
-            decision.predict_scene(scene, predictor, workloads=wanted), degraded=degraded
-        ),
-    )
 
 
 def check_request(request: PlacementRequest) -> None:
