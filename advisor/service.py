@@ -46,7 +46,7 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.errors import InvalidInput, NotFound, SchemaMismatch, StaleGeneration
-from advisor.experiments import choice
+from advisor.experiments import probe_planning
 from advisor.inventories import sync
 from advisor.inventories import writes as cloud
 from advisor.inventories.reading import Reading, Source
@@ -58,12 +58,12 @@ from advisor.lifecycle.monitoring import Monitor, shadows
 from advisor.lifecycle.outcome_checks import OutcomeScorer, source_of
 from advisor.lifecycle.registry import Registry
 from advisor.placement import questions
-from advisor.planning.entry import Progress
+from advisor.planning.planner import Progress
 from advisor.prediction.active import ActivePredictor
 from advisor.reports import plan_reading
-from advisor.reports.background import of_plan
 from advisor.reports.folders import REPORT_KINDS, Reported, check_folder, every_s, repeat
 from advisor.reports.folders import write as write_report
+from advisor.reports.plan_background import of_plan
 from advisor.serving import overview, vitals
 from advisor.serving.placements import PlacementService
 from advisor.serving.plans import PlanService
@@ -493,9 +493,9 @@ class Advisor:
 
     def probe_plan(self, request: ProbeRequest) -> ProbePlan:
         """Which pairs to measure next, because knowing them would change a decision on the cloud as it is now."""
-        choice.check(request)
+        probe_planning.check(request)
         view, chosen = self._now(self._clock())
-        return choice.plan(view.snapshot, chosen, request, fresh_s=self._settings.fresh_s)
+        return probe_planning.plan(view.snapshot, chosen, request, fresh_s=self._settings.fresh_s)
 
     # models
 

@@ -14,8 +14,8 @@ from advisor.domain import Host, Page, Plan, PlanAge, PlanEntry, PlanKind, PlanR
 from advisor.errors import NotFound
 from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
-from advisor.planning import entry
-from advisor.planning.entry import Progress
+from advisor.planning import planner
+from advisor.planning.planner import Progress
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.serving.snapshot_cache import SnapshotCache
@@ -55,7 +55,7 @@ class PlanService:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._current.seen_by(connection, now)
-        found = entry.plan(
+        found = planner.plan(
             view.snapshot,
             chosen,
             request,
