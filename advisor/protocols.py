@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # who asks a service need not import what stands behind it
     from advisor.access.tokens import Tokens
     from advisor.inventories.reading import Reading
     from advisor.inventories.sync import SyncDiff
-    from advisor.planning.entry import Progress
+    from advisor.planning.planner import Progress
     from advisor.reports.folders import Reported
     from advisor.serving.recommendations import Answer
     from advisor.serving.vitals import Vitals

@@ -14,7 +14,7 @@ from advisor.inventories.sources import SOURCES, open_source
 from advisor.inventories.sync import SyncDiff
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
-from advisor.planning.entry import Progress
+from advisor.planning.planner import Progress
 from advisor.protocols import (
     AccessService,
     CloudService,

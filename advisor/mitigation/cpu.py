@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from advisor.mitigation.limit_violation import Standing
 from advisor.mitigation.shared_host import Trial
-from advisor.mitigation.standing import Standing
 from models.physics.periods import cap_period_ms, is_short
 from models.physics.waiting import worst_cap_stall
 from profiler.host_kinds import TRAITS

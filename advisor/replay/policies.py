@@ -23,7 +23,7 @@ from advisor.domain import (
 from advisor.placement import sequential
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
-from advisor.replay.clouds import Cloud
+from advisor.replay.packed_cloud import Cloud
 from advisor.replay.workloads import LEAST_LOAD, Demand
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats

@@ -14,13 +14,13 @@ from advisor.errors import NotFound
 from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
-from advisor.planning import entry
-from advisor.planning.entry import Progress
+from advisor.planning import planner
+from advisor.planning.planner import Progress
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.reports import folders, plan_reading
-from advisor.reports.background import of_plan
 from advisor.reports.folders import Reported
+from advisor.reports.plan_background import of_plan
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.settings import Settings
 from advisor.store import changes, counters, models, plans, samples
@@ -58,7 +58,7 @@ class DatabasePlans:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
-        found = entry.plan(
+        found = planner.plan(
             view.snapshot,
             chosen,
             request,

@@ -15,7 +15,7 @@ from api_client import Bent, Client
 from advisor import deadline
 from advisor.domain import Histories, Instance, PlanRequest
 from advisor.errors import DeadlinePassed
-from advisor.planning import entry
+from advisor.planning import planner
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
@@ -112,7 +112,7 @@ def test_work_stops_before_the_next_prediction(advisor: Advisor) -> None:
     view, chosen = advisor._cache.at(datetime.now(UTC))
     with deadline.within(-1), pytest.raises(DeadlinePassed):
         asked = PlanRequest(instances=(Instance("late"),))
-        entry.plan(view.snapshot, chosen, asked, now=datetime.now(UTC), fresh_s=60.0, models=lambda _: chosen)
+        planner.plan(view.snapshot, chosen, asked, now=datetime.now(UTC), fresh_s=60.0, models=lambda _: chosen)
 
 
 def test_nothing_is_written_once_the_time_is_up(advisor: Advisor) -> None:
