@@ -17,9 +17,9 @@ from models import scale
 from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.features.examples import LATER, build_examples, metrics_of
 from models.learning import artifact
-from models.learning.estimators import LEAST_ROWS
-from models.learning.fitted import FittedTarget, fit_target
-from models.learning.learned import LearnedPredictor
+from models.learning.fitted_target import FittedTarget, fit_target
+from models.learning.learned_predictor import LearnedPredictor
+from models.learning.residual_model import LEAST_ROWS
 
 Progress = Callable[[str, float], None]
 LIBRARIES = ("lightgbm", "numpy", "scikit-learn", "scipy")

@@ -91,7 +91,7 @@ from advisor.domain.replays import (
 from models.data.profile import WorkloadProfile
 from models.evaluation.quality import Group as ModelGroup
 from models.evaluation.quality import Quality as ModelQuality
-from models.profiling.estimates import Estimate
+from models.profiling.mean_intervals import Estimate
 from models.profiling.profiles import InstanceProfile, PhaseProfile
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 

@@ -18,7 +18,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.settings import Settings
 from advisor.store import models, observed
 from advisor.store.recommendations import RecordedOutcome
-from models.evaluation.monitoring import Checked, widening
+from models.evaluation.prediction_checks import Checked, widening
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from profiler.observed import Colocation

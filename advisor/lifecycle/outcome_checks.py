@@ -27,7 +27,7 @@ from advisor.domain import (
 from advisor.placement import decision
 from advisor.store.recommendations import OBSERVED_AS
 from advisor.validation import misfit
-from models.evaluation.monitoring import Checked, clip, widen
+from models.evaluation.prediction_checks import Checked, clip, widen
 from models.features.examples import measured
 from models.prediction import Predictor
 from profiler.observed import Colocation
@@ -38,7 +38,7 @@ BANDS = {"throughput": "throughput_ratio", "latency": "latency_ratio", "jitter":
 
 @dataclass(frozen=True, slots=True)
 class OutcomeScorer:
-    """A predictor that is compared with outcomes, in its role (one of `models.evaluation.monitoring.ROLES`)."""
+    """A predictor that is compared with outcomes, in its role (one of `models.evaluation.prediction_checks.ROLES`)."""
 
     role: str
     predictor: Predictor

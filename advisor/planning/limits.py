@@ -10,7 +10,7 @@ import numpy as np
 from advisor.domain import Host, Instance
 from models.arrays import Floats
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.features.alone import alone
+from models.features.solo_ratio import alone
 
 
 def least(scenes: SceneBatch, min_ratio: Floats, keep_ratio: float) -> Floats:

@@ -137,11 +137,11 @@ def load_tried(path: Path) -> Predictor:
 
 def try_out(path: Path) -> None:
     """Let another process read an artifact and predict with it; BrokenArtifact when that died, hung or was none."""
-    from models.learning import trial
+    from models.learning import smoke_test
 
     try:
-        trial.run(path)
-    except trial.TrialError as error:
+        smoke_test.run(path)
+    except smoke_test.TrialError as error:
         raise BrokenArtifact(f"model {path.name} cannot be used: {error}") from error
 
 

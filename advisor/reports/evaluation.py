@@ -10,8 +10,8 @@ from advisor.reports import evaluation_pictures as pictures
 from advisor.reports import evaluation_words as words
 from advisor.reports.figures import count
 from advisor.reports.parts import Column, Picture, Report, Section, Table
+from models.evaluation.results_table import average_ranks
 from models.evaluation.run import Evaluation, Points
-from models.evaluation.table import average_ranks
 
 CURVES = {"measured_pairs": "measured pairs of a new workload", "share_of_pairs": "share of all pairs"}
 OURS = frozenset({words.OURS})

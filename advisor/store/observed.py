@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from advisor.store import locks
 from advisor.store.schema import ID, UtcTime, metadata
 from advisor.store.statements import chunks, insert_new
-from models.evaluation.monitoring import Checked
+from models.evaluation.prediction_checks import Checked
 
 observed = sa.Table(
     "observed",

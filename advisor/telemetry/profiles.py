@@ -13,7 +13,7 @@ from advisor.domain import Host, Instance, InstanceProfile, PhaseProfile, Worklo
 from advisor.errors import InvalidInput, NotFound
 from advisor.store import hosts, instances, rollups, samples
 from models.physics.demands import GOODPUT
-from models.profiling.loads import Limits
+from models.profiling.load_estimation import Limits
 from models.profiling.profiles import profile_windows
 from models.profiling.windows import Readings, Windows, align, by_series, hosts_of
 from profiler.observed import MetricSample

@@ -12,7 +12,7 @@ from datetime import datetime
 import numpy as np
 
 from models.arrays import Floats
-from models.evaluation.monitoring import (
+from models.evaluation.prediction_checks import (
     COVERAGE,
     FEW,
     STRANGEST,

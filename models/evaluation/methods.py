@@ -11,7 +11,7 @@ from models.arrays import Floats
 from models.data.dataset import DatasetError
 from models.evaluation.baselines import BASELINES, Baseline
 from models.features.examples import Examples
-from models.learning.fitted import Estimate, fit_target
+from models.learning.fitted_target import Estimate, fit_target
 from models.physics.prior import band, prior_spread
 
 OURS = "cotenant"

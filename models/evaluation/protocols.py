@@ -9,7 +9,7 @@ import numpy as np
 
 from models.arrays import Ints
 from models.data.dataset import DatasetError
-from models.evaluation.labels import codes
+from models.evaluation.row_groups import codes
 from models.features.examples import Examples
 
 PROTOCOLS = ("random_row", "unseen_pair", "unseen_workload", "unseen_platform", "unseen_setting", "pairs_to_n")

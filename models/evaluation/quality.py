@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.evaluation.drift import Alarm, alarms
-from models.evaluation.monitoring import FEW, ROLES, TARGETS, WINDOW, Checked, Figures, figures, widening
+from models.evaluation.prediction_checks import FEW, ROLES, TARGETS, WINDOW, Checked, Figures, figures, widening
 
 RESAMPLES = 2000
 SCOPES = ("all", "platform", "workload")

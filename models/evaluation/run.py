@@ -12,15 +12,15 @@ import numpy as np
 from models.arrays import Bools, Floats
 from models.data.dataset import DatasetError, load_dataset
 from models.evaluation.baselines import LIMITS
-from models.evaluation.clock import Clock, Progress
 from models.evaluation.compositions import COMPOSITIONS
-from models.evaluation.curve import curves
-from models.evaluation.judging import Judged, judge
+from models.evaluation.learning_curves import curves
+from models.evaluation.method_runs import Judged, judge
 from models.evaluation.methods import OURS, Method, chosen, plain
+from models.evaluation.progress import Clock, Progress
 from models.evaluation.protocols import DEFAULT_PROTOCOLS, Fold, check_protocol, folds_of, why_skipped
-from models.evaluation.table import average_ranks, by_role, figures_of, inside
+from models.evaluation.results_table import average_ranks, by_role, figures_of, inside
 from models.features.examples import Examples, build_examples, metrics_of
-from models.learning.estimators import LEAST_ROWS
+from models.learning.residual_model import LEAST_ROWS
 
 READ, CURVES = 0.02, 0.5  # parts of the progress: reading, and the curves' of the rest
 MOST_POINTS = 1500  # judgements that are kept for a picture

@@ -14,9 +14,9 @@ from models.arrays import Floats, Ints
 from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.features.alone import alone_for
-from models.features.matrix import PLATFORM, SOCKETS, build_matrix, cpu_overlap
-from models.features.selection import select_metrics
+from models.features.feature_matrix import PLATFORM, SOCKETS, build_matrix, cpu_overlap
+from models.features.feature_selection import select_metrics
+from models.features.solo_ratio import alone_for
 from profiler.observed import Colocation, Host, Instance, Outcome
 
 T = TypeVar("T")

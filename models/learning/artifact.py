@@ -16,13 +16,13 @@ import numpy as np
 
 from models.arrays import Floats
 from models.learning.effects import Effects
-from models.learning.estimators import MEMBERS, BaseLearners, ResidualModel, StackingWeights
-from models.learning.fitted import FittedTarget
+from models.learning.fitted_target import FittedTarget
 from models.learning.held_out import HELD_OUT, write_held_out
 from models.learning.intervals import HINTS, Calibration
-from models.learning.learned import LearnedPredictor
-from models.learning.smooth import Smooth
-from models.learning.trees import read_trees
+from models.learning.kernel_ridge import Smooth
+from models.learning.learned_predictor import LearnedPredictor
+from models.learning.residual_model import MEMBERS, BaseLearners, ResidualModel, StackingWeights
+from models.learning.tree_text import read_trees
 from profiler.observed import check_id
 
 SCHEMA = 4

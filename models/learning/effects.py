@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 
 from models.arrays import Bools, Floats, Ints
 from models.features.examples import Neighbour
-from models.learning.factors import START, Products, Two, factorise
+from models.learning.low_rank import START, Products, Two, factorise
 
 PENALTIES = (0.5, 2.0, 8.0, 32.0)  # in rows: with 2, ten rows of one workload count ten twelfths
 PAIR_PENALTY = 1.0

@@ -9,10 +9,10 @@ import numpy as np
 from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
 from models.physics import htb
+from models.physics.cap_periods import cap_period_ms
 from models.physics.demands import Demands, burst_ms, capacity, first_known, link, profile_column, weights
 from models.physics.kinds import trait
-from models.physics.periods import cap_period_ms
-from models.physics.waiting import (
+from models.physics.queueing import (
     Time,
     among_packets,
     behind_backlog,

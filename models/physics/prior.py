@@ -14,7 +14,7 @@ from models.physics import htb
 from models.physics.demands import Demands, capacity, crowd, demands, driver_price, link, weights
 from models.physics.kinds import trait
 from models.physics.latency import latency_and_jitter
-from models.physics.sharing import cpu_classes, fill, share_sets
+from models.physics.max_min import cpu_classes, fill, share_sets
 from models.prediction import TARGETS, Band, InterferencePrediction, unasked
 from profiler.observed import DEFAULT_WEIGHT
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
-from models.profiling.estimates import Estimate
-from models.profiling.evidence import LEAST_WINDOWS, Evidence
-from models.profiling.loads import DEMANDS, Level, Limits, LoadLevel, at_full_load, load_levels
+from models.profiling.load_estimation import DEMANDS, Level, Limits, LoadLevel, at_full_load, load_levels
+from models.profiling.mean_intervals import Estimate
 from models.profiling.phases import Phases, find_phases
+from models.profiling.window_selection import LEAST_WINDOWS, Evidence
 from models.profiling.windows import Windows
 
 SOLO_CPU = 10.0  # % of one CPU that all others together may use in a solo window
@@ -84,7 +84,7 @@ class InstanceProfile:
         return self.windows.host
 
     def at_full_load(self, phase: PhaseProfile, name: str, platform: str = "") -> WorkloadProfile | None:
-        """A phase's profile scaled to load 1.0 where that is no guess; see `models.profiling.loads.at_full_load`."""
+        """A phase's profile scaled to load 1.0 where that is no guess; see `load_estimation.at_full_load`."""
         return at_full_load(phase.profile(name, platform), phase.load, self.limits, self.vcpus)
 
 

@@ -13,8 +13,8 @@ import lightgbm
 from models.data.dataset import Dataset, colocations_from
 from models.data.tables import Row, find_table
 from models.scale.boosting import Trainer, fit_boosters, train_here
-from models.scale.pieces import count_rows, read_pieces
-from models.scale.survey import ROWS_AT_ONCE, Survey, choose, picked, survey_of
+from models.scale.first_pass import ROWS_AT_ONCE, Survey, choose, picked, survey_of
+from models.scale.run_stream import count_rows, read_pieces
 
 Progress = Callable[[str, float], None]
 

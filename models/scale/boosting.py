@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from models.arrays import Floats
 from models.data.scene import ProfileTable
-from models.features.alone import alone_for
 from models.features.examples import metrics_of
-from models.features.matrix import build_matrix
+from models.features.feature_matrix import build_matrix
+from models.features.solo_ratio import alone_for
 from models.learning.boosting import booster_options
-from models.learning.estimators import LEAST_ROWS
-from models.scale.pieces import read_pieces
-from models.scale.rows import read_rows
+from models.learning.residual_model import LEAST_ROWS
+from models.scale.feature_file import FeatureFile, Measured, Stream
+from models.scale.first_pass import Survey
+from models.scale.run_rows import read_rows
+from models.scale.run_stream import read_pieces
 from models.scale.scenes import TOLD_BY, build_scenes, ratios
-from models.scale.store import FeatureFile, Measured, Stream
-from models.scale.survey import Survey
 
 Progress = Callable[[str, float], None]
 Trainer = Callable[[Measured, Mapping[str, Any], int], lightgbm.Booster]

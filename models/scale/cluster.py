@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import lightgbm
 import numpy as np
 
-from models.scale.store import Measured
+from models.scale.feature_file import Measured
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

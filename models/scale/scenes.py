@@ -13,7 +13,7 @@ from models.arrays import Bools, Floats, Hashes, Ints
 from models.data.dataset import HIGHER_IS_BETTER
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.examples import HIGHEST_RATIO, LOWEST_RATIO
-from models.scale.rows import Rows
+from models.scale.run_rows import Rows
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Pinning
 
 # For each target the outcomes that tell it, the one that wins last; and whether it is colocated over solo for them.

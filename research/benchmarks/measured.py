@@ -13,7 +13,7 @@ import numpy as np
 
 from models.data.dataset import RATIO_OUTCOMES, Dataset, load_dataset
 from models.data.scene import SceneBatch
-from models.learning.learned import LearnedPredictor
+from models.learning.learned_predictor import LearnedPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction
 from models.training import fit_predictor
 from profiler.observed import Colocation

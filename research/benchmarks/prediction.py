@@ -29,8 +29,8 @@ from models.arrays import Floats
 from models.data.dataset import Dataset, load_dataset
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.examples import Examples, build_examples
-from models.features.matrix import build_matrix
-from models.learning.fitted import FittedTarget
+from models.features.feature_matrix import build_matrix
+from models.learning.fitted_target import FittedTarget
 from models.learning.intervals import HINTS
 from models.physics.prior import solve
 from models.training import fit_predictor, train

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from models.evaluation.monitoring import Checked
+from models.evaluation.prediction_checks import Checked
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 HALF = 0.1  # half width of every interval on the log scale

@@ -22,9 +22,9 @@ from models.data.scene import ProfileTable, SceneBatch
 from models.learning import artifact
 from models.learning.artifact import ArtifactError
 from models.learning.boosting import SEEDS
-from models.learning.estimators import NOTHING_LEARNED
 from models.learning.held_out import held_out_of
-from models.learning.learned import LearnedPredictor
+from models.learning.learned_predictor import LearnedPredictor
+from models.learning.residual_model import NOTHING_LEARNED
 from models.physics.prior import PriorPredictor
 
 TARGETS = ("throughput", "latency", "jitter")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from synthetic import NAMES, TABLE, Floats, Scene, batch, host, instance, scenes
 
 from models.features.examples import Neighbour
-from models.features.matrix import cpu_overlap
+from models.features.feature_matrix import cpu_overlap
 from models.learning.effects import (
     PAIR_PENALTY,
     PENALTIES,
@@ -23,7 +23,7 @@ from models.learning.effects import (
     fit_effects,
     terms_of,
 )
-from models.learning.learned import scene_effects
+from models.learning.learned_predictor import scene_effects
 
 KEYS = [
     *(f"{kind}|{domain}|{name}" for kind in ("victim", "neighbour") for domain in ("near", "far") for name in NAMES),

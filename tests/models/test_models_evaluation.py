@@ -14,16 +14,16 @@ from synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, Floats, World, write_
 from models.data.dataset import DatasetError, load_dataset
 from models.evaluation import methods
 from models.evaluation.baselines import BASELINES
-from models.evaluation.clock import Clock
-from models.evaluation.errors import errors
-from models.evaluation.judging import judge
+from models.evaluation.error_metrics import errors
+from models.evaluation.method_runs import judge
 from models.evaluation.methods import Guess, Method, plain
+from models.evaluation.pairwise_ranking import pair_ranking_accuracy
+from models.evaluation.progress import Clock
 from models.evaluation.protocols import PROTOCOLS, folds_of
-from models.evaluation.ranking import pair_ranking_accuracy
 from models.evaluation.run import evaluate
 from models.features.examples import Examples, build_examples, metrics_of
-from models.learning.estimators import LEAST_ROWS
-from models.learning.fitted import Estimate
+from models.learning.fitted_target import Estimate
+from models.learning.residual_model import LEAST_ROWS
 
 MODELS = {
     "cotenant", "prior", "ones", "mean", "additive", "koh_linear", "knn", "matrix_factorisation", "random_forest",

@@ -14,16 +14,16 @@ from synthetic import Floats, World
 from models.data.dataset import load_dataset
 from models.evaluation import methods
 from models.evaluation.bootstrap import interval, resampled_means
-from models.evaluation.clock import Clock
 from models.evaluation.compositions import COMPOSITIONS
-from models.evaluation.curve import new_workload, share_of_pairs
-from models.evaluation.factorisation import PENALTY, Entries, apply, factorise
-from models.evaluation.labels import limiting, repeats
+from models.evaluation.factorisation_baseline import PENALTY, Entries, apply, factorise
+from models.evaluation.learning_curves import new_workload, share_of_pairs
 from models.evaluation.methods import Guess
-from models.evaluation.noise import Noise
-from models.evaluation.ranking import Ranking
+from models.evaluation.noise_floor import Noise
+from models.evaluation.pairwise_ranking import Ranking
+from models.evaluation.progress import Clock
+from models.evaluation.results_table import average_ranks, ranks
+from models.evaluation.row_groups import limiting, repeats
 from models.evaluation.run import evaluate
-from models.evaluation.table import average_ranks, ranks
 from models.features.examples import Examples, Neighbour, build_examples, metrics_of
 
 
@@ -193,7 +193,7 @@ def test_more_sweeps_never_fit_worse(seed: int, most: int) -> None:
     losses = []
     for sweeps in (1, 2, 4, 8, 16):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("models.evaluation.factorisation.SWEEPS", sweeps)
+            patch.setattr("models.evaluation.factorisation_baseline.SWEEPS", sweeps)
             left, right = factorise(entries, target, len(names))
         penalty = PENALTY * ((left[:, 1:] ** 2).sum() + (right[:, [0, 2, 3]] ** 2).sum())
         losses.append(((target - apply(entries, left, right)) ** 2).sum() + penalty)
@@ -234,7 +234,7 @@ def test_a_growing_share_of_pairs_holds_the_smaller_ones_and_never_what_is_judge
 
 
 def test_a_draw_of_large_data_is_bounded_by_whole_pairs(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.evaluation.curve.MOST_ROWS", 60)
+    monkeypatch.setattr("models.evaluation.learning_curves.MOST_ROWS", 60)
     for curve in (new_workload(examples, np.random.default_rng(0)), share_of_pairs(examples, np.random.default_rng(0))):
         assert curve is not None
         for draw in curve.draws:

@@ -11,8 +11,8 @@ from synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, World, batch, host, i
 
 from models.data.dataset import DatasetError, load_dataset
 from models.data.scene import ProfileTable
-from models.learning.estimators import LEAST_ROWS
-from models.learning.learned import LearnedPredictor
+from models.learning.learned_predictor import LearnedPredictor
+from models.learning.residual_model import LEAST_ROWS
 from models.training import fit_predictor
 
 Rows = list[dict[str, object]]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from profiling_cases import BEGIN_S, PERIOD_S, cpu_samples, host_samples, profiled, recorded
 
 from models.data.profile import WorkloadProfile
-from models.profiling.estimates import estimate
-from models.profiling.evidence import LEAST_WINDOWS
-from models.profiling.loads import Level, Limits, at_full_load, is_alike, load_levels, use
+from models.profiling.load_estimation import Level, Limits, at_full_load, is_alike, load_levels, use
+from models.profiling.mean_intervals import estimate
 from models.profiling.profiles import SOLO_CPU, profile_windows
+from models.profiling.window_selection import LEAST_WINDOWS
 from models.profiling.windows import FILLED, align, by_series
 from profiler.observed import MetricSample
 

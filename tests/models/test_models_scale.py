@@ -14,7 +14,7 @@ from models import scale
 from models.data.dataset import load_dataset
 from models.features.examples import build_examples, metrics_of
 from models.scale import Streamed, boosting, stream
-from models.scale.store import Measured
+from models.scale.feature_file import Measured
 
 
 @pytest.fixture

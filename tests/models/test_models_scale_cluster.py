@@ -25,7 +25,7 @@ from models.learning.boosting import booster_options
 from models.scale import cluster
 from models.scale.boosting import train_here
 from models.scale.cluster import ClusterError, connected
-from models.scale.store import FeatureFile, Measured
+from models.scale.feature_file import FeatureFile, Measured
 from tests.servers.dask import scheduler, workers
 
 ROWS, TREES = 3000, 30

@@ -10,7 +10,7 @@ from synthetic import COLOCATION_COLUMNS, World, write_csv
 
 from models.data.dataset import DatasetError, load_dataset
 from models.learning import artifact
-from models.learning.estimators import MEMBERS
+from models.learning.residual_model import MEMBERS
 from models.training import LIBRARIES, train
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.scheduling.scoring import KEPT, harm
 from models.data.scene import ProfileTable, build_batch
-from models.features.curves import curve_columns, families
+from models.features.sensitivity_curves import curve_columns, families
 from research.benchmarks.clouds.streams import Choice, Offer, Policy, gain
 from research.benchmarks.clouds.worlds import Situation, World
 

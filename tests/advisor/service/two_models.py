@@ -12,7 +12,7 @@ from advisor.service import Advisor
 from advisor.store import counters, observed
 from advisor.store import models as registry
 from models.data.scene import SceneBatch
-from models.evaluation.monitoring import Checked
+from models.evaluation.prediction_checks import Checked
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, Band, InterferencePrediction
 from profiler.observed import Colocation, Outcome

@@ -17,7 +17,7 @@ from advisor.store import codec, observed, plans, recommendations, retention
 from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
 from advisor.store.retention import Retention
-from models.evaluation.monitoring import Checked
+from models.evaluation.prediction_checks import Checked
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

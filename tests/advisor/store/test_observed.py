@@ -11,7 +11,7 @@ from store_strategies import ids, times
 
 from advisor.store import observed
 from advisor.store.engine import Database
-from models.evaluation.monitoring import ROLES, TARGETS, Checked
+from models.evaluation.prediction_checks import ROLES, TARGETS, Checked
 
 ROW = Checked(
     "s0", datetime(2026, 1, 2, tzinfo=UTC), "m", "active", "throughput", "I", "web", "a", 0.8, 0.7, 0.9, False, 0.75

@@ -10,12 +10,12 @@ import numpy as np
 from models.arrays import Bools, Floats
 from models.evaluation.bootstrap import interval, resampled_means
 from models.evaluation.compositions import COMPOSITIONS
-from models.evaluation.errors import absolute, by_label, by_predicted, errors, rounded
-from models.evaluation.judging import Judged
-from models.evaluation.labels import codes
+from models.evaluation.error_metrics import absolute, by_label, by_predicted, errors, rounded
+from models.evaluation.method_runs import Judged
 from models.evaluation.methods import OURS, Guess
-from models.evaluation.noise import Noise
-from models.evaluation.ranking import Ranking
+from models.evaluation.noise_floor import Noise
+from models.evaluation.pairwise_ranking import Ranking
+from models.evaluation.row_groups import codes
 
 Means = Mapping[str, Mapping[str, Floats | None]]  # model → figure → resampled means
 

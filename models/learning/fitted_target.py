@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
 from models.features.examples import Examples
-from models.features.matrix import LIMITS
+from models.features.feature_matrix import LIMITS
 from models.features.repeats import Grouped, group_repeats
+from models.learning.cross_validation import OutOfFoldPredictions, expanded, judge, with_effects
 from models.learning.effects import Effects, choose_strengths, fit_effects, terms_of
-from models.learning.estimators import (
+from models.learning.held_out import HeldOut
+from models.learning.intervals import Calibration, calibrate, hints_of, judged_scales
+from models.learning.residual_model import (
     HIGHEST,
     LEAST_ROWS,
     LOWEST,
@@ -25,9 +28,6 @@ from models.learning.estimators import (
     choose_blend,
     fit_members,
 )
-from models.learning.held_out import HeldOut
-from models.learning.intervals import Calibration, calibrate, hints_of, judged_scales
-from models.learning.judging import OutOfFoldPredictions, expanded, judge, with_effects
 from models.physics.prior import JITTER_TIMES, LATENCY_TIMES, PRIOR_HALF_WIDTH, prior_spread
 
 Progress = Callable[[str, float], None]

@@ -12,7 +12,7 @@ from synthetic import Floats
 from threadpoolctl import threadpool_limits
 
 from models.features.folds import Fold
-from models.learning.smooth import CENTRES, Smooth, fit_smooth, fit_space
+from models.learning.kernel_ridge import CENTRES, Smooth, fit_smooth, fit_space
 
 NAMES = ("own cpu", "own llc_misses", "near cpu", "near llc_misses", "host cpu", "prior", "load")
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from models.arrays import Floats, Ints
 from models.evaluation.bootstrap import interval, resampled_means
-from models.evaluation.clock import Clock, Progress
-from models.evaluation.errors import absolute, rounded
-from models.evaluation.judging import joined
-from models.evaluation.labels import codes
+from models.evaluation.error_metrics import absolute, rounded
+from models.evaluation.method_runs import joined
 from models.evaluation.methods import Guess, Method
+from models.evaluation.progress import Clock, Progress
 from models.evaluation.protocols import Fold
+from models.evaluation.row_groups import codes
 from models.features.examples import Examples
 
 STEPS = (0, 1, 2, 4, 8)  # measured pairs of a new workload

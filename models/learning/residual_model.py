@@ -17,8 +17,8 @@ from models.features.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_
 from models.features.repeats import Grouped, target_of
 from models.learning.boosting import booster_options, fit_booster, fit_boosters, fit_forest, predict
 from models.learning.effects import Effects
-from models.learning.leaves import Leaves
-from models.learning.smooth import Smooth, fit_smooth
+from models.learning.kernel_ridge import Smooth, fit_smooth
+from models.learning.quickscorer import Leaves
 
 __all__ = [
     "FOLDS",

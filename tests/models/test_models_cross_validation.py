@@ -11,11 +11,11 @@ from synthetic import Floats
 
 from models.features.folds import Fold
 from models.features.repeats import Grouped
-from models.learning import judging
+from models.learning import cross_validation
 from models.learning.boosting import SEEDS_OF_MANY
+from models.learning.cross_validation import OutOfFoldPredictions, expanded, judge, with_effects
 from models.learning.effects import PENALTIES, Strength, terms_of
-from models.learning.estimators import LEAST_ROWS, MEMBERS, StackingWeights
-from models.learning.judging import OutOfFoldPredictions, expanded, judge, with_effects
+from models.learning.residual_model import LEAST_ROWS, MEMBERS, StackingWeights
 
 PROTOCOLS = ("unseen_pair", "unseen_workload")
 GROUPS = st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=3).map(tuple), min_size=10, max_size=40)
@@ -48,7 +48,7 @@ def memories(monkeypatch: pytest.MonkeyPatch) -> list[Memory]:
         made.append(Memory(rows, which, boosters))
         return made[-1]
 
-    monkeypatch.setattr(judging, "fit_members", fit)
+    monkeypatch.setattr(cross_validation, "fit_members", fit)
     return made
 
 
@@ -99,7 +99,7 @@ def test_a_target_that_is_chance_cannot_be_foretold_for_what_was_left_out(protoc
 
 def test_the_same_target_can_be_foretold_where_folds_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the test above can fail."""
-    monkeypatch.setattr(judging, "folds_for", random_rows)
+    monkeypatch.setattr(cross_validation, "folds_for", random_rows)
     found = judge(chance(0), "unseen_pair", seed=0, say=silent)
     agreement = [np.corrcoef(found.parts[:, one], chance(0).residual[found.row])[0, 1] for one in range(2)]
     assert min(agreement) > 0.6

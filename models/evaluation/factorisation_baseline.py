@@ -8,8 +8,8 @@ import numpy as np
 
 from models.arrays import Floats
 from models.features.examples import Examples
-from models.learning import factors
-from models.learning.factors import Products
+from models.learning import low_rank
+from models.learning.low_rank import Products
 
 RANK, SWEEPS, PENALTY = 2, 30, 1.0
 LATENT = range(2, RANK + 2)
@@ -39,9 +39,9 @@ def factorise(entries: Entries, target: Floats, count: int) -> tuple[Floats, Flo
     random = np.random.default_rng(0)
     left, right = np.zeros((count + 1, RANK + 2)), np.zeros((count, RANK + 2))
     for side in (left, right):
-        side[:count, LATENT] = factors.START * random.normal(size=(count, RANK))
+        side[:count, LATENT] = low_rank.START * random.normal(size=(count, RANK))
     left[:, 0] = right[:, 1] = 1.0
-    return factors.factorise(entries, target, (left, right), PENALTY, sweeps=SWEEPS, free=FREE)
+    return low_rank.factorise(entries, target, (left, right), PENALTY, sweeps=SWEEPS, free=FREE)
 
 
 def apply(entries: Entries, left: Floats, right: Floats) -> Floats:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Bools, Floats
-from models.physics.sharing import cpu_classes, fill, share_sets
+from models.physics.max_min import cpu_classes, fill, share_sets
 
 DEMANDS = st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 4.0]) | st.floats(0.01, 5)
 WEIGHTS = st.sampled_from([1.0, 2.0, 10.0]) | st.floats(0.1, 50)

@@ -13,7 +13,7 @@ from models.features.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_
 from models.features.repeats import Grouped
 from models.learning.boosting import SEEDS_OF_MANY
 from models.learning.effects import Strength, Terms
-from models.learning.estimators import LEAST_ROWS, MEMBERS, StackingWeights, blended, fit_members
+from models.learning.residual_model import LEAST_ROWS, MEMBERS, StackingWeights, blended, fit_members
 
 Say = Callable[[float], None]
 

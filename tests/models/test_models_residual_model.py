@@ -14,7 +14,9 @@ from synthetic import Floats
 from models.features.examples import Examples, Neighbour
 from models.features.repeats import group_repeats
 from models.learning.effects import Effects
-from models.learning.estimators import (
+from models.learning.fitted_target import FittedTarget
+from models.learning.learned_predictor import LearnedPredictor
+from models.learning.residual_model import (
     MEMBERS,
     NOTHING_LEARNED,
     BaseLearners,
@@ -24,8 +26,6 @@ from models.learning.estimators import (
     choose_blend,
     fit_members,
 )
-from models.learning.fitted import FittedTarget
-from models.learning.learned import LearnedPredictor
 
 
 def judged(rows: int, seed: int = 0) -> tuple[Examples, Floats, Floats]:

@@ -42,7 +42,7 @@ def run(artifact: Path) -> None:
         return
     environment = {name: value for name, value in os.environ.items() if not name.startswith(SECRETS)}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    command = [sys.executable, "-P", "-m", "models.learning.trial", str(artifact.resolve())]
+    command = [sys.executable, "-P", "-m", "models.learning.smoke_test", str(artifact.resolve())]
     try:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False

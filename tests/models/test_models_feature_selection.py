@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from models.data.profile import WorkloadProfile
-from models.features.selection import MOST_METRICS, select_metrics
+from models.features.feature_selection import MOST_METRICS, select_metrics
 
 
 def profiles(values: np.ndarray, names: list[str]) -> list[WorkloadProfile]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from models.arrays import Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch
-from models.features.curves import curve_columns, families
+from models.features.sensitivity_curves import curve_columns, families
 from models.physics.prior import RESOURCES, PriorResult, solve
 from profiler.observed import NET_MODES
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.physics.waiting import (
+from models.physics.queueing import (
     MOST_BUSY,
     Time,
     among_packets,

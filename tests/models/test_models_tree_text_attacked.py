@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from models.learning.boosting import fit_boosters, fit_forest
-from models.learning.trees import read_trees
+from models.learning.tree_text import read_trees
 
 FEATURES = 4
 ROUNDS = 1500
@@ -38,8 +38,8 @@ LINES += ["cat_boundaries=0 99999999", "leaf_const=1", "pandas_categorical:" + "
 CHILD = """
 import json, sys
 import numpy as np
-from models.learning.leaves import Leaves
-from models.learning.trees import read_trees
+from models.learning.quickscorer import Leaves
+from models.learning.tree_text import read_trees
 
 rows = np.array([[0.1, 0.5, np.nan, 0.9], [1e300, -1e300, 0.0, 5.0], [0.4, 0.4, 0.4, 0.4]])
 for line in sys.stdin:

@@ -15,9 +15,9 @@ from models.data.dataset import Dataset
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.examples import build_examples, scene_of
-from models.features.matrix import build_matrix
-from models.learning.fitted import FittedTarget
-from models.learning.learned import LearnedPredictor, _same
+from models.features.feature_matrix import build_matrix
+from models.learning.fitted_target import FittedTarget
+from models.learning.learned_predictor import LearnedPredictor, _same
 from models.physics.prior import PriorPredictor
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.arrays import Bools, Ints
-from models.evaluation.clock import Clock
-from models.evaluation.labels import limiting, repeats
 from models.evaluation.methods import Guess, Method
+from models.evaluation.progress import Clock
 from models.evaluation.protocols import Fold
+from models.evaluation.row_groups import limiting, repeats
 from models.features.examples import Examples
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from models.arrays import Bools, Floats
-from models.evaluation.ranking import Ranking
+from models.evaluation.pairwise_ranking import Ranking
 from models.features.examples import Examples
 
 INTERFERING = 1.10  # slowdown from which a row counts as interfering (contract, section 3)

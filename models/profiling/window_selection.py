@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from models.arrays import Bools, Floats, Ints
-from models.profiling.estimates import Estimate, estimate
+from models.profiling.mean_intervals import Estimate, estimate
 from models.profiling.phases import Phases
 from models.profiling.windows import Windows
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from models.evaluation.monitoring import (
+from models.evaluation.prediction_checks import (
     COVERAGE,
     FEW,
     STRANGEST,

@@ -11,10 +11,10 @@ import numpy as np
 from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch
-from models.features.curves import REPORTER
-from models.features.matrix import FeatureMatrix, build_matrix, cpu_overlap
+from models.features.feature_matrix import FeatureMatrix, build_matrix, cpu_overlap
+from models.features.sensitivity_curves import REPORTER
 from models.learning.effects import Effects
-from models.learning.fitted import Estimate, FittedTarget
+from models.learning.fitted_target import Estimate, FittedTarget
 from models.physics.prior import jitter_band, latency_band, prior_spread
 from models.prediction import TARGETS, Band, InterferencePrediction, unasked
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from models.arrays import Hashes, Ints
 from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.data.tables import find_table
-from models.scale.cells import mixed
-from models.scale.pieces import Piece, read_pieces
-from models.scale.rows import read_rows
+from models.scale.columns import mixed
+from models.scale.run_rows import read_rows
+from models.scale.run_stream import Piece, read_pieces
 from models.scale.scenes import highest_cpus, pairs, ratios
 
 ROWS_AT_ONCE = 32_768

@@ -9,8 +9,8 @@ from models.physics.kinds import holds, trait
 from profiler.observed import Instance
 
 DEFAULT_US, MOST_US = 100_000, 1_000_000  # sched-bwc.rst
-# A capped instance does not run for up to P - Q of each period (models.physics.waiting.worst_cap_stall). Instances that
-# are sensitive to latency get a short period: as long as that of Xen's credit2, and two of the kernel's slices
+# A capped instance does not run for up to P - Q of each period (models.physics.queueing.worst_cap_stall). Instances
+# that are sensitive to latency get a short period: as long as that of Xen's credit2, and two of the kernel's slices
 # (sched_cfs_bandwidth_slice_us).
 SHORT_US = 10_000
 MIN_QUOTA_US = 1_000  # sched-bwc.rst; virsh(1), schedinfo

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.arrays import Floats, Ints
-from models.evaluation.labels import around, codes
+from models.evaluation.row_groups import around, codes
 from models.features.examples import Examples
 
 NOT_REPEATED = 0.01  # the standard error that stands in where nothing was repeated: gaps under about 3 % do not count

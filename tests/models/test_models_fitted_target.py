@@ -9,10 +9,10 @@ import pytest
 from synthetic import Floats
 
 from models.features.examples import Examples
-from models.learning.estimators import LEAST_ROWS, NOTHING_LEARNED, StackingWeights
-from models.learning.fitted import ALONE, Estimate, FittedTarget, fit_target
+from models.learning.fitted_target import ALONE, Estimate, FittedTarget, fit_target
 from models.learning.intervals import OUTSIDE_FACTOR
-from models.learning.learned import LearnedPredictor
+from models.learning.learned_predictor import LearnedPredictor
+from models.learning.residual_model import LEAST_ROWS, NOTHING_LEARNED, StackingWeights
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.learning.estimators import BaseLearners
-from models.learning.leaves import CELLS, MOST_LEAVES, Leaves
-from models.learning.smooth import Smooth, fit_smooth
+from models.learning.kernel_ridge import Smooth, fit_smooth
+from models.learning.quickscorer import CELLS, MOST_LEAVES, Leaves
+from models.learning.residual_model import BaseLearners
 
 COLUMNS = 5
 

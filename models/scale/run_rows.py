@@ -10,8 +10,8 @@ import numpy as np
 
 from models.arrays import Bools, Floats, Ints
 from models.data.dataset import OUTCOMES, RATIO_OUTCOMES, colocations_from
-from models.scale.cells import Words, codes, empty, no_id, numbers, text, unprintable, words
-from models.scale.pieces import NUMBERS, TEXTS, Piece
+from models.scale.columns import Words, codes, empty, no_id, numbers, text, unprintable, words
+from models.scale.run_stream import NUMBERS, TEXTS, Piece
 from profiler.observed import MAX_CPUS, MAX_WEIGHT, NET_MODES, Host, Pinning, check_id, parse_cpus
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from models.arrays import Hashes, Ints
 from models.data.dataset import COLOCATION_COLUMNS, DatasetError
 from models.data.tables import Row
-from models.scale.cells import hashes, mixed, text
+from models.scale.columns import hashes, mixed, text
 
 TEXTS = ("run", "platform", "instance", "workload", "pinning", "driver_cpus", "net_mode", "outcome", "unit", "repeat",
          "paper", "finding")  # fmt: skip
@@ -49,7 +49,7 @@ class Piece:
 def read_pieces(table: Path, rows: int) -> Iterator[Piece]:
     """Read a table about `rows` rows at a time; DatasetError where it cannot be read or lacks a column.
 
-    The rows of a run must stand together, which `models.scale.survey` checks.
+    The rows of a run must stand together, which `models.scale.first_pass` checks.
     """
     try:
         left: pa.RecordBatch | None = None

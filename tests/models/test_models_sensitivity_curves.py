@@ -12,8 +12,8 @@ from synthetic import batch, host, instance
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable
-from models.features.curves import REPORTER, curve_columns, families, read_sweep
-from models.features.matrix import build_matrix
+from models.features.feature_matrix import build_matrix
+from models.features.sensitivity_curves import REPORTER, curve_columns, families, read_sweep
 
 LEVELS = (10, 20, 40)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from made_models import fit
 
-from models.learning import trial
+from models.learning import smoke_test
 from models.learning.artifact import SUMS
-from models.learning.trial import TrialError
+from models.learning.smoke_test import TrialError
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +21,13 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _not_tried_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "_passed", set())
+    monkeypatch.setattr(smoke_test, "_passed", set())
 
 
 def test_a_good_artifact_predicts_and_is_tried_once(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial.run(artifact)
-    monkeypatch.setattr(trial.subprocess, "run", pytest.fail)
-    trial.run(artifact)
+    smoke_test.run(artifact)
+    monkeypatch.setattr(smoke_test.subprocess, "run", pytest.fail)
+    smoke_test.run(artifact)
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def test_a_library_that_dies_or_hangs_takes_nobody_along(
     (tmp_path / "lightgbm.py").write_text(does + "\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))  # the other process looks there, too
     if "sleep" in does:
-        monkeypatch.setattr(trial, "LIMIT_S", 8.0)
+        monkeypatch.setattr(smoke_test, "LIMIT_S", 8.0)
     with pytest.raises(TrialError, match=says):
-        trial.run(artifact)
+        smoke_test.run(artifact)
 
 
 def test_figures_that_are_not_finite_are_refused(
@@ -63,7 +63,7 @@ def test_figures_that_are_not_finite_are_refused(
     sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in names)
     (broken / SUMS).write_text(sums, encoding="utf-8")
     with pytest.raises(TrialError, match="reference"):
-        trial.run(broken)
+        smoke_test.run(broken)
 
 
 def test_no_secret_of_the_service_reaches_the_other_process(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +71,11 @@ def test_no_secret_of_the_service_reaches_the_other_process(artifact: Path, monk
 
     def run(*_: object, env: dict[str, str], **__: object) -> None:
         given.update(env)
-        raise trial.subprocess.TimeoutExpired("x", 1)
+        raise smoke_test.subprocess.TimeoutExpired("x", 1)
 
     monkeypatch.setenv("COTENANT_DATABASE", "postgresql://u:secret@h/d")
-    monkeypatch.setattr(trial.subprocess, "run", run)
+    monkeypatch.setattr(smoke_test.subprocess, "run", run)
     with pytest.raises(TrialError):
-        trial.run(artifact)
+        smoke_test.run(artifact)
     assert "PATH" in given
     assert "secret" not in str(given.get("COTENANT_DATABASE"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.arrays import Bools, Floats, Ints
-from models.evaluation.errors import LOWEST_COUNTED, rounded
+from models.evaluation.error_metrics import LOWEST_COUNTED, rounded
 from models.features.examples import Examples
 
 
