@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 from advisor.errors import InvalidInput, SeriesUnavailable
 from advisor.settings import Settings
-from profiler.agent.wire import Server, may_carry_token
+from profiler.agent.http_client import Server, may_carry_token
 from profiler.secret_file import read_secret
 
 DEADLINE_S = 30.0  # for one query, with its answer

@@ -10,9 +10,9 @@ from lab.errors import RunError
 from lab.guests.machine import Machine
 from lab.schedule import Placed
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.events import Events
 from profiler.backends.linux import HostReader, TaskReader, attempt, read_interfaces
-from profiler.backends.names import instance_id
 from profiler.backends.source import LiveSource, Source
 from profiler.observed import Instance, IsolationSettings
 

@@ -13,7 +13,7 @@ from lab.errors import RunError
 from lab.fields import Fields
 from lab.workloads.base import PROGRAMS, Listens, Reached, Site, Workload, excerpt, read_report
 from profiler.probes import PROBES, load
-from profiler.probes.wire import DEFAULT_PORT
+from profiler.probes.framing import DEFAULT_PORT
 
 _MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 # Values of probes that are outcomes of the dataset format, where they are times.

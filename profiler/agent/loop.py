@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from profiler.agent.log import Log
-from profiler.agent.reader import Reader, Reading
+from profiler.agent.reader_thread import Reader, Reading
 from profiler.backends import Backend, Counters
 from profiler.collectors import collect
 from profiler.collectors.windows import Key, Window, Windows

@@ -13,9 +13,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from profiler.agent.batch import Sample
+from profiler.agent.http_client import KINDS, Answer, Wire, WireError
 from profiler.agent.log import Log
 from profiler.agent.spool import Entry, Spool
-from profiler.agent.wire import KINDS, Answer, Wire, WireError
 
 MOST_SAMPLES = 10_000  # in one call, which is what the server takes unless it is told otherwise; at most 10 MB
 _GROW_AFTER = 50  # calls that arrived since the last change: a limit that stays refuses one call in 51

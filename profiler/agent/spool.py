@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from profiler.agent.atomic_files import TEMPORARY, Losses, write_whole
 from profiler.agent.batch import Batch, decode, encode
-from profiler.agent.durable import TEMPORARY, Losses, write_whole
 from profiler.agent.log import Log
 from profiler.agent.loop import StartError
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from profiler.backends.live import LiveSource
+from profiler.backends.live_source import LiveSource
 
 __all__ = ["LiveSource", "Reading", "RecordedSource", "RecordingSource", "Source"]
 

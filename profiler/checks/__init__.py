@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 
 from profiler.backends.source import LiveSource, Source
-from profiler.checks import clocks, counts, cpus, kvm, memory, xen
+from profiler.checks import clocks, cpus, kernel_counters, kvm, memory, xen
 from profiler.checks.base import Check, Finding, Rule, State, UnseenError, View
 
 __all__ = ["RULES", "Check", "Finding", "Rule", "State", "UnseenError", "View", "check_host", "worst_first"]
 
-RULES: tuple[Rule, ...] = (*cpus.RULES, *counts.RULES, *memory.RULES, *clocks.RULES, *kvm.RULES, *xen.RULES)
+RULES: tuple[Rule, ...] = (*cpus.RULES, *kernel_counters.RULES, *memory.RULES, *clocks.RULES, *kvm.RULES, *xen.RULES)
 
 _WATCH_S = 1.0
 _ORDER: dict[State, int] = {"warning": 0, "unknown": 1, "ok": 2}

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar
 
+from profiler.backends.commands import run_tool
 from profiler.backends.source import Source
-from profiler.backends.tools import run_tool
 from profiler.parse import ParseError, parse_counter
 
 State = Literal["ok", "warning", "unknown"]

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from profiler.availability import Availability, availability, unavailable
 from profiler.backends import BackendError
-from profiler.backends.find import find_backend, passed_over
+from profiler.backends.detection import find_backend, passed_over
 from profiler.backends.source import LiveSource
 from profiler.checks import Check, check_host, worst_first
 from profiler.checks.xen import traced_already
-from profiler.cli.choice import add_backend
 from profiler.cli.output import DONE, FAILED, console, print_json
+from profiler.cli.shared_options import add_backend
+from profiler.metric_availability import Availability, availability, unavailable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace, StartError, View
-from profiler.backends.find import passed_over
-from profiler.cli.choice import add_choice, between, chosen_backend
+from profiler.backends.detection import passed_over
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
+from profiler.cli.shared_options import add_choice, between, chosen_backend
 
 # Exporter and push are imported when they are asked for: their libraries are half of the agent's memory.
 if TYPE_CHECKING:
-    from profiler.agent.shipping import Shipping
-    from profiler.agent.wire import Server
+    from profiler.agent.delivery import Shipping
+    from profiler.agent.http_client import Server
 
 _GRACE_S = 0.4  # for each part, when the agent ends
 _SPOOL = Path("/var/lib/cotenant-profiler/spool")
@@ -63,7 +63,7 @@ def _listen(text: str) -> tuple[str, int]:
 
 
 def _server(text: str) -> Server:
-    from profiler.agent.wire import parse_url
+    from profiler.agent.http_client import parse_url
 
     try:
         return parse_url(text)
@@ -107,9 +107,9 @@ def _run(options: argparse.Namespace) -> int:
 def _shipping(options: argparse.Namespace, log: Log, parts: contextlib.ExitStack) -> Shipping | None:
     if options.push is None:
         return None
-    from profiler.agent.shipping import Shipping, Token
+    from profiler.agent.delivery import Shipping, Token
+    from profiler.agent.http_client import Wire
     from profiler.agent.spool import Spool
-    from profiler.agent.wire import Wire
 
     try:
         token = Token(options.token_file, options.push)

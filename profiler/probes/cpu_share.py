@@ -15,9 +15,9 @@ from statistics import median
 from profiler.observed import Quantity
 from profiler.pictures import Figure, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.charts import histogram, line_at, over_time
 from profiler.probes.options import above, count
-from profiler.probes.picture import histogram, line_at, over_time
-from profiler.probes.summary import log_bins
+from profiler.probes.statistics import log_bins
 
 _READS = 1_000_000  # EC2NET section III-A
 _THRESHOLD_MS = 1.0  # section IV: a longer iteration is time scheduled off

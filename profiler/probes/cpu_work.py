@@ -13,9 +13,9 @@ from statistics import median
 from profiler.observed import Quantity
 from profiler.pictures import Figure, legend, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.charts import distribution, line_at, over_time
 from profiler.probes.options import above, count
-from profiler.probes.picture import distribution, line_at, over_time
-from profiler.probes.summary import described, variation_percent
+from profiler.probes.statistics import described, variation_percent
 
 _WORK_MS = 500.0  # LATENCY section 3: most tests took roughly 500 ms
 _SAMPLES = 20

@@ -15,10 +15,10 @@ from pathlib import Path
 from profiler.observed import Quantity
 from profiler.pictures import Figure, label, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.charts import over_time
 from profiler.probes.disk_files import FILE_BYTES, LARGE_BYTES, SMALL_BYTES, Files, drop_cache, own_files
 from profiler.probes.options import above, count
-from profiler.probes.picture import over_time
-from profiler.probes.summary import described, variation_percent
+from profiler.probes.statistics import described, variation_percent
 
 TESTS = ("read_small", "write_small", "read_sustained", "write_sustained")
 _FILES = 200  # LATENCY section 3: several hundred files of 5 MB

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from profiler.observed import Quantity
 from profiler.pictures import Figure, legend, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
-from profiler.probes.echoes import Probe, round_trip
+from profiler.probes.charts import distribution, over_time
+from profiler.probes.echo_series import Probe, round_trip
 from profiler.probes.icmp import Answer, Icmp
 from profiler.probes.options import above, count
-from profiler.probes.picture import distribution, over_time
-from profiler.probes.summary import described
+from profiler.probes.statistics import described
 
 _ROUNDS, _EVERY_S = 100, 1.0
 _HOPS = 3  # LATENCY section 3: the next immediate hop, and the sum of the first three

@@ -9,12 +9,12 @@ from typing import Any
 
 from profiler.pictures import BAD, Figure, label, legend, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress
+from profiler.probes.charts import over_time
+from profiler.probes.congestion_marking import ALPHA, TAU_S
 from profiler.probes.datagrams import GapWatch, wait_until
 from profiler.probes.loss_estimator import PROBABILITY, SLOT_MS, draw, probed_slots
-from profiler.probes.loss_judgement import Sent, judge, read_report
-from profiler.probes.loss_marking import ALPHA, TAU_S
+from profiler.probes.loss_report import Sent, judge, read_report
 from profiler.probes.options import above, count
-from profiler.probes.picture import over_time
 from profiler.probes.services.loss_sink import HEADER, LEAST_BYTES, MOST_PACKETS
 
 _SECONDS = 60.0  # per test of the paper's campaign

@@ -15,8 +15,8 @@ from profiler.probes import messages_netpipe
 from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
 from profiler.probes.messages_sizes import LARGEST, PERTURBATION, Point, at, sizes
 from profiler.probes.options import above, count
-from profiler.probes.peer import Peer, Session
 from profiler.probes.services.ping_pong import MOST_BYTES, exactly
+from profiler.probes.sessions import Peer, Session
 
 _PER_SIZE_S = 0.25  # NetPIPE's own
 _TRIALS = 7  # NetPIPE's: the best one counts

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from profiler.probes.base import ProbeError, Progress
 from profiler.probes.messages_sizes import NetpipeOutputError, Point, read_netpipe, sizes
-from profiler.probes.peer import Peer
+from profiler.probes.sessions import Peer
 
 PORT = 5002  # NetPIPE's own
 _LONGEST_S = 1800.0

@@ -10,11 +10,11 @@ from profiler.collectors.windows import percentile
 from profiler.observed import Quantity
 from profiler.pictures import ACCENT, SERIES, Figure, label, legend, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.framing import WireError, number
 from profiler.probes.options import above, count
-from profiler.probes.peer import Session
 from profiler.probes.requests_client import Client, Load
 from profiler.probes.services.responses import MOST_BYTES
-from profiler.probes.wire import WireError, number
+from profiler.probes.sessions import Session
 
 _SECONDS = 90.0
 _SIZE = 64

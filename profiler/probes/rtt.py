@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from profiler.observed import Quantity
 from profiler.pictures import Figure, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
-from profiler.probes.echoes import Back, Echoes, exchange
+from profiler.probes.charts import distribution, over_time
+from profiler.probes.echo_series import Back, Echoes, exchange
+from profiler.probes.framing import SESSION_S
 from profiler.probes.icmp import SO_TIMESTAMPNS, Icmp, kernel_time
 from profiler.probes.options import above, count
-from profiler.probes.peer import Peer, Session
-from profiler.probes.picture import distribution, over_time
-from profiler.probes.summary import described
-from profiler.probes.wire import SESSION_S
+from profiler.probes.sessions import Peer, Session
+from profiler.probes.statistics import described
 
 _SAMPLES, _PER_SECOND, _DROPPED = 5000, 10.0, 50  # EC2NET sections III-A and V-B
 _LATE_MS = 1000.0  # what ping waits for the last answer, twice over

@@ -15,8 +15,8 @@ from profiler.observed import ProbeResult
 from profiler.pictures import save
 from profiler.probes import PROBES, load
 from profiler.probes.base import Probe, ProbeError, ProbeRun, Progress, Series
-from profiler.probes.circumstances import doubts, read_counters, surroundings
-from profiler.probes.peer import far_end
+from profiler.probes.environment import doubts, read_counters, surroundings
+from profiler.probes.sessions import far_end
 
 STOPPED = "stopped before its end"
 

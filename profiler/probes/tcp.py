@@ -11,10 +11,10 @@ from functools import partial
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure
-from profiler.probes import effort, throughput
+from profiler.probes import endpoint_cpu, throughput
 from profiler.probes.base import ProbeError, ProbeRun, Progress
 from profiler.probes.datagrams import set_buffer
-from profiler.probes.effort import Effort
+from profiler.probes.endpoint_cpu import Effort
 from profiler.probes.options import above, count
 
 WINDOW_BYTES = 256 << 10
@@ -76,7 +76,7 @@ class Tcp:
         values["received"] = Quantity(arrivals.received / 1e6, "MB")
         values |= sent.effort.values("sender", sent.seconds)
         values |= throughput.far_effort(answer).values("receiver", arrivals.duration_ns / 1e9)
-        marks = throughput.few_marks(arrivals) + effort.marks(values)
+        marks = throughput.few_marks(arrivals) + endpoint_cpu.marks(values)
         for end, granted in (("near", sent.window), ("far", session.welcome.get("window_bytes"))):
             if isinstance(granted, int) and granted < window:
                 marks.append(f"the {end} end granted a window of {granted >> 10} KB instead of {window >> 10} KB")

@@ -9,10 +9,10 @@ from profiler.collectors.windows import percentile
 from profiler.observed import Quantity
 from profiler.pictures import Figure, new_figure
 from profiler.probes.base import ProbeError, Series
-from profiler.probes.buckets import Arrivals, quiet_spells
-from profiler.probes.effort import Effort
-from profiler.probes.picture import distribution, line_at, over_time
-from profiler.probes.wire import WireError
+from profiler.probes.charts import distribution, line_at, over_time
+from profiler.probes.endpoint_cpu import Effort
+from profiler.probes.framing import WireError
+from profiler.probes.throughput_buckets import Arrivals, quiet_spells
 
 _FEW_BUCKETS = 20  # under which a 5th percentile is hardly more than the minimum
 

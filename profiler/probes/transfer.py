@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from profiler.observed import Quantity
 from profiler.pictures import Figure, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.charts import distribution, over_time
+from profiler.probes.framing import SESSION_S
 from profiler.probes.options import above, count
-from profiler.probes.peer import Peer
-from profiler.probes.picture import distribution, over_time
-from profiler.probes.summary import described
-from profiler.probes.wire import SESSION_S
+from profiler.probes.sessions import Peer
+from profiler.probes.statistics import described
 
 _BLOCK = 32 << 10  # LATENCY section 3
 _SAMPLES, _EVERY_S = 100, 0.1

@@ -31,7 +31,7 @@ from api.cli import app
 from models.profiling.windows import align
 from profiler.agent.exposition import page, series_text
 from profiler.agent.loop import BUCKETS_S, View
-from profiler.collectors.further import UNITS
+from profiler.collectors.additional_metrics import UNITS
 from profiler.collectors.windows import Key, Statistic, Window
 from profiler.metrics import EIGHT
 from tests.servers.prometheus import Prometheus, prometheus

@@ -18,7 +18,7 @@ from lab.processes import Process, wait_until
 from lab.registry import Registry
 from lab.schedule import Placed
 from lab.workloads import Cpu, Workload
-from profiler.backends.lxc.groups import find_mounts
+from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 from profiler.observed import IsolationSettings
 

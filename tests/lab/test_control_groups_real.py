@@ -18,7 +18,7 @@ from lab.errors import PreparationError
 from lab.instances.containers import Container
 from lab.processes import wait_until
 from lab.workloads.disk import takes_direct
-from profiler.backends.lxc.groups import find_groups
+from profiler.backends.lxc.control_groups import find_groups
 from profiler.backends.source import LiveSource
 from profiler.observed import MAX_WEIGHT, IsolationSettings
 

@@ -16,7 +16,7 @@ from lab_commands import TINY, Started, finished, lab, left_of, wait_for_runs, w
 
 from lab.processes import wait_until
 from lab.registry import Registry, clean
-from profiler.backends.lxc.groups import find_mounts
+from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 
 pytestmark = pytest.mark.lab

@@ -13,9 +13,9 @@ from guests import Guest, Lab
 from lab_source import LabSource
 
 from profiler.backends.base import Counters
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.connection import Connection
-from profiler.backends.names import instance_id
 from profiler.backends.source import Source
 from profiler.collectors import Collected, collect
 

@@ -21,7 +21,7 @@ from profiler.agent.exposition import page
 from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, View
 from profiler.agent.push import PushStatus
 from profiler.agent.spool import SpoolStatus
-from profiler.collectors.further import UNITS
+from profiler.collectors.additional_metrics import UNITS
 from profiler.collectors.windows import Statistic, Window
 from profiler.metrics import EIGHT
 from profiler.observed import Colocation, Outcome

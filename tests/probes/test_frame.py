@@ -27,10 +27,10 @@ from profiler.observed import ProbeResult, Quantity, UnlikeError
 from profiler.pictures import PictureError, inline_svg, label, new_figure, save
 from profiler.probes import PROBES, load
 from profiler.probes.base import Progress, Series, Stopped
-from profiler.probes.circumstances import Reading, doubts, surroundings
-from profiler.probes.picture import MOST_POINTS, thinned
+from profiler.probes.charts import MOST_POINTS, thinned
+from profiler.probes.environment import Reading, doubts, surroundings
 from profiler.probes.run import write_series
-from profiler.probes.summary import described, log_bins
+from profiler.probes.statistics import described, log_bins
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "profiler.cli", "probe"]
@@ -293,7 +293,7 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_a_hypervisor_below_is_read_from_the_flags_of_the_processor_and_not_guessed(
     cpuinfo: str, below: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profiler.probes.circumstances._text", lambda path: cpuinfo if path.name == "cpuinfo" else "")
+    monkeypatch.setattr("profiler.probes.environment._text", lambda path: cpuinfo if path.name == "cpuinfo" else "")
     assert surroundings().get("hypervisor") == below
 
 

@@ -22,9 +22,9 @@ from two_ends import children, gone
 from two_ends import responder as another_responder
 
 from profiler.probes.base import ProbeError
-from profiler.probes.peer import Peer, Session, far_end
-from profiler.probes.serve import MOST_SESSIONS, Responder
-from profiler.probes.wire import MAX_LINE, TOKEN_BYTES, Channel, WireError, number, whole
+from profiler.probes.framing import MAX_LINE, TOKEN_BYTES, Channel, WireError, number, whole
+from profiler.probes.responder import MOST_SESSIONS, Responder
+from profiler.probes.sessions import Peer, Session, far_end
 
 ROOT = Path(__file__).parents[2]
 SERVE = [sys.executable, "-m", "profiler.cli", "probe", "serve", "--json", "--listen"]
@@ -144,7 +144,7 @@ def test_too_many_sessions_are_refused_and_room_comes_back(responder: tuple[Peer
 
 def test_no_session_lasts_for_ever() -> None:
     code = (
-        "from profiler.probes.serve import Responder; r = Responder(('127.0.0.1', 0), 0, most_s=0.5);"
+        "from profiler.probes.responder import Responder; r = Responder(('127.0.0.1', 0), 0, most_s=0.5);"
         "print(r.address[1], flush=True); r.run()"
     )
     command = [sys.executable, "-c", code]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from profiler.probes.base import ProbeError, Progress
 from profiler.probes.hops import PROBE, Round, summarise
-from profiler.probes.peer import Peer
+from profiler.probes.sessions import Peer
 
 ROOT = Path(__file__).parents[2]
 

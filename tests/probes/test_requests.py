@@ -14,10 +14,10 @@ from two_ends import StopAfter, run
 
 from profiler.observed import ProbeResult
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.peer import far_end
 from profiler.probes.requests import PROBE, _threads
 from profiler.probes.requests_client import Client
 from profiler.probes.services.responses import MOST_BYTES
+from profiler.probes.sessions import far_end
 
 
 def found(result: ProbeResult) -> dict[str, float]:

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.echoes import Back, Echoes, Probe, exchange, round_trip
+from profiler.probes.echo_series import Back, Echoes, Probe, exchange, round_trip
 from profiler.probes.icmp import SO_TIMESTAMPNS, checksum, kernel_time, parse_raw
-from profiler.probes.peer import Peer, far_end
 from profiler.probes.rtt import PROBE, marks, summarise
+from profiler.probes.sessions import Peer, far_end
 
 ME = 0x1234
 

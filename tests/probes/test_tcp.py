@@ -23,7 +23,7 @@ from two_ends import (
 
 from profiler.probes.base import ProbeError
 from profiler.probes.datagrams import set_buffer
-from profiler.probes.effort import Effort
+from profiler.probes.endpoint_cpu import Effort
 from profiler.probes.tcp import read_tcp_info
 from profiler.probes.throughput import far_effort, unpacked
 

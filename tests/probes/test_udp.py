@@ -17,8 +17,8 @@ from two_ends import (
 )
 
 from profiler.probes.base import ProbeError
-from profiler.probes.buckets import BUCKET_BYTES, pack
-from profiler.probes.effort import Effort
+from profiler.probes.endpoint_cpu import Effort
+from profiler.probes.throughput_buckets import BUCKET_BYTES, pack
 from profiler.probes.udp import PROBE, _evaluate, _Sent
 
 

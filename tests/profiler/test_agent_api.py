@@ -18,12 +18,12 @@ from steady_backend import SteadyBackend
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
+from profiler.agent.delivery import Shipping
+from profiler.agent.http_client import Wire, parse_url
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace
 from profiler.agent.push import Pusher
-from profiler.agent.shipping import Shipping
 from profiler.agent.spool import Spool
-from profiler.agent.wire import Wire, parse_url
 from profiler.collectors.windows import Window
 from profiler.metrics import EIGHT
 from profiler.observed import Host, Instance

@@ -22,7 +22,7 @@ from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, View
 from profiler.agent.push import PushStatus
 from profiler.agent.spool import SpoolStatus
 from profiler.collectors import unit_of
-from profiler.collectors.further import UNITS
+from profiler.collectors.additional_metrics import UNITS
 from profiler.collectors.windows import Key, Statistic, Window
 from profiler.metrics import EIGHT
 

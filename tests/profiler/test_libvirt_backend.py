@@ -10,10 +10,10 @@ import pytest
 from libvirt_host import CRASHED, DIRECT, PAUSED, STARTED, UUID, LibvirtHost, domain_xml, open_backend
 
 from profiler.backends import BackendError, Counters
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.connection import Connection
 from profiler.backends.libvirt.processes import search_processes
-from profiler.backends.names import instance_id
 from profiler.collectors import collect
 from profiler.observed import Instance
 

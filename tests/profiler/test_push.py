@@ -20,13 +20,13 @@ from api_double import Double, Reply, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.agent import push, wire
+from profiler.agent import http_client, push
 from profiler.agent.batch import Batch
+from profiler.agent.delivery import Token
+from profiler.agent.http_client import Wire, check_token, may_carry_token, parse_url
 from profiler.agent.log import Log
 from profiler.agent.push import Pusher
-from profiler.agent.shipping import Token
 from profiler.agent.spool import Spool
-from profiler.agent.wire import Wire, check_token, may_carry_token, parse_url
 from profiler.collectors.samples import Row
 
 SECRET = "tok-3n-of-nobody"
@@ -152,8 +152,8 @@ def test_a_success_that_does_not_add_up_acknowledges_nothing(bench: Bench, doubl
 @given(st.binary(max_size=300))
 def test_no_answer_whatsoever_crashes_the_pusher_or_loses_a_batch(body: bytes) -> None:
     class Canned:
-        def post(self, _body: bytes) -> wire.Answer:
-            return wire.Answer(200, body, None)
+        def post(self, _body: bytes) -> http_client.Answer:
+            return http_client.Answer(200, body, None)
 
     with tempfile.TemporaryDirectory() as name:
         spool = Spool(Path(name), 10**9, Log(io.StringIO()))
@@ -328,7 +328,7 @@ def test_nobody_listening_is_a_failure_of_its_kind(tmp_path: Path) -> None:
 
 
 def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "_SILENCE_S", 0.2)
+    monkeypatch.setattr(http_client, "_SILENCE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         bench = Bench(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
         bench.put(batch(1))
@@ -350,7 +350,7 @@ def _drip(listener: socket.socket) -> None:
 
 @pytest.mark.measured
 def test_a_server_that_answers_a_byte_at_a_time_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "_DEADLINE_S", 0.5)
+    monkeypatch.setattr(http_client, "_DEADLINE_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as slow:
         thread = threading.Thread(target=_drip, args=(slow,), daemon=True)
         thread.start()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from profiler.agent.shipping import Token
-from profiler.agent.wire import parse_url
+from profiler.agent.delivery import Token
+from profiler.agent.http_client import parse_url
 from profiler.secret_file import read_secret
 
 

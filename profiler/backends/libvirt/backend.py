@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.connection import Connection
 from profiler.backends.libvirt.disks import Disks
 from profiler.backends.libvirt.events import Events
 from profiler.backends.libvirt.isolation import read_settings, xml_key
 from profiler.backends.libvirt.processes import HiddenError, Process, Processes
 from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, reason
-from profiler.backends.names import instance_id
 from profiler.backends.source import LiveSource, Source
 from profiler.observed import Instance, IsolationSettings
 from profiler.parse import ParseError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.backends.libvirt.connection import Connection
 from profiler.backends.linux import attempt
-from profiler.backends.lxc.groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
+from profiler.backends.lxc.control_groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
 from profiler.backends.source import Source
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, IsolationSettings, NetworkSettings, Pinning
 from profiler.parse import parse_stat

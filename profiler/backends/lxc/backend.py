@@ -6,12 +6,12 @@ import socket
 from collections.abc import Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.linux import GONE, HostReader, attempt
 from profiler.backends.lxc.container import ContainerReader
-from profiler.backends.lxc.groups import Groups, GroupsMissingError, find_groups
+from profiler.backends.lxc.control_groups import Groups, GroupsMissingError, find_groups
 from profiler.backends.lxc.listing import Container, Listing
 from profiler.backends.lxc.traffic import ContainerTraffic, HostInterfaces
-from profiler.backends.names import instance_id
 from profiler.backends.source import LiveSource, Source
 from profiler.observed import Instance, IsolationSettings, Pinning
 from profiler.parse import ParseError

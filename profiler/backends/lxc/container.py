@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from profiler.backends.base import DomainCounters, TaskCounters
 from profiler.backends.linux import GONE, TaskReader, attempt
-from profiler.backends.lxc.groups import Groups
+from profiler.backends.lxc.control_groups import Groups
 from profiler.backends.lxc.listing import Container
 from profiler.backends.lxc.traffic import ContainerTraffic
 from profiler.backends.source import Source

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, takewhile
 
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.linux import attempt
-from profiler.backends.lxc.groups import Groups, walk
-from profiler.backends.names import instance_id
+from profiler.backends.lxc.control_groups import Groups, walk
 from profiler.observed import Instance
 
 # Groups of the container programs in use; `name` becomes the instance's id.

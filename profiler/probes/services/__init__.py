@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from profiler.probes.wire import TOKEN_BYTES, Channel, WireError
+from profiler.probes.framing import TOKEN_BYTES, Channel, WireError
 
 _MEET_S = 10.0
 

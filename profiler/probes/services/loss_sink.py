@@ -7,10 +7,10 @@ import struct
 from array import array
 from functools import partial
 
-from profiler.probes import wire
-from profiler.probes.buckets import pack
+from profiler.probes import framing
 from profiler.probes.datagrams import GapWatch, Inbox, prepare_receiver
 from profiler.probes.services import Served
+from profiler.probes.throughput_buckets import pack
 
 HEADER = struct.Struct("!Q")  # the number of the packet
 LEAST_BYTES = 64
@@ -23,8 +23,8 @@ def serve(served: Served) -> None:
 
     With `drop_one_in` it overlooks so rare a packet: a loss that is known, by which an estimate can be judged.
     """
-    packet = wire.whole(served.parameters, "packet_bytes", 600, LEAST_BYTES, 65_507)
-    rare = wire.whole(served.parameters, "drop_one_in", 0, 0, MOST_PACKETS)
+    packet = framing.whole(served.parameters, "packet_bytes", 600, LEAST_BYTES, 65_507)
+    rare = framing.whole(served.parameters, "drop_one_in", 0, 0, MOST_PACKETS)
     chance = random.Random()  # noqa: S311 - which packets, not a secret
     numbers, read, arrived = array("q"), array("q"), array("q")
     with served.datagrams(partial(prepare_receiver, buffer_bytes=_BUFFER)) as end:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from profiler.probes import wire
+from profiler.probes import framing
 from profiler.probes.services import Served
 
 MOST_BYTES = 64 << 20
@@ -37,8 +37,8 @@ def _answer(served: Served, stream: socket.socket) -> None:
     space = memoryview(bytearray(1))
     while True:
         command = served.channel.receive(_SILENCE_S)
-        size = wire.whole(command, "size", 1, 1, MOST_BYTES)
-        count = wire.whole(command, "count", 1, 1, _MOST_MESSAGES)
+        size = framing.whole(command, "size", 1, 1, MOST_BYTES)
+        count = framing.whole(command, "count", 1, 1, _MOST_MESSAGES)
         if len(space) < size:
             space = memoryview(bytearray(size))
         view = space[:size]

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from profiler.probes import wire
+from profiler.probes import framing
 from profiler.probes.services import Served
 
 MOST_CONNECTIONS = 1024
@@ -24,7 +24,7 @@ class _Client:
 
 def serve(served: Served) -> None:
     """Parameter `size`: bytes of a request and of its answer. A command is answered by the CPU time used so far."""
-    size = wire.whole(served.parameters, "size", 64, 1, MOST_BYTES)
+    size = framing.whole(served.parameters, "size", 64, 1, MOST_BYTES)
     with served.listener(backlog=MOST_CONNECTIONS) as listener:
         served.ready(listener.getsockname()[1])
         _Server(served, listener, size).run()
@@ -54,7 +54,7 @@ class _Server:
                     self._serve(descriptor)
 
     def _welcome(self) -> None:
-        with suppress(wire.WireError):
+        with suppress(framing.WireError):
             stream = self._served.accept(self._listener, 1.0)
             if len(self._clients) >= MOST_CONNECTIONS:
                 stream.close()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from functools import partial
 
-from profiler.probes import wire
-from profiler.probes.buckets import QUIET_FLOOR_NS, Recorder
+from profiler.probes import framing
 from profiler.probes.datagrams import Inbox, prepare_receiver
-from profiler.probes.effort import Effort
+from profiler.probes.endpoint_cpu import Effort
 from profiler.probes.services import Served
+from profiler.probes.throughput_buckets import QUIET_FLOOR_NS, Recorder
 
 HEADER = struct.Struct("!Q")  # the number of the packet
 _LEAST, _MOST = 64, 65_507  # bytes of a packet; greetings are shorter
@@ -17,9 +17,9 @@ _LEAST, _MOST = 64, 65_507  # bytes of a packet; greetings are shorter
 
 def serve(served: Served) -> None:
     """Parameters `packet_bytes`, `buffer_bytes`, `gap_floor_ns`. Any command ends it once 0.2 s were quiet."""
-    packet = wire.whole(served.parameters, "packet_bytes", 1472, _LEAST, _MOST)
-    buffer = wire.whole(served.parameters, "buffer_bytes", 128 << 10, 4096, 256 << 20)
-    floor = wire.whole(served.parameters, "gap_floor_ns", QUIET_FLOOR_NS, 1_000_000, 60_000_000_000)
+    packet = framing.whole(served.parameters, "packet_bytes", 1472, _LEAST, _MOST)
+    buffer = framing.whole(served.parameters, "buffer_bytes", 128 << 10, 4096, 256 << 20)
+    floor = framing.whole(served.parameters, "gap_floor_ns", QUIET_FLOOR_NS, 1_000_000, 60_000_000_000)
     with served.datagrams(partial(prepare_receiver, buffer_bytes=buffer)) as end:
         served.ready(end.getsockname()[1])
         served.meet(end)

@@ -19,7 +19,7 @@ from lab.network import batch
 from lab.processes import call
 from lab.registry import Registry
 from lab.schedule import Placed
-from profiler.backends.lxc.groups import find_mounts
+from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 from profiler.observed import IsolationSettings
 from research.benchmarks.scenarios.scenes import Party, Scene

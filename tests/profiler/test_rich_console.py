@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.progress import CampaignProgress
-from profiler import screen
+from profiler import rich_console
 
 FOREIGN = "same:a:a [bold]b[/] [/c] :smile:"
-PRODUCT = Path(screen.__file__).parents[1]
-SCREEN = Path(screen.__file__)
+PRODUCT = Path(rich_console.__file__).parents[1]
+CONSOLE_MODULE = Path(rich_console.__file__)
 PASSIVE = {
     "Table",
     "Text",
@@ -34,7 +34,7 @@ def test_text_titles_heads_cells_and_captions_are_taken_literally() -> None:
     table = Table(title=FOREIGN, caption=FOREIGN)
     table.add_column(FOREIGN)
     table.add_row(FOREIGN)
-    console = screen.console(out, width=100)
+    console = rich_console.console(out, width=100)
     console.print(table)
     console.print(FOREIGN)
     assert out.getvalue().count(FOREIGN) == 5
@@ -58,7 +58,7 @@ def test_consoles_and_columns_of_text_are_made_in_one_place() -> None:
     """Whoever needs more of rich adds it to the one module, where it is told to take text literally."""
     files = [path for folder in ("api", "advisor", "models", "profiler") for path in (PRODUCT / folder).rglob("*.py")]
     assert len(files) > 300
-    found = [f"{path.relative_to(PRODUCT)}: {use}" for path in files if path != SCREEN for use in _uses(path)]
+    found = [f"{path.relative_to(PRODUCT)}: {use}" for path in files if path != CONSOLE_MODULE for use in _uses(path)]
     assert found == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.collectors.differences import Deltas
+from profiler.collectors.counter_deltas import Deltas
 
 # name → unit; `system` is the part of `cpu` inside the kernel, `psi_*` the share of time in which some task stalled
 UNITS: dict[str, str] = {

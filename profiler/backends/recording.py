@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.backends.base import Backend, BackendError, Counters
-from profiler.backends.find import NAMES, find_backend
+from profiler.backends.detection import NAMES, find_backend
 from profiler.backends.source import Reading, RecordedSource
 from profiler.observed import Instance, IsolationSettings
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from profiler.backends import Backend, BackendError
-from profiler.backends.find import NAMES, find_backend
+from profiler.backends.detection import NAMES, find_backend
 from profiler.backends.source import LiveSource, Source
 from profiler.backends.xen import DEFAULT_MODE, MODES
 from profiler.checks.xen import traced_already

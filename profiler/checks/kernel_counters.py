@@ -9,7 +9,7 @@ import re
 import zlib
 from pathlib import Path
 
-from profiler.backends.lxc.groups import GroupsMissingError, find_groups, find_mounts
+from profiler.backends.lxc.control_groups import GroupsMissingError, find_groups, find_mounts
 from profiler.checks.base import Finding, Rule, UnseenError, View
 from profiler.parse import parse_pressure, parse_schedstat, parse_service_bytes
 

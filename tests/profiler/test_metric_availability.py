@@ -11,13 +11,13 @@ import pytest
 from contract import MAKERS, Case
 from fake_host import FakeHost
 
-from profiler.availability import NOBODY, Availability, availability, unavailable
 from profiler.backends import Backend, BackendError, Counters, LxcBackend, RecordedBackend
 from profiler.checks import Check
 from profiler.cli import check as command
 from profiler.cli import main
 from profiler.collectors import collect
 from profiler.definitions import DEFINITIONS
+from profiler.metric_availability import NOBODY, Availability, availability, unavailable
 from profiler.metrics import EIGHT
 
 NAMES = [metric.name for metric in EIGHT]

@@ -8,7 +8,7 @@ cpu + waiting + block = 100 · vcpus as on Xen.
 
 from __future__ import annotations
 
-from profiler.collectors.differences import Deltas
+from profiler.collectors.counter_deltas import Deltas
 from profiler.metrics import PAGE_BYTES
 
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from profiler.probes.base import ProbeError
-from profiler.probes.wire import DEFAULT_PORT, TOKEN_BYTES, VERSION, Channel, WireError
+from profiler.probes.framing import DEFAULT_PORT, TOKEN_BYTES, VERSION, Channel, WireError
 
 LOOPBACK = "127.0.0.1"
 _CONNECT_S = 5.0
@@ -20,7 +20,7 @@ _START_S = 20.0  # of an own responder: a Python start, on a host where somebody
 _END_S = 5.0  # what it gets to end its sessions
 _MEET_S, _TRIES = 0.25, 40
 # `-I`-proof: the child finds this package wherever this process found it, be that a checkout or one file.
-_OWN = "import sys; sys.path[:] = sys.argv[1:]; from profiler.probes.serve import own; own()"
+_OWN = "import sys; sys.path[:] = sys.argv[1:]; from profiler.probes.responder import own; own()"
 
 
 class Peer:

@@ -9,10 +9,10 @@ from typing import Any
 
 from profiler.observed import Quantity
 from profiler.probes.base import ProbeError, ProbeRun, Series
-from profiler.probes.buckets import unpack
+from profiler.probes.congestion_marking import Marked, SlotProbe, above_smallest, largest_delays, mark
+from profiler.probes.framing import WireError, number, whole
 from profiler.probes.loss_estimator import Estimate, Experiment, estimate
-from profiler.probes.loss_marking import Marked, SlotProbe, above_smallest, largest_delays, mark
-from profiler.probes.wire import WireError, number, whole
+from profiler.probes.throughput_buckets import unpack
 
 _GAP_PERCENT = 1.0  # of the time, from which on delays show the scheduler and not the path
 _LATE_SHARE = 0.01  # of the probes, sent over a slot late

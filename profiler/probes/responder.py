@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiler.probes.base import ProbeError
+from profiler.probes.framing import SESSION_S, TOKEN_BYTES, VERSION, Channel, WireError
 from profiler.probes.services import Served, find
-from profiler.probes.wire import SESSION_S, TOKEN_BYTES, VERSION, Channel, WireError
 
 MOST_SESSIONS = 8
 _HELLO_S = 5.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.observed import Quantity
-from profiler.probes.wire import number
+from profiler.probes.framing import number
 
 BUSY_PERCENT = 90.0  # of a CPU: above, a single-threaded end cannot go much faster
 WAITED_PERCENT = 2.0  # of the time: above, pauses may be this system's scheduler and not the hypervisor's

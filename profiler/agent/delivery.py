@@ -7,10 +7,10 @@ import threading
 from pathlib import Path
 
 from profiler.agent.batch import batch_of
+from profiler.agent.http_client import Server, Wire, check_token, may_carry_token
 from profiler.agent.log import Log
 from profiler.agent.push import Pusher, PushStatus
 from profiler.agent.spool import Spool, SpoolStatus
-from profiler.agent.wire import Server, Wire, check_token, may_carry_token
 from profiler.collectors.windows import Window
 from profiler.secret_file import read_secret
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from fake_host import FakeHost
 
-from profiler.backends import BackendError, find
-from profiler.backends.find import find_backend, passed_over
+from profiler.backends import BackendError, detection
+from profiler.backends.detection import find_backend, passed_over
 
 KINDS = ("xen", "libvirt", "lxc")
 
@@ -45,7 +45,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
         return make
 
-    monkeypatch.setattr(find, "_makers", lambda *_asked: {kind: maker(kind) for kind in KINDS})
+    monkeypatch.setattr(detection, "_makers", lambda *_asked: {kind: maker(kind) for kind in KINDS})
     return broken
 
 
