@@ -87,7 +87,7 @@ def _minutes(text: str) -> float:
 def _run(options: argparse.Namespace) -> int:
     from lab.campaign import read_campaign
     from lab.errors import CampaignError, LabError
-    from lab.registry import DEFAULT_STATE
+    from lab.resource_registry import DEFAULT_STATE
     from lab.runner import run_campaign
 
     try:
@@ -109,7 +109,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _estimate(campaign: Campaign, directory: Path, options: argparse.Namespace) -> int:
-    from lab.estimate import estimate
+    from lab.dry_run import estimate
     from lab.journal import NAME, read_journal, without_disturbed
 
     journal = None if options.fresh else read_journal(directory / NAME, campaign)
@@ -151,7 +151,7 @@ def _ended(summary: Summary, options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> int:
     from lab.errors import LabError
     from lab.show import show
-    from lab.show.text import draw
+    from lab.show.terminal import draw
     from profiler.pictures import PictureError
 
     workloads = [name for name in (options.workloads or "").split(",") if name]
@@ -174,7 +174,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _clean(options: argparse.Namespace) -> int:
     from lab.errors import LabError
-    from lab.registry import DEFAULT_STATE, clean
+    from lab.resource_registry import DEFAULT_STATE, clean
 
     try:
         removed = clean(options.state or DEFAULT_STATE)

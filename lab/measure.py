@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from lab.cpu_speed import SpeedWatch
 from lab.errors import RunError
+from lab.instance_programs import Work
 from lab.instances import Instances
-from lab.speed import SpeedWatch
-from lab.steadiness import drifts, has_settled
-from lab.windows import Series, Watch
-from lab.work import Work
+from lab.steady_state import drifts, has_settled
+from lab.usage_windows import Series, Watch
 from lab.workloads import Reached
 from profiler.backends import Backend, BackendError, Counters
 from profiler.collectors import Collected, collect, unit_of
@@ -56,7 +56,7 @@ class Measured:
     """What one run gave; `generator_percent` is the load generator's CPU per instance, 100 = one CPU.
 
     `unsteady` names the instances whose windows drifted; `warmup_s` is how long the warm-up was in the end; `speeds`
-    are those of the CPUs that instances ran on, see `lab.speed`. `late` says that the lab itself was held up:
+    are those of the CPUs that instances ran on, see `lab.cpu_speed`. `late` says that the lab itself was held up:
     its counters are of another part of the time than what the programs reached.
     """
 

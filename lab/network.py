@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lab.errors import PreparationError, ToolError
 from lab.processes import call
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from lab.shaping import htb_commands, most_segments
 from profiler.observed import NetworkSettings
 

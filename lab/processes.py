@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.errors import RunError, ToolError
 
-_ENTER = str(Path(__file__).with_name("enter.py"))
+_ENTER = str(Path(__file__).with_name("enter_instance.py"))
 _TOOL_TIMEOUT_S = 20.0
 _POLL_S = 0.01
 _SHOWN = 400  # characters of a program's complaint that an error repeats

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lab.errors import ToolError
 from lab.processes import call
-from lab.registry import Registry
+from lab.resource_registry import Registry
 
 _DROPPED = re.compile(r"\(dropped (\d+),")
 _COUNTS = re.compile(r" direct_packets_stat \d+")  # a count in the midst of the settings

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.measure import Measured
 from lab.schedule import Placed, Run
-from lab.windows import Series
+from lab.usage_windows import Series
 from profiler.collectors import unit_of
 from profiler.observed import IsolationSettings, format_cpus
 
@@ -23,7 +23,7 @@ class MemberRecord:
     """One instance of a finished run; `rate` is the requested load in the workload's unit, None = saturation.
 
     `outcomes` are those of the dataset format; `further` is what else the workload told: name -> (value, unit);
-    `cpu_speed` is the mean of its CPUs, see `lab.speed`.
+    `cpu_speed` is the mean of its CPUs, see `lab.cpu_speed`.
     """
 
     instance: str

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from lab.campaign import Campaign
-from lab.circumstances import circumstances, read_machine, remembered
 from lab.control_groups import GroupMaker
+from lab.dataset_writer import write_dataset
+from lab.environment import circumstances, read_machine, remembered
 from lab.errors import LabError, RepeatedError, StopRequested
-from lab.grid import Grid
 from lab.journal import Journal
-from lab.plan import Plan, Step
-from lab.preparation import check_ready, needed_tools
+from lab.preflight import check_ready, needed_tools
+from lab.program_versions import versions
 from lab.progress import CampaignProgress
 from lab.qdiscs import host_qdiscs
 from lab.records import Record
-from lab.registry import DEFAULT_STATE, Registry, clean
+from lab.resource_registry import DEFAULT_STATE, Registry, clean
+from lab.rounds import Plan, Step
 from lab.schedule import Run
 from lab.signals import deaf, stoppable
-from lab.single import RunMaker, utc_now
-from lab.tables import write_dataset
-from lab.versions import versions
+from lab.single_run import RunMaker, utc_now
+from lab.time_grid import Grid
 
 Ending = Literal["finished", "interrupted", "out of time"]
 # So many failed runs one after another are no accident of one of them: something that all need is not there.

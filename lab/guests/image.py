@@ -17,7 +17,7 @@ from modulefinder import ModuleFinder
 from pathlib import Path
 
 from lab.errors import PreparationError, ToolError
-from lab.guests.archive import Archive
+from lab.guests.cpio import Archive
 from lab.guests.kernel import DRIVERS, Kernel, fetch_kernel
 from lab.processes import call
 

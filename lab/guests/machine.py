@@ -12,8 +12,8 @@ from pathlib import Path
 
 from lab.errors import RunError
 from lab.guests.channel import Channel
-from lab.guests.command import Shape, qemu_command
 from lab.guests.image import SCRATCH_TAG, Image
+from lab.guests.qemu_command import Shape, qemu_command
 from lab.guests.qmp import Qmp
 from lab.processes import Process, call
 from lab.workloads import Site, Workload

@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 from lab.campaign import GuestSettings
 from lab.control_groups import GroupMaker
 from lab.errors import PreparationError, RunError
-from lab.guests.command import QEMU, Accelerated, Shape, kvm_boots
 from lab.guests.image import Image, shared_image
 from lab.guests.machine import Machine
+from lab.guests.qemu_command import QEMU, Accelerated, Shape, kvm_boots
 from lab.processes import call
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from profiler.observed import IsolationSettings
 
 _PROBE_S = 10.0  # no more than a kernel and its drivers have to come up

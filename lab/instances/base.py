@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Literal, Protocol, Self, runtime_checkable
 
 from lab.campaign import Cpus, GuestSettings
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from lab.schedule import Placed
 from lab.workloads import Site, Workload
 from profiler.backends.base import Backend

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from lab import network
 from lab.instances.base import Transport
-from lab.instances.standing import Standing, StandingInstances, waiting_socket
+from lab.instances.lifecycle import Standing, StandingInstances, waiting_socket
 from lab.processes import Process
 from lab.workloads import Site
 from profiler.backends import LxcBackend

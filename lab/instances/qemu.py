@@ -11,7 +11,7 @@ from lab import network
 from lab.guests.backend import GuestBackend, Watched
 from lab.guests.machine import Machine
 from lab.guests.pool import Pool, pool_of
-from lab.instances.hosted import Guest, Guests
+from lab.instances.virtual_machines import Guest, Guests
 from lab.schedule import Placed
 from lab.shaping import most_segments
 from lab.workloads import Site, Workload

@@ -16,9 +16,9 @@ from lab.errors import PreparationError
 from lab.guests.domain import Domain, DomainConfig, config_text, domain_type
 from lab.guests.image import Image, build_image
 from lab.guests.machine import make_disk
-from lab.guests.renamed import Renamed
+from lab.guests.renaming_backend import Renamed
 from lab.instances.base import Setup
-from lab.instances.hosted import Guest, Guests
+from lab.instances.virtual_machines import Guest, Guests
 from lab.network import GENERATOR_ADDRESS, batch, end_commands, instance_address
 from lab.processes import call
 from lab.schedule import Placed

@@ -7,7 +7,7 @@ from statistics import fmean, median
 
 from lab.show.dataset import Dataset, Group, Key, Member
 from lab.statistics import Description, Redraws, Repeat, rounds_interval, variation
-from lab.windows import Series
+from lab.usage_windows import Series
 
 
 def described(values: Iterable[float], replicates: Sequence[Sequence[float]] = ()) -> Description:

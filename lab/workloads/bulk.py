@@ -44,7 +44,7 @@ class Bulk(Served):
 
     def server(self, _site: Site, /) -> list[str]:
         serve = ("iperf3", "--server", "--port")
-        return program("beside", 0, "--", *serve, _FILL_PORT, "--", *serve, _PORT)
+        return program("run_together", 0, "--", *serve, _FILL_PORT, "--", *serve, _PORT)
 
     def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
         return self._client(site, seconds, rate, _PORT)

@@ -63,7 +63,7 @@ class _Game(Served, Protocol):
         return [_SERVER, *(word for item in settings.items() for word in ("+set", *item)), "+exec", "start.cfg"]
 
     def ready_check(self, site: Site, /) -> list[str]:
-        return program("query", site.address, _PORT, 0)
+        return program("game_queries", site.address, _PORT, 0)
 
 
 def _write(path: Path, lines: list[str]) -> None:
@@ -72,7 +72,7 @@ def _write(path: Path, lines: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Game(_Game):
-    """Queries for its status, as many as its protection against floods allows (programs/query.py).
+    """Queries for its status, as many as its protection against floods allows (programs/game_queries.py).
 
     Throughput counts answers; jitter is the latencies' standard deviation, as in the paper (table 2 of
     latency-sensitive-cloud-2010). No answer within a second counts as timed out. qstat's own pings, in whole ms, stand
@@ -90,7 +90,7 @@ class Game(_Game):
         return cls(fields.whole("bots", 3, least=0, most=len(_BOTS)))
 
     def work(self, site: Site, seconds: float, _rate: float | None, /) -> list[str]:
-        return program("query", site.address, _PORT, f"{seconds:g}")
+        return program("game_queries", site.address, _PORT, f"{seconds:g}")
 
     def fill(self, _site: Site, _rate: float | None, /) -> list[str] | None:
         return None  # queries in the warm-up would use up the measured ones' allowance

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, Self
 from lab.errors import RunError
 from lab.fields import Fields
 from lab.workloads.base import Listens, Reached, Served, Site, excerpt, program
-from lab.workloads.openloop import at_rate, read_at_rate
+from lab.workloads.open_loop import at_rate, read_at_rate
 
 Command = Literal["get", "set"]
 _PORT = 6379
@@ -67,7 +67,7 @@ class KeyValue(Served):
             target = f"{self.command}:{self.keys}:{self.value_bytes}"
             return at_rate("redis", site, _PORT, target, rate, seconds)
         return program(
-            "beside", seconds, "--", "stdbuf", "--output=L", "redis-benchmark", "-h", site.address, "-p", _PORT,
+            "run_together", seconds, "--", "stdbuf", "--output=L", "redis-benchmark", "-h", site.address, "-p", _PORT,
             "-c", _CONNECTIONS, "-n", _BATCH, "-r", self.keys, "-d", self.value_bytes, "-t", self.command, "--csv",
             "-l",
         )  # fmt: skip

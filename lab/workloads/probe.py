@@ -133,4 +133,4 @@ def _ms(values: Mapping[str, tuple[float, str]], name: str) -> float | None:
 
 def _command(*arguments: str) -> list[str]:
     """The profiler's own command line, wherever it was imported from."""
-    return [sys.executable, "-I", "-B", str(PROGRAMS / "measure.py"), "probe", *arguments]
+    return [sys.executable, "-I", "-B", str(PROGRAMS / "profiler_command.py"), "probe", *arguments]

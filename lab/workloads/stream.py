@@ -21,7 +21,7 @@ _FILM = "film.bin"
 
 @dataclass(frozen=True, slots=True)
 class Stream(Served):
-    """`clients` watch a film of `mbit` Mbit/s each over HTTP (programs/watch.py).
+    """`clients` watch a film of `mbit` Mbit/s each over HTTP (programs/stream_clients.py).
 
     Throughput is what all received, in Mbit/s; jitter is how far pieces arrive off their schedule, mean of absolute
     differences of intervals. `further`: `quality`, the mean share of the film's bit rate that clients got; stalls of
@@ -62,7 +62,9 @@ class Stream(Served):
 
     def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
         clients = self.clients if rate is None else max(1, round(rate / self.mbit))
-        return program("watch", site.address, _PORT, f"/{_FILM}", clients, self.mbit, _PACE, _PIECE, f"{seconds:g}")
+        return program(
+            "stream_clients", site.address, _PORT, f"/{_FILM}", clients, self.mbit, _PACE, _PIECE, f"{seconds:g}"
+        )
 
     def read(self, output: str, _rate: float | None, /) -> Reached:
         report = read_report(output, "the clients")

@@ -10,7 +10,7 @@ from lab.errors import RunError
 from lab.fields import Fields
 from lab.workloads.base import Listens, Reached, Served, Site, excerpt, fill_file, whole_seconds
 from lab.workloads.nginx import nginx
-from lab.workloads.openloop import at_rate, read_at_rate
+from lab.workloads.open_loop import at_rate, read_at_rate
 
 _PORT = 80
 _TIMEOUT_S = 5

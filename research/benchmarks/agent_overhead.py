@@ -28,7 +28,7 @@ from lab.control_groups import GroupMaker
 from lab.errors import LabError, RunError
 from lab.instances.containers import listens
 from lab.processes import Process, wait_until
-from lab.registry import Registry, clean
+from lab.resource_registry import Registry, clean
 from lab.statistics import describe
 from lab.workloads import Site
 from lab.workloads.web import Web

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from lab.control_groups import GroupMaker, device_of
 from lab.processes import Process, call
-from lab.registry import Registry, clean
+from lab.resource_registry import Registry, clean
 from profiler.observed import IsolationSettings
 
 STATE = Path("/run/cotenant-benchmark")  # its own list: a lab run beside is no reason to refuse, and never cleaned here

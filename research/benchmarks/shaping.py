@@ -32,7 +32,7 @@ from lab.control_groups import GroupMaker
 from lab.instances import Setup
 from lab.instances.containers import Container, Containers
 from lab.processes import Process, call, wait_until
-from lab.registry import Registry, clean
+from lab.resource_registry import Registry, clean
 from lab.schedule import Placed
 from lab.workloads import Cpu
 from profiler.observed import MAX_WEIGHT, IsolationSettings, NetworkSettings

@@ -11,7 +11,7 @@ import pytest
 
 from lab.control_groups import GroupMaker
 from lab.errors import LabError
-from lab.registry import Registry
+from lab.resource_registry import Registry
 
 TOOLS = ("qemu-system-x86_64", "busybox", "mkfs.ext4", "ip", "tc", "nginx", "wrk", "fio", "sysbench", "iperf3")
 

@@ -13,7 +13,7 @@ from lab.control_groups import GroupMaker
 from lab.instances import Setup
 from lab.instances.base import Program, Running
 from lab.instances.qemu import Qemu
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from lab.schedule import Placed
 from lab.workloads import Reached, Workload
 from profiler.collectors import Collected, collect

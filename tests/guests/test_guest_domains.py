@@ -21,10 +21,10 @@ from lab.errors import PreparationError, RunError, ToolError
 from lab.guests import domain as domains
 from lab.guests.domain import Domain, DomainConfig, config_text, connect_from, domain_type
 from lab.guests.image import AGENT, Image
-from lab.guests.renamed import Renamed
+from lab.guests.renaming_backend import Renamed
 from lab.instances import Setup
 from lab.instances.xen import check_settings
-from lab.registry import Registry, clean
+from lab.resource_registry import Registry, clean
 from lab.schedule import Placed
 from lab.workloads import Web
 from profiler.backends.base import Backend, BackendError, Counters, DomainCounters

@@ -15,10 +15,10 @@ from lab.campaign import GuestSettings
 from lab.errors import RunError, StopRequested
 from lab.guests import pool
 from lab.guests.channel import Channel, GuestProgram
-from lab.guests.command import Shape
 from lab.guests.image import Image
+from lab.guests.qemu_command import Shape
 from lab.instances import Setup
-from lab.instances.hosted import Guest, Guests
+from lab.instances.virtual_machines import Guest, Guests
 from lab.workloads import Cpu, Site
 
 

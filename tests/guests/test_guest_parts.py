@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from lab.campaign import GuestSettings
 from lab.errors import PreparationError
 from lab.guests import image, kernel, pool
-from lab.guests.archive import Archive
-from lab.guests.command import Shape, qemu_command
+from lab.guests.cpio import Archive
 from lab.guests.image import Image, agent_modules, libraries
 from lab.guests.machine import listing, make_disk
+from lab.guests.qemu_command import Shape, qemu_command
 
 SHAPE = Shape("guest0x1", 3, 2, 192, "tcg", vhost=False)
 NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
@@ -114,9 +114,9 @@ def test_a_drive_bypasses_the_page_cache_where_its_file_can(tmp_path: Path, monk
         return next(part for part in command if part.startswith("if=none"))
 
     (tmp_path / "disk").write_bytes(b"x")
-    monkeypatch.setattr("lab.guests.command.takes_direct", lambda _path: True)
+    monkeypatch.setattr("lab.guests.qemu_command.takes_direct", lambda _path: True)
     assert "cache=none" in drive()
-    monkeypatch.setattr("lab.guests.command.takes_direct", lambda _path: False)
+    monkeypatch.setattr("lab.guests.qemu_command.takes_direct", lambda _path: False)
     assert "cache=writeback" in drive()
 
 

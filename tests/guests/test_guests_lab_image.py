@@ -13,9 +13,9 @@ import pytest
 
 from lab.errors import RunError
 from lab.guests.channel import Channel
-from lab.guests.command import QEMU
 from lab.guests.domain import connect_from
 from lab.guests.image import TCP_PORT, build_image
+from lab.guests.qemu_command import QEMU
 from lab.workloads import Cpu, Site
 
 pytestmark = pytest.mark.guests

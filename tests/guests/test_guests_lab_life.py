@@ -16,7 +16,7 @@ import yaml
 from guest_runs import Lab, cpu_seconds, place, start, work
 
 from lab.errors import RunError
-from lab.registry import clean
+from lab.resource_registry import clean
 from lab.workloads import Cpu, Disk, Web
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource

@@ -15,7 +15,7 @@ from lab.control_groups import GroupMaker
 from lab.instances import Setup
 from lab.instances.containers import Container, Containers
 from lab.processes import Process, wait_until
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from lab.schedule import Placed
 from lab.workloads import Cpu, Workload
 from profiler.backends.lxc.control_groups import find_mounts

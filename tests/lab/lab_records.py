@@ -9,7 +9,7 @@ from lab.campaign import Campaign
 from lab.measure import Measured, Value
 from lab.records import Around, Record
 from lab.schedule import Run, expand
-from lab.windows import Series
+from lab.usage_windows import Series
 from lab.workloads import Reached
 
 

@@ -12,12 +12,12 @@ import yaml
 from lab_records import one_round, record
 
 from lab.campaign import Campaign, read_campaign
-from lab.circumstances import circumstances, read_machine
+from lab.dataset_writer import COLOCATIONS, OUTCOMES, PLATFORMS, PROFILES, RUNS, SERIES, write_dataset
+from lab.environment import circumstances, read_machine
 from lab.errors import LabError
 from lab.records import Around, Record
 from lab.schedule import expand
 from lab.show import show
-from lab.tables import COLOCATIONS, OUTCOMES, PLATFORMS, PROFILES, RUNS, SERIES, write_dataset
 from models.data.dataset import load_dataset
 from profiler.observed import Pinning
 
@@ -106,7 +106,7 @@ def test_a_table_is_whole_or_not_there(tmp_path: Path, campaign: Campaign, monke
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lab.tables.os.fsync", full)
+    monkeypatch.setattr("lab.dataset_writer.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         _write(tmp_path, campaign, one_round(campaign, 1) + one_round(campaign, 2))
     assert (tmp_path / "profiles.csv").read_bytes() == before

@@ -20,7 +20,7 @@ from lab.errors import RunError, StopRequested
 from lab.instances import Setup
 from lab.instances.containers import Containers
 from lab.processes import call, wait_until
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from lab.workloads import Cpu, Listens, Site, Web, Workload
 
 pytestmark = pytest.mark.lab

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.campaign import Campaign, GuestSettings, Repeats, Temporal, read_campaign
+from lab.dry_run import estimate
 from lab.errors import CampaignError
-from lab.estimate import estimate
 from lab.schedule import expand, profile_keys
 from profiler.observed import NetworkSettings
 

@@ -9,7 +9,7 @@ import pytest
 from lab_doubles import FakeInstances, FakeWorkload
 
 from lab import measure as module
-from lab import windows
+from lab import usage_windows
 from lab.errors import RunError
 from lab.measure import Measured, Timing, measure
 from profiler.backends import BackendError
@@ -36,7 +36,7 @@ class _Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     made = _Clock()
-    for place in (module, windows, lab_doubles):
+    for place in (module, usage_windows, lab_doubles):
         monkeypatch.setattr(place, "time", made)
     return made
 

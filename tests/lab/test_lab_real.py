@@ -15,7 +15,7 @@ import yaml
 from lab_commands import TINY, Started, finished, lab, left_of, wait_for_runs, write_campaign
 
 from lab.processes import wait_until
-from lab.registry import Registry, clean
+from lab.resource_registry import Registry, clean
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 

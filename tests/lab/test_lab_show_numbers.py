@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from lab_show_cases import START, Made
 
 from lab.show import Shown, show
+from lab.show.distributions import MOST_STEPS, distribution
 from lab.show.intervals import described
 from lab.show.noise import WIDTHS
-from lab.show.spread import MOST_STEPS, distribution
 
 POSITIVE = st.floats(0.01, 100, allow_nan=False)
 ROUNDS = st.lists(st.tuples(st.floats(0.05, 1.2), st.floats(0.05, 1.2)), min_size=1, max_size=8)

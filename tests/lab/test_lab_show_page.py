@@ -17,8 +17,8 @@ from lab.cli import main
 from lab.errors import LabError
 from lab.show import Shown, show
 from lab.show.page import page, write_page
-from lab.show.text import draw
-from lab.show.view import STEPS, scale, strength
+from lab.show.page_model import STEPS, scale, strength
+from lab.show.terminal import draw
 
 NEIGHBOURS = Path(__file__).parents[2] / "datasets" / "lab-neighbours"
 VOID = {"meta", "col", "br", "use", "path", "rect"}

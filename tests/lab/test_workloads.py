@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lab.errors import CampaignError, RunError
 from lab.fields import Fields
-from lab.preparation import PACKAGES
+from lab.preflight import PACKAGES
 from lab.workloads import (
     KINDS,
     Bulk,

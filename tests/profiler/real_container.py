@@ -8,7 +8,7 @@ from types import TracebackType
 
 from lab.control_groups import GroupMaker
 from lab.processes import Process, call
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from profiler.observed import IsolationSettings
 
 ADDRESS, GATEWAY = "10.79.0.2", "10.79.0.1"

@@ -11,7 +11,7 @@ from advisor.settings import Settings
 from lab.control_groups import GroupMaker, device_of
 from lab.errors import ToolError
 from lab.measure import Timing
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from research.benchmarks.scenarios.campaign import Campaign, Told
 from research.benchmarks.scenarios.scenes import CPUS, DISKS, SENDERS, Scene
 from research.benchmarks.scenarios.stage import unfit

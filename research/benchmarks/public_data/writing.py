@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from lab.tables import COLOCATIONS, PLATFORMS, PROFILES
+from lab.dataset_writer import COLOCATIONS, PLATFORMS, PROFILES
 from models.data.tables import DatasetError
 
 Cell = str | int | float

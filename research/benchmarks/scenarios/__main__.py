@@ -28,7 +28,7 @@ from advisor.settings import Settings
 from lab.control_groups import GroupMaker
 from lab.errors import RunError
 from lab.measure import Timing
-from lab.registry import Registry, clean
+from lab.resource_registry import Registry, clean
 from research.benchmarks.scenarios.advice import NoAdviceError
 from research.benchmarks.scenarios.campaign import Campaign, Case, Told
 from research.benchmarks.scenarios.scenes import SCENES

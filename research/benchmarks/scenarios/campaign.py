@@ -11,7 +11,7 @@ from advisor.domain import Band
 from advisor.settings import Settings
 from lab.control_groups import GroupMaker
 from lab.measure import Measured, Timing
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from lab.workloads import Disk
 from research.benchmarks.scenarios.advice import Advice, ask, followed
 from research.benchmarks.scenarios.scenes import Party, Scene

@@ -17,7 +17,7 @@ from lab.instances.containers import Container, Containers
 from lab.measure import Measured, Timing, measure
 from lab.network import batch
 from lab.processes import call
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from lab.schedule import Placed
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource

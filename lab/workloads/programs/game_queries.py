@@ -1,9 +1,9 @@
 """Queries a game server at moments fixed in advance, by itself and by qstat, and tells how long the answers took.
 
-Run as a file of its own: `python -I -S query.py HOST PORT SECONDS`. Prints one JSON object with two lists: latencies of
-its own queries in ms, and the pings that qstat tells in whole ms; null = no answer within a second. The server answers
-each address ten times at once and then once a second (ioquake3, SVC_RateLimitAddress), so there are about SECONDS + 8
-queries; every fifth is qstat's. SECONDS 0 asks once, and fails when no answer comes.
+Run as a file of its own: `python -I -S game_queries.py HOST PORT SECONDS`. Prints one JSON object with two lists:
+latencies of its own queries in ms, and the pings that qstat tells in whole ms; null = no answer within a second. The
+server answers each address ten times at once and then once a second (ioquake3, SVC_RateLimitAddress), so there are
+about SECONDS + 8 queries; every fifth is qstat's. SECONDS 0 asks once, and fails when no answer comes.
 """
 
 import json

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from lab_commands import TINY
 
-from lab import qdiscs, versions
+from lab import program_versions, qdiscs
 from lab.campaign import read_campaign
-from lab.circumstances import circumstances, remembered
+from lab.environment import circumstances, remembered
 from lab.errors import ToolError
 from lab.journal import Journal
 from lab.qdiscs import compare, host_qdiscs, lab_qdiscs
-from lab.registry import Registry
+from lab.resource_registry import Registry
 
 SHOWN = """\
 qdisc htb 1: dev uplink root refcnt 9 r2q 10 default 0 direct_packets_stat 12 direct_qlen 1000
@@ -84,15 +84,15 @@ def test_the_hosts_qdiscs_are_those_that_tc_shows() -> None:
 
 @pytest.mark.lab
 def test_versions_come_from_the_package_system_or_the_programs() -> None:
-    found = versions.versions(["sysbench", "ip", "surely-no-such-tool"])
+    found = program_versions.versions(["sysbench", "ip", "surely-no-such-tool"])
     assert set(found) == {"sysbench", "ip"}
     assert all(version[0].isdigit() for version in found.values())
 
 
 @pytest.mark.lab
 def test_without_a_package_system_programs_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions.shutil, "which", lambda _name: None)
-    assert versions.versions(["sysbench"])["sysbench"].startswith("1.")
+    monkeypatch.setattr(program_versions.shutil, "which", lambda _name: None)
+    assert program_versions.versions(["sysbench"])["sysbench"].startswith("1.")
 
 
 def test_only_what_could_be_read_is_told() -> None:

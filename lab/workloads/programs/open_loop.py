@@ -1,10 +1,10 @@
 """Open-loop load generator: requests at moments fixed in advance, latency counted from the moment each was due.
 
-Run as a file of its own: `python -I -S load.py http|redis HOST PORT TARGET RATE SECONDS CONNECTIONS`; TARGET is a path,
-or for redis COMMAND:KEYS:BYTES. Prints one JSON object. A request that finds no connection free waits, and that counts:
-a server that stalls is not spared what it would have been asked meanwhile (no coordinated omission). Requests without a
-reply at the end count with the time they waited so far. Every second has the same number of requests, at random moments
-in it that are the same in every run, so that two runs differ by what happened to them only.
+Run as a file of its own: `python -I -S open_loop.py http|redis HOST PORT TARGET RATE SECONDS CONNECTIONS`; TARGET is a
+path, or for redis COMMAND:KEYS:BYTES. Prints one JSON object. A request that finds no connection free waits, and that
+counts: a server that stalls is not spared what it would have been asked meanwhile (no coordinated omission). Requests
+without a reply at the end count with the time they waited so far. Every second has the same number of requests, at
+random moments in it that are the same in every run, so that two runs differ by what happened to them only.
 """
 
 import gc

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from lab_doubles import FakeInstances, FakeWorkload
 
+from lab.cpu_speed import SpeedWatch
 from lab.measure import Timing, measure
 from lab.processes import wait_until
-from lab.speed import SpeedWatch
 
 CPU = min(os.sched_getaffinity(0))
 
@@ -41,7 +41,7 @@ def test_only_what_was_sampled_between_the_two_times_counts() -> None:
 
 def test_a_neighbour_on_the_same_cpu_takes_time_and_not_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of the thread is asked, not the clock on the wall."""
-    monkeypatch.setattr("lab.speed.time.thread_time", iter((0.0, 0.0004) * 100).__next__)
+    monkeypatch.setattr("lab.cpu_speed.time.thread_time", iter((0.0, 0.0004) * 100).__next__)
     begin = time.monotonic()
     with SpeedWatch({CPU}) as watch:
         assert wait_until(lambda: CPU in watch.between(begin, time.monotonic()), 20)

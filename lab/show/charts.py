@@ -8,11 +8,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lab.show.composition import Composition
-from lab.show.spread import Courses, Inside, Panel
+from lab.show.distributions import Courses, Inside, Panel
+from lab.show.formatting import OUTCOMES, ROLES, factor
+from lab.show.group_prediction import Composition
 from lab.show.sweeps import Mode, Modes, Sweep
-from lab.show.words import OUTCOMES, ROLES, factor
-from lab.windows import METRICS
+from lab.usage_windows import METRICS
 from profiler.look import inline, short
 from profiler.pictures import LINE, SERIES, SOFT, label, legend, new_figure
 

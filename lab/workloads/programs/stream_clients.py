@@ -1,7 +1,7 @@
 """Clients of a streaming server: each takes a film over HTTP as fast as it comes, and notes when every piece came.
 
-Run as a file of its own: `python -I -S watch.py HOST PORT PATH CLIENTS MBIT PACE PIECE SECONDS`. The film has MBIT
-Mbit/s, the server sends pieces of PIECE bytes at PACE times that rate. Prints one JSON object over all clients.
+Run as a file of its own: `python -I -S stream_clients.py HOST PORT PATH CLIENTS MBIT PACE PIECE SECONDS`. The film has
+MBIT Mbit/s, the server sends pieces of PIECE bytes at PACE times that rate. Prints one JSON object over all clients.
 """
 
 import gc

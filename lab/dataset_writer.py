@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from lab.campaign import Campaign
-from lab.circumstances import Machine
-from lab.description import describe_dataset
+from lab.dataset_description import describe_dataset
+from lab.environment import Machine
 from lab.records import SETTINGS, MemberRecord, Record
 from lab.schedule import profile_keys
 from lab.workloads import Memory

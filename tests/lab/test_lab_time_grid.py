@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.campaign import Campaign, Temporal, read_campaign
-from lab.grid import Grid
 from lab.journal import Journal
-from lab.plan import Step
+from lab.rounds import Step
+from lab.time_grid import Grid
 
 TINY = Path(__file__).with_name("tiny.yaml")
 BEGAN = 1_000_000.0

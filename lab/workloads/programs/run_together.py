@@ -1,8 +1,8 @@
 """Runs programs side by side in the foreground until one of them ends or the time is over; they die with it.
 
-Run as a file of its own: `python -I -S beside.py SECONDS -- COMMAND... [-- COMMAND...]`. SECONDS 0 = no limit; when the
-time is over, the programs are ended and that is a success. For servers that need two processes and for tools that know
-no time limit of their own.
+Run as a file of its own: `python -I -S run_together.py SECONDS -- COMMAND... [-- COMMAND...]`. SECONDS 0 = no limit;
+when the time is over, the programs are ended and that is a success. For servers that need two processes and for tools
+that know no time limit of their own.
 """
 
 import ctypes

@@ -12,7 +12,7 @@ from lab_show_cases import Made
 
 from lab.errors import LabError
 from lab.show import show
-from lab.show.reading import read_dataset
+from lab.show.dataset_reader import read_dataset
 
 ROOT = Path(__file__).parents[2]
 

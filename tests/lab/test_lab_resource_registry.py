@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab import control_groups
-from lab import registry as registry_module
+from lab import resource_registry as registry_module
 from lab.control_groups import GroupMaker, group_places
 from lab.errors import RunError
 from lab.processes import call
-from lab.registry import Registry, clean
+from lab.resource_registry import Registry, clean
 from profiler.observed import IsolationSettings
 
 

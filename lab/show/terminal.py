@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lab.show.composition import Composition
+from lab.show.analysis import Shown
+from lab.show.formatting import KINDS, OUTCOMES, ROLES, bracket, factor, narrow, number, percent, size
+from lab.show.group_prediction import Composition
 from lab.show.noise import Marks, Narrow, half_width
 from lab.show.pairs import Form, Score
-from lab.show.shown import Shown
 from lab.show.sweeps import Modes, Sweep
-from lab.show.words import KINDS, OUTCOMES, ROLES, bracket, factor, narrow, number, percent, size
 from lab.statistics import Description
 
 _WIDE = 7  # from so many neighbours on, cells hold the half-width of the interval instead of both ends

@@ -11,16 +11,16 @@ import pytest
 from lab_records import one_round, record
 
 from lab.campaign import Campaign, Repeats, Temporal, read_campaign
-from lab.circumstances import read_machine
-from lab.estimate import estimate
-from lab.plan import Plan
+from lab.dataset_writer import write_dataset
+from lab.dry_run import estimate
+from lab.environment import read_machine
 from lab.precision import Precision
 from lab.records import Record
+from lab.rounds import Plan
 from lab.schedule import expand
 from lab.show import show
 from lab.show.noise import half_width
 from lab.statistics import Repeat
-from lab.tables import write_dataset
 
 TINY = Path(__file__).with_name("tiny.yaml")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 
 from lab.campaign import Campaign
-from lab.circumstances import MADE
 from lab.control_groups import GroupMaker
+from lab.environment import MADE
 from lab.errors import RepeatedError, RunError
 from lab.instances import Setup, host_instances
 from lab.instances.base import Described
@@ -19,7 +19,7 @@ from lab.journal import Journal
 from lab.measure import Timing, measure
 from lab.qdiscs import Qdiscs, lab_qdiscs
 from lab.records import Around, Record
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from lab.schedule import Run, calibration_key
 
 _TRIES = 2  # a run that fails once (a port still in use, a hiccup) gets a second chance; then it is left out

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lab.campaign import Campaign, PinningForm
-from lab.circumstances import Machine
+from lab.environment import Machine
 from lab.records import Record
 from profiler.observed import format_cpus
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from lab.campaign import Temporal
 from lab.journal import Journal
-from lab.plan import Step
+from lab.rounds import Step
 
 _LATE_SHARE = 0.1  # of the spacing: a round that starts later than this is not the round of that time any more
 _ORIGIN = "grid_origin"

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable
 
 from lab.errors import ToolError
-from lab.preparation import PACKAGES
+from lab.preflight import PACKAGES
 from lab.processes import call
 
 _TIMEOUT_S = 3.0

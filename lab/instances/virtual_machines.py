@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 from lab.guests.channel import Channel
 from lab.instances.base import Program, Transport
-from lab.instances.standing import Standing, StandingInstances, waiting_socket
+from lab.instances.lifecycle import Standing, StandingInstances, waiting_socket
 
 
 class Inside(Protocol):

@@ -1,6 +1,6 @@
 """The command `cotenant-profiler`, run from the files that the lab itself runs from, installed or not.
 
-Run as a file of its own: `python -I measure.py ARGUMENTS...`.
+Run as a file of its own: `python -I profiler_command.py ARGUMENTS...`.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Starts a program inside an instance: joins control groups and a network namespace, waits for the start, then execs.
 
-Run as a file of its own (`python -I -S enter.py PARENT NETNS WAIT GROUPFILE... -- COMMAND...`), so that no Python code
-runs between fork and exec of the lab itself, which may have threads. It imports only what that needs.
+Run as a file of its own (`python -I -S enter_instance.py PARENT NETNS WAIT GROUPFILE... -- COMMAND...`), so that no
+Python code runs between fork and exec of the lab itself, which may have threads. It imports only what that needs.
 """
 
 import ctypes

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from lab.errors import LabError
+from lab.show.csv_reader import Line, lines
 from lab.show.dataset import Dataset, Group, Key, Member, Outcome, Points, Reached, RunInfo, Variant
-from lab.show.lines import Line, lines
 
 _MOST_TEXT = 2000  # characters of one entry of dataset.yaml
 _MOST_ENTRIES = 100

@@ -1,4 +1,4 @@
-"""Loads a server at a requested rate without coordinated omission, and reads what that reached (programs/load.py)."""
+"""Loads a server at a requested rate without coordinated omission (programs/open_loop.py) and reads its report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def at_rate(
 ) -> list[str]:
     """Command that asks for `target` so many times a second."""
     wanted = f"{max(rate, _LEAST_RATE):.6f}"
-    return program("load", protocol, site.address, port, target, wanted, f"{seconds:g}", _CONNECTIONS)
+    return program("open_loop", protocol, site.address, port, target, wanted, f"{seconds:g}", _CONNECTIONS)
 
 
 def read_at_rate(output: str) -> Reached:

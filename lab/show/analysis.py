@@ -9,13 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lab.show.composition import Composition, compose
 from lab.show.dataset import Dataset, RunInfo
+from lab.show.dataset_reader import read_dataset
+from lab.show.distributions import Courses, Inside, Panel, inside, over_time, panels
+from lab.show.group_prediction import Composition, compose
 from lab.show.intervals import Replicates, described
 from lab.show.noise import Marks, Narrow, marks, narrowness, solo_noise
 from lab.show.pairs import Form, forms, pair_results
-from lab.show.reading import read_dataset
-from lab.show.spread import Courses, Inside, Panel, inside, over_time, panels
 from lab.show.sweeps import Modes, Sweep, modes, sweeps
 from lab.statistics import Description
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from lab.campaign import Campaign
-from lab.plan import Plan
-from lab.preparation import missing_tools
+from lab.preflight import missing_tools
 from lab.progress import OVERHEAD_S, in_words
 from lab.records import Record
+from lab.rounds import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.steadiness import drift, drifts, has_settled, trend
-from lab.windows import Series
+from lab.steady_state import drift, drifts, has_settled, trend
+from lab.usage_windows import Series
 
 windows = st.lists(st.floats(0.1, 1e4), min_size=6, max_size=30)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from lab.show.analysis import Shown
+from lab.show.formatting import OUTCOMES, narrow, percent, size
 from lab.show.pairs import Form, Score
-from lab.show.shown import Shown
 from lab.show.sweeps import Modes, Sweep
-from lab.show.words import OUTCOMES, narrow, percent, size
 from lab.statistics import Description
 
 STEPS = (("w5", 0.50), ("w4", 0.65), ("w3", 0.80), ("w2", 0.90), ("w1", 0.97), ("n", 1.03), ("b1", 1.10))
