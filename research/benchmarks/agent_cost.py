@@ -28,9 +28,9 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.errors import LabError
-from research.benchmarks.crowd import Crowd
-from research.benchmarks.simulated import simulate
-from research.benchmarks.watched import Scraper, Watched, agent, node_exporter
+from research.benchmarks.light_containers import Crowd
+from research.benchmarks.simulated_instances import simulate
+from research.benchmarks.watched_processes import Scraper, Watched, agent, node_exporter
 
 SCRAPES_S = (15.0, 1.0)
 WARM_UP_S = 12.0  # the first window, and everything that is looked at once

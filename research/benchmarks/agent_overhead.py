@@ -34,8 +34,8 @@ from lab.workloads import Site
 from lab.workloads.web import Web
 from profiler.observed import IsolationSettings
 from research.benchmarks.agent_cost import PORTS, WARM_UP_S, circumstances
-from research.benchmarks.crowd import STATE, Crowd
-from research.benchmarks.watched import Watched, agent
+from research.benchmarks.light_containers import STATE, Crowd
+from research.benchmarks.watched_processes import Watched, agent
 
 SERVER_CPU, CLIENT_CPU = 0, 1
 SETTLE_S = 1.5  # after the agent was stopped or went on

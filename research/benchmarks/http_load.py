@@ -40,7 +40,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from models.data.dataset import load_dataset
 from models.training import train
-from research.benchmarks.bare_http import ANSWER
+from research.benchmarks.fastapi_baseline import ANSWER
 from research.benchmarks.open_loop import Asked, ask
 
 DATASETS = ("datasets/lab-neighbours", "datasets/lab-colocations", "datasets/lab-findings")
@@ -224,7 +224,8 @@ def _bare(folder: Path, workers: int) -> Iterator[int]:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.bind(("127.0.0.1", 0))
     port, number = int(listener.getsockname()[1]), listener.fileno()
-    argv = [sys.executable, "-m", "uvicorn", "research.benchmarks.bare_http:app", "--fd", str(number), "--http", "h11"]
+    app = "research.benchmarks.fastapi_baseline:app"
+    argv = [sys.executable, "-m", "uvicorn", app, "--fd", str(number), "--http", "h11"]
     argv += ["--workers", str(workers), "--log-level", "warning", "--no-access-log"]
     process = subprocess.Popen(argv, env=os.environ | {ANSWER: str(folder / "answer.json")}, pass_fds=[number])
     listener.close()

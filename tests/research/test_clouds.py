@@ -15,8 +15,8 @@ from models.data.profile import WorkloadProfile
 from models.physics.prior import PriorPredictor
 from profiler.observed import Colocation, Host, Instance, IsolationSettings, Outcome, Pinning
 from research.benchmarks import placement
-from research.benchmarks.clouds import optimum, picture, runs
-from research.benchmarks.clouds.advised import Advised, name_of
+from research.benchmarks.clouds import chart, optimum, runs
+from research.benchmarks.clouds.advisor_policy import Advised, name_of
 from research.benchmarks.clouds.policies import BubbleUp, Lowest, oracles, rules_of_thumb, scores, worst_kept
 from research.benchmarks.clouds.streams import Choice, Decisions, Event, Offer, arrivals, churn, counts, fill, judge
 from research.benchmarks.clouds.worlds import Measured, NoWorldError, Situation, World, at_most_alone, halves, worlds
@@ -425,9 +425,9 @@ def test_a_target_is_met_or_missed_as_the_figures_say(
 
 
 def test_the_picture_shows_the_largest_full_cloud(results: list[placement.Result], tmp_path: Path) -> None:
-    (shown,) = picture.largest(results)
+    (shown,) = chart.largest(results)
     assert (shown["hosts"], shown["load"]) == (8, runs.FULL.name)
-    picture.draw(results, tmp_path / "out.svg")
+    chart.draw(results, tmp_path / "out.svg")
     drawn = (tmp_path / "out.svg").read_text()
     assert all(name in drawn for name in ("cotenant (worst)", "first fit", "made-up, same CPU, 8 hosts"))
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from research.findings.estimates import Values
-from research.findings.lab import Lab
-from research.findings.measured import fill
-from research.findings.printed import Row, read_statements, row
-from research.findings.registry import NUMBERS
+from research.findings.claim_registry import NUMBERS
+from research.findings.claim_values import Values
+from research.findings.lab_runs import Lab
+from research.findings.measured_column import fill
+from research.findings.paper_statements import Row, read_statements, row
 
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = (

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.data.tables import DatasetError
-from research.findings.estimates import Values, against, agrees, ordered, over
-from research.findings.lab import Lab, LabRun, Member
-from research.findings.measured import fill, read_remarks
-from research.findings.printed import read_statements, row
-from research.findings.registry import NUMBERS, ORDERS
+from research.findings.claim_registry import NUMBERS, ORDERS
+from research.findings.claim_values import Values, against, agrees, ordered, over
+from research.findings.lab_runs import Lab, LabRun, Member
+from research.findings.measured_column import fill, read_remarks
+from research.findings.paper_statements import read_statements, row
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = "run,repeat,kind,pinning\n"

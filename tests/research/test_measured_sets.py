@@ -12,7 +12,7 @@ from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.prediction import TARGETS, Band, InterferencePrediction
 from profiler.observed import Host, Instance
-from research.benchmarks.measured import CrossFitted, folds_of, pairs_of
+from research.benchmarks.unseen_pair_predictor import CrossFitted, folds_of, pairs_of
 
 NAMES = "abcdefgh"
 PAIRS = list(combinations_with_replacement(NAMES, 2))

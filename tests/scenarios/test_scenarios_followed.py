@@ -14,7 +14,7 @@ from lab.measure import Timing
 from lab.resource_registry import Registry
 from research.benchmarks.scenarios.campaign import Campaign, Told
 from research.benchmarks.scenarios.scenes import CPUS, DISKS, SENDERS, Scene
-from research.benchmarks.scenarios.stage import unfit
+from research.benchmarks.scenarios.testbed import unfit
 
 pytestmark = [
     pytest.mark.lab,

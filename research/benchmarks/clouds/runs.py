@@ -13,7 +13,7 @@ from advisor.scheduling.scoring import KEPT
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from research.benchmarks.clouds import optimum
-from research.benchmarks.clouds.advised import Advised
+from research.benchmarks.clouds.advisor_policy import Advised
 from research.benchmarks.clouds.policies import BubbleUp, oracles, pack, rules_of_thumb, spread
 from research.benchmarks.clouds.streams import Event, Filled, Policy, arrivals, churn, counts, fill
 from research.benchmarks.clouds.worlds import World, at_most_alone, halves

@@ -10,8 +10,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from models.data.tables import DatasetError, Row, read_rows
-from research.benchmarks.public_data.reading import positive, workload_id
-from research.benchmarks.public_data.writing import Cell, Cells, Converted, metric
+from research.benchmarks.public_data.dataset_writer import Cell, Cells, Converted, metric
+from research.benchmarks.public_data.strict_cells import positive, workload_id
 
 META = {
     "name": "pitot-wasm-pairs",

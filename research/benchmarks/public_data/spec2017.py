@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from models.data.tables import DatasetError, Row, read_rows
-from research.benchmarks.public_data.reading import positive, workload_id
-from research.benchmarks.public_data.writing import Cells, Converted, metric
+from research.benchmarks.public_data.dataset_writer import Cells, Converted, metric
+from research.benchmarks.public_data.strict_cells import positive, workload_id
 
 META = {
     "name": "spec2017-pairs",

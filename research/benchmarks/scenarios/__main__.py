@@ -32,7 +32,7 @@ from lab.resource_registry import Registry, clean
 from research.benchmarks.scenarios.advice import NoAdviceError
 from research.benchmarks.scenarios.campaign import Campaign, Case, Told
 from research.benchmarks.scenarios.scenes import SCENES
-from research.benchmarks.scenarios.stage import unfit
+from research.benchmarks.scenarios.testbed import unfit
 
 STATE = Path("/run/cotenant-benchmark")  # its own list: a lab run beside is never cleaned here
 

@@ -25,7 +25,7 @@ from advisor.settings import Settings
 from lab.measure import Measured
 from profiler.metrics import join_key
 from research.benchmarks.scenarios.scenes import Party
-from research.benchmarks.scenarios.stage import UPLINK, Stage
+from research.benchmarks.scenarios.testbed import UPLINK, Stage
 
 _TIMEOUT_S = 10.0
 

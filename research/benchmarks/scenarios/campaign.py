@@ -15,7 +15,7 @@ from lab.resource_registry import Registry
 from lab.workloads import Disk
 from research.benchmarks.scenarios.advice import Advice, ask, followed
 from research.benchmarks.scenarios.scenes import Party, Scene
-from research.benchmarks.scenarios.stage import Stage, standing
+from research.benchmarks.scenarios.testbed import Stage, standing
 
 PROFILED = 3  # runs alone that a profile is the mean of: a shared disk's speed changes by half from one to the next
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
-from research.findings.estimates import Values, first, over
-from research.findings.lab import Lab, LabRun
-from research.findings.registry import number, order
+from research.findings.claim_registry import number, order
+from research.findings.claim_values import Values, first, over
+from research.findings.lab_runs import Lab, LabRun
 
 NATIVE, LXC, KVM = "native", "container", "qemu"
 COARSE, FINE = "throughput_1mb", "throughput_64b"

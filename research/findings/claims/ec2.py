@@ -7,9 +7,9 @@ of 100 ms.
 
 from __future__ import annotations
 
-from research.findings.estimates import Values, first, gain, over
-from research.findings.lab import Lab, LabRun
-from research.findings.registry import number, order
+from research.findings.claim_registry import number, order
+from research.findings.claim_values import Values, first, gain, over
+from research.findings.lab_runs import Lab, LabRun
 
 SMALL_CAP = 50.0
 

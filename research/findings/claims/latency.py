@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from research.findings.claim_registry import number, order
+from research.findings.claim_values import Values, against, change, first, gain, highest, joined, over, percent
 from research.findings.claims.ec2 import medium, small
-from research.findings.estimates import Values, against, change, first, gain, highest, joined, over, percent
-from research.findings.lab import Lab, LabRun
-from research.findings.registry import number, order
+from research.findings.lab_runs import Lab, LabRun
 
 ONE_CPU = "same"
 # HTB counts frames of 1514 bytes of which TCP with time stamps carries 1448 as payload, which iperf3 reports.

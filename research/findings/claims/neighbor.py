@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from math import fsum
 from statistics import fmean
 
-from research.findings.estimates import Values, against, change, gain, over, percent
-from research.findings.lab import Lab, LabRun
-from research.findings.registry import number, order
+from research.findings.claim_registry import number, order
+from research.findings.claim_values import Values, against, change, gain, over, percent
+from research.findings.lab_runs import Lab, LabRun
 
 ORDERED_PAIRS = ("1k+1k", "1k+10k", "1k+50k", "1k+100k", "30k+100k", "50k+100k")  # of N3
 THREE = ("1k+1k", "1k+100k", "100k+100k")

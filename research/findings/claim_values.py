@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from lab.statistics import interval
-from research.findings.lab import LabRun
-from research.findings.printed import FLAT, Printed, groups
+from research.findings.lab_runs import LabRun
+from research.findings.paper_statements import FLAT, Printed, groups
 
 # Only what is relative is compared with a paper from other hardware: an absolute figure is shown and never judged.
 RELATIVE = frozenset({"%", "x", "ratio"})

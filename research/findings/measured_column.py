@@ -7,10 +7,10 @@ from pathlib import Path
 
 import research.findings.claims  # noqa: F401 - importing registers them
 from models.data.tables import DatasetError, read_rows
-from research.findings.estimates import Values, agrees, ordered
-from research.findings.lab import Lab
-from research.findings.printed import Row, Statements
-from research.findings.registry import NUMBERS, ORDERS, Number, Several
+from research.findings.claim_registry import NUMBERS, ORDERS, Number, Several
+from research.findings.claim_values import Values, agrees, ordered
+from research.findings.lab_runs import Lab
+from research.findings.paper_statements import Row, Statements
 
 REMARKS = "findings.csv"  # of a measured dataset: finding, remark
 

@@ -14,7 +14,7 @@ from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from models.training import fit_predictor
 from profiler.observed import Colocation, IsolationSettings, Pinning
-from research.findings.printed import FLAT, Row, Statements, groups, is_ordered, row, said
+from research.findings.paper_statements import FLAT, Row, Statements, groups, is_ordered, row, said
 
 PLATFORM_1, PLATFORM_2, PLATFORM_3 = "neighbor-1", "neighbor-2", "neighbor-3"
 # Table 4 of NEIGHBOR: driver domain and guests by number of CPUs; ids as in the dataset's notes.

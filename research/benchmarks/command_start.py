@@ -1,7 +1,8 @@
 """CPU time of short commands from start to end, beside a Python that does nothing.
 
 Each round runs every command once, in turn, so that what else the machine does falls on all of them alike.
-`python -m research.benchmarks.start [--rounds N]` prints the median, the least and the most of user + system seconds.
+`python -m research.benchmarks.command_start [--rounds N]` prints the median, the least and the most CPU seconds (user
+and system).
 """
 
 from __future__ import annotations

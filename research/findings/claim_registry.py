@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from research.findings.estimates import Values
-from research.findings.lab import Lab
+from research.findings.claim_values import Values
+from research.findings.lab_runs import Lab
 
 Number = Callable[[Lab], Values | None]
 Several = Callable[[Lab], Mapping[str, Values | None]]
