@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lab.campaign import Campaign, PinningForm
-from lab.environment import Machine
+from lab.environment import HostMachine
 from lab.records import Record
 from profiler.observed import format_cpus
 
@@ -30,7 +30,7 @@ _NOTES = (
 
 
 def describe_dataset(
-    campaign: Campaign, records: Sequence[Record], machine: Machine, found: Mapping[str, Any]
+    campaign: Campaign, records: Sequence[Record], machine: HostMachine, found: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The content of dataset.yaml; `found` are the circumstances that the host showed."""
     measured = [record for record in records if record.kind != "calibration"]

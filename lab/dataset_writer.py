@@ -14,10 +14,10 @@ import yaml
 
 from lab.campaign import Campaign
 from lab.dataset_description import describe_dataset
-from lab.environment import Machine
+from lab.environment import HostMachine
 from lab.records import SETTINGS, MemberRecord, Record
 from lab.schedule import profile_keys
-from lab.workloads import Memory
+from lab.workloads import MemoryWorkload
 
 PLATFORMS = (
     "platform", "kind", "pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit", "disk_kind",
@@ -43,7 +43,7 @@ _Row = Sequence[object]
 
 
 def write_dataset(
-    directory: Path, campaign: Campaign, records: Sequence[Record], machine: Machine, found: Mapping[str, Any]
+    directory: Path, campaign: Campaign, records: Sequence[Record], machine: HostMachine, found: Mapping[str, Any]
 ) -> None:
     """Write all tables; each is complete or not there. OSError when the disk refuses, earlier tables stay.
 
@@ -63,7 +63,7 @@ def write_dataset(
     _replace(directory / "dataset.yaml", text.encode())
 
 
-def _platforms(campaign: Campaign, machine: Machine, records: Sequence[Record]) -> Iterable[_Row]:
+def _platforms(campaign: Campaign, machine: HostMachine, records: Sequence[Record]) -> Iterable[_Row]:
     """The host with a link of its own for each instance, and, where runs had that, with one uplink for all."""
     names = {_platform(campaign, record): _on_uplink(record) for record in records if record.kind == "group"}
     for name, uplink in sorted({campaign.platform: False, **names}.items()):
@@ -101,7 +101,7 @@ def _profiles(campaign: Campaign, records: Iterable[Record]) -> Iterable[_Row]:
                 yield (*head, scope, metric, value, unit, record.round)
         for outcome, value in member.outcomes.items():
             yield (*head, "instance", outcome, value, _unit(outcome, member), record.round)
-        if isinstance(campaign.workloads[member.workload], Memory):  # what it reaches is the bandwidth it takes
+        if isinstance(campaign.workloads[member.workload], MemoryWorkload):  # what it reaches is the bandwidth it takes
             yield (*head, "instance", "mem_bw_mb_s", member.outcomes.get("throughput"), "MB/s", record.round)
         if member.generator_percent is not None:
             yield (*head, "host", "load_generator_cpu", member.generator_percent, "%", record.round)

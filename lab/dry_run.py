@@ -10,11 +10,11 @@ from lab.campaign import Campaign
 from lab.preflight import missing_tools
 from lab.progress import OVERHEAD_S, in_words
 from lab.records import Record
-from lab.rounds import Plan
+from lab.rounds import RoundPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class DryRunEstimate:
     """Counts of runs and minutes. `most_minutes` counts further rounds as if all of them measured everything.
 
     `run_s` is how long a run takes, from finished runs where there are any. `finished` runs are not measured again.
@@ -59,9 +59,9 @@ class Estimate:
         return lines
 
 
-def estimate(campaign: Campaign, records: list[Record]) -> Estimate:
+def estimate_campaign(campaign: Campaign, records: list[Record]) -> DryRunEstimate:
     """What is to be done beside the records of finished runs; needs no root and touches nothing."""
-    plan = Plan(campaign)
+    plan = RoundPlan(campaign)
     groups = [run for run in plan.runs if run.kind == "group"]
     done = sum(record.round <= plan.least_rounds for record in records)
     guess_s = campaign.seconds + campaign.warmup_s + OVERHEAD_S
@@ -73,7 +73,7 @@ def estimate(campaign: Campaign, records: list[Record]) -> Estimate:
     if repeats.minutes is not None:
         left = max(0.0, repeats.minutes - sum(record.took_s for record in records) / 60)
         minutes, most = min(minutes, left), min(most, left)
-    return Estimate(
+    return DryRunEstimate(
         campaign.name,
         dict(Counter(run.pinning for run in groups)),
         dict(sorted(Counter(len(run.placed) for run in groups).items())),

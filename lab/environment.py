@@ -20,7 +20,7 @@ _MOVING = ("load", "steal_s")  # told for before and after
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class HostMachine:
     """The columns of the platforms table that this host shows; None = it does not show it."""
 
     model: str
@@ -33,13 +33,13 @@ class Machine:
     memory_mb: float
 
 
-def read_machine() -> Machine:
+def read_machine() -> HostMachine:
     """This host; `l2_mb` is per core, `l3_mb` per cache, as the papers give them."""
     cpuinfo = _text(Path("/proc/cpuinfo"))
     model = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     mhz = re.search(r"^cpu MHz\s*:\s*([\d.]+)$", cpuinfo, re.MULTILINE)
     memory = re.search(r"^MemTotal:\s+(\d+) kB$", _text(Path("/proc/meminfo")), re.MULTILINE)
-    return Machine(
+    return HostMachine(
         model[1].strip() if model else platform.machine(),
         f"{platform.system()} {platform.release()}",
         os.cpu_count() or 1,

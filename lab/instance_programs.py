@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from lab.errors import RunError
-from lab.instances import Program, Running
-from lab.workloads import Reached
+from lab.instances import Program, RunningInstance
+from lab.workloads import WorkloadResult
 
 
-class Work:
+class InstancePrograms:
     """One instance's measuring program, which waits until it is released, and its filler, which works at once."""
 
-    def __init__(self, running: Running, seconds: int, rate: float | None) -> None:
+    def __init__(self, running: RunningInstance, seconds: int, rate: float | None) -> None:
         self.running = running
         self._rate = rate
         self._filling = running.workload.fill(running.site, rate)
@@ -62,7 +62,7 @@ class Work:
         if self.ended and (self._filler is None or (self.fixed and self._filler.returncode == 0)):
             self._refill()
 
-    def reached(self) -> Reached:
+    def reached(self) -> WorkloadResult:
         """What the measuring program reached; RunError when it failed."""
         self._measuring.check()
         return self.running.workload.read(self._measuring.output(), self._rate)

@@ -18,7 +18,7 @@ _POLL_S = 0.01
 _SHOWN = 400  # characters of a program's complaint that an error repeats
 
 
-class Process:
+class LabProcess:
     """A program inside an instance. Its output goes to memory: a full disk or an unread pipe cannot stop it."""
 
     def __init__(

@@ -29,7 +29,7 @@ _DESTROYED_WITHIN_S = 60.0  # a domain's memory is cleared before it is gone
 _NAMESPACES = Path("/run/netns")
 
 
-class Registry:
+class ResourceRegistry:
     """Names and remembers the objects of one lab run."""
 
     def __init__(self, state: Path = DEFAULT_STATE) -> None:

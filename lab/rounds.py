@@ -12,7 +12,7 @@ from lab.schedule import Run, calibrations, expand, in_round
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Round:
     """A round: its runs in their order; round 0 calibrates.
 
     `wide` groups are why a further round is needed, None = one of the least.
@@ -25,7 +25,7 @@ class Step:
     due_s: float | None = None
 
 
-class Plan:
+class RoundPlan:
     """All steps of a campaign; what a further round holds depends on what the rounds before it gave, and nothing else.
 
     So the same journal always leads to the same steps, also after the campaign was interrupted within one.
@@ -48,13 +48,13 @@ class Plan:
         """Runs of these rounds, with calibrations."""
         return len(self.calibrations) + self.least_rounds * len(self.runs)
 
-    def steps(self, records: Sequence[Record]) -> Iterator[Step]:
+    def steps(self, records: Sequence[Record]) -> Iterator[Round]:
         """Step by step; `records` is looked at anew for each, so that it may grow meanwhile."""
         campaign, repeats = self._campaign, self._campaign.repeats
-        yield Step(0, self.calibrations)
+        yield Round(0, self.calibrations)
         for number in range(1, self.least_rounds + 1):
             due_s = None if campaign.temporal is None else (number - 1) * campaign.temporal.every_min * 60
-            yield Step(number, tuple(in_round(self.runs, campaign.seed, number)), None, due_s)
+            yield Round(number, tuple(in_round(self.runs, campaign.seed, number)), None, due_s)
         if repeats.narrow is None or campaign.temporal is not None:
             return
         for number in range(repeats.least + 1, repeats.most + 1):
@@ -62,7 +62,7 @@ class Plan:
             if not wide:
                 return
             runs = self._with_solos(wide)
-            yield Step(number, tuple(in_round(runs, campaign.seed, number)), len(wide))
+            yield Round(number, tuple(in_round(runs, campaign.seed, number)), len(wide))
 
     def wide(self, records: Sequence[Record], before: int | None = None) -> frozenset[str]:
         """Groups whose interval of T/B is too wide, by the rounds before this one; none where no width is asked for."""

@@ -13,13 +13,13 @@ from lab.campaign import Campaign
 from lab.control_groups import GroupMaker
 from lab.environment import MADE
 from lab.errors import RepeatedError, RunError
-from lab.instances import Setup, host_instances
-from lab.instances.base import Described
+from lab.instances import RunSetup, host_instances
+from lab.instances.base import DescribedInstances
 from lab.journal import Journal
 from lab.measure import Timing, measure
 from lab.qdiscs import Qdiscs, lab_qdiscs
-from lab.records import Around, Record
-from lab.resource_registry import Registry
+from lab.records import Record, RunConditions
+from lab.resource_registry import ResourceRegistry
 from lab.schedule import Run, calibration_key
 
 _TRIES = 2  # a run that fails once (a port still in use, a hiccup) gets a second chance; then it is left out
@@ -29,7 +29,7 @@ class RunMaker:
     """Makes the runs of a campaign, one at a time; `say` tells people what went wrong and is tried again."""
 
     def __init__(
-        self, campaign: Campaign, journal: Journal, registry: Registry, scratch: Path, maker: GroupMaker,
+        self, campaign: Campaign, journal: Journal, registry: ResourceRegistry, scratch: Path, maker: GroupMaker,
         say: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._campaign = campaign
@@ -57,28 +57,30 @@ class RunMaker:
         load = _load()
         rates = {} if run.kind == "calibration" else self._rates(run)
         with host_instances(self._campaign.instances, self._setup(run), self._maker) as instances:
-            if isinstance(instances, Described):
+            if isinstance(instances, DescribedInstances):
                 self._journal.note(MADE, instances.circumstances())
             before = lab_qdiscs(self._registry)
             measured = measure(instances, self._timing, rates)
             around = self._around(round_started, load, before, lab_qdiscs(self._registry))
         return Record.of(run, number, measured, rates, self._units, time.monotonic() - began, around)
 
-    def _setup(self, run: Run) -> Setup:
+    def _setup(self, run: Run) -> RunSetup:
         campaign = self._campaign
         workloads = tuple(campaign.workloads[entry.member.workload] for entry in run.placed)
-        return Setup(
+        return RunSetup(
             self._registry, run.placed, workloads, self._scratch, link_mbit=campaign.link_mbit,
             driver_cpus=run.placed[0].driver, guests=campaign.guests, line_mbit=campaign.line_mbit,
             queue_packets=campaign.queue_packets,
         )  # fmt: skip
 
-    def _around(self, round_started: str, load: float | None, before: Qdiscs | None, after: Qdiscs | None) -> Around:
+    def _around(
+        self, round_started: str, load: float | None, before: Qdiscs | None, after: Qdiscs | None
+    ) -> RunConditions:
         if after is None:
-            return Around(round_started, load)
+            return RunConditions(round_started, load)
         self._journal.note("qdisc", {"digest": after.digest, "text": after.text})
         dropped = None if before is None else max(0, after.dropped - before.dropped)
-        return Around(round_started, load, after.digest, dropped)
+        return RunConditions(round_started, load, after.digest, dropped)
 
     def _rates(self, run: Run) -> Mapping[str, float | None]:
         """Requested rate of members with a part load: that part of what the calibration reached."""

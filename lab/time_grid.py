@@ -8,13 +8,13 @@ from datetime import datetime
 
 from lab.campaign import Temporal
 from lab.journal import Journal
-from lab.rounds import Step
+from lab.rounds import Round
 
 _LATE_SHARE = 0.1  # of the spacing: a round that starts later than this is not the round of that time any more
 _ORIGIN = "grid_origin"
 
 
-class Grid:
+class TimeGrid:
     """Knows when each round is due; the first start of the campaign is the origin, kept in its journal."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Grid:
         """When the grid ends, as epoch time."""
         return self._origin() + self._slots * self._every_s
 
-    def wait(self, step: Step, *, resumed: bool) -> bool:
+    def wait(self, step: Round, *, resumed: bool) -> bool:
         """Wait until a round is due; False when it is too late for it. A round that had begun may still be ended."""
         if step.due_s is None:
             return True

@@ -21,7 +21,7 @@ _BUSY = 1.0  # Mbit/s or MB/s: who moves less than this works with its CPU
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class UsageSeries:
     """Windows of a run: window i ended `at_s[i]` seconds after the measured time began, warm-up before 0.
 
     `values[instance][metric][i]` is its mean rate, 100 % = one CPU; metrics that are not counted here are missing.
@@ -45,7 +45,7 @@ class Series:
         return ()
 
 
-class Watch:
+class UsageWatch:
     """Takes readings when they are due; `look` is to be called often, and returns at once where none is."""
 
     def __init__(self, backend: Backend, seconds: float) -> None:
@@ -72,7 +72,7 @@ class Watch:
         self._due = time.monotonic() + max(self._usual_s, cost_s / _SHARE)
         return counters.monotonic_s
 
-    def series(self, begin: float) -> Series:
+    def series(self, begin: float) -> UsageSeries:
         """Everything so far; `begin` is when the measured time began, on the monotonic clock."""
         pairs = [
             (first, second)
@@ -88,7 +88,7 @@ class Watch:
                 for metric in METRICS
                 if rates and all(metric in rate for rate in rates)
             }
-        return Series(tuple(round(second[0] - begin, 2) for _, second in pairs), values)
+        return UsageSeries(tuple(round(second[0] - begin, 2) for _, second in pairs), values)
 
 
 def _rates(

@@ -10,7 +10,7 @@ _ALIGNMENT = 4
 _END = "TRAILER!!!"
 
 
-class Archive:
+class CpioArchive:
     """Files, folders and links in the order in which they are added; folders above a file come by themselves."""
 
     def __init__(self) -> None:

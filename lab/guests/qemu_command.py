@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from lab.guests.image import HOST_TAG, PORT, READY, SCRATCH_TAG, Image
+from lab.guests.image import HOST_TAG, PORT, READY, SCRATCH_TAG, BootImage
 from lab.workloads.disk import takes_direct
 
 Accelerated = Literal["kvm", "tcg"]
@@ -21,7 +21,7 @@ _PROCESSOR = {"tcg": ["-accel", "tcg,thread=multi", "-cpu", "max"], "kvm": ["-ac
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class GuestShape:
     """What distinguishes one guest from another."""
 
     name: str
@@ -36,7 +36,7 @@ class Shape:
         return f"tap{self.number}"
 
 
-def qemu_command(shape: Shape, image: Image, disk: Path, scratch: Path, agent: int, control: int) -> list[str]:
+def qemu_command(shape: GuestShape, image: BootImage, disk: Path, scratch: Path, agent: int, control: int) -> list[str]:
     """QEMU's command line; `agent` and `control` are sockets that it gets from the lab."""
     cache = "none" if takes_direct(disk) else "writeback"
     net = f"tap,id=net,ifname={shape.tap},script=no,downscript=no,vhost={'on' if shape.vhost else 'off'}"
@@ -63,7 +63,7 @@ def _value(text: str) -> str:
     return text.replace(",", ",,")
 
 
-def kvm_boots(image: Image, run: Callable[[list[str]], str]) -> bool:
+def kvm_boots(image: BootImage, run: Callable[[list[str]], str]) -> bool:
     """Whether a guest really comes up under KVM: a /dev/kvm alone proves nothing (nested, partial, broken ones)."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False

@@ -9,7 +9,7 @@ from profiler.backends.base import Backend, BackendError, Counters
 from profiler.observed import Instance, IsolationSettings
 
 
-class Renamed:
+class RenamingBackend:
     """Shows the instances that `names` maps (the backend's id → the lab's), and nobody else."""
 
     def __init__(self, backend: Backend, names: Mapping[str, str]) -> None:

@@ -13,10 +13,10 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 from lab.control_groups import GroupMaker, device_of
 from lab.errors import RunError
-from lab.instances.base import Program, Running, Setup, Transport
+from lab.instances.base import Program, RunningInstance, RunSetup, Transport
 from lab.network import Wiring
-from lab.processes import Process
-from lab.schedule import Placed
+from lab.processes import LabProcess
+from lab.schedule import PlacedMember
 from lab.workloads import Site, Workload
 from profiler.backends.base import Backend
 from profiler.backends.lxc.control_groups import find_groups
@@ -25,7 +25,7 @@ from profiler.observed import IsolationSettings, NetworkSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class GeneratorPlace:
     """Where the load generator of an instance runs: files to join its groups by, and its network namespace."""
 
     group: str
@@ -34,13 +34,13 @@ class Outside:
 
 
 @dataclass(slots=True)
-class Standing(ABC):
-    """One instance and how to start programs in it or against it; see `lab.instances.base.Running`."""
+class InstanceHandle(ABC):
+    """One instance and how to start programs in it or against it; see `lab.instances.base.RunningInstance`."""
 
-    placed: Placed
+    placed: PlacedMember
     workload: Workload
     site: Site
-    outside: Outside | None
+    outside: GeneratorPlace | None
     lead_s: float
     server: Program | None = field(default=None, init=False)
     asking: Program | None = field(default=None, init=False)
@@ -60,10 +60,10 @@ class Standing(ABC):
     def deliver(self) -> None:
         """Let the instance have what its workload wrote into its folder, at the same path."""
 
-    def _start_outside(self, command: list[str], wait: bool) -> Process:
+    def _start_outside(self, command: list[str], wait: bool) -> LabProcess:
         if self.outside is None:
             raise RunError(f"{self.placed.instance} has no load generator")
-        return Process(
+        return LabProcess(
             command, groups=self.outside.procs, network=self.outside.network, directory=self.site.directory, wait=wait
         )
 
@@ -107,10 +107,10 @@ class Standing(ABC):
         self.asking = self.server = None
 
 
-S = TypeVar("S", bound=Standing)
+S = TypeVar("S", bound=InstanceHandle)
 
 
-class StandingInstances(ABC, Generic[S]):
+class ManagedInstances(ABC, Generic[S]):
     """Context manager: on entry all instances stand and their servers are ready, on exit nothing of the run is left.
 
     What cannot be removed is an error of its own only where nothing else went wrong: it stays on the registry's list.
@@ -119,14 +119,14 @@ class StandingInstances(ABC, Generic[S]):
     ready_within_s: ClassVar[float]  # for the slowest server beside busy neighbours
     poll_s: ClassVar[float]
 
-    def __init__(self, setup: Setup, maker: GroupMaker) -> None:
+    def __init__(self, setup: RunSetup, maker: GroupMaker) -> None:
         self._setup = setup
         self._maker = maker
         self._registry = setup.registry
         self._standing: list[S] = []
 
     @property
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningInstance]:
         return list(self._standing)
 
     def __enter__(self) -> Self:
@@ -197,12 +197,12 @@ class StandingInstances(ABC, Generic[S]):
         self._registry.made("group", name)
         return tuple(self._maker.make(name, cpus, settings, device_of(self._setup.directory)))
 
-    def _outside(self, entry: Placed, network: str) -> Outside | None:
+    def _outside(self, entry: PlacedMember, network: str) -> GeneratorPlace | None:
         """A group for the load generator of this instance; None = it has none."""
         if entry.clients is None:
             return None
         group = self._registry.group(entry.instance, load=True)
-        return Outside(group, self._group(group, entry.clients, IsolationSettings()), network)
+        return GeneratorPlace(group, self._group(group, entry.clients, IsolationSettings()), network)
 
     def _serve(self) -> None:
         """Start all servers side by side and wait until the last one is ready."""

@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from lab.guests.channel import Channel
+from lab.guests.channel import AgentChannel
 from lab.instances.base import Program, Transport
-from lab.instances.lifecycle import Standing, StandingInstances, waiting_socket
+from lab.instances.lifecycle import InstanceHandle, ManagedInstances, waiting_socket
 
 
-class Inside(Protocol):
+class GuestSystem(Protocol):
     """A guest, as far as programs in it matter."""
 
     @property
-    def channel(self) -> Channel: ...
+    def channel(self) -> AgentChannel: ...
 
     def deliver(self, directory: Path, /) -> None:
         """Let the guest have what lies in this folder of the host, at the same path."""
 
 
 @dataclass(slots=True)
-class Guest(Standing):
+class GuestHandle(InstanceHandle):
     """One guest that does a workload."""
 
-    inside: Inside
+    inside: GuestSystem
 
     def start_inside(self, command: list[str], *, wait: bool = False) -> Program:
         return self.inside.channel.start(command, self.site.directory, wait=wait)
@@ -40,7 +40,7 @@ class Guest(Standing):
         self.inside.deliver(self.site.directory)
 
 
-class Guests(StandingInstances[Guest]):
+class GuestInstances(ManagedInstances[GuestHandle]):
     """The guests of one run; see `lab.instances.base.Instances`."""
 
     ready_within_s: ClassVar[float] = 60.0  # a server that starts in an emulated CPU is much slower than on the host's

@@ -9,19 +9,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lab.show.dataset import Dataset, RunInfo
+from lab.show.dataset import LabDataset, RunInfo
 from lab.show.dataset_reader import read_dataset
-from lab.show.distributions import Courses, Inside, Panel, inside, over_time, panels
-from lab.show.group_prediction import Composition, compose
+from lab.show.distributions import OutcomeHistories, Panel, RunWindows, inside, over_time, panels
+from lab.show.group_prediction import GroupPredictions, compose
 from lab.show.intervals import Replicates, described
-from lab.show.noise import Marks, Narrow, marks, narrowness, solo_noise
-from lab.show.pairs import Form, forms, pair_results
-from lab.show.sweeps import Modes, Sweep, modes, sweeps
+from lab.show.noise import IntervalWidthCount, MarkedRuns, marks, narrowness, solo_noise
+from lab.show.pairs import FormResults, forms, pair_results
+from lab.show.sweeps import FactorSweep, NetworkModes, modes, sweeps
 from lab.statistics import Description
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class SoloOutcome:
     """An outcome of a workload alone, over rounds and places, as outcomes.csv holds it."""
 
     label: str
@@ -31,7 +31,7 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DatasetAnalysis:
     """Everything that `lab show` tells. `noise` describes solo throughput per workload and pinning, over the rounds.
 
     `disturbed` counts the runs, calibrations left out; None when the dataset does not tell.
@@ -42,18 +42,18 @@ class Shown:
     repeats: int
     runs: int
     disturbed: int | None
-    forms: Mapping[str, Form]
+    forms: Mapping[str, FormResults]
     noise: Mapping[str, Mapping[str, Description]]
-    narrow: tuple[Narrow, ...]
-    marks: tuple[Marks, ...]
+    narrow: tuple[IntervalWidthCount, ...]
+    marks: tuple[MarkedRuns, ...]
     marked: tuple[RunInfo, ...]
-    sweeps: tuple[Sweep, ...]
-    modes: tuple[Modes, ...]
-    composition: Composition
+    sweeps: tuple[FactorSweep, ...]
+    modes: tuple[NetworkModes, ...]
+    composition: GroupPredictions
     panels: tuple[Panel, ...]
-    courses: Mapping[str, Courses]
-    inside: tuple[Inside, ...]
-    alone: tuple[Alone, ...]
+    courses: Mapping[str, OutcomeHistories]
+    inside: tuple[RunWindows, ...]
+    alone: tuple[SoloOutcome, ...]
 
     def document(self) -> dict[str, Any]:
         """For --json: times as text."""
@@ -61,7 +61,7 @@ class Shown:
         return found
 
 
-def show(directory: Path, workloads: Collection[str] = (), form: str = "") -> Shown:
+def analyse(directory: Path, workloads: Collection[str] = (), form: str = "") -> DatasetAnalysis:
     """Read a dataset directory and compute all; LabError names file, line and column of what is wrong there.
 
     `workloads` keeps the groups of these workloads alone, `form` one pinning form.
@@ -70,7 +70,7 @@ def show(directory: Path, workloads: Collection[str] = (), form: str = "") -> Sh
     replicates = Replicates(dataset)
     results = list(pair_results(dataset.groups, replicates))
     measured = [info for info in dataset.infos.values() if info.kind != "calibration"]
-    return Shown(
+    return DatasetAnalysis(
         directory=dataset.directory,
         about=dataset.about,
         repeats=len({group.repeat for group in dataset.groups}),
@@ -91,13 +91,13 @@ def show(directory: Path, workloads: Collection[str] = (), form: str = "") -> Sh
     )
 
 
-def _alone(dataset: Dataset) -> tuple[Alone, ...]:
+def _alone(dataset: LabDataset) -> tuple[SoloOutcome, ...]:
     solos = {key for key, info in dataset.infos.items() if info.kind == "solo"}
     found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for one in dataset.reached:
         if (one.run, one.repeat) in solos:
             found[one.instance.rpartition(".")[0] or one.workload, one.outcome, one.unit].append(one.value)
-    return tuple(Alone(*name, described(values)) for name, values in sorted(found.items()))
+    return tuple(SoloOutcome(*name, described(values)) for name, values in sorted(found.items()))
 
 
 def _plain(value: Any) -> Any:

@@ -8,10 +8,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lab.show.distributions import Courses, Inside, Panel
+from lab.show.distributions import OutcomeHistories, Panel, RunWindows
 from lab.show.formatting import OUTCOMES, ROLES, factor
-from lab.show.group_prediction import Composition
-from lab.show.sweeps import Mode, Modes, Sweep
+from lab.show.group_prediction import GroupPredictions
+from lab.show.sweeps import FactorSweep, NetworkMode, NetworkModes
 from lab.usage_windows import METRICS
 from profiler.look import inline, short
 from profiler.pictures import LINE, SERIES, SOFT, label, legend, new_figure
@@ -25,7 +25,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # beside colour, for who do
 _DASHES = ("-", "--", ":", "-.")
 
 
-def sweep_picture(title: str, sweeps: Sequence[Sweep]) -> Markup:
+def sweep_picture(title: str, sweeps: Sequence[FactorSweep]) -> Markup:
     """T / B of one workload over the values of a factor, one line per neighbour (at most MOST_LINES)."""
     figure, axes = _panel(len(sweeps))
     first = sweeps[0]
@@ -52,7 +52,7 @@ def sweep_picture(title: str, sweeps: Sequence[Sweep]) -> Markup:
     return inline(figure, title, f"T/B over {factor(first.factor)}; the table has every value")
 
 
-def mode_picture(title: str, modes: Modes) -> Markup:
+def mode_picture(title: str, modes: NetworkModes) -> Markup:
     """One row per tc mode and one panel per outcome: median and 95 % interval beside the neighbours."""
     known = [name for name in OUTCOMES if any(name in mode.outcomes for mode in modes.modes)]
     height = 0.75 + 0.3 * len(modes.modes)
@@ -64,7 +64,7 @@ def mode_picture(title: str, modes: Modes) -> Markup:
     return inline(figure, title, "Outcomes by tc mode; the table has every value")
 
 
-def _mode_rows(axes: Any, modes: Sequence[Mode], outcome: str) -> None:
+def _mode_rows(axes: Any, modes: Sequence[NetworkMode], outcome: str) -> None:
     for row, mode in enumerate(modes):
         found = mode.outcomes.get(outcome)
         if found is None:
@@ -108,7 +108,7 @@ def _middle(panel: Panel) -> tuple[float, float]:
     return low - room, high + room
 
 
-def course_picture(name: str, courses: Courses) -> Markup:
+def course_picture(name: str, courses: OutcomeHistories) -> Markup:
     """Values over wall-clock time, one line each."""
     figure, axes = new_figure(width=2.4 * _WIDTH, height=_HEIGHT + _KEY_ROW * len(courses.of) / 2)
     axes = axes[0]
@@ -126,7 +126,7 @@ def course_picture(name: str, courses: Courses) -> Markup:
     return inline(figure, name, "Values over the hours of the campaign, one line each")
 
 
-def inside_pictures(inside: Inside) -> list[Markup]:
+def inside_pictures(inside: RunWindows) -> list[Markup]:
     """The windows of a run, one picture per metric that is not 0 all the time, and one line per instance."""
     return [
         _windows(inside, metric, of)
@@ -135,7 +135,7 @@ def inside_pictures(inside: Inside) -> list[Markup]:
     ]
 
 
-def _windows(inside: Inside, metric: str, of: Mapping[str, Sequence[tuple[float, float]]]) -> Markup:
+def _windows(inside: RunWindows, metric: str, of: Mapping[str, Sequence[tuple[float, float]]]) -> Markup:
     figure, axes = _panel(len(of))
     for number, (instance, points) in enumerate(of.items()):
         colour, dash = SERIES[number % len(SERIES)], _DASHES[number % len(_DASHES)]
@@ -153,7 +153,7 @@ def _windows(inside: Inside, metric: str, of: Mapping[str, Sequence[tuple[float,
     return inline(figure, f"{inside.run} round {inside.repeat} {metric}", f"Windows of {metric} within a run")
 
 
-def composition_picture(composition: Composition) -> Markup:
+def composition_picture(composition: GroupPredictions) -> Markup:
     """Measured combined score over the one that the pairs let expect, one point per group and rule."""
     figure, axes = _panel(2)
     ends: list[float] = []
@@ -171,7 +171,7 @@ def composition_picture(composition: Composition) -> Markup:
     return inline(figure, "composition", "Measured against predicted combined scores; the table has every group")
 
 
-def _bars(axes: Any, xs: Sequence[float], sweep: Sweep, number: int) -> None:
+def _bars(axes: Any, xs: Sequence[float], sweep: FactorSweep, number: int) -> None:
     for x, point in zip(xs, sweep.points, strict=True):
         if point.ratio.lower is not None and point.ratio.upper is not None:
             axes.plot([x, x], [point.ratio.lower, point.ratio.upper], color=SERIES[number], linewidth=0.9, alpha=0.6)
@@ -189,6 +189,6 @@ def _key(axes: Any, columns: int = 1) -> None:
         legend(axes.figure, loc="outside lower left", ncols=columns, borderpad=0, handlelength=2.2)
 
 
-def lines_of(sweeps: Iterable[Sweep]) -> list[Sweep]:
+def lines_of(sweeps: Iterable[FactorSweep]) -> list[FactorSweep]:
     """The strongest sweeps, as many as one picture takes."""
     return sorted(sweeps, key=lambda sweep: -sweep.spread)[:MOST_LINES]

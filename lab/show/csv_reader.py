@@ -22,7 +22,7 @@ _SHOWN = 40  # characters of a bad cell that an error repeats
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CsvLine:
     """One line of a table. Its methods read a cell; LabError names the cell that is not what it should be."""
 
     path: Path
@@ -100,7 +100,7 @@ class Line:
         raise LabError(f"{self.path}, line {self.number}, column {column}: {cell!r} {reason}")
 
 
-def lines(path: Path, needed: Sequence[str]) -> Iterator[Line]:
+def lines(path: Path, needed: Sequence[str]) -> Iterator[CsvLine]:
     """The lines of a table, plain or gzip by its suffix, which has at least the needed columns; LabError otherwise."""
     try:
         with _open(path) as file:
@@ -111,7 +111,9 @@ def lines(path: Path, needed: Sequence[str]) -> Iterator[Line]:
             for entry in reader:
                 if reader.line_num > MOST_LINES:
                     raise LabError(f"{path} has more than {MOST_LINES} lines: that is more than any campaign writes")
-                yield Line(path, reader.line_num, {key: cell or "" for key, cell in entry.items() if key is not None})
+                yield CsvLine(
+                    path, reader.line_num, {key: cell or "" for key, cell in entry.items() if key is not None}
+                )
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise LabError(f"{path} is not a whole gzip file ({error})") from None
     except OSError as error:

@@ -10,56 +10,66 @@ from typing import Any
 import yaml
 
 from lab.errors import LabError
-from lab.show.csv_reader import Line, lines
-from lab.show.dataset import Dataset, Group, Key, Member, Outcome, Points, Reached, RunInfo, Variant
+from lab.show.csv_reader import CsvLine, lines
+from lab.show.dataset import (
+    DatasetGroup,
+    DatasetMember,
+    Key,
+    LabDataset,
+    MeasuredOutcome,
+    MemberVariant,
+    Points,
+    ReachedOutcome,
+    RunInfo,
+)
 
 _MOST_TEXT = 2000  # characters of one entry of dataset.yaml
 _MOST_ENTRIES = 100
 
 
-def read_dataset(directory: Path) -> Dataset:
+def read_dataset(directory: Path) -> LabDataset:
     """Read a dataset directory; LabError names file, line and column of what is wrong there."""
     infos = _infos(directory / "runs.csv")
     groups = _groups(directory / "colocations.csv", infos)
     if not any("throughput" in member.outcomes for group in groups for member in group.members):
         raise LabError(f"{directory / 'colocations.csv'} holds no throughput yet: let the lab finish a round")
     reached = tuple(_reached(directory / "outcomes.csv"))
-    return Dataset(
+    return LabDataset(
         str(directory), _about(directory / "dataset.yaml"), groups, infos, reached, _series(directory / "series.csv.gz")
     )
 
 
-def _groups(path: Path, infos: Mapping[Key, RunInfo]) -> tuple[Group, ...]:
+def _groups(path: Path, infos: Mapping[Key, RunInfo]) -> tuple[DatasetGroup, ...]:
     needed = ("run", "instance", "workload", "pinning", "outcome", "solo", "colocated", "repeat")
-    rows: dict[Key, dict[str, list[Line]]] = defaultdict(lambda: defaultdict(list))
+    rows: dict[Key, dict[str, list[CsvLine]]] = defaultdict(lambda: defaultdict(list))
     for line in lines(path, needed):
         rows[line.name("run"), line.whole("repeat")][line.name("instance")].append(line)
-    groups: list[Group] = []
+    groups: list[DatasetGroup] = []
     for (run, repeat), instances in rows.items():
         members = sorted((_member(found) for found in instances.values()), key=lambda member: member.position)
         first = next(iter(instances.values()))[0]
         info = infos.get((run, repeat))
-        groups.append(Group(run, repeat, info.form if info else _form(first), tuple(members)))
+        groups.append(DatasetGroup(run, repeat, info.form if info else _form(first), tuple(members)))
     return tuple(groups)
 
 
-def _form(line: Line) -> str:
+def _form(line: CsvLine) -> str:
     """The lab's run names begin with the form; datasets of another origin tell platforms apart."""
     form, colon, _ = line.name("run").partition(":")
     return form if colon else line.text("platform") or "all"
 
 
-def _member(rows: Sequence[Line]) -> Member:
+def _member(rows: Sequence[CsvLine]) -> DatasetMember:
     first = rows[0]
     instance, workload = first.name("instance"), first.name("workload")
     label, dot, position = instance.rpartition(".")
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, MeasuredOutcome] = {}
     for line in rows:
         name = line.name("outcome")
         if name in outcomes:
             line.wrong("outcome", f"stands twice for {instance} in this round")
-        outcomes[name] = Outcome(line.number_of("solo"), line.number_of("colocated"), line.text("unit"))
-    return Member(
+        outcomes[name] = MeasuredOutcome(line.number_of("solo"), line.number_of("colocated"), line.text("unit"))
+    return DatasetMember(
         instance,
         workload,
         label if dot and position.isdecimal() else workload,
@@ -71,10 +81,10 @@ def _member(rows: Sequence[Line]) -> Member:
     )
 
 
-def _variant(line: Line) -> Variant:
+def _variant(line: CsvLine) -> MemberVariant:
     load, rate = line.number_of("load"), line.number_of("net_rate_mbit")
     network = line.text("net_mode")
-    return Variant(
+    return MemberVariant(
         1.0 if load is None else load,
         line.number_of("cap_percent"),
         line.number_of("weight"),
@@ -86,13 +96,13 @@ def _variant(line: Line) -> Variant:
 def _infos(path: Path) -> dict[Key, RunInfo]:
     if not path.exists():
         return {}
-    rows: dict[Key, list[Line]] = defaultdict(list)
+    rows: dict[Key, list[CsvLine]] = defaultdict(list)
     for line in lines(path, ("run", "repeat", "kind", "pinning", "disturbed")):
         rows[line.name("run"), line.whole("repeat")].append(line)
     return {key: _info(key, found) for key, found in rows.items()}
 
 
-def _info(key: Key, rows: Sequence[Line]) -> RunInfo:
+def _info(key: Key, rows: Sequence[CsvLine]) -> RunInfo:
     first = rows[0]
     return RunInfo(
         *key,
@@ -108,13 +118,13 @@ def _info(key: Key, rows: Sequence[Line]) -> RunInfo:
     )
 
 
-def _reached(path: Path) -> Iterator[Reached]:
+def _reached(path: Path) -> Iterator[ReachedOutcome]:
     if not path.exists():
         return
     for line in lines(path, ("run", "repeat", "instance", "workload", "outcome", "value", "unit")):
         value = line.any_number("value")
         if value is not None:
-            yield Reached(
+            yield ReachedOutcome(
                 line.name("run"), line.whole("repeat"), line.name("instance"), line.name("workload"),
                 line.name("outcome"), value, line.text("unit"),
             )  # fmt: skip

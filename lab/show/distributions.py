@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import pairwise
 from statistics import median
 
-from lab.show.dataset import Dataset, Group, Key, Points
+from lab.show.dataset import DatasetGroup, Key, LabDataset, Points
 from lab.show.pairs import PairResult
 
 MOST_STEPS = 200  # of a drawn distribution; finer than a pixel
@@ -42,7 +42,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class OutcomeHistory:
     """One outcome over wall-clock time: (start of the run, value) per round."""
 
     name: str
@@ -55,15 +55,15 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Courses:
+class OutcomeHistories:
     """The courses of one kind that vary most, of `known` courses altogether."""
 
     known: int
-    of: tuple[Course, ...]
+    of: tuple[OutcomeHistory, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class RunWindows:
     """The windows of one run: for each metric the instances' windows; `why` this run was chosen."""
 
     run: str
@@ -82,7 +82,7 @@ def distribution(name: str, values: Iterable[float]) -> Distribution:
     return Distribution(name, n, tuple((ordered[rank - 1], rank / n) for rank in ranks))
 
 
-def panels(dataset: Dataset) -> tuple[Panel, ...]:
+def panels(dataset: LabDataset) -> tuple[Panel, ...]:
     """T / B and latency over latency alone, by pinning form, and windows over their run's median, by company."""
     found = [
         Panel("T/B", _by_form(dataset.groups, "throughput")),
@@ -93,7 +93,7 @@ def panels(dataset: Dataset) -> tuple[Panel, ...]:
     return tuple(panel for panel in found if panel.of)
 
 
-def _by_form(groups: Iterable[Group], outcome: str) -> tuple[Distribution, ...]:
+def _by_form(groups: Iterable[DatasetGroup], outcome: str) -> tuple[Distribution, ...]:
     values: dict[str, list[float]] = defaultdict(list)
     for group in groups:
         values[group.form] += [ratio for member in group.members if (ratio := member.ratio(outcome)) is not None]
@@ -104,7 +104,7 @@ def _distributions(values: Mapping[str, Sequence[float]]) -> tuple[Distribution,
     return tuple(distribution(name, found) for name, found in values.items() if len(found) >= _FEWEST_VALUES)
 
 
-def _windows(dataset: Dataset) -> list[Panel]:
+def _windows(dataset: LabDataset) -> list[Panel]:
     """Each window over the median of its run and instance, so that runs of unlike workloads can be put together."""
     sizes = _company(dataset)
     values: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -124,13 +124,13 @@ def _windows(dataset: Dataset) -> list[Panel]:
     ]
 
 
-def _company(dataset: Dataset) -> dict[Key, int]:
+def _company(dataset: LabDataset) -> dict[Key, int]:
     """How many ran together in each run of the groups, and 1 for the solo runs that they are compared with."""
     sizes = {group.key: len(group.members) for group in dataset.groups}
     return sizes | {dataset.solo_key(group, member): 1 for group in dataset.groups for member in group.members}
 
 
-def over_time(dataset: Dataset, results: Sequence[PairResult]) -> dict[str, Courses]:
+def over_time(dataset: LabDataset, results: Sequence[PairResult]) -> dict[str, OutcomeHistories]:
     """Solo throughput over its median, and T / B of pairs, over wall-clock time; empty below three rounds."""
     alone: dict[str, dict[datetime, float]] = defaultdict(dict)
     for group in dataset.groups:
@@ -148,22 +148,22 @@ def over_time(dataset: Dataset, results: Sequence[PairResult]) -> dict[str, Cour
     return {name: found for name, of in kinds.items() if (found := _most_varying(of)).of}
 
 
-def _starts(dataset: Dataset, groups: Sequence[Group], values: Sequence[float]) -> dict[datetime, float]:
+def _starts(dataset: LabDataset, groups: Sequence[DatasetGroup], values: Sequence[float]) -> dict[datetime, float]:
     infos = [dataset.infos.get(group.key) for group in groups]
     return {info.started: value for info, value in zip(infos, values, strict=True) if info and info.started}
 
 
-def _course(name: str, points: Mapping[datetime, float], unit: float) -> Course:
-    return Course(name, tuple((when, value / unit) for when, value in sorted(points.items())))
+def _course(name: str, points: Mapping[datetime, float], unit: float) -> OutcomeHistory:
+    return OutcomeHistory(name, tuple((when, value / unit) for when, value in sorted(points.items())))
 
 
-def _most_varying(courses: Iterable[Course]) -> Courses:
+def _most_varying(courses: Iterable[OutcomeHistory]) -> OutcomeHistories:
     long = [course for course in courses if len(course.points) >= _FEWEST_ROUNDS]
     chosen = sorted(long, key=lambda course: (-course.range, course.name))[:MOST_LINES]
-    return Courses(len(long), tuple(chosen))
+    return OutcomeHistories(len(long), tuple(chosen))
 
 
-def inside(dataset: Dataset) -> tuple[Inside, ...]:
+def inside(dataset: LabDataset) -> tuple[RunWindows, ...]:
     """Windows of the runs worth a look: the unsteady ones, then the disturbed, then those that vary most."""
     company = _company(dataset)
     rated: list[tuple[int, float, Key]] = []
@@ -184,8 +184,8 @@ def _roughness(points: Points) -> float:
     return median(steps) / median(measured) if steps and median(measured) > 0 else 0.0
 
 
-def _inside(dataset: Dataset, key: Key, why: str) -> Inside:
+def _inside(dataset: LabDataset, key: Key, why: str) -> RunWindows:
     metrics: dict[str, dict[str, Points]] = defaultdict(dict)
     for (instance, metric), points in sorted(dataset.series[key].items()):
         metrics[metric][instance] = points
-    return Inside(*key, why, metrics)
+    return RunWindows(*key, why, metrics)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.show.noise import Narrow
+from lab.show.noise import IntervalWidthCount
 from lab.statistics import Description
 
 KINDS = {"solo": "solo runs", "group": "runs together", "calibration": "calibrations"}
@@ -50,7 +50,7 @@ def bracket(found: Description) -> str:
     return "" if found.lower is None or found.upper is None else f" ({found.lower:.2f}-{found.upper:.2f})"
 
 
-def narrow(found: Sequence[Narrow]) -> str:
+def narrow(found: Sequence[IntervalWidthCount]) -> str:
     """One sentence on how many pair results are how narrow."""
     shares = ", ".join(f"{percent(one.share)} within ±{percent(one.within)}" for one in found)
     alone = found[0].unknown

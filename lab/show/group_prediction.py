@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from lab.show.dataset import PAIR, Group, Member
+from lab.show.dataset import PAIR, DatasetGroup, DatasetMember
 from lab.show.intervals import Replicates
-from lab.show.pairs import PairResult, Score, scores
+from lab.show.pairs import GroupScore, PairResult, scores
 
 _Relation = tuple[int, int, int, str]
 _Beside = tuple[str, str, _Relation]
@@ -19,11 +19,11 @@ RULES: dict[str, Callable[[Iterable[float]], float]] = {"product": math.prod, "m
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class PredictedGroup:
     """A group's combined score as measured, and by each rule from its pairs; `borrowed` pairs are of other forms."""
 
     form: str
-    measured: Score
+    measured: GroupScore
     predicted: dict[str, float]
     borrowed: int
 
@@ -33,7 +33,7 @@ class Composed:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RuleAccuracy:
     """How well a rule does over all groups: mean error, mean absolute error, of the combined score."""
 
     name: str
@@ -43,15 +43,15 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Composition:
+class GroupPredictions:
     """Groups that can be compared, how the rules do, and how many groups lack a pair that was never measured."""
 
-    groups: tuple[Composed, ...]
-    rules: tuple[Rule, ...]
+    groups: tuple[PredictedGroup, ...]
+    rules: tuple[RuleAccuracy, ...]
     without_pairs: int
 
 
-def compose(groups: Sequence[Group], results: Iterable[PairResult], replicates: Replicates) -> Composition:
+def compose(groups: Sequence[DatasetGroup], results: Iterable[PairResult], replicates: Replicates) -> GroupPredictions:
     """Compare every group of at least three with its pairs; a pair counts where it shares CPUs in the same way."""
     known: dict[_Beside, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
@@ -61,10 +61,10 @@ def compose(groups: Sequence[Group], results: Iterable[PairResult], replicates: 
     first = {group.run: group for group in reversed(larger)}
     measured = scores(larger, replicates)
     found = [composed for score in measured if (composed := _composed(first[score.run], score, pairs)) is not None]
-    return Composition(tuple(found), _rules(found), len(measured) - len(found))
+    return GroupPredictions(tuple(found), _rules(found), len(measured) - len(found))
 
 
-def _composed(group: Group, score: Score, pairs: dict[_Beside, dict[str, float]]) -> Composed | None:
+def _composed(group: DatasetGroup, score: GroupScore, pairs: dict[_Beside, dict[str, float]]) -> PredictedGroup | None:
     beside: list[list[float]] = []
     borrowed = 0
     for victim in group.members:
@@ -80,18 +80,20 @@ def _composed(group: Group, score: Score, pairs: dict[_Beside, dict[str, float]]
             row.append(by_form[group.form] if group.form in by_form else fmean(by_form.values()))
         beside.append(row)
     predicted = {name: sum(rule(row) for row in beside) for name, rule in RULES.items()}
-    return Composed(group.form, score, predicted, borrowed)
+    return PredictedGroup(group.form, score, predicted, borrowed)
 
 
-def _beside(victim: Member, neighbour: Member) -> _Beside:
+def _beside(victim: DatasetMember, neighbour: DatasetMember) -> _Beside:
     """Who beside whom, and how they share CPUs: how many each has, how many in common, and the driver domain's."""
     shared = len(victim.cpus & neighbour.cpus)
     relation = (len(victim.cpus), len(neighbour.cpus), shared, victim.driver_cpus)
     return victim.label, neighbour.label, relation
 
 
-def _rules(found: Sequence[Composed]) -> tuple[Rule, ...]:
+def _rules(found: Sequence[PredictedGroup]) -> tuple[RuleAccuracy, ...]:
     if not found:
         return ()
     errors = {name: [composed.error(name) for composed in found] for name in RULES}
-    return tuple(Rule(name, len(found), fmean(of), fmean(abs(error) for error in of)) for name, of in errors.items())
+    return tuple(
+        RuleAccuracy(name, len(found), fmean(of), fmean(abs(error) for error in of)) for name, of in errors.items()
+    )

@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from lab.errors import LabError
 from lab.show import charts, page_model
-from lab.show.analysis import Shown
+from lab.show.analysis import DatasetAnalysis
 from lab.show.formatting import KINDS, ROLES, factor, number, percent, size
-from lab.show.group_prediction import Composition
+from lab.show.group_prediction import GroupPredictions
 from lab.statistics import Description
 from profiler import look
 
@@ -46,7 +46,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
 _TEMPLATES.filters |= _FILTERS
 
 
-def write_page(shown: Shown, path: Path) -> None:
+def write_page(shown: DatasetAnalysis, path: Path) -> None:
     """Write the page, whole or not at all; a file that is there is replaced when the new one is complete.
 
     LabError when `path` cannot be written; PictureError without matplotlib, before anything is written.
@@ -58,7 +58,7 @@ def write_page(shown: Shown, path: Path) -> None:
     _replace(path, page(shown).encode())
 
 
-def page(shown: Shown) -> str:
+def page(shown: DatasetAnalysis) -> str:
     """The page's text; the same dataset gives the same text."""
     curves = page_model.curves(shown.sweeps)
     return _TEMPLATES.get_template("lab.html.j2").render(
@@ -90,7 +90,7 @@ def _drawn(draw: Callable[[Any], Markup], of: Any, wanted: object) -> Markup | N
     return draw(of) if wanted else None
 
 
-def _curve_pictures(curves: list[page_model.Curves]) -> Mapping[str, list[tuple[str, Markup, int]]]:
+def _curve_pictures(curves: list[page_model.SweepCurves]) -> Mapping[str, list[tuple[str, Markup, int]]]:
     """By factor: title, picture, and how many lines it leaves out."""
     found: dict[str, list[tuple[str, Markup, int]]] = {}
     for one in curves:
@@ -102,13 +102,13 @@ def _curve_pictures(curves: list[page_model.Curves]) -> Mapping[str, list[tuple[
     return found
 
 
-def _mode_pictures(shown: Shown) -> list[tuple[str, Markup]]:
+def _mode_pictures(shown: DatasetAnalysis) -> list[tuple[str, Markup]]:
     chosen = shown.modes[: page_model.MOST_PICTURES]
     titles = [page_model.modes_title(modes) for modes in chosen]
     return [(title, charts.mode_picture(title, modes)) for title, modes in zip(titles, chosen, strict=True)]
 
 
-def _worst_predicted(composition: Composition) -> list[Any]:
+def _worst_predicted(composition: GroupPredictions) -> list[Any]:
     """Groups by how far the product rule is off, the farthest first."""
     return sorted(composition.groups, key=lambda one: -abs(one.error("product")))[:MOST_COMPOSED]
 

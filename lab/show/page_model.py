@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from lab.show.analysis import Shown
+from lab.show.analysis import DatasetAnalysis
 from lab.show.formatting import OUTCOMES, narrow, percent, size
-from lab.show.pairs import Form, Score
-from lab.show.sweeps import Modes, Sweep
+from lab.show.pairs import FormResults, GroupScore
+from lab.show.sweeps import FactorSweep, NetworkModes
 from lab.statistics import Description
 
 STEPS = (("w5", 0.50), ("w4", 0.65), ("w3", 0.80), ("w2", 0.90), ("w1", 0.97), ("n", 1.03), ("b1", 1.10))
@@ -23,7 +23,7 @@ HEAD = ("name", "origin", "licence", "machine", "kernel", "date")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     """One cell of a matrix; `strength` is its class in the style sheet."""
 
     found: Description | None
@@ -31,31 +31,31 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class SlowdownMatrix:
     """One pinning form as a heat map: rows are victims, columns neighbours."""
 
     form: str
     names: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    rows: tuple[tuple[str, tuple[MatrixCell, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class GroupRanking:
     """Groups of one size in one form by combined score; `rest` is what lies between the best and the worst."""
 
     title: str
-    best: tuple[Score, ...]
-    rest: tuple[Score, ...]
-    worst: tuple[Score, ...]
+    best: tuple[GroupScore, ...]
+    rest: tuple[GroupScore, ...]
+    worst: tuple[GroupScore, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Curves:
+class SweepCurves:
     """Sweeps that belong into one picture: one workload, one factor, whose side of it, one form."""
 
     title: str
     factor: str
-    sweeps: tuple[Sweep, ...]
+    sweeps: tuple[FactorSweep, ...]
 
 
 def strength(ratio: float) -> str:
@@ -70,52 +70,52 @@ def scale() -> list[tuple[str, str]]:
     return [*zip([name for name, _ in STEPS], ranges, strict=True), ("b2", f"{ends[-1]} and more")]
 
 
-def matrix(name: str, form: Form) -> Matrix:
+def matrix(name: str, form: FormResults) -> SlowdownMatrix:
     names = sorted({*form.matrix, *(neighbour for row in form.matrix.values() for neighbour in row)})
     rows = [(victim, tuple(_cell(form.matrix.get(victim, {}).get(other)) for other in names)) for victim in names]
-    return Matrix(name, tuple(names), tuple(rows))
+    return SlowdownMatrix(name, tuple(names), tuple(rows))
 
 
-def _cell(found: Description | None) -> Cell:
-    return Cell(found, "none" if found is None else strength(found.median))
+def _cell(found: Description | None) -> MatrixCell:
+    return MatrixCell(found, "none" if found is None else strength(found.median))
 
 
-def rankings(shown: Shown) -> list[Ranking]:
+def rankings(shown: DatasetAnalysis) -> list[GroupRanking]:
     """By form and by size of the group: sums of two and of three ratios cannot be ranked together."""
-    found: list[Ranking] = []
+    found: list[GroupRanking] = []
     for name, form in shown.forms.items():
-        by_size: dict[int, list[Score]] = defaultdict(list)
+        by_size: dict[int, list[GroupScore]] = defaultdict(list)
         for score in form.scores:
             by_size[len(score.members)].append(score)
         found += [_ranking(f"{name}: {size(members)}", scores) for members, scores in sorted(by_size.items())]
     return found
 
 
-def _ranking(title: str, scores: Sequence[Score]) -> Ranking:
+def _ranking(title: str, scores: Sequence[GroupScore]) -> GroupRanking:
     if len(scores) <= 2 * ENDS + 1:
-        return Ranking(title, tuple(scores), (), ())
-    return Ranking(title, tuple(scores[:ENDS]), tuple(scores[ENDS:-ENDS]), tuple(scores[-ENDS:]))
+        return GroupRanking(title, tuple(scores), (), ())
+    return GroupRanking(title, tuple(scores[:ENDS]), tuple(scores[ENDS:-ENDS]), tuple(scores[-ENDS:]))
 
 
-def curves(sweeps: Sequence[Sweep]) -> list[Curves]:
+def curves(sweeps: Sequence[FactorSweep]) -> list[SweepCurves]:
     """By factor in the order of the sweeps; within one, the workloads that react most come first."""
-    kept: dict[tuple[str, str, str, str], list[Sweep]] = defaultdict(list)
+    kept: dict[tuple[str, str, str, str], list[FactorSweep]] = defaultdict(list)
     for sweep in sweeps:
         kept[sweep.factor, sweep.form, sweep.role, sweep.victim].append(sweep)
-    return [Curves(f"{victim} ({form})", name, tuple(found)) for (name, form, _, victim), found in kept.items()]
+    return [SweepCurves(f"{victim} ({form})", name, tuple(found)) for (name, form, _, victim), found in kept.items()]
 
 
-def modes_title(modes: Modes) -> str:
+def modes_title(modes: NetworkModes) -> str:
     return f"{modes.victim} beside {' + '.join(modes.neighbours)} ({modes.form})"
 
 
-def mode_outcomes(modes: Sequence[Modes]) -> dict[str, str]:
+def mode_outcomes(modes: Sequence[NetworkModes]) -> dict[str, str]:
     """The outcomes that some mode has, with their names."""
     known = {name for of in modes for mode in of.modes for name in mode.outcomes}
     return {name: words for name, words in OUTCOMES.items() if name in known}
 
 
-def headline(shown: Shown) -> str:
+def headline(shown: DatasetAnalysis) -> str:
     """The strongest thing that was found, in one sentence."""
     cells = [
         (found.median, victim, neighbour, form)
@@ -133,7 +133,7 @@ def headline(shown: Shown) -> str:
     )
 
 
-def summary(shown: Shown) -> list[str]:
+def summary(shown: DatasetAnalysis) -> list[str]:
     """What was measured, how much of it was disturbed, and how sure it is."""
     sentences = [f"{shown.runs} runs in {shown.repeats} round{'' if shown.repeats == 1 else 's'}."]
     if shown.disturbed is not None:

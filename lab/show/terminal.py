@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lab.show.analysis import Shown
+from lab.show.analysis import DatasetAnalysis
 from lab.show.formatting import KINDS, OUTCOMES, ROLES, bracket, factor, narrow, number, percent, size
-from lab.show.group_prediction import Composition
-from lab.show.noise import Marks, Narrow, half_width
-from lab.show.pairs import Form, Score
-from lab.show.sweeps import Modes, Sweep
+from lab.show.group_prediction import GroupPredictions
+from lab.show.noise import IntervalWidthCount, MarkedRuns, half_width
+from lab.show.pairs import FormResults, GroupScore
+from lab.show.sweeps import FactorSweep, NetworkModes
 from lab.statistics import Description
 
 _WIDE = 7  # from so many neighbours on, cells hold the half-width of the interval instead of both ends
@@ -24,7 +24,7 @@ _ENDS = 10  # of a long list, the best and the worst
 _FIRST = 12  # of lists that have no worst end
 
 
-def draw(shown: Shown, console: Console, *, everything: bool = False) -> None:
+def draw(shown: DatasetAnalysis, console: Console, *, everything: bool = False) -> None:
     """Print what `show` found; long lists are cut to their ends unless `everything` is asked for."""
     console.print(_headline(shown))
     for name, form in shown.forms.items():
@@ -45,7 +45,7 @@ def draw(shown: Shown, console: Console, *, everything: bool = False) -> None:
         console.print(Text(line))
 
 
-def _headline(shown: Shown) -> Text:
+def _headline(shown: DatasetAnalysis) -> Text:
     disturbed = "" if shown.disturbed is None else f", {shown.disturbed} runs disturbed from outside"
     origin = ", ".join(shown.about[name] for name in ("machine", "kernel", "date") if shown.about.get(name))
     return Text(f"{shown.directory}: {shown.repeats} rounds{disturbed}" + (f" ({origin})" if origin else ""))
@@ -65,7 +65,7 @@ def _add(table: Table, cells: Iterable[str]) -> None:
     table.add_row(*(Text(cell) for cell in cells))
 
 
-def _matrix(name: str, form: Form) -> Table:
+def _matrix(name: str, form: FormResults) -> Table:
     names = sorted({*form.matrix, *(neighbour for row in form.matrix.values() for neighbour in row)})
     wide = len(names) >= _WIDE
     interval = "±half of the 95 % interval in hundredths" if wide else "95 % interval"
@@ -81,15 +81,15 @@ def _matrix(name: str, form: Form) -> Table:
     return table
 
 
-def _by_size(scores: Sequence[Score]) -> dict[int, list[Score]]:
+def _by_size(scores: Sequence[GroupScore]) -> dict[int, list[GroupScore]]:
     """Sums of two and of three ratios cannot be ranked together."""
-    found: dict[int, list[Score]] = defaultdict(list)
+    found: dict[int, list[GroupScore]] = defaultdict(list)
     for score in scores:
         found[len(score.members)].append(score)
     return dict(sorted(found.items()))
 
 
-def _scores(title: str, scores: Sequence[Score], *, everything: bool) -> Table:
+def _scores(title: str, scores: Sequence[GroupScore], *, everything: bool) -> Table:
     table = _table(title, ["together"], ["T/B of each", "sum of T/B"])
     cut = not everything and len(scores) > 2 * _ENDS + 1
     for score in scores[:_ENDS] if cut else scores:
@@ -101,11 +101,11 @@ def _scores(title: str, scores: Sequence[Score], *, everything: bool) -> Table:
     return table
 
 
-def _score(score: Score) -> list[str]:
+def _score(score: GroupScore) -> list[str]:
     return [" + ".join(score.members), " + ".join(f"{ratio:.2f}" for ratio in score.ratios), _cell(score.score)]
 
 
-def _composition(composition: Composition) -> Table:
+def _composition(composition: GroupPredictions) -> Table:
     table = _table(
         "three and more: combined score predicted from the pairs, against the measured one",
         ["rule"],
@@ -116,7 +116,7 @@ def _composition(composition: Composition) -> Table:
     return table
 
 
-def _sweeps(sweeps: Sequence[Sweep], *, everything: bool) -> Table:
+def _sweeps(sweeps: Sequence[FactorSweep], *, everything: bool) -> Table:
     table = _table(
         "one thing varied, all else the same: T/B at each value", ["form", "T/B of", "beside", "varied"], [""]
     )
@@ -128,7 +128,7 @@ def _sweeps(sweeps: Sequence[Sweep], *, everything: bool) -> Table:
     return table
 
 
-def _modes(modes: Sequence[Modes], *, everything: bool) -> Table:
+def _modes(modes: Sequence[NetworkModes], *, everything: bool) -> Table:
     known = [name for name in OUTCOMES if any(name in mode.outcomes for of in modes for mode in of.modes)]
     table = _table("tc modes: median outcome beside others", ["form", "workload", "beside", "mode"], known)
     for of in modes if everything else modes[:_FIRST]:
@@ -148,7 +148,7 @@ def _cut(table: Table, count: int, *, everything: bool) -> None:
         table.caption = f"{count - _FIRST} more, which --all shows"
 
 
-def _noise(shown: Shown) -> Table:
+def _noise(shown: DatasetAnalysis) -> Table:
     title = "noise: coefficient of variation of solo throughput over the rounds"
     table = _table(title, ["workload", "pinning"], ["median", "variation", "rounds"])
     for workload, places in shown.noise.items():
@@ -157,11 +157,11 @@ def _noise(shown: Shown) -> Table:
     return table
 
 
-def _narrow(found: Sequence[Narrow]) -> list[str]:
+def _narrow(found: Sequence[IntervalWidthCount]) -> list[str]:
     return [narrow(found)] if found and found[0].results else []
 
 
-def _marks(found: Sequence[Marks]) -> list[str]:
+def _marks(found: Sequence[MarkedRuns]) -> list[str]:
     lines: list[str] = []
     for marks in found:
         kinds = ", ".join(

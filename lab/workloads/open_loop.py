@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from lab.errors import RunError
-from lab.workloads.base import Reached, Site, excerpt, program, read_report
+from lab.workloads.base import Site, WorkloadResult, excerpt, program, read_report
 
 _CONNECTIONS = 64  # no request waits for a free connection before the server has this many at work
 _LEAST_RATE = 0.001  # a request every quarter of an hour
@@ -19,7 +19,7 @@ def at_rate(
     return program("open_loop", protocol, site.address, port, target, wanted, f"{seconds:g}", _CONNECTIONS)
 
 
-def read_at_rate(output: str) -> Reached:
+def read_at_rate(output: str) -> WorkloadResult:
     """Replies per second within the time, and latency from the moment each request was due."""
     report = read_report(output, "the load generator")
     try:
@@ -31,7 +31,7 @@ def read_at_rate(output: str) -> Reached:
         }
         if report["lag_p95_ms"] is not None:  # how late the generator itself was; large = it could not make this load
             further["generator_lag_p95"] = (float(report["lag_p95_ms"]), "ms")
-        return Reached(
+        return WorkloadResult(
             replies / float(report["seconds"]), float(report["mean_ms"]), float(report["p95_ms"]),
             timeouts_percent=100 * float(report["late"]) / due, further=further,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import ClassVar, NoReturn, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import PROGRAMS, Listens, Reached, Site, Workload, excerpt, read_report
+from lab.workloads.base import PROGRAMS, Listens, Site, Workload, WorkloadResult, excerpt, read_report
 from profiler.probes import PROBES, load
 from profiler.probes.framing import DEFAULT_PORT
 
@@ -24,7 +24,7 @@ _RATES = {"cpu-share": "%", "disk": "MB/s", "tcp": "Mb/s", "udp": "Mb/s", "messa
 
 
 @dataclass(frozen=True, slots=True)
-class Probe(Workload):
+class ProbeWorkload(Workload):
     """One probe with its options. With a far end, that is in the instance and the probe on the load generators' side.
 
     Throughput is the probe's main value, turned so that more is better; all its values stand in `further`. With
@@ -81,7 +81,7 @@ class Probe(Workload):
     def fill(self, _site: Site, _rate: float | None, /) -> list[str] | None:
         return None  # a probe looks at what is there; one before it would be a neighbour
 
-    def read(self, output: str, _rate: float | None, /) -> Reached:
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         report = read_report(output, f"probe {self.probe}")
         try:
             values = {
@@ -91,7 +91,7 @@ class Probe(Workload):
             }
             value, unit = values[report["main"]]
             runtime_s = value * _MS[unit] / 1e3 if self.probe == "cpu-work" else None
-            return Reached(
+            return WorkloadResult(
                 self._throughput(value, unit), _ms(values, _MEAN), _ms(values, _P95), _ms(values, _JITTER),
                 runtime_s=runtime_s, further={name: entry for name, entry in values.items() if math.isfinite(entry[0])},
             )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import Listens, Reached, Served, Site, excerpt, fill_file, program, read_report
+from lab.workloads.base import Listens, ServedWorkload, Site, WorkloadResult, excerpt, fill_file, program, read_report
 from lab.workloads.nginx import nginx
 
 _PORT = 8080
@@ -20,7 +20,7 @@ _FILM = "film.bin"
 
 
 @dataclass(frozen=True, slots=True)
-class Stream(Served):
+class StreamWorkload(ServedWorkload):
     """`clients` watch a film of `mbit` Mbit/s each over HTTP (programs/stream_clients.py).
 
     Throughput is what all received, in Mbit/s; jitter is how far pieces arrive off their schedule, mean of absolute
@@ -66,7 +66,7 @@ class Stream(Served):
             "stream_clients", site.address, _PORT, f"/{_FILM}", clients, self.mbit, _PACE, _PIECE, f"{seconds:g}"
         )
 
-    def read(self, output: str, _rate: float | None, /) -> Reached:
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         report = read_report(output, "the clients")
         try:
             further = {
@@ -75,7 +75,7 @@ class Stream(Served):
                 "stalled": (float(report["stalled_s"]), "s"),
             }
             jitter = None if report["jitter_ms"] is None else float(report["jitter_ms"])
-            return Reached(float(report["mbit_s"]), jitter_ms=jitter, further=further)
+            return WorkloadResult(float(report["mbit_s"]), jitter_ms=jitter, further=further)
         except (KeyError, TypeError, ValueError):
             raise RunError(f"the clients printed no report: {excerpt(output)}") from None
 

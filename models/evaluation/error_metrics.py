@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from models.arrays import Bools, Floats
-from models.evaluation.pairwise_ranking import Ranking
+from models.evaluation.pairwise_ranking import PairwiseRanking
 from models.features.examples import Examples
 
 INTERFERING = 1.10  # slowdown from which a row counts as interfering (contract, section 3)
@@ -17,7 +17,7 @@ MOST_GROUPS = 200  # platforms beyond are not listed
 PREDICTED_BINS = 8
 
 
-def errors(examples: Examples, guess: Floats, ranking: Ranking | None = None) -> dict[str, Any]:
+def errors(examples: Examples, guess: Floats, ranking: PairwiseRanking | None = None) -> dict[str, Any]:
     """Errors of T/B and of slowdown B/T of `guess` (R,); None where a figure has no meaning.
 
     `ranking` may be given where several guesses are judged on the same rows.
@@ -32,7 +32,7 @@ def errors(examples: Examples, guess: Floats, ranking: Ranking | None = None) ->
         "mae": rounded(off.mean()),
         "p90_abs_error": rounded(np.quantile(off, 0.9)),
         "spearman": _spearman(measured, guess),
-        "pair_ranking_accuracy": (ranking or Ranking.of(examples)).accuracy(guess),
+        "pair_ranking_accuracy": (ranking or PairwiseRanking.of(examples)).accuracy(guess),
         "mape_slowdown": rounded(slow_off.mean()),
         "mape_interfering": rounded(slow_off[interfering].mean()) if interfering.any() else None,
     }

@@ -9,7 +9,7 @@ import numpy as np
 from models.arrays import Floats
 from models.features.examples import Examples
 from models.learning import low_rank
-from models.learning.low_rank import Products
+from models.learning.low_rank import FactorProducts
 
 RANK, SWEEPS, PENALTY = 2, 30, 1.0
 LATENT = range(2, RANK + 2)
@@ -17,7 +17,7 @@ FREE = ((1, *LATENT), (0, *LATENT))  # of a victim's factors [1, a, u] and of a 
 
 
 @dataclass(frozen=True, slots=True)
-class Entries(Products):
+class Entries(FactorProducts):
     """Who presses on whom, by numbers of workloads."""
 
     @classmethod

@@ -12,9 +12,9 @@ from models.arrays import Floats, Ints
 from models.evaluation.bootstrap import interval, resampled_means
 from models.evaluation.error_metrics import absolute, rounded
 from models.evaluation.method_runs import joined
-from models.evaluation.methods import Guess, Method
-from models.evaluation.progress import Clock, Progress
-from models.evaluation.protocols import Fold
+from models.evaluation.methods import IntervalPrediction, Method
+from models.evaluation.progress import EvaluationProgress, Progress
+from models.evaluation.protocols import ProtocolFold
 from models.evaluation.row_groups import codes
 from models.features.examples import Examples
 
@@ -28,11 +28,11 @@ LEAST_TRAINED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class LearningCurve:
     """What a curve asks: for every value of `x` one fold per draw; within a draw the same rows are judged."""
 
     x: tuple[float, ...]
-    draws: tuple[tuple[Fold, ...], ...]  # by draw, by x
+    draws: tuple[tuple[ProtocolFold, ...], ...]  # by draw, by x
 
 
 def curves(examples: Examples, methods: Mapping[str, Method], progress: Progress) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def curves(examples: Examples, methods: Mapping[str, Method], progress: Progress
     random = np.random.default_rng(3)
     planned = {"measured_pairs": new_workload(examples, random), "share_of_pairs": share_of_pairs(examples, random)}
     fits = sum(len(draw) for curve in planned.values() if curve for draw in curve.draws)
-    clock = Clock(progress, dict.fromkeys(methods, fits))
+    clock = EvaluationProgress(progress, dict.fromkeys(methods, fits))
     return {
         name: _run(examples, curve, methods, clock, name.replace("_", " "))
         if curve
@@ -49,7 +49,7 @@ def curves(examples: Examples, methods: Mapping[str, Method], progress: Progress
     }
 
 
-def new_workload(examples: Examples, random: np.random.Generator) -> Curve | None:
+def new_workload(examples: Examples, random: np.random.Generator) -> LearningCurve | None:
     """A new workload with 0, 1, 2, ... of its pairs in training, the same others judged; None with too few pairs.
 
     In training are all runs without it, as many as fit into MOST_ROWS, and of it only the pairs that count as measured.
@@ -67,12 +67,12 @@ def new_workload(examples: Examples, random: np.random.Generator) -> Curve | Non
         mine = [partners[name][at] for at in random.permutation(len(partners[name]))]
         others = np.flatnonzero(~examples.involves(name))
         known = _bounded(examples, others, random)
-        judged = _rows(examples, mine[steps[-1] :])
-        draws.append(tuple(Fold(np.union1d(known, _rows(examples, mine[:step])), judged) for step in steps))
+        test_rows = _rows(examples, mine[steps[-1] :])
+        draws.append(tuple(ProtocolFold(np.union1d(known, _rows(examples, mine[:step])), test_rows) for step in steps))
     return _usable(steps, draws)
 
 
-def share_of_pairs(examples: Examples, random: np.random.Generator) -> Curve | None:
+def share_of_pairs(examples: Examples, random: np.random.Generator) -> LearningCurve | None:
     """A growing share of all pairs in training, each share holding the smaller ones; the same others judged."""
     draws = []
     for _ in range(SHARE_DRAWS):
@@ -80,42 +80,46 @@ def share_of_pairs(examples: Examples, random: np.random.Generator) -> Curve | N
         pairs = list(dict.fromkeys(examples.pair[row] for row in rows))
         order = [pairs[at] for at in random.permutation(len(pairs))]
         kept = round(len(order) * (1 - JUDGED_SHARE))
-        judged = np.intersect1d(rows, _rows(examples, order[kept:]))
+        test_rows = np.intersect1d(rows, _rows(examples, order[kept:]))
         draws.append(
             tuple(
-                Fold(np.intersect1d(rows, _rows(examples, order[: min(round(len(order) * share), kept)])), judged)
+                ProtocolFold(
+                    np.intersect1d(rows, _rows(examples, order[: min(round(len(order) * share), kept)])), test_rows
+                )
                 for share in SHARES
             )
         )
     return _usable(SHARES, draws)
 
 
-def _usable(x: Sequence[float], draws: Sequence[tuple[Fold, ...]]) -> Curve | None:
+def _usable(x: Sequence[float], draws: Sequence[tuple[ProtocolFold, ...]]) -> LearningCurve | None:
     """The draws without the values of x at which one has too little to learn from; None where fewer than two stay."""
-    keep = [at for at in range(len(x)) if draws and all(len(draw[at].trained) >= LEAST_TRAINED for draw in draws)]
-    if len(keep) < 2 or not all(len(draw[0].judged) for draw in draws):
+    keep = [at for at in range(len(x)) if draws and all(len(draw[at].train) >= LEAST_TRAINED for draw in draws)]
+    if len(keep) < 2 or not all(len(draw[0].test) for draw in draws):
         return None
-    return Curve(tuple(x[at] for at in keep), tuple(tuple(draw[at] for at in keep) for draw in draws))
+    return LearningCurve(tuple(x[at] for at in keep), tuple(tuple(draw[at] for at in keep) for draw in draws))
 
 
-def _run(examples: Examples, curve: Curve, methods: Mapping[str, Method], clock: Clock, where: str) -> dict[str, Any]:
-    said: dict[str, list[list[Guess]]] = {name: [[] for _ in curve.x] for name in methods}
+def _run(
+    examples: Examples, curve: LearningCurve, methods: Mapping[str, Method], clock: EvaluationProgress, where: str
+) -> dict[str, Any]:
+    said: dict[str, list[list[IntervalPrediction]]] = {name: [[] for _ in curve.x] for name in methods}
     for number, draw in enumerate(curve.draws):
         for at, fold in enumerate(draw):
-            train, test = examples.take(fold.trained), examples.take(fold.judged)
+            train, test = examples.take(fold.train), examples.take(fold.test)
             for name, method in methods.items():
                 with clock.doing(name, f"curve of {where}: draw {number + 1} of {len(curve.draws)}"):
                     said[name][at].append(method(train, test))
-    judged = np.concatenate([draw[0].judged for draw in curve.draws])
-    measured = examples.ratio[judged]
-    cluster = codes(examples.pair[row] for row in judged)
+    test_rows = np.concatenate([draw[0].test for draw in curve.draws])
+    measured = examples.ratio[test_rows]
+    cluster = codes(examples.pair[row] for row in test_rows)
     expected = {name: [joined(guesses).expected for guesses in at_x] for name, at_x in said.items()}
     return {
         "x": list(curve.x),
         "draws": len(curve.draws),
-        "rows": len(judged),
+        "rows": len(test_rows),
         "trained_rows": [
-            round(float(np.mean([len(draw[at].trained) for draw in curve.draws]))) for at in range(len(curve.x))
+            round(float(np.mean([len(draw[at].train) for draw in curve.draws]))) for at in range(len(curve.x))
         ],
         "models": {name: _figures(measured, guesses, cluster) for name, guesses in expected.items()},
     }

@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.arrays import Bools, Ints
-from models.evaluation.methods import Guess, Method
-from models.evaluation.progress import Clock
-from models.evaluation.protocols import Fold
+from models.evaluation.methods import IntervalPrediction, Method
+from models.evaluation.progress import EvaluationProgress
+from models.evaluation.protocols import ProtocolFold
 from models.evaluation.row_groups import limiting, repeats
 from models.features.examples import Examples
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class FoldPredictions:
     """J judgements: `row` (J,) of the examples, those rows without their features, each method's guess of them;
     `unseen_victim` (J,) where the fold left the victim's workload out; `resource` and `repeat` (J,) as in labels."""
 
     row: Ints
     rows: Examples
-    guesses: Mapping[str, Guess]
+    guesses: Mapping[str, IntervalPrediction]
     unseen_victim: Bools
     resource: tuple[str, ...]
     repeat: Ints
@@ -32,20 +32,26 @@ class Judged:
         return len(self.row)
 
 
-def judge(examples: Examples, folds: Sequence[Fold], methods: Mapping[str, Method], clock: Clock, where: str) -> Judged:
+def run_methods(
+    examples: Examples,
+    folds: Sequence[ProtocolFold],
+    methods: Mapping[str, Method],
+    clock: EvaluationProgress,
+    where: str,
+) -> FoldPredictions:
     """Fit every method on every fold's training rows and ask it about the rest, all on the same folds."""
-    said: dict[str, list[Guess]] = {name: [] for name in methods}
+    said: dict[str, list[IntervalPrediction]] = {name: [] for name in methods}
     for number, fold in enumerate(folds):
-        train, test = examples.take(fold.trained), examples.take(fold.judged)
+        train, test = examples.take(fold.train), examples.take(fold.test)
         for name, method in methods.items():
             with clock.doing(name, f"{where}: fold {number + 1} of {len(folds)}"):
                 said[name].append(method(train, test))
-    row = np.concatenate([fold.judged for fold in folds])
+    row = np.concatenate([fold.test for fold in folds])
     resource = limiting(examples)
     # the features of all judgements would be the largest thing in memory, and nobody asks for them any more
     rows = replace(examples, x=np.zeros((len(examples), 0))).take(row)
-    unseen = [examples.victim[at] in fold.left_out for fold in folds for at in fold.judged]
-    return Judged(
+    unseen = [examples.victim[at] in fold.left_out for fold in folds for at in fold.test]
+    return FoldPredictions(
         row=row,
         rows=rows,
         guesses={name: joined(guesses) for name, guesses in said.items()},
@@ -56,11 +62,11 @@ def judge(examples: Examples, folds: Sequence[Fold], methods: Mapping[str, Metho
     )
 
 
-def joined(guesses: Sequence[Guess]) -> Guess:
+def joined(guesses: Sequence[IntervalPrediction]) -> IntervalPrediction:
     """Guesses of several folds as one."""
     lower = [one.lower for one in guesses if one.lower is not None]
     upper = [one.upper for one in guesses if one.upper is not None]
     expected = np.concatenate([one.expected for one in guesses])
     if len(lower) < len(guesses) or len(upper) < len(guesses):
-        return Guess(expected)
-    return Guess(expected, np.concatenate(lower), np.concatenate(upper))
+        return IntervalPrediction(expected)
+    return IntervalPrediction(expected, np.concatenate(lower), np.concatenate(upper))

@@ -12,7 +12,7 @@ from models.features.examples import Examples
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class NoiseFloor:
     """`repeated` (R,) marks rows that were measured more than once, over which `mae` and `mape` of T/B are taken."""
 
     repeated: Bools
@@ -20,7 +20,7 @@ class Noise:
     mape: float
 
     @classmethod
-    def of(cls, examples: Examples, repeat: Ints) -> Noise:
+    def of(cls, examples: Examples, repeat: Ints) -> NoiseFloor:
         """What a perfect predictor of the mean would show; `repeat` (R,) says which rows repeat one another.
 
         With k repeats r of spread s, a row against the mean of the others is off by a spread of s sqrt(k / (k - 1)),

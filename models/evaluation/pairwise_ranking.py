@@ -18,7 +18,7 @@ TIE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class PairwiseRanking:
     """`cell` (R,) is the victim with its neighbours, platform and setting of each row; `first`, `second` (Q,) are the
     cells to compare and `gap` (Q,) the measured mean of the first minus that of the second."""
 
@@ -28,7 +28,7 @@ class Ranking:
     gap: Floats
 
     @classmethod
-    def of(cls, examples: Examples, row: Ints | None = None) -> Ranking:
+    def of(cls, examples: Examples, row: Ints | None = None) -> PairwiseRanking:
         """Compare where means differ by more than twice their joint standard error.
 
         `row` (R,) tells rows that were judged twice, whose measurement counts once.
@@ -60,7 +60,7 @@ class Ranking:
 
 def pair_ranking_accuracy(examples: Examples, guess: Floats) -> float | None:
     """Of two neighbours of the same victim in the same setting, how often the right one is said to hurt less."""
-    return Ranking.of(examples).accuracy(guess)
+    return PairwiseRanking.of(examples).accuracy(guess)
 
 
 def _means(cell: Ints, ratio: Floats, once: Floats) -> tuple[Floats, Floats]:

@@ -27,7 +27,7 @@ WIDEST = STRANGEST  # times; intervals this far off need a new model, not a fact
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedPrediction:
     """One prediction beside what was measured. Rows of one `source` were measured together, in one scene.
 
     `expected`, `lower`, `upper` are the model's own ratio and 90 % interval, before any widening; `workload` "" =
@@ -50,7 +50,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class CheckFigures:
     """What a group of rows says: `error` is the mean |observed - expected|, `bias` the mean observed - expected.
 
     `coverage` is the share inside the interval, `coverage_low` and `coverage_high` its 90 % interval, where `scenes`
@@ -69,13 +69,13 @@ class Figures:
     outside: float
 
 
-def figures(rows: Sequence[Checked]) -> Figures:
+def figures(rows: Sequence[CheckedPrediction]) -> CheckFigures:
     """Figures of a group that has at least one row, in order of time."""
     off = np.array([row.observed - row.expected for row in rows])
     scenes = count_scenes(rows)
     coverage = float(np.mean([covered(row) for row in rows]))
     low, high = coverage_bounds(coverage, scenes)
-    return Figures(
+    return CheckFigures(
         rows=len(rows),
         scenes=scenes,
         since=rows[0].time,
@@ -89,12 +89,12 @@ def figures(rows: Sequence[Checked]) -> Figures:
     )
 
 
-def covered(row: Checked) -> bool:
+def covered(row: CheckedPrediction) -> bool:
     """Whether the measurement lies in the interval."""
     return row.lower <= row.observed <= row.upper
 
 
-def residual(row: Checked) -> float:
+def residual(row: CheckedPrediction) -> float:
     """(log observed - log expected) over the half width on that side: within +-1 is inside the interval.
 
     Cut at STRANGEST; a half width under FLOOR counts as FLOOR.
@@ -105,7 +105,7 @@ def residual(row: Checked) -> float:
     return min(max(off / max(edge, FLOOR), -STRANGEST), STRANGEST)
 
 
-def log_off(row: Checked) -> float:
+def log_off(row: CheckedPrediction) -> float:
     """Log of observed over expected: -0.1 = about 10 % below what was predicted."""
     return math.log(clip(row.observed) / clip(row.expected))
 
@@ -115,12 +115,12 @@ def clip(ratio: float) -> float:
     return min(max(ratio, LOWEST), HIGHEST)
 
 
-def by_scene(rows: Sequence[Checked]) -> tuple[tuple[Checked, ...], ...]:
+def by_scene(rows: Sequence[CheckedPrediction]) -> tuple[tuple[CheckedPrediction, ...], ...]:
     """Rows parted where the source changes; rows of one source stand together, as they are stored."""
     return tuple(tuple(group) for _, group in groupby(rows, key=lambda row: row.source))
 
 
-def count_scenes(rows: Sequence[Checked]) -> int:
+def count_scenes(rows: Sequence[CheckedPrediction]) -> int:
     """How many scenes the rows come from."""
     return len({row.source for row in rows})
 
@@ -142,7 +142,7 @@ def chance_of_coverage(coverage: float, count: int, claim: float = COVERAGE) -> 
     return float(bdtr(np.floor(coverage * count + 1e-9), count, claim))
 
 
-def is_short(rows: Sequence[Checked], chance: float = SHORT) -> bool:
+def is_short(rows: Sequence[CheckedPrediction], chance: float = SHORT) -> bool:
     """Whether coverage is lower than is plausible for a model that keeps its promise; needs FEW scenes."""
     scenes = count_scenes(rows)
     if scenes < FEW:
@@ -150,7 +150,7 @@ def is_short(rows: Sequence[Checked], chance: float = SHORT) -> bool:
     return chance_of_coverage(float(np.mean([covered(row) for row in rows])), scenes) < chance
 
 
-def widening(rows: Sequence[Checked], window: int = WINDOW) -> float:
+def widening(rows: Sequence[CheckedPrediction], window: int = WINDOW) -> float:
     """By which factor, at least 1, half widths should grow now: adaptive conformal intervals while coverage is short.
 
     `rows` are one platform's in order of time, twice the window long if there are as many. The level follows

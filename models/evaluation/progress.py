@@ -10,7 +10,7 @@ from contextlib import contextmanager
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
 
 
-class Clock:
+class EvaluationProgress:
     """Counts down a known amount of work: `work` says how often each thing will be done."""
 
     def __init__(self, say: Progress, work: Mapping[str, int], *, now: Callable[[], float] = time.monotonic) -> None:

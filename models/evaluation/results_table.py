@@ -11,10 +11,10 @@ from models.arrays import Bools, Floats
 from models.evaluation.bootstrap import interval, resampled_means
 from models.evaluation.compositions import COMPOSITIONS
 from models.evaluation.error_metrics import absolute, by_label, by_predicted, errors, rounded
-from models.evaluation.method_runs import Judged
-from models.evaluation.methods import OURS, Guess
-from models.evaluation.noise_floor import Noise
-from models.evaluation.pairwise_ranking import Ranking
+from models.evaluation.method_runs import FoldPredictions
+from models.evaluation.methods import OURS, IntervalPrediction
+from models.evaluation.noise_floor import NoiseFloor
+from models.evaluation.pairwise_ranking import PairwiseRanking
 from models.evaluation.row_groups import codes
 
 Means = Mapping[str, Mapping[str, Floats | None]]  # model → figure → resampled means
@@ -22,20 +22,20 @@ Means = Mapping[str, Mapping[str, Floats | None]]  # model → figure → resamp
 COMPARED = ("mae", "mape")
 
 
-def figures_of(judged: Judged, seconds: Mapping[str, float]) -> dict[str, Any]:
+def figures_of(predictions: FoldPredictions, seconds: Mapping[str, float]) -> dict[str, Any]:
     """One protocol as in the contract, section 3, and more; `seconds` is what each method took.
 
     Intervals are 95 %, from 2,000 resamples of whole pairs; differences are paired, below 0 where ours errs less.
     """
-    ranking = Ranking.of(judged.rows, judged.row)
-    noise, repeated = _noise(judged)
-    means = _resampled(judged)
+    ranking = PairwiseRanking.of(predictions.rows, predictions.row)
+    noise, repeated = _noise(predictions)
+    means = _resampled(predictions)
     table = {}
-    for name, guess in judged.guesses.items():
+    for name, guess in predictions.guesses.items():
         table[name] = {
-            **errors(judged.rows, guess.expected, ranking),
-            **_coverage(judged, guess),
-            "error_over_noise": noise.times(judged.rows, repeated, guess.expected),
+            **errors(predictions.rows, guess.expected, ranking),
+            **_coverage(predictions, guess),
+            "error_over_noise": noise.times(predictions.rows, repeated, guess.expected),
             "intervals": {figure: interval(values) for figure, values in means[name].items()},
             "seconds": round(seconds.get(name, 0.0), 2),
         }
@@ -45,8 +45,8 @@ def figures_of(judged: Judged, seconds: Mapping[str, float]) -> dict[str, Any]:
         models[name]["rank"] = rank
     best = best_of(models)
     found: dict[str, Any] = {
-        "rows": len(judged),
-        "folds": judged.folds,
+        "rows": len(predictions),
+        "folds": predictions.folds,
         "noise": noise.to_json(),
         "best_baseline": best,
         "difference": _differences(models, means, best),
@@ -59,7 +59,7 @@ def figures_of(judged: Judged, seconds: Mapping[str, float]) -> dict[str, Any]:
             "best_composition": simple,
             "difference_to_composition": _differences({**models, **composed}, means, simple),
         }
-    return found | _broken_down(judged)
+    return found | _broken_down(predictions)
 
 
 def ranks(models: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
@@ -78,53 +78,53 @@ def best_of(models: Mapping[str, Mapping[str, Any]]) -> dict[str, str] | None:
     return {figure: min(others, key=lambda name: models[name][figure]) for figure in COMPARED}
 
 
-def by_role(judged: Judged) -> dict[str, dict[str, Any]]:
+def by_role(predictions: FoldPredictions) -> dict[str, dict[str, Any]]:
     """Under unseen_workload: errors of every model apart for the left-out workload as the victim and as a neighbour."""
-    found: dict[str, dict[str, Any]] = {name: {} for name in judged.guesses}
-    for label, mask in (("unseen_victim", judged.unseen_victim), ("unseen_neighbour", ~judged.unseen_victim)):
+    found: dict[str, dict[str, Any]] = {name: {} for name in predictions.guesses}
+    for label, mask in (("unseen_victim", predictions.unseen_victim), ("unseen_neighbour", ~predictions.unseen_victim)):
         at = np.flatnonzero(mask)
-        part = judged.rows.take(at)
-        ranking = Ranking.of(part, judged.row[at]) if len(at) else None
-        for name, guess in judged.guesses.items():
+        part = predictions.rows.take(at)
+        ranking = PairwiseRanking.of(part, predictions.row[at]) if len(at) else None
+        for name, guess in predictions.guesses.items():
             found[name][label] = errors(part, guess.expected[at], ranking) if len(at) else None
     return found
 
 
-def inside(judged: Judged, guess: Guess) -> Bools | None:
+def inside(predictions: FoldPredictions, guess: IntervalPrediction) -> Bools | None:
     """Judgements whose interval holds what was measured; None where the method gives no intervals."""
     if guess.lower is None or guess.upper is None:
         return None
-    return np.asarray((judged.rows.ratio >= guess.lower) & (judged.rows.ratio <= guess.upper))
+    return np.asarray((predictions.rows.ratio >= guess.lower) & (predictions.rows.ratio <= guess.upper))
 
 
-def _noise(judged: Judged) -> tuple[Noise, Bools]:
+def _noise(predictions: FoldPredictions) -> tuple[NoiseFloor, Bools]:
     """The noise of the judged rows, each measurement once, and which judgements are of repeated rows."""
-    once = np.unique(judged.row, return_index=True)[1]
-    noise = Noise.of(judged.rows.take(once), judged.repeat[once])
-    marked = np.zeros(int(judged.row.max()) + 1, dtype=bool)
-    marked[judged.row[once]] = noise.repeated
-    return noise, marked[judged.row]
+    once = np.unique(predictions.row, return_index=True)[1]
+    noise = NoiseFloor.of(predictions.rows.take(once), predictions.repeat[once])
+    marked = np.zeros(int(predictions.row.max()) + 1, dtype=bool)
+    marked[predictions.row[once]] = noise.repeated
+    return noise, marked[predictions.row]
 
 
-def _coverage(judged: Judged, guess: Guess) -> dict[str, Any]:
-    held = inside(judged, guess)
+def _coverage(predictions: FoldPredictions, guess: IntervalPrediction) -> dict[str, Any]:
+    held = inside(predictions, guess)
     if held is None or guess.lower is None or guess.upper is None:
         return {"coverage": None, "interval_width": None}
     return {"coverage": rounded(held.mean()), "interval_width": rounded((guess.upper - guess.lower).mean())}
 
 
-def _resampled(judged: Judged) -> Means:
+def _resampled(predictions: FoldPredictions) -> Means:
     """Resampled means of every model's figures, all from the same draws of pairs."""
     columns: dict[tuple[str, str], Floats] = {}
-    for name, guess in judged.guesses.items():
-        off, relative = absolute(judged.rows.ratio, guess.expected)
+    for name, guess in predictions.guesses.items():
+        off, relative = absolute(predictions.rows.ratio, guess.expected)
         columns |= {(name, "mae"): off, (name, "mape"): relative}
-        held = inside(judged, guess)
+        held = inside(predictions, guess)
         if held is not None:
             columns[name, "coverage"] = held.astype(np.float64)
-    means = resampled_means(codes(judged.rows.pair), np.stack(list(columns.values()), axis=1))
+    means = resampled_means(codes(predictions.rows.pair), np.stack(list(columns.values()), axis=1))
     found: dict[str, dict[str, Floats | None]] = {
-        name: {"mae": None, "mape": None, "coverage": None} for name in judged.guesses
+        name: {"mae": None, "mape": None, "coverage": None} for name in predictions.guesses
     }
     for at, (name, figure) in enumerate(columns):
         found[name][figure] = None if means is None else means[:, at]
@@ -146,17 +146,17 @@ def _differences(models: Mapping[str, Any], means: Means, best: Mapping[str, str
     return found
 
 
-def _broken_down(judged: Judged) -> dict[str, Any]:
+def _broken_down(predictions: FoldPredictions) -> dict[str, Any]:
     """Ours by platform, limiting resource and predicted value."""
-    guess = judged.guesses.get(OURS)
-    held = inside(judged, guess) if guess else None
+    guess = predictions.guesses.get(OURS)
+    held = inside(predictions, guess) if guess else None
     if guess is None or held is None:
         return {}
-    common = (judged.rows.ratio, guess.expected, judged.rows.base, held)
+    common = (predictions.rows.ratio, guess.expected, predictions.rows.base, held)
     return {
-        "by_platform": by_label(judged.rows.platform, *common),
-        "by_resource": by_label(judged.resource, *common),
-        "by_predicted": by_predicted(judged.rows.ratio, guess.expected, held),
+        "by_platform": by_label(predictions.rows.platform, *common),
+        "by_resource": by_label(predictions.resource, *common),
+        "by_predicted": by_predicted(predictions.rows.ratio, guess.expected, held),
     }
 
 

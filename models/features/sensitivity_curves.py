@@ -24,7 +24,7 @@ _LEVEL = re.compile(r"(?P<family>[a-z][a-z0-9_]*)_(?P<level>\d+(?:\.\d+)?)[a-z]*
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class BubbleSweep:
     """One family of bubbles. `levels` (L,) rising from 0; `sensitivity` (rows, L) T/B of each profile beside each
     level, never rising, nan where unknown; `pressure` (rows,) each profile's own level, nan where unknown."""
 
@@ -45,7 +45,7 @@ def families(columns: Sequence[str]) -> dict[str, list[tuple[float, str]]]:
     return {family: sorted(levels) for family, levels in sorted(found.items()) if len(levels) >= LEAST_LEVELS}
 
 
-def read_sweep(table: ProfileTable, family: str, columns: Sequence[tuple[float, str]]) -> Sweep:
+def read_sweep(table: ProfileTable, family: str, columns: Sequence[tuple[float, str]]) -> BubbleSweep:
     """One family's curves; unknown throughout where the reporter's own curve is missing."""
     used = [(level, column) for level, column in columns if level > 0]
     levels = np.array([0.0, *(level for level, _ in used)])
@@ -59,7 +59,7 @@ def read_sweep(table: ProfileTable, family: str, columns: Sequence[tuple[float, 
         curve = sensitivity[known[-1]]
         falling = -curve + np.arange(len(curve)) * 1e-12  # np.interp wants it to rise
         pressure = np.where(np.isfinite(seen), np.interp(-np.nan_to_num(seen, nan=1.0), falling, levels), np.nan)
-    return Sweep(family, levels, sensitivity, pressure)
+    return BubbleSweep(family, levels, sensitivity, pressure)
 
 
 def _falling(levels: Floats, measured: Floats) -> Floats:
@@ -98,7 +98,7 @@ def _of_the_others(own: Floats) -> Floats:
     return np.where(unknown.sum(axis=1, keepdims=True) > unknown, np.nan, around)
 
 
-def _read_off(sweep: Sweep, rows: NDArray[np.int64], level: Floats) -> Floats:
+def _read_off(sweep: BubbleSweep, rows: NDArray[np.int64], level: Floats) -> Floats:
     """Each slot's curve at its level, linear between measured levels and flat beyond; (S, N), nan where unknown."""
     inside = np.clip(np.nan_to_num(level), sweep.levels[0], sweep.levels[-1])
     right = np.clip(np.searchsorted(sweep.levels, inside), 1, len(sweep.levels) - 1)

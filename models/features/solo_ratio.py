@@ -18,17 +18,17 @@ _OF_SCENE = frozenset(
 )
 
 
-def alone_for(scenes: SceneBatch, target: str, meta: Mapping[str, Any]) -> Floats:
+def solo_ratio_for(scenes: SceneBatch, target: str, meta: Mapping[str, Any]) -> Floats:
     """What a dataset's solo values are of those without limits; (S, N), 1 unless its dataset.yaml says otherwise.
 
     Dividing the prior's ratio by it makes both ratios about the same solo.
     """
     if meta.get("solo") != OWN_SETTINGS:
         return np.ones(scenes.present.shape)
-    return alone(scenes, target)
+    return solo_ratio(scenes, target)
 
 
-def alone(scenes: SceneBatch, target: str) -> Floats:
+def solo_ratio(scenes: SceneBatch, target: str) -> Floats:
     """The prior's throughput, latency or jitter ratio of every instance alone under its cap, rate and disk limit, to
     alone without them; (S, N), 1 where none is set."""
     ratio = np.ones(scenes.present.shape)

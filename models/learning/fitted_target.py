@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from models.arrays import Bools, Floats, Ints
 from models.features.examples import Examples
 from models.features.feature_matrix import LIMITS
-from models.features.repeats import Grouped, group_repeats
-from models.learning.cross_validation import OutOfFoldPredictions, expanded, judge, with_effects
-from models.learning.effects import Effects, choose_strengths, fit_effects, terms_of
-from models.learning.held_out import HeldOut
-from models.learning.intervals import Calibration, calibrate, hints_of, judged_scales
+from models.features.repeats import GroupedExamples, group_repeats
+from models.learning.cross_validation import OutOfFoldPredictions, cross_val_predict, expanded, with_effects
+from models.learning.effects import Effects, choose_regularisation, fit_effects, terms_of
+from models.learning.held_out import HeldOutPredictions
+from models.learning.intervals import Calibration, calibrate, hints_of, out_of_fold_scales
 from models.learning.residual_model import (
     HIGHEST,
     LEAST_ROWS,
@@ -25,8 +25,8 @@ from models.learning.residual_model import (
     NOTHING_LEARNED,
     ResidualModel,
     StackingWeights,
-    choose_blend,
-    fit_members,
+    choose_stacking_weights,
+    fit_base_learners,
 )
 from models.physics.prior import JITTER_TIMES, LATENCY_TIMES, PRIOR_HALF_WIDTH, prior_spread
 
@@ -41,7 +41,7 @@ SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host so many times as large, or as sma
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class TargetEstimate:
     """Expected ratio with its 90 % interval (each bound alone holds in 95 %) and what it rests on; all (R,)."""
 
     expected: Floats
@@ -69,11 +69,11 @@ class FittedTarget:
     most_instances: int
     ceiling: float
     figures: Mapping[str, Mapping[str, Any]]
-    held_out: tuple[HeldOut, ...] = ()
+    held_out: tuple[HeldOutPredictions, ...] = ()
     kinds: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     sizes: tuple[int, ...] = ()
 
-    def ask(self, examples: Examples) -> Estimate:
+    def ask(self, examples: Examples) -> TargetEstimate:
         """Predict examples; reference path beside `LearnedPredictor`, which does the same for scenes."""
         known = self.model.all_known(examples.victim, examples.neighbours)
         effects = self.model.effects.predict(examples.victim, examples.neighbours)
@@ -89,7 +89,7 @@ class FittedTarget:
         size: Ints,
         platform: NDArray[np.str_],
         thin: Bools | None = None,
-    ) -> Estimate:
+    ) -> TargetEstimate:
         """Turn features, base ratio and effects (R,) into ratios with intervals. `size` (R,) instances in each row's
         scene, `platform` (R,) its platform's name, `thin` (R,) rows of which too little is known to apply what was
         learned.
@@ -108,7 +108,7 @@ class FittedTarget:
         down, up = self.calibration.half_widths(x, hints, known, outside, platform)
         least = np.where(outside, _prior_width(self.target, base), 0.0)
         down, up = (np.where(alone, ALONE, np.maximum(width, least)) for width in (down, up))
-        return Estimate(
+        return TargetEstimate(
             expected=expected,
             lower=np.clip(expected * np.exp(-down), LOWEST[self.target], np.minimum(expected, SURE[self.target])),
             upper=np.minimum(expected * np.exp(up), self.ceiling),
@@ -157,52 +157,58 @@ def fit_target(
     rows = group_repeats(examples)
     if len(rows.examples) < LEAST_ROWS:
         return _fitted(examples, target, NOTHING_LEARNED, [])
-    by_pair = judge(rows, "unseen_pair", seed=seed, say=lambda done: say(f"{target}: left-out pairs", 0.4 * done))
-    by_workload = judge(
+    by_pair = cross_val_predict(
+        rows, "unseen_pair", seed=seed, say=lambda done: say(f"{target}: left-out pairs", 0.4 * done)
+    )
+    by_workload = cross_val_predict(
         rows, "unseen_workload", seed=seed, say=lambda done: say(f"{target}: left-out workloads", 0.4 + 0.4 * done)
     )
     say(f"{target}: effects of known workloads", 0.8)
-    effects, judged = _with_effects(rows, [by_pair, by_workload])
-    known_blend, unknown_blend = (_blend(rows, judged, known) for known in (True, False))
+    effects, predictions = _with_effects(rows, [by_pair, by_workload])
+    known_weights, unknown_weights = (_stacking_weights(rows, predictions, known) for known in (True, False))
     say(f"{target}: fitting", 0.85)
     everything = np.arange(len(rows.examples))
     model = ResidualModel(
-        members=fit_members(rows, everything, seed=seed, given=booster),
+        base_learners=fit_base_learners(rows, everything, seed=seed, given=booster),
         effects=effects,
-        known_blend=known_blend,
-        unknown_blend=unknown_blend,
+        known_weights=known_weights,
+        unknown_weights=unknown_weights,
         known=frozenset(examples.workloads),
     )
     say(f"{target}: calibrating", 0.95)
-    return _fitted(examples, target, model, [(one, rows.group) for one in judged])
+    return _fitted(examples, target, model, [(one, rows.group) for one in predictions])
 
 
-def _with_effects(rows: Grouped, judged: Sequence[OutOfFoldPredictions]) -> tuple[Effects, list[OutOfFoldPredictions]]:
+def _with_effects(
+    rows: GroupedExamples, predictions: Sequence[OutOfFoldPredictions]
+) -> tuple[Effects, list[OutOfFoldPredictions]]:
     """Effects of known workloads, learned from what left-out pairs leave after the blend without them."""
     left = np.full(len(rows.residual), np.nan)
-    by_pair = judged[0]
-    blend = _blend(rows, [by_pair], known=True)
+    by_pair = predictions[0]
+    blend = _stacking_weights(rows, [by_pair], known=True)
     left[by_pair.row] = rows.residual[by_pair.row] - by_pair.correction(blend, blend)
     terms = terms_of(rows.examples.victim, rows.examples.neighbours)
-    strength, of_folds = choose_strengths(terms, left, by_pair.folds, rows.examples.pair)
+    strength, of_folds = choose_regularisation(terms, left, by_pair.folds, rows.examples.pair)
     found = [with_effects(by_pair, terms, left, of_folds)]
-    found += [with_effects(one, terms, left, [strength] * len(one.folds)) for one in judged[1:]]
+    found += [with_effects(one, terms, left, [strength] * len(one.folds)) for one in predictions[1:]]
     return fit_effects(terms, left, strength), found
 
 
-def _blend(rows: Grouped, judged: Sequence[OutOfFoldPredictions], known: bool) -> StackingWeights:
-    which = [one.known == known for one in judged]
-    return choose_blend(
+def _stacking_weights(
+    rows: GroupedExamples, predictions: Sequence[OutOfFoldPredictions], known: bool
+) -> StackingWeights:
+    which = [one.known == known for one in predictions]
+    return choose_stacking_weights(
         rows.examples,
         np.exp(rows.residual) * rows.examples.base,
-        np.concatenate([one.row[mask] for one, mask in zip(judged, which, strict=True)]),
-        np.concatenate([one.parts[mask] for one, mask in zip(judged, which, strict=True)]),
-        np.concatenate([one.effects[mask] for one, mask in zip(judged, which, strict=True)]),
+        np.concatenate([one.row[mask] for one, mask in zip(predictions, which, strict=True)]),
+        np.concatenate([one.parts[mask] for one, mask in zip(predictions, which, strict=True)]),
+        np.concatenate([one.effects[mask] for one, mask in zip(predictions, which, strict=True)]),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _SingleRepeats:
     """Judgements of single repeats: `row` (K,) of the examples, `hints` (K, 4), `correction`, `known`,
     `fold` (K,)."""
 
@@ -214,18 +220,18 @@ class _Rows:
     fold: Ints
 
 
-def _single(examples: Examples, model: ResidualModel, judged: OutOfFoldPredictions, group: Ints) -> _Rows:
-    row, at = expanded(judged, group)
-    correction = judged.correction(model.known_blend, model.unknown_blend)[at]
-    known = judged.known[at]
-    hints = hints_of(examples.base[row], correction, judged.parts[at], known)
-    return _Rows(judged.protocol, row, hints, correction, known, judged.fold[at])
+def _single(examples: Examples, model: ResidualModel, predictions: OutOfFoldPredictions, group: Ints) -> _SingleRepeats:
+    row, at = expanded(predictions, group)
+    correction = predictions.correction(model.known_weights, model.unknown_weights)[at]
+    known = predictions.known[at]
+    hints = hints_of(examples.base[row], correction, predictions.parts[at], known)
+    return _SingleRepeats(predictions.protocol, row, hints, correction, known, predictions.fold[at])
 
 
 def _fitted(
-    examples: Examples, target: str, model: ResidualModel, judged: Sequence[tuple[OutOfFoldPredictions, Ints]]
+    examples: Examples, target: str, model: ResidualModel, predictions: Sequence[tuple[OutOfFoldPredictions, Ints]]
 ) -> FittedTarget:
-    single = [_single(examples, model, one, group) for one, group in judged]
+    single = [_single(examples, model, one, group) for one, group in predictions]
     row = np.concatenate([np.zeros(0, dtype=np.int64), *(one.row for one in single)])
     hints = np.concatenate([np.zeros((0, 4)), *(one.hints for one in single)])
     known = np.concatenate([np.zeros(0, dtype=bool), *(one.known for one in single)])
@@ -235,7 +241,7 @@ def _fitted(
     # against what is answered, which the correction alone may overshoot: nobody is expected to gain fivefold
     answered = np.clip(examples.base[row] * np.exp(correction), LOWEST[target], HIGHEST[target])
     error = np.log(examples.ratio[row]) - np.log(answered)
-    scale = judged_scales(examples.x[row], hints, error, row, fold)
+    scale = out_of_fold_scales(examples.x[row], hints, error, row, fold)
     fitted = FittedTarget(
         target=target,
         model=model,
@@ -255,14 +261,14 @@ def _fitted(
     return replace(fitted, held_out=held_out, figures={one.protocol: _figures(one) for one in held_out})
 
 
-def _held_out(examples: Examples, fitted: FittedTarget, rows: _Rows, scale: Floats) -> HeldOut:
+def _held_out(examples: Examples, fitted: FittedTarget, rows: _SingleRepeats, scale: Floats) -> HeldOutPredictions:
     """What was said to left-out rows, with intervals by difficulties that had not seen them either."""
     base = examples.base[rows.row]
     expected = np.clip(base * np.exp(rows.correction), LOWEST[fitted.target], HIGHEST[fitted.target])
     platform = np.array([examples.platform[at].partition("/")[2] for at in rows.row], dtype=np.str_)
     nowhere = np.zeros(len(base), dtype=bool)
     down, up = fitted.calibration.half_widths(examples.x[rows.row], rows.hints, rows.known, nowhere, platform, scale)
-    return HeldOut(
+    return HeldOutPredictions(
         target=fitted.target,
         protocol=rows.protocol,
         key=tuple(examples.key[at] if examples.key else examples.run[at] for at in rows.row),
@@ -276,7 +282,7 @@ def _held_out(examples: Examples, fitted: FittedTarget, rows: _Rows, scale: Floa
     )
 
 
-def _figures(held: HeldOut) -> dict[str, float]:
+def _figures(held: HeldOutPredictions) -> dict[str, float]:
     off = np.abs(held.measured - held.expected)
     return {
         "rows": len(held),

@@ -19,7 +19,7 @@ BLOCKS = ("own", "near", "host", "prior", "other", "socket")
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class FeatureSpace:
     """Features as a few well-scaled coordinates: every block of them (own metrics, neighbours' metrics, ...) spans a
     variance of one, however many metrics a dataset brings. `centre`, `used` (F,); `turn` (F, K)."""
 
@@ -41,7 +41,7 @@ def _log(x: Floats, fill: Floats) -> Floats:
     return logs
 
 
-def fit_space(x: Floats, names: Sequence[str]) -> Space:
+def fit_feature_space(x: Floats, names: Sequence[str]) -> FeatureSpace:
     """Principal components block by block."""
     known = np.isfinite(x)
     logs = np.where(known, _log(x, np.zeros(x.shape[1])), 0.0)
@@ -63,7 +63,7 @@ def fit_space(x: Floats, names: Sequence[str]) -> Space:
         turn[columns] = axes[:kept].T / spread[columns, None] / norm
         turns.append(turn)
         blocks += [number] * kept
-    return Space(centre, np.concatenate(turns, axis=1), tuple(blocks))
+    return FeatureSpace(centre, np.concatenate(turns, axis=1), tuple(blocks))
 
 
 def _block(name: str) -> int:
@@ -72,11 +72,11 @@ def _block(name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Smooth:
+class KernelRidge:
     """A fitted smooth member: kernel (C, K) centres with their weights, linear part and products of own and neighbours'
     coordinates. Predictions stay within `low` and `high`, the residuals of training."""
 
-    space: Space
+    space: FeatureSpace
     centres: Floats
     length: float
     kernel: Floats
@@ -104,11 +104,11 @@ class Smooth:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Smooth:
+    def from_json(cls, value: Mapping[str, Any]) -> KernelRidge:
         """Inverse of `to_json`; KeyError, TypeError or ValueError on anything else."""
         centre = np.array(value["centre"], dtype=float)
         turn = np.array(value["turn"], dtype=float).reshape(len(centre), -1)
-        space = Space(centre, turn, tuple(int(number) for number in value["block"]))
+        space = FeatureSpace(centre, turn, tuple(int(number) for number in value["block"]))
         centres = np.array(value["centres"], dtype=float).reshape(len(value["centres"]), turn.shape[1])
         made = cls(
             space,
@@ -133,7 +133,7 @@ def _kernel(at: Floats, centres: Floats, length: float) -> Floats:
     return np.asarray(np.exp(near, out=near))
 
 
-def _crossed(at: Floats, space: Space) -> Floats:
+def _crossed(at: Floats, space: FeatureSpace) -> Floats:
     """The coordinates, and products of own ones with near, host and socket ones: who is sensitive beside who
     presses."""
     block = np.array(space.block, dtype=int)
@@ -145,7 +145,7 @@ def _crossed(at: Floats, space: Space) -> Floats:
     return np.concatenate(parts, axis=1)
 
 
-def fit_smooth(
+def fit_kernel_ridge(
     x: Floats,
     target: Floats,
     weight: Floats,
@@ -153,13 +153,13 @@ def fit_smooth(
     folds: Sequence[tuple[Ints, Ints]],
     *,
     seed: int,
-) -> Smooth:
+) -> KernelRidge:
     """Fit on residuals of log ratio (R,); length and penalties are those that predict the left-out folds best.
 
     The kernel's part is a Gaussian process seen from CENTRES rows (Nystroem; Rasmussen and Williams, section 8.1), so
     that a prediction costs the same however many rows were learned from.
     """
-    space = fit_space(x, names)
+    space = fit_feature_space(x, names)
     at = space(x)
     random = np.random.default_rng(seed)
     rows = np.sort(random.permutation(len(x))[:CENTRES])
@@ -187,7 +187,7 @@ def fit_smooth(
     by_size = _weights(whiten.shape[1], crossed.shape[1], linear)
     turned = np.concatenate([_kernel(at, centres, typical * length) @ whiten, crossed / scale], axis=1) * by_size
     found = _ridge(turned.T * weight @ turned, turned.T * weight @ around, penalty) * by_size
-    return Smooth(
+    return KernelRidge(
         space=space,
         centres=centres,
         length=typical * length,
@@ -215,12 +215,12 @@ def _losses(design: Floats, target: Floats, weight: Floats, folds: Sequence[tupl
     """Mean |error| on the left-out folds for each of PENALTIES."""
     losses = np.zeros(len(PENALTIES))
     count = 0
-    for trained, judged in folds:
-        part = design[trained]
-        gram, right = part.T * weight[trained] @ part, part.T * weight[trained] @ target[trained]
+    for train, test in folds:
+        part = design[train]
+        gram, right = part.T * weight[train] @ part, part.T * weight[train] @ target[train]
         for number, penalty in enumerate(PENALTIES):
-            losses[number] += np.abs(target[judged] - design[judged] @ _ridge(gram, right, penalty)).sum()
-        count += len(judged)
+            losses[number] += np.abs(target[test] - design[test] @ _ridge(gram, right, penalty)).sum()
+        count += len(test)
     return [float(loss) / max(count, 1) for loss in losses]
 
 

@@ -14,9 +14,9 @@ from models.data.scene import ProfileTable, SceneBatch
 from models.features.feature_matrix import FeatureMatrix, build_matrix, cpu_overlap
 from models.features.sensitivity_curves import REPORTER
 from models.learning.effects import Effects
-from models.learning.fitted_target import Estimate, FittedTarget
+from models.learning.fitted_target import FittedTarget, TargetEstimate
 from models.physics.prior import jitter_band, latency_band, prior_spread
-from models.prediction import TARGETS, Band, InterferencePrediction, unasked
+from models.prediction import TARGETS, BandArrays, InterferencePrediction, unasked
 
 _DIGITS = 9  # of effects, up to which two sums over the same neighbours in another order are equal
 SAME_PROFILE = 0.25  # median |log(value / value in training)| up to which a name means the same workload
@@ -25,7 +25,7 @@ AS_THIN = 0.9  # unless so many of the profiles of training lacked as much
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _PreparedTable:
     """What a model says of a profile table alone: the `table` with what training knew beside what was `given`, which of
     its rows are `thin`, and which look as in training, as far as they were asked about."""
 
@@ -51,7 +51,9 @@ class LearnedPredictor:
     jitter: FittedTarget | None
     reference: Mapping[str, Sequence[Mapping[str, float]]]
     platforms: Mapping[str, Mapping[str, float]]
-    _told: list[_Told] = field(default_factory=list, init=False, repr=False, compare=False)  # of the last table
+    _told: list[_PreparedTable] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )  # of the last table
 
     @property
     def targets(self) -> dict[str, FittedTarget]:
@@ -88,13 +90,13 @@ class LearnedPredictor:
             bands["throughput"], bands.get("latency", nothing), bands.get("jitter", nothing), marks
         )
 
-    def _of_table(self, table: ProfileTable) -> _Told:
+    def _of_table(self, table: ProfileTable) -> _PreparedTable:
         """Worked out once for all questions on one cloud, which share a table."""
         for one in self._told:
             if one.given is table:
                 return one
         known = self._with_what_training_knew(table)
-        found = _Told(table, known, self._thin(known))
+        found = _PreparedTable(table, known, self._thin(known))
         self._told[:] = [found]
         return found
 
@@ -146,7 +148,7 @@ class LearnedPredictor:
         effects: Floats,
         size: Ints,
         thin: Bools,
-    ) -> Estimate:
+    ) -> TargetEstimate:
         """`same` (rows of the table,) and `effects` (S, N) as in `_effects`."""
         known = _scene_known(scenes, _known_rows(target, scenes, same))[matrix.scene, matrix.slot]
         base, of_names = matrix.prior_of(target.target), effects[matrix.scene, matrix.slot]
@@ -161,7 +163,7 @@ def _known_rows(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Bools:
 
 def _effects(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Floats:
     """What a target's effects add for who is known, where `same` (rows of the table,) look as in training; (S, N)."""
-    if not (target.model.known_blend.effects or target.model.unknown_blend.effects):
+    if not (target.model.known_weights.effects or target.model.unknown_weights.effects):
         return np.zeros(scenes.present.shape)  # nothing of them is kept
     known_rows = _known_rows(target, scenes, same)
     return scene_effects(target.model.effects, scenes, np.where(known_rows, np.arange(len(known_rows)), 0))
@@ -195,7 +197,7 @@ def _without_twins(matrix: FeatureMatrix, scenes: SceneBatch, others: Sequence[F
     return few, np.cumsum(other) - 1
 
 
-def _band(estimate: Estimate, blank: Bools, row: Ints, whole: FeatureMatrix, scenes: SceneBatch) -> Band:
+def _band(estimate: TargetEstimate, blank: Bools, row: Ints, whole: FeatureMatrix, scenes: SceneBatch) -> BandArrays:
     """Spread the estimates of the rows `row` (R,) over scenes; of rows without any known metric only the prior's wide
     interval is given."""
     wide = np.where(blank, np.exp(prior_spread(np.full(len(blank), 0.5), np.ones(len(blank), dtype=bool))), 1.0)
@@ -204,7 +206,7 @@ def _band(estimate: Estimate, blank: Bools, row: Ints, whole: FeatureMatrix, sce
         grid = np.full(scenes.present.shape, np.nan)
         grid[whole.scene, whole.slot] = values[row]
         out.append(grid)
-    return Band(*out)
+    return BandArrays(*out)
 
 
 def scene_effects(effects: Effects, scenes: SceneBatch, effect_rows: Ints) -> Floats:

@@ -9,13 +9,13 @@ import numpy as np
 
 from models.arrays import Floats, Ints
 
-Two = tuple[Floats, Floats]
+FactorPair = tuple[Floats, Floats]
 
 START = 0.1  # spread of the factors to begin with: from 0 they would not move
 
 
 @dataclass(frozen=True, slots=True)
-class Products:
+class FactorProducts:
     """Which products rows are made of: entry e says that row `row[e]` holds `share[e]` times the product of the left
     factors number `left[e]` and the right ones number `right[e]`; all (E,). `rows` R."""
 
@@ -25,7 +25,7 @@ class Products:
     right: Ints
     share: Floats
 
-    def of_rows(self, rows: Ints) -> Products:
+    def of_rows(self, rows: Ints) -> FactorProducts:
         """The entries of some rows, whose numbers stay."""
         wanted = np.zeros(self.rows, dtype=bool)
         wanted[rows] = True
@@ -39,7 +39,7 @@ class Products:
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _FactorSide:
     """One side's factors as unknowns of the rows: entries of one row and one factor are a cell. `own`, `row` (C,),
     `cell` (E,), `most` cells of a row."""
 
@@ -49,20 +49,20 @@ class _Side:
     most: int
 
     @classmethod
-    def of(cls, row: Ints, own: Ints, count: int) -> _Side:
+    def of(cls, row: Ints, own: Ints, count: int) -> _FactorSide:
         cells, cell = np.unique(row * count + own, return_inverse=True)
         return cls(cells % count, cells // count, cell, int(np.bincount(cells // count).max(initial=1)))
 
 
 def factorise(
-    products: Products,
+    products: FactorProducts,
     target: Floats,
-    start: Two,
+    start: FactorPair,
     penalty: float,
     *,
     sweeps: int,
     free: tuple[Sequence[int], Sequence[int]] | None = None,
-) -> Two:
+) -> FactorPair:
     """Factors (L, K) and (M, K) whose products come near `target` (R,), from a start; ridge-regularised.
 
     `free` are the columns of each side that are fitted, None = all; the others stay as they are. Who has no entry has 0
@@ -72,7 +72,7 @@ def factorise(
     names = (products.left, products.right)
     factors = (start[0].copy(), start[1].copy())
     columns = [list(one) for one in free or [range(one.shape[1]) for one in start]]
-    sides = [_Side.of(products.row, name, len(factor)) for name, factor in zip(names, factors, strict=True)]
+    sides = [_FactorSide.of(products.row, name, len(factor)) for name, factor in zip(names, factors, strict=True)]
     for side, own, fitted in zip(sides, factors, columns, strict=True):
         own[np.ix_(np.bincount(side.own, minlength=len(own)) == 0, fitted)] = 0.0
     for _ in range(sweeps):
@@ -82,7 +82,7 @@ def factorise(
     return factors
 
 
-def _step(side: _Side, own: Floats, others: Floats, target: Floats, free: list[int], penalty: float) -> None:
+def _step(side: _FactorSide, own: Floats, others: Floats, target: Floats, free: list[int], penalty: float) -> None:
     """Move one side's factors, in place, towards what is best beside the other side's, `others` (E, K)."""
     columns = [np.bincount(side.cell, column, minlength=len(side.own)) for column in others.T]
     design = np.stack(columns, axis=1).astype(float)

@@ -28,7 +28,7 @@ Comparison = tuple[int, float, bool]  # column, threshold, whether an unknown va
 
 
 @dataclass(frozen=True, slots=True)
-class Leaves:
+class QuickScorer:
     """T trees of a few ensembles, with up to K splits and L leaves each.
 
     Comparison c asks whether column `column[c]` is at most `threshold[c]`, where an unknown value counts as zero; all
@@ -48,7 +48,7 @@ class Leaves:
     ends: tuple[int, ...]
 
     @classmethod
-    def of(cls, boosters: Sequence[lightgbm.Booster]) -> Leaves | None:
+    def of(cls, boosters: Sequence[lightgbm.Booster]) -> QuickScorer | None:
         """None where a tree has more than MOST_LEAVES, or a split is other than whether a value is at most so large."""
         ensembles = [_trees(booster) for booster in boosters]
         whole = [tree for trees in ensembles for tree in trees]

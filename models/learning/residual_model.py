@@ -14,11 +14,11 @@ from threadpoolctl import threadpool_limits
 from models.arrays import Bools, Floats, Ints
 from models.features.examples import Examples, Neighbour
 from models.features.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_folds
-from models.features.repeats import Grouped, target_of
+from models.features.repeats import GroupedExamples, target_of
 from models.learning.boosting import booster_options, fit_booster, fit_boosters, fit_forest, predict
 from models.learning.effects import Effects
-from models.learning.kernel_ridge import Smooth, fit_smooth
-from models.learning.quickscorer import Leaves
+from models.learning.kernel_ridge import KernelRidge, fit_kernel_ridge
+from models.learning.quickscorer import QuickScorer
 
 __all__ = [
     "FOLDS",
@@ -29,9 +29,9 @@ __all__ = [
     "ResidualModel",
     "StackingWeights",
     "booster_options",
-    "choose_blend",
+    "choose_stacking_weights",
+    "fit_base_learners",
     "fit_booster",
-    "fit_members",
     "pair_folds",
     "target_of",
     "workload_folds",
@@ -39,7 +39,7 @@ __all__ = [
 
 
 LEAST_ROWS = 8  # below this nothing is learned and the prior answers
-MEMBERS = ("boosters", "forest", "smooth")
+BASE_LEARNERS = ("boosters", "forest", "smooth")
 STEPS = 4  # blends are compared in quarters: finer steps are decided by noise
 INNER_FOLDS = 4  # by which the smooth member chooses its penalties
 HIGHEST = {"throughput": 1.1, "latency": 1000.0, "jitter": 1000.0}
@@ -52,7 +52,7 @@ class BaseLearners:
 
     boosters: tuple[lightgbm.Booster, ...]
     forest: lightgbm.Booster
-    smooth: Smooth
+    smooth: KernelRidge
 
     def predict(self, x: Floats) -> Floats:
         """Each member's prediction in the order of MEMBERS; (R, 3)."""
@@ -64,18 +64,25 @@ class BaseLearners:
         return np.stack([boosted, predict([self.forest], x), self.smooth.predict(x)], axis=1)
 
     @cached_property
-    def _leaves(self) -> Leaves | None:
-        return Leaves.of(self.boosters)
+    def _leaves(self) -> QuickScorer | None:
+        return QuickScorer.of(self.boosters)
 
 
-def fit_members(
-    rows: Grouped, which: Ints, *, seed: int = 0, boosters: int | None = None, given: lightgbm.Booster | None = None
+def fit_base_learners(
+    rows: GroupedExamples,
+    which: Ints,
+    *,
+    seed: int = 0,
+    boosters: int | None = None,
+    given: lightgbm.Booster | None = None,
 ) -> BaseLearners:
     """Fit every member on the rows with these numbers; `given` is a booster that was trained elsewhere on more rows."""
     part = rows.examples.take(which)
     residual, weight = rows.residual[which], rows.weight[which]
     with threadpool_limits(1, "blas"):  # small matrices: threads that wait for one another cost more than they bring
-        smooth = fit_smooth(part.x, residual, weight, part.names, pair_folds(part, seed + 1, INNER_FOLDS), seed=seed)
+        smooth = fit_kernel_ridge(
+            part.x, residual, weight, part.names, pair_folds(part, seed + 1, INNER_FOLDS), seed=seed
+        )
     return BaseLearners(
         (given,) if given else fit_boosters(part.x, residual, weight, part.monotone, seed=seed, count=boosters),
         fit_forest(part.x, residual, weight, part.monotone, seed=seed),
@@ -87,17 +94,17 @@ def fit_members(
 class StackingWeights:
     """How much of each member (3,), and of the effects of known workloads, is kept; all 0 = the prior alone."""
 
-    members: tuple[float, ...] = (0.0,) * len(MEMBERS)
+    base_learners: tuple[float, ...] = (0.0,) * len(BASE_LEARNERS)
     effects: float = 0.0
 
     def named(self) -> dict[str, float]:
         """By what it is a share of."""
-        return {**dict(zip(MEMBERS, self.members, strict=True)), "effects": self.effects}
+        return {**dict(zip(BASE_LEARNERS, self.base_learners, strict=True)), "effects": self.effects}
 
     @property
-    def nothing(self) -> bool:
+    def prior_only(self) -> bool:
         """Whether the prior answers alone."""
-        return not any(self.members) and not self.effects
+        return not any(self.base_learners) and not self.effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +112,10 @@ class ResidualModel:
     """log ratio = log base + blend of members + effects. `known_blend` holds where all workloads of a scene were in
     training, else `unknown_blend`. `members` None = the base alone."""
 
-    members: BaseLearners | None
+    base_learners: BaseLearners | None
     effects: Effects
-    known_blend: StackingWeights
-    unknown_blend: StackingWeights
+    known_weights: StackingWeights
+    unknown_weights: StackingWeights
     known: frozenset[str]
 
     def log_correction(self, x: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Floats:
@@ -118,13 +125,13 @@ class ResidualModel:
 
     def parts(self, x: Floats) -> Floats:
         """The members' predictions; (R, 3)."""
-        if self.members is None or not len(x):
-            return np.zeros((len(x), len(MEMBERS)))
-        return self.members.answer(x)
+        if self.base_learners is None or not len(x):
+            return np.zeros((len(x), len(BASE_LEARNERS)))
+        return self.base_learners.answer(x)
 
     def correction(self, parts: Floats, effects: Floats, known: Bools) -> Floats:
         """Blend members' predictions (R, 3) and effects (R,); (R,)."""
-        blends = [blended(parts, effects, blend) for blend in (self.known_blend, self.unknown_blend)]
+        blends = [stacked(parts, effects, blend) for blend in (self.known_weights, self.unknown_weights)]
         return np.where(known, *blends)
 
     def all_known(self, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Bools:
@@ -141,19 +148,21 @@ class ResidualModel:
 NOTHING_LEARNED = ResidualModel(None, Effects(), StackingWeights(), StackingWeights(), frozenset())
 
 
-def blended(parts: Floats, effects: Floats, blend: StackingWeights) -> Floats:
+def stacked(parts: Floats, effects: Floats, blend: StackingWeights) -> Floats:
     """(R,) of (R, 3) and (R,)."""
-    return np.asarray(parts @ np.array(blend.members) + blend.effects * effects)
+    return np.asarray(parts @ np.array(blend.base_learners) + blend.effects * effects)
 
 
-def _blends() -> Iterator[tuple[float, ...]]:
+def _weight_grid() -> Iterator[tuple[float, ...]]:
     """Every blend in steps whose parts sum to at most 1, the smallest sums first: what is missing is the prior's."""
-    grid = product(range(STEPS + 1), repeat=len(MEMBERS))
+    grid = product(range(STEPS + 1), repeat=len(BASE_LEARNERS))
     for steps in sorted((one for one in grid if sum(one) <= STEPS), key=lambda one: (sum(one), one)):
         yield tuple(step / STEPS for step in steps)
 
 
-def choose_blend(examples: Examples, ratio: Floats, rows: Ints, parts: Floats, effects: Floats) -> StackingWeights:
+def choose_stacking_weights(
+    examples: Examples, ratio: Floats, rows: Ints, parts: Floats, effects: Floats
+) -> StackingWeights:
     """The mean of the blends that predict left-out rows best, by the mean |error of T/B|.
 
     `ratio` (G,) measured, `rows` (J,) of the examples, `parts` (J, 3) what members that had not seen them said,
@@ -169,20 +178,20 @@ def choose_blend(examples: Examples, ratio: Floats, rows: Ints, parts: Floats, e
 
     def loss(blend: StackingWeights) -> Floats:
         """Mean error of T/B of every pair."""
-        return np.bincount(pairs, np.abs(measured - base * np.exp(blended(parts, effects, blend)))) / count
+        return np.bincount(pairs, np.abs(measured - base * np.exp(stacked(parts, effects, blend)))) / count
 
     shares = (0.0, 0.5, 1.0) if effects.any() else (0.0,)
-    blends = [StackingWeights(members, share) for members in _blends() for share in shares]
+    blends = [StackingWeights(members, share) for members in _weight_grid() for share in shares]
     losses = np.stack([loss(blend) for blend in blends])
     best = int(np.argmin(np.round(losses.mean(axis=1), 6)))
-    if blends[best].nothing:
+    if blends[best].prior_only:
         return blends[best]
     worse = losses - losses[best]
     noise = worse.std(axis=1) / np.sqrt(len(count))
     _, first = np.unique(np.round(losses.mean(axis=1), 6), return_index=True)  # of ties that nearest to the prior
     equal = [blends[number] for number in first if worse[number].mean() <= noise[number]]
     mean = StackingWeights(
-        tuple(float(part) for part in np.mean([blend.members for blend in equal], axis=0)),
+        tuple(float(part) for part in np.mean([blend.base_learners for blend in equal], axis=0)),
         float(np.mean([blend.effects for blend in equal])),
     )
     return mean if loss(mean).mean() <= losses[0].mean() else blends[best]

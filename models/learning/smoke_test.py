@@ -31,12 +31,13 @@ MOST_PROFILES = 50  # of those that training saw
 SECRETS = ("COTENANT_", "OS_", "PG")  # begin the names of variables that are nobody's business there
 
 
-class TrialError(ValueError):
+class SmokeTestError(ValueError):
     """An artifact cannot be read, or its first prediction died, took too long or was none."""
 
 
 def run(artifact: Path) -> None:
-    """Load `artifact` and predict a few scenes in another process, within LIMIT_S; TrialError says how that failed."""
+    """Load `artifact` and predict a few scenes in another process, within LIMIT_S; SmokeTestError says how that
+    failed."""
     sums = _sums(artifact)
     if sums in _passed:
         return
@@ -48,13 +49,13 @@ def run(artifact: Path) -> None:
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise TrialError(f"its first prediction was not there after {LIMIT_S:g} s") from None
+        raise SmokeTestError(f"its first prediction was not there after {LIMIT_S:g} s") from None
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
-        raise TrialError(f"the process of its first prediction ended by {name}")
+        raise SmokeTestError(f"the process of its first prediction ended by {name}")
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise TrialError(said[-1][:500] if said else "its first prediction failed")
+        raise SmokeTestError(said[-1][:500] if said else "its first prediction failed")
     if sums is not None:
         _passed.add(sums)
 
@@ -74,7 +75,7 @@ def predict_once(artifact: Path) -> None:
     try:
         predictor = load(artifact)
     except ArtifactError as error:
-        raise TrialError(str(error)) from error
+        raise SmokeTestError(str(error)) from error
     scenes = _scenes(_profiles(predictor.reference))
     _check(predictor, scenes)
 
@@ -83,22 +84,22 @@ def _check(predictor: Predictor, scenes: SceneBatch) -> None:
     try:
         prediction = predictor.predict(scenes)
     except Exception as error:
-        raise TrialError(f"its first prediction failed: {type(error).__name__}: {error}") from error
+        raise SmokeTestError(f"its first prediction failed: {type(error).__name__}: {error}") from error
     for target in TARGETS:
         band = getattr(prediction, target)
         for edge in (band.expected, band.lower, band.upper):
             if edge.shape != scenes.present.shape or not np.isfinite(edge[scenes.present]).all():
-                raise TrialError(f"its first prediction of {target} is not finite")
+                raise SmokeTestError(f"its first prediction of {target} is not finite")
 
 
 def _profiles(reference: object) -> list[WorkloadProfile]:
     """Some that training saw, so that what was learned is used."""
     if not isinstance(reference, dict):
-        raise TrialError("reference.json is no mapping of names to profiles")
+        raise SmokeTestError("reference.json is no mapping of names to profiles")
     try:
         seen = [WorkloadProfile(name, dict(several[0])) for name, several in reference.items() if several]
     except (TypeError, ValueError, KeyError) as error:
-        raise TrialError(f"reference.json holds what is no profile: {error}") from error
+        raise SmokeTestError(f"reference.json holds what is no profile: {error}") from error
     return seen[:MOST_PROFILES]
 
 
@@ -121,7 +122,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # an artifact of a stranger fills no disk
     try:
         predict_once(Path(sys.argv[1]))
-    except TrialError as error:
+    except SmokeTestError as error:
         sys.exit(str(error))
 
 

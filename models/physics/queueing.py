@@ -11,31 +11,31 @@ from models.arrays import Floats
 MOST_BUSY = 0.95  # of a server as a queue sees it: no queue is taken to be longer than twenty, however overloaded
 
 
-class Time(NamedTuple):
+class TimeMoments(NamedTuple):
     """Mean and variance of a time, in one unit and its square."""
 
     mean: Floats
     variance: Floats
 
-    def times(self, factor: Floats) -> Time:
+    def times(self, factor: Floats) -> TimeMoments:
         """The same time in a unit `factor` times smaller."""
-        return Time(self.mean * factor, self.variance * factor**2)
+        return TimeMoments(self.mean * factor, self.variance * factor**2)
 
-    def plus(self, other: Time) -> Time:
+    def plus(self, other: TimeMoments) -> TimeMoments:
         """One after the other, independent of each other."""
-        return Time(self.mean + other.mean, self.variance + other.variance)
+        return TimeMoments(self.mean + other.mean, self.variance + other.variance)
 
-    def mixed(self, other: Time, chance: Floats) -> Time:
+    def mixed(self, other: TimeMoments, chance: Floats) -> TimeMoments:
         """This one in some periods and, with probability `chance`, the other: the mean of all, the variance within one.
 
         Periods are long against what passes through them, and jitter compares neighbours (RFC 3550, section 6.4.1).
         """
-        return Time(
+        return TimeMoments(
             (1 - chance) * self.mean + chance * other.mean, (1 - chance) * self.variance + chance * other.variance
         )
 
 
-def processor_sharing(busy: Floats, rate: Floats, servers: Floats) -> Time:
+def processor_sharing(busy: Floats, rate: Floats, servers: Floats) -> TimeMoments:
     """Sojourn of one unit of work where `servers` servers give `rate` (0-1) each and `busy` work per server arrives.
 
     One server: 1/(rate - busy), the mean of an M/G/1 whatever its services are (Kleinrock, Queueing Systems II, 4.4),
@@ -44,10 +44,10 @@ def processor_sharing(busy: Floats, rate: Floats, servers: Floats) -> Time:
     """
     load = np.minimum(busy / rate, MOST_BUSY)
     mean = (1 + load / (1 - load) / servers) / rate
-    return Time(mean, mean**2 * (2 + load) / (2 - load))
+    return TimeMoments(mean, mean**2 * (2 + load) / (2 - load))
 
 
-def first_come_first_served(busy: Floats, servers: Floats) -> Time:
+def first_come_first_served(busy: Floats, servers: Floats) -> TimeMoments:
     """Sojourn of one unit of work among exponential ones in a queue whose servers are busy a share `busy` of the time.
 
     Pollaczek and Khinchine: W = λE[S²] / 2(1 - ρ) and E[W²] = 2W² + λE[S³] / 3(1 - ρ). Several servers as in
@@ -55,10 +55,10 @@ def first_come_first_served(busy: Floats, servers: Floats) -> Time:
     """
     load = np.minimum(busy, MOST_BUSY)
     wait = load / (1 - load)
-    return Time(1 + wait / servers, (wait**2 + 2 * wait) / servers**2 + 1)
+    return TimeMoments(1 + wait / servers, (wait**2 + 2 * wait) / servers**2 + 1)
 
 
-def among_packets(busy: Floats, others: Floats) -> Time:
+def among_packets(busy: Floats, others: Floats) -> TimeMoments:
     """Sojourn of one packet of a sender with a clock of its own in a queue that is busy a share `busy` of the time.
 
     Packets are alike and do not wait for their own sender, so that of the work in Pollaczek and Khinchine's formula
@@ -67,7 +67,7 @@ def among_packets(busy: Floats, others: Floats) -> Time:
     load = np.minimum(busy, MOST_BUSY)
     random = np.minimum(others, load)
     wait = random / (2 * (1 - load))
-    return Time(1 + wait, wait**2 + random / (3 * (1 - load)))
+    return TimeMoments(1 + wait, wait**2 + random / (3 * (1 - load)))
 
 
 def worst_cap_stall(share: Floats, period: Floats) -> Floats:
@@ -78,14 +78,14 @@ def worst_cap_stall(share: Floats, period: Floats) -> Floats:
     return (1 - np.clip(share, 0.0, 1.0)) * period
 
 
-def cap_stall(share: Floats, period: Floats) -> Time:
+def cap_stall(share: Floats, period: Floats) -> TimeMoments:
     """Wait of work that arrives at any moment of periods whose last P - Q are a stall: mean (P - Q)² / 2P.
 
     It meets the stall with probability (P - Q)/P, and then any part of it, evenly: E[W²] = (P - Q)³ / 3P.
     """
     stall = worst_cap_stall(share, period)
     mean = stall**2 / (2 * period)
-    return Time(mean, stall**3 / (3 * period) - mean**2)
+    return TimeMoments(mean, stall**3 / (3 * period) - mean**2)
 
 
 def budget_runs_out(share: Floats, busy: Floats, period: Floats, service: Floats) -> Floats:
@@ -100,19 +100,19 @@ def budget_runs_out(share: Floats, busy: Floats, period: Floats, service: Floats
     return np.where(share < 1, chance, 0.0)
 
 
-def behind_turns(turns: Floats) -> Time:
+def behind_turns(turns: Floats) -> TimeMoments:
     """Wait for what is left of other people's turns, `turns` being their sum: anything up to it, evenly.
 
     Behind k CPU-bound ones with turns of 30 ms: up to k times 30 ms under Xen's credit scheduler without boost;
     the mean is the residual that Pollaczek and Khinchine give, Σ ρE[S²] / 2E[S].
     """
-    return Time(turns / 2, turns**2 / 12)
+    return TimeMoments(turns / 2, turns**2 / 12)
 
 
-def behind_backlog(backlog: Floats, rate: Floats) -> Time:
+def behind_backlog(backlog: Floats, rate: Floats) -> TimeMoments:
     """Delay of a first-in-first-out queue of `backlog` megabit that a class of `rate` Mbit/s empties: q/r, in seconds.
 
     Senders that fill it back off and fill it again (tc-htb(8), RFC 5681): its depth varies evenly between 0 and q.
     """
     delay = np.divide(backlog, rate, out=np.zeros(np.broadcast_shapes(backlog.shape, rate.shape)), where=rate > 0)
-    return Time(delay, delay**2 / 12)
+    return TimeMoments(delay, delay**2 / 12)

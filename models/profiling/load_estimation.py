@@ -32,7 +32,7 @@ _UNSCALED = frozenset({"waiting", "block", "throttled", "psi_cpu", "psi_io"})  #
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class InstanceLimits:
     """The most an instance can get: `cpu_percent` (100 = one CPU), `net_mbit`, `disk_mb_s`; None = not known.
 
     `is_cap` says that the CPU limit is a cap below its vCPUs, so that waiting for the cap is not waiting for a CPU.
@@ -57,14 +57,14 @@ class LoadLevel:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class DemandLevel:
     """What one phase asks for, by metric key; `solo` when nobody else was active."""
 
     metrics: Mapping[str, float]
     solo: bool
 
 
-def use(level: Level, limits: Limits) -> dict[str, float]:
+def use(level: DemandLevel, limits: InstanceLimits) -> dict[str, float]:
     """Share of each known limit that is used or asked for: `cpu`, `net`, `disk`; 1 = all of it."""
     found: dict[str, float] = {}
     cpu = level.metrics.get("cpu")
@@ -79,12 +79,12 @@ def use(level: Level, limits: Limits) -> dict[str, float]:
     return found
 
 
-def load_levels(phases: Sequence[Level], limits: Limits) -> tuple[LoadLevel, ...]:
+def load_levels(phases: Sequence[DemandLevel], limits: InstanceLimits) -> tuple[LoadLevel, ...]:
     """The load of each phase, in order."""
     return tuple(_load(number, phases, limits) for number in range(len(phases)))
 
 
-def _load(number: int, phases: Sequence[Level], limits: Limits) -> LoadLevel:
+def _load(number: int, phases: Sequence[DemandLevel], limits: InstanceLimits) -> LoadLevel:
     level = phases[number]
     used = use(level, limits)
     full = max(used, key=lambda name: used[name], default="")
@@ -111,7 +111,7 @@ def _load(number: int, phases: Sequence[Level], limits: Limits) -> LoadLevel:
     return LoadLevel(ratio, min(least, ratio), ratio, "relative", "low", text)
 
 
-def is_alike(one: Level, other: Level) -> bool:
+def is_alike(one: DemandLevel, other: DemandLevel) -> bool:
     """Whether two phases do the same work at other loads: every demand of either grew by about the same factor."""
     ratios = []
     for key, floor in DEMANDS.items():
@@ -123,7 +123,7 @@ def is_alike(one: Level, other: Level) -> bool:
 
 
 def at_full_load(
-    profile: WorkloadProfile, load: LoadLevel, limits: Limits, vcpus: float | None
+    profile: WorkloadProfile, load: LoadLevel, limits: InstanceLimits, vcpus: float | None
 ) -> WorkloadProfile | None:
     """The profile scaled to load 1.0, origin `extrapolated`; None where that would be a guess.
 
@@ -147,12 +147,12 @@ def at_full_load(
     return WorkloadProfile(profile.name, metrics, profile.platform, "extrapolated")
 
 
-def _size(level: Level) -> float:
+def _size(level: DemandLevel) -> float:
     """How much is asked for, to find the busiest: CPU first, any demand where CPU is not known."""
     return level.metrics.get("cpu", sum(level.metrics.get(key, 0.0) / floor for key, floor in DEMANDS.items()))
 
 
-def _ratio(level: Level, other: Level) -> float:
+def _ratio(level: DemandLevel, other: DemandLevel) -> float:
     """Geometric mean of the demands of one phase over those of another."""
     product, count = 1.0, 0
     for key, floor in DEMANDS.items():

@@ -13,7 +13,7 @@ _ROUNDING = 1e-12  # spread over mean of values that differ by rounding only
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class MeanEstimate:
     """A metric's mean with its 90 % interval (None = too few windows to say) and what its windows are worth."""
 
     value: float
@@ -29,7 +29,7 @@ class Estimate:
         return (self.upper - self.lower) / 2 / self.value
 
 
-def estimate(values: Floats, runs: Ints) -> Estimate | None:
+def estimate(values: Floats, runs: Ints) -> MeanEstimate | None:
     """Mean of the known values (n,) with a 90 % interval that counts neighbours in one run as the less the more alike.
 
     The effective number is n / (1 + 2 Σ ρₖ), lags summed as long as pairs of them are positive and fall (Geyer 1992).
@@ -44,12 +44,12 @@ def estimate(values: Floats, runs: Ints) -> Estimate | None:
         return None
     mean = float(values.mean())
     if values.std() <= _ROUNDING * mean:
-        return Estimate(mean, mean, mean, float(count)) if count > 1 else Estimate(mean, None, None, 1.0)
+        return MeanEstimate(mean, mean, mean, float(count)) if count > 1 else MeanEstimate(mean, None, None, 1.0)
     effective = count / _inflation(values - mean, runs)
     if effective < 2:
-        return Estimate(mean, None, None, effective)
+        return MeanEstimate(mean, None, None, effective)
     half = float(stdtrit(effective - 1, _TAIL) * values.std() / np.sqrt(effective - 1))
-    return Estimate(mean, max(0.0, mean - half), mean + half, effective)
+    return MeanEstimate(mean, max(0.0, mean - half), mean + half, effective)
 
 
 def _inflation(rest: Floats, runs: Ints) -> float:

@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from models.arrays import Bools, Floats, Ints
-from models.profiling.mean_intervals import Estimate, estimate
+from models.profiling.mean_intervals import MeanEstimate, estimate
 from models.profiling.phases import Phases
-from models.profiling.windows import Windows
+from models.profiling.windows import InstanceWindows
 
 LEAST_WINDOWS = 12  # solo windows of a profile: two minutes at the agent's ten seconds
 _EDGE = 4  # windows of a stretch from which on those beside a change, which may hold some of both, are left out
@@ -19,7 +19,7 @@ _FROM_HOST = ("event", "switch")  # what solo windows say of the host belongs to
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class PhaseWindows:
     """The windows of one phase and what they say.
 
     `all` are its windows, `used` those that `estimates` are made of: solo ones only where `solo`. `alone` counts the
@@ -33,10 +33,10 @@ class Evidence:
     solo: bool
     solo_windows: int
     alone: int
-    estimates: Mapping[str, Estimate]
+    estimates: Mapping[str, MeanEstimate]
 
     @classmethod
-    def of(cls, windows: Windows, phases: Phases, solo: Bools, number: int) -> Evidence:
+    def of(cls, windows: InstanceWindows, phases: Phases, solo: Bools, number: int) -> PhaseWindows:
         stretches = [(a, b) for a, b in phases.stretches if phases.labels[a] == number]
         inner = np.concatenate([_inner(a, b, len(windows)) for a, b in stretches])
         alone = inner[solo[inner]]
@@ -50,7 +50,7 @@ class Evidence:
         return cls(number, spans, rows, used, is_solo, int(solo[rows].sum()), len(alone), known)
 
 
-def _spans(windows: Windows, begin: int, end: int) -> list[tuple[float, float]]:
+def _spans(windows: InstanceWindows, begin: int, end: int) -> list[tuple[float, float]]:
     """When the windows of a stretch began and ended, apart where some are missing in between."""
     gaps = begin + 1 + np.flatnonzero(np.diff(windows.unbroken[begin:end]))
     edges = [begin, *(int(gap) for gap in gaps), end]
@@ -64,7 +64,7 @@ def _inner(begin: int, end: int, count: int) -> Ints:
     return np.arange(begin + (begin > 0), end - (end < count))
 
 
-def _columns(windows: Windows, *, solo: bool) -> dict[str, Floats]:
+def _columns(windows: InstanceWindows, *, solo: bool) -> dict[str, Floats]:
     """What belongs to the instance: its own metrics and, when nobody else was active, driver domain and host."""
     columns = {key: values for key, values in windows.own.items() if not key.endswith("_p95")}
     if solo:

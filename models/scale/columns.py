@@ -20,7 +20,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: odd, so that multip
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class DictionaryColumn:
     """A column of text that repeats: `code` (R,) says which of `words` a row holds."""
 
     words: tuple[str, ...]
@@ -47,10 +47,10 @@ def text(batch: pa.RecordBatch, column: str) -> pa.StringArray:
     return pc.utf8_trim_whitespace(pc.fill_null(cells, ""))
 
 
-def words(cells: pa.StringArray) -> Words:
+def words(cells: pa.StringArray) -> DictionaryColumn:
     """Text as codes; the words are Python objects, so this is for columns that repeat themselves."""
     few = cells.dictionary_encode()
-    return Words(tuple(few.dictionary.to_pylist()), codes(cells))
+    return DictionaryColumn(tuple(few.dictionary.to_pylist()), codes(cells))
 
 
 def codes(cells: pa.StringArray) -> Ints:

@@ -56,7 +56,7 @@ class FeatureFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRows:
     """The rows of one target: `row` (n,) their places in `file`, `residual` (n,) log(T/B / prior)."""
 
     file: FeatureFile
@@ -79,12 +79,12 @@ class Measured:
         return np.asarray(self.file.read(int(rows[0]), int(rows[-1]) + 1)[rows - rows[0]])
 
 
-class Stream(lightgbm.Sequence):  # type: ignore[misc]  # lightgbm has no types
+class RowSequence(lightgbm.Sequence):  # type: ignore[misc]  # lightgbm has no types
     """Measured rows as LightGBM wants to read them: one at a time to find bins, then all in order."""
 
     batch_size = READ_AT_ONCE
 
-    def __init__(self, rows: Measured) -> None:
+    def __init__(self, rows: MeasuredRows) -> None:
         self._rows = rows
 
     def __len__(self) -> int:

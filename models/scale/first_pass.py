@@ -14,14 +14,14 @@ from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.data.tables import find_table
 from models.scale.columns import mixed
 from models.scale.run_rows import read_rows
-from models.scale.run_stream import Piece, read_pieces
+from models.scale.run_stream import RunBatch, read_run_batches
 from models.scale.scenes import highest_cpus, pairs, ratios
 
 ROWS_AT_ONCE = 32_768
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class FirstPass:
     """A dataset whose table of co-locations was read once and is fine; its `colocations` are empty.
 
     Per run, (K,): `key` hash of platform, run and repeat; `pair` hash of its workloads; `measured` how many of its
@@ -36,7 +36,7 @@ class Survey:
     measured: Ints
 
 
-def survey_of(path: Path) -> Survey:
+def survey_of(path: Path) -> FirstPass:
     """Read and check a dataset directory without keeping its co-locations; DatasetError at the first wrong cell.
 
     The platforms get as many pCPUs as somebody was pinned to, as `load_dataset` gives them.
@@ -45,7 +45,7 @@ def survey_of(path: Path) -> Survey:
     table = find_table(dataset.path, "colocations")
     parts: list[tuple[Hashes, Hashes, Ints, Ints]] = []
     rows, most = 0, {name: host.pcpus for name, host in dataset.platforms.items()}
-    for piece in read_pieces(table, ROWS_AT_ONCE) if table else ():
+    for piece in read_run_batches(table, ROWS_AT_ONCE) if table else ():
         read = read_rows(piece, dataset.platforms)
         told = ~(np.isnan(ratios(read, "throughput")) & np.isnan(ratios(read, "latency")))
         measured = np.bincount(read.run[read.first[told]], minlength=len(piece.key))
@@ -59,10 +59,10 @@ def survey_of(path: Path) -> Survey:
     if table:
         _check_together(table, key, line)
     platforms = {name: replace(host, pcpus=most[name]) for name, host in dataset.platforms.items()}
-    return Survey(replace(dataset, platforms=platforms), table, rows, key, pair, measured)
+    return FirstPass(replace(dataset, platforms=platforms), table, rows, key, pair, measured)
 
 
-def choose(surveys: Sequence[Survey], most: int, seed: int) -> list[Hashes]:
+def choose(surveys: Sequence[FirstPass], most: int, seed: int) -> list[Hashes]:
     """Keys of whole runs, by dataset, sorted: about `most` measured rows, pair by pair as evenly as there are runs.
 
     Every pair of workloads gives one run before any gives a second; which ones is drawn by `seed`.
@@ -99,6 +99,6 @@ def _check_together(table: Path, key: Hashes, line: Ints) -> None:
         )
 
 
-def picked(piece: Piece, keys: Hashes) -> Ints:
+def picked(piece: RunBatch, keys: Hashes) -> Ints:
     """Which runs of a piece are among sorted keys."""
     return np.flatnonzero(np.isin(piece.key, keys))

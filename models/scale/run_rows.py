@@ -10,8 +10,8 @@ import numpy as np
 
 from models.arrays import Bools, Floats, Ints
 from models.data.dataset import OUTCOMES, RATIO_OUTCOMES, colocations_from
-from models.scale.columns import Words, codes, empty, no_id, numbers, text, unprintable, words
-from models.scale.run_stream import NUMBERS, TEXTS, Piece
+from models.scale.columns import DictionaryColumn, codes, empty, no_id, numbers, text, unprintable, words
+from models.scale.run_stream import NUMBERS, TEXTS, RunBatch
 from profiler.observed import MAX_CPUS, MAX_WEIGHT, NET_MODES, Host, Pinning, check_id, parse_cpus
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ SATURATED, MAX_LOAD = 1.0, 10.0  # profiler.observed.Instance
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RunRows:
     """R rows of K runs with E instances, an instance of a run being one entry.
 
     Per row, (R,): words and numbers as they stand in the table, nan = empty; `load` and `vcpus` with their defaults;
@@ -28,12 +28,12 @@ class Rows:
     place in its run. `pins`, `driver` are what the words of `pinning` and `driver_cpus` say, None = nothing.
     """
 
-    platform: Words
-    workload: Words
-    pinning: Words
-    driver_cpus: Words
-    net_mode: Words
-    outcome: Words
+    platform: DictionaryColumn
+    workload: DictionaryColumn
+    pinning: DictionaryColumn
+    driver_cpus: DictionaryColumn
+    net_mode: DictionaryColumn
+    outcome: DictionaryColumn
     load: Floats
     vcpus: Floats
     cap_percent: Floats
@@ -50,7 +50,7 @@ class Rows:
     slot: Ints
 
 
-def read_rows(piece: Piece, platforms: Mapping[str, Host]) -> Rows:
+def read_rows(piece: RunBatch, platforms: Mapping[str, Host]) -> RunRows:
     """Check and convert a piece; DatasetError names file, line and column of its first wrong cell.
 
     Whatever looks wrong to the arrays is read once more row by row: that reader decides, and says why.
@@ -60,7 +60,7 @@ def read_rows(piece: Piece, platforms: Mapping[str, Host]) -> Rows:
     return rows
 
 
-def _convert(piece: Piece, platforms: Mapping[str, Host]) -> tuple[Rows, Bools]:
+def _convert(piece: RunBatch, platforms: Mapping[str, Host]) -> tuple[RunRows, Bools]:
     batch = piece.batch
     cells = {column: text(batch, column) for column in TEXTS}
     doubtful = np.logical_or.reduce([unprintable(cells[column]) for column in TEXTS])
@@ -81,11 +81,13 @@ def _convert(piece: Piece, platforms: Mapping[str, Host]) -> tuple[Rows, Bools]:
     doubtful |= _wrong(names, values, pinned, platforms) | empty(cells["run"])
     run = np.repeat(np.arange(len(piece.key)), np.diff(piece.start))
     entry, first, slot = _entries(run, codes(cells["instance"]), piece.start)
-    rows = Rows(**names, **values, pins=pins, driver=driver, run=run, entry=entry, first=first, slot=slot)
+    rows = RunRows(**names, **values, pins=pins, driver=driver, run=run, entry=entry, first=first, slot=slot)
     return rows, doubtful | _contradicts(rows)
 
 
-def _wrong(names: Mapping[str, Words], values: Mapping[str, Floats], pinned: Ints, known: Mapping[str, Host]) -> Bools:
+def _wrong(
+    names: Mapping[str, DictionaryColumn], values: Mapping[str, Floats], pinned: Ints, known: Mapping[str, Host]
+) -> Bools:
     """Rows that break a rule of one row; (R,)."""
     _, bad_workload = _each(names["workload"].words, lambda word: check_id(word, "workload"))
     ratio = names["outcome"].pick([word in RATIO_OUTCOMES for word in names["outcome"].words], bool)
@@ -104,7 +106,7 @@ def _wrong(names: Mapping[str, Words], values: Mapping[str, Floats], pinned: Int
         )
 
 
-def _contradicts(rows: Rows) -> Bools:
+def _contradicts(rows: RunRows) -> Bools:
     """Rows that describe their instance or their run otherwise than its first row, or tell an outcome twice; (R,)."""
     first = rows.first[rows.entry]
     found = np.zeros(len(rows.run), dtype=bool)

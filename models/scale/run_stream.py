@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from models.arrays import Hashes, Ints
 from models.data.dataset import COLOCATION_COLUMNS, DatasetError
-from models.data.tables import Row
+from models.data.tables import TableRow
 from models.scale.columns import hashes, mixed, text
 
 TEXTS = ("run", "platform", "instance", "workload", "pinning", "driver_cpus", "net_mode", "outcome", "unit", "repeat",
@@ -25,7 +25,7 @@ CSV_BLOCK = 1 << 22  # bytes of text read at once
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RunBatch:
     """Whole runs that stand together in a table, R rows of K runs.
 
     `line` is the first row's number in the file; `start` (K + 1,) the rows at which runs begin, and R; `key` (K,) a
@@ -38,15 +38,15 @@ class Piece:
     start: Ints
     key: Hashes
 
-    def rows(self, runs: Sequence[int] | Ints) -> list[Row]:
+    def rows(self, runs: Sequence[int] | Ints) -> list[TableRow]:
         """The rows of some runs, in order, as the row-by-row reader has them."""
         places = np.concatenate([np.arange(self.start[run], self.start[run + 1]) for run in runs] or [np.zeros(0, int)])
         found = self.batch.take(pa.array(places)).to_pylist()
         cells = [{key: "" if cell is None else str(cell) for key, cell in row.items()} for row in found]
-        return [Row(self.file, self.line + int(at), row) for at, row in zip(places, cells, strict=True)]
+        return [TableRow(self.file, self.line + int(at), row) for at, row in zip(places, cells, strict=True)]
 
 
-def read_pieces(table: Path, rows: int) -> Iterator[Piece]:
+def read_run_batches(table: Path, rows: int) -> Iterator[RunBatch]:
     """Read a table about `rows` rows at a time; DatasetError where it cannot be read or lacks a column.
 
     The rows of a run must stand together, which `models.scale.first_pass` checks.
@@ -61,10 +61,10 @@ def read_pieces(table: Path, rows: int) -> Iterator[Piece]:
             start, key = _runs(joined)
             cut = int(start[-1])
             if cut:
-                yield Piece(table.name, joined.slice(0, cut), line, start, key[:-1])
+                yield RunBatch(table.name, joined.slice(0, cut), line, start, key[:-1])
             left, line = joined.slice(cut), line + cut
         if left is not None and len(left):
-            yield Piece(table.name, left, line, np.array([0, len(left)]), _runs(left)[1])
+            yield RunBatch(table.name, left, line, np.array([0, len(left)]), _runs(left)[1])
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, DatasetError):
             raise

@@ -27,11 +27,11 @@ from lab import network
 from lab.control_groups import GroupMaker
 from lab.errors import LabError, RunError
 from lab.instances.containers import listens
-from lab.processes import Process, wait_until
-from lab.resource_registry import Registry, clean
+from lab.processes import LabProcess, wait_until
+from lab.resource_registry import ResourceRegistry, clean
 from lab.statistics import describe
 from lab.workloads import Site
-from lab.workloads.web import Web
+from lab.workloads.web import WebWorkload
 from profiler.observed import IsolationSettings
 from research.benchmarks.agent_cost import PORTS, WARM_UP_S, circumstances
 from research.benchmarks.light_containers import STATE, Crowd
@@ -92,13 +92,13 @@ def measure(instances: int, pairs: int, seconds: float) -> dict[str, Any]:
 class _Load:
     """wrk against the server, from a namespace and a group of its own."""
 
-    def __init__(self, web: Web, site: Site, groups: list[str], generators: str) -> None:
+    def __init__(self, web: WebWorkload, site: Site, groups: list[str], generators: str) -> None:
         self._web, self._site, self._groups, self._generators = web, site, groups, generators
 
     def run(self, seconds: float) -> float:
         """Requests per second; RunError when wrk fails."""
         command = self._web.work(self._site, seconds, None)
-        program = Process(command, groups=self._groups, network=self._generators, directory=self._site.directory)
+        program = LabProcess(command, groups=self._groups, network=self._generators, directory=self._site.directory)
         try:
             if not wait_until(lambda: program.returncode is not None, seconds + READY_S):
                 raise RunError("wrk does not end")
@@ -122,7 +122,7 @@ def _web(folder: Path) -> Iterator[_Load]:
     """nginx in a container, ready to serve."""
     state = STATE.with_name(f"{STATE.name}-web")
     clean(state)
-    registry, maker, web = Registry(state), GroupMaker(), Web()
+    registry, maker, web = ResourceRegistry(state), GroupMaker(), WebWorkload()
     maker.prepare()
     server = None
     try:
@@ -134,7 +134,7 @@ def _web(folder: Path) -> Iterator[_Load]:
             name = registry.group("web", load=load)
             registry.made("group", name)
             groups.append(maker.make(name, (cpu,), IsolationSettings(), None))
-        server = Process(web.server(site), groups=groups[0], network=net.ports[0].namespace, directory=folder)
+        server = LabProcess(web.server(site), groups=groups[0], network=net.ports[0].namespace, directory=folder)
         pid = server.pid
         if not wait_until(lambda: listens(Path(f"/proc/{pid}/net"), *web.listens), READY_S):
             raise RunError(f"nginx was not ready within {READY_S:.0f} s: {server.errors()}")

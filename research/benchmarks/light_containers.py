@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 
 from lab.control_groups import GroupMaker, device_of
-from lab.processes import Process, call
-from lab.resource_registry import Registry, clean
+from lab.processes import LabProcess, call
+from lab.resource_registry import ResourceRegistry, clean
 from profiler.observed import IsolationSettings
 
 STATE = Path("/run/cotenant-benchmark")  # its own list: a lab run beside is no reason to refuse, and never cleaned here
@@ -37,7 +37,7 @@ class Crowd:
         self.interfaces: list[str] = []
         self.groups: list[str] = []
         self._cpus = cpus
-        self._processes: list[Process] = []
+        self._processes: list[LabProcess] = []
 
     @property
     def processes(self) -> int:
@@ -48,7 +48,7 @@ class Crowd:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # two memory files per process that is started
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         clean(STATE)
-        self._registry = Registry(STATE)
+        self._registry = ResourceRegistry(STATE)
         self._maker = GroupMaker()
         self._maker.prepare()
         self._folder = tempfile.TemporaryDirectory()
@@ -83,7 +83,7 @@ class Crowd:
         self._registry.made("group", group)
         join = self._maker.make(group, self._cpus, self._settings, device_of(Path(self._folder.name)))
         command = ["perl", "-e", _LIGHT, str(1 + number % MOST_PROCESSES), _GATEWAY]
-        process = Process(command, groups=join, network=f"/run/netns/{network}", directory=Path(self._folder.name))
+        process = LabProcess(command, groups=join, network=f"/run/netns/{network}", directory=Path(self._folder.name))
         self._processes.append(process)
         self.interfaces.append(interface)
         self.groups.append(group)

@@ -106,7 +106,7 @@ def _speed(dataset: Dataset) -> dict[str, Any]:
 
 def boosters_of(target: FittedTarget) -> list[Any]:
     """Every booster that an answer of this target asks: the members' and that of the intervals."""
-    members, difficulty = target.model.members, target.calibration.difficulty
+    members, difficulty = target.model.base_learners, target.calibration.difficulty
     trees_of = [] if members is None else [*members.boosters, members.forest]
     return trees_of if difficulty is None else [*trees_of, difficulty]
 

@@ -14,7 +14,7 @@ import numpy as np
 from models.data.dataset import RATIO_OUTCOMES, Dataset, load_dataset
 from models.data.scene import SceneBatch
 from models.learning.learned_predictor import LearnedPredictor
-from models.prediction import TARGETS, Band, InterferencePrediction
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
 from models.training import fit_predictor
 from profiler.observed import Colocation
 
@@ -44,7 +44,7 @@ class CrossFitted:
         """Each scene by the model that did not see its pairs; ValueError for a set that no model may answer about."""
         fold = np.array([self._fold_of(scenes, at) for at in range(len(scenes))], dtype=np.int64)
         shape = scenes.present.shape
-        bands = [Band(np.ones(shape), np.ones(shape), np.ones(shape)) for _ in range(3)]
+        bands = [BandArrays(np.ones(shape), np.ones(shape), np.ones(shape)) for _ in range(3)]
         outside = np.zeros(shape, dtype=bool)
         for number in np.unique(fold).tolist():
             rows = np.flatnonzero(fold == number)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from models.data.tables import DatasetError, Row, read_rows
+from models.data.tables import DatasetError, TableRow, read_rows
 
 Metrics = Mapping[tuple[str, str, str], float]
 
@@ -127,7 +127,7 @@ class _Tables:
             if key in forms
         ]
 
-    def _rows(self, name: str, columns: Sequence[str]) -> Iterable[Row]:
+    def _rows(self, name: str, columns: Sequence[str]) -> Iterable[TableRow]:
         plain, packed = self._path / name, self._path / f"{name}.gz"
         path = next((path for path in (plain, packed) if path.is_file()), None)
         return () if path is None else read_rows(path, columns)
@@ -171,7 +171,7 @@ class _Tables:
         return found
 
 
-def _member(row: Row) -> Member:
+def _member(row: TableRow) -> Member:
     load = row.number("load")
     return Member(
         row.text("instance"), row.text("workload"), 1.0 if load is None else load, row.text("pinning"),

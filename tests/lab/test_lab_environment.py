@@ -15,7 +15,7 @@ from lab.environment import circumstances, remembered
 from lab.errors import ToolError
 from lab.journal import Journal
 from lab.qdiscs import compare, host_qdiscs, lab_qdiscs
-from lab.resource_registry import Registry
+from lab.resource_registry import ResourceRegistry
 
 SHOWN = """\
 qdisc htb 1: dev uplink root refcnt 9 r2q 10 default 0 direct_packets_stat 12 direct_qlen 1000
@@ -28,8 +28,8 @@ CLASSES = "class htb 1:10 parent 1: prio 0 rate 100Mbit ceil 100Mbit burst 16000
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    registry = Registry(tmp_path / "state")
+def registry(tmp_path: Path) -> Iterator[ResourceRegistry]:
+    registry = ResourceRegistry(tmp_path / "state")
     yield registry
     registry.close()
 
@@ -38,7 +38,9 @@ def _answers(monkeypatch: pytest.MonkeyPatch, shown: str) -> None:
     monkeypatch.setattr(qdiscs, "call", lambda command: CLASSES if "class" in command else shown)
 
 
-def test_the_digest_follows_settings_and_not_counts(monkeypatch: pytest.MonkeyPatch, registry: Registry) -> None:
+def test_the_digest_follows_settings_and_not_counts(
+    monkeypatch: pytest.MonkeyPatch, registry: ResourceRegistry
+) -> None:
     _answers(monkeypatch, SHOWN)
     first = lab_qdiscs(registry)
     _answers(
@@ -58,7 +60,7 @@ def test_the_digest_follows_settings_and_not_counts(monkeypatch: pytest.MonkeyPa
     assert "rate 100Mbit" in first.text
 
 
-def test_without_tc_or_a_switch_qdiscs_are_unknown(monkeypatch: pytest.MonkeyPatch, registry: Registry) -> None:
+def test_without_tc_or_a_switch_qdiscs_are_unknown(monkeypatch: pytest.MonkeyPatch, registry: ResourceRegistry) -> None:
     def refuse(_command: list[str]) -> str:
         raise ToolError("tc cannot be started")
 

@@ -11,7 +11,7 @@ from lab_doubles import FakeInstances, FakeWorkload
 from lab import measure as module
 from lab import usage_windows
 from lab.errors import RunError
-from lab.measure import Measured, Timing, measure
+from lab.measure import RunMeasurement, Timing, measure
 from profiler.backends import BackendError
 
 SHORT = Timing(1, 0.1, 0.1)
@@ -41,7 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     return made
 
 
-def _measure(instances: Any, timing: Timing = SHORT) -> Measured:
+def _measure(instances: Any, timing: Timing = SHORT) -> RunMeasurement:
     return measure(instances, timing, {})
 
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from lab import network
 from lab.control_groups import GroupMaker
 from lab.errors import PreparationError
-from lab.instances.containers import Container
+from lab.instances.containers import LabContainer
 from lab.processes import call, wait_until
 from lab.shaping import check_promises, htb_commands, most_segments
-from lab.workloads import Web
+from lab.workloads import WebWorkload
 from profiler.observed import IsolationSettings, NetworkSettings, parse_cpus
 from research.benchmarks.shaping import Case, reach
 
@@ -166,7 +166,7 @@ def _packets() -> list[int]:
 
 def _left_to_cpu_0(driver: int) -> float:
     """Part of the packets that CPU 0 works on while a web server and its client, both on CPU 0, talk."""
-    with containers([placed(0, clients=(0,))], [Web(1)], driver_cpus=(driver,)) as (web,):
+    with containers([placed(0, clients=(0,))], [WebWorkload(1)], driver_cpus=(driver,)) as (web,):
         load = web.start(web.workload.work(web.site, 60, None))
         before = _packets()
         assert wait_until(lambda: sum(_packets()) > sum(before) + 50_000, 50)  # however much of the CPU they get
@@ -198,7 +198,7 @@ def test_every_end_of_every_pair_is_steered() -> None:
                 assert int(mask.stdout.replace(",", ""), 16) == 2, (path, device)
 
 
-def _devices(made: list[Container]) -> list[tuple[str, list[str]]]:
+def _devices(made: list[LabContainer]) -> list[tuple[str, list[str]]]:
     ours = [Path(one.namespace).name for one in made]
     switch = Path(made[0].generators).name.removesuffix("load") + "switch"
     return [(switch, ["uplink", "port0", "port1"]), (Path(made[0].generators).name, ["eth0"])] + [

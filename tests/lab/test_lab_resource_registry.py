@@ -17,7 +17,7 @@ from lab import resource_registry as registry_module
 from lab.control_groups import GroupMaker, group_places
 from lab.errors import RunError
 from lab.processes import call
-from lab.resource_registry import Registry, clean
+from lab.resource_registry import ResourceRegistry, clean
 from profiler.observed import IsolationSettings
 
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_removed_is_named_stays_listed_and_does_not_hold_up_the_r
 ) -> None:
     monkeypatch.setattr(control_groups, "_EMPTY_WITHIN_S", 0.2)
     state = tmp_path / "state"
-    registry = Registry(state)
+    registry = ResourceRegistry(state)
     maker = GroupMaker()
     maker.prepare()
     stuck, fine = registry.group("stuck"), registry.group("fine")
@@ -121,7 +121,7 @@ def test_lines_that_say_nothing_are_left_alone(tmp_path: Path, line: str) -> Non
 
 @pytest.mark.lab
 def test_an_action_at_the_end_that_fails_does_not_keep_anything(tmp_path: Path) -> None:
-    registry = Registry(tmp_path / "state")
+    registry = ResourceRegistry(tmp_path / "state")
     name = registry.network("0")
     registry.made("network", name)
     call(["ip", "netns", "add", name])

@@ -12,15 +12,15 @@ from lab_records import one_round, record
 
 from lab.campaign import Campaign, Repeats, Temporal, read_campaign
 from lab.dataset_writer import write_dataset
-from lab.dry_run import estimate
+from lab.dry_run import estimate_campaign
 from lab.environment import read_machine
 from lab.precision import Precision
 from lab.records import Record
-from lab.rounds import Plan
+from lab.rounds import RoundPlan
 from lab.schedule import expand
-from lab.show import show
+from lab.show import analyse
 from lab.show.noise import half_width
-from lab.statistics import Repeat
+from lab.statistics import MemberRepeat
 
 TINY = Path(__file__).with_name("tiny.yaml")
 
@@ -38,7 +38,7 @@ def _carry_out(campaign: Campaign, noisy: str, records: list[Record]) -> list[tu
     """Do what the plan says until it has no more; what each step held."""
     done = {(one.run, one.round) for one in records}
     steps = []
-    for step in Plan(campaign).steps(records):
+    for step in RoundPlan(campaign).steps(records):
         steps.append((step.number, {run.run for run in step.runs}, step.wide))
         fresh = [one for one in _noisy_in(campaign, noisy, step.number) if one.run in steps[-1][1]]
         records += [one for one in fresh if (one.run, one.round) not in done]
@@ -75,28 +75,28 @@ def test_an_interrupted_campaign_goes_on_with_the_same_runs() -> None:
 def test_runs_that_the_campaign_no_longer_has_are_never_wide() -> None:
     campaign = _campaign(2, 9, 0.03)
     strangers = [replace(one, run=f"old:{one.run}") for number in (1, 2) for one in one_round(campaign, number, 0.2)]
-    assert Plan(campaign).wide(strangers) == frozenset()
+    assert RoundPlan(campaign).wide(strangers) == frozenset()
 
 
 def test_one_repeat_is_never_sure_and_neither_is_a_group_that_reaches_nothing() -> None:
     campaign = _campaign(1, 2, 0.5)
-    assert len(Plan(campaign).wide(one_round(campaign, 1))) == 3
+    assert len(RoundPlan(campaign).wide(one_round(campaign, 1))) == 3
     dead = [record(campaign, run, n, 0.0 if run.kind == "group" else 1.0) for n in (1, 2) for run in expand(campaign)]
-    assert len(Plan(campaign).wide(dead)) == 3
+    assert len(RoundPlan(campaign).wide(dead)) == 3
 
 
 def test_a_repeat_without_its_solo_run_does_not_count() -> None:
     campaign = _campaign(2, 9, 0.5)
     alone = [one for one in one_round(campaign, 2) if one.kind == "group"]
-    assert len(Plan(campaign).wide(one_round(campaign, 1) + alone)) == 3
-    assert Plan(campaign).wide(one_round(campaign, 1) + one_round(campaign, 2)) == frozenset()
+    assert len(RoundPlan(campaign).wide(one_round(campaign, 1) + alone)) == 3
+    assert RoundPlan(campaign).wide(one_round(campaign, 1) + one_round(campaign, 2)) == frozenset()
 
 
 def test_noise_within_runs_makes_intervals_of_few_repeats_wider() -> None:
-    def pairs(spread: float) -> list[tuple[Repeat, Repeat]]:
+    def pairs(spread: float) -> list[tuple[MemberRepeat, MemberRepeat]]:
         windows = tuple(100 + spread * (-1) ** position for position in range(12))
         return [
-            (Repeat(f"{spread} t{number}", 500.0, windows), Repeat(f"{spread} b{number}", 1000.0, windows))
+            (MemberRepeat(f"{spread} t{number}", 500.0, windows), MemberRepeat(f"{spread} b{number}", 1000.0, windows))
             for number in range(3)
         ]
 
@@ -109,7 +109,7 @@ def test_noise_within_runs_makes_intervals_of_few_repeats_wider() -> None:
 
 def test_a_solo_run_that_was_mostly_idle_has_an_interval_too() -> None:
     idle = (*[0.0] * 11, 12.0)  # a third of all redraws hold nothing but idle windows
-    pairs = [(Repeat(f"t{n}", 500.0, (1.0,) * 12), Repeat(f"b{n}", 1000.0, idle)) for n in range(3)]
+    pairs = [(MemberRepeat(f"t{n}", 500.0, (1.0,) * 12), MemberRepeat(f"b{n}", 1000.0, idle)) for n in range(3)]
     found = Precision().interval(pairs)
     assert found is not None
     assert found[1] <= 0.5 <= found[2] < math.inf
@@ -125,13 +125,13 @@ def test_lab_show_is_as_sure_of_a_pair_as_the_lab_that_decides_by_it(tmp_path: P
         for run in expand(campaign)
     ]
     write_dataset(tmp_path, campaign, records, read_machine(), {})
-    matrix = show(tmp_path).forms["same"].matrix
+    matrix = analyse(tmp_path).forms["same"].matrix
     shown = max(half_width(matrix[one][other]) or 0.0 for one, other in (("web-1k", "cpu"), ("cpu", "web-1k")))
     assert shown == pytest.approx(Precision().widths(records)["same:web-1k:cpu"])
 
 
 def test_from_six_repeats_on_ranks_decide() -> None:
-    pairs = [(Repeat(f"t{n}", 500.0 + n, ()), Repeat(f"b{n}", 1000.0, ())) for n in range(10)]
+    pairs = [(MemberRepeat(f"t{n}", 500.0 + n, ()), MemberRepeat(f"b{n}", 1000.0, ())) for n in range(10)]
     found = Precision().interval(pairs)
     assert found is not None
     assert found[1:] == (0.501, 0.508)  # ranks 2 and 9 of 10
@@ -139,31 +139,31 @@ def test_from_six_repeats_on_ranks_decide() -> None:
 
 def test_a_time_grid_has_a_step_per_slot_and_no_further_ones() -> None:
     campaign = replace(_campaign(2, 9, 0.01), temporal=Temporal(10.0, 0.5))
-    steps = list(Plan(campaign).steps(one_round(campaign, 1, 0.3) + one_round(campaign, 2, 0.3)))
+    steps = list(RoundPlan(campaign).steps(one_round(campaign, 1, 0.3) + one_round(campaign, 2, 0.3)))
     assert [step.due_s for step in steps] == [None, 0.0, 600.0, 1200.0]
 
 
 def test_an_estimate_counts_runs_and_takes_the_time_of_finished_ones() -> None:
     campaign = _campaign(4, 10, 0.03)
-    before = estimate(campaign, [])
+    before = estimate_campaign(campaign, [])
     assert (before.runs, before.finished, before.solos, before.sizes) == (20, 0, 2, {2: 3})
     assert before.minutes == pytest.approx(20 * before.run_s / 60)
     assert before.most_minutes == pytest.approx(50 * before.run_s / 60)
-    after = estimate(campaign, one_round(campaign, 1))
+    after = estimate_campaign(campaign, one_round(campaign, 1))
     assert (after.finished, after.run_s) == (5, 1.5)
     assert after.minutes == pytest.approx(15 * 1.5 / 60)
     assert any("20 runs, 5 of them finished; 0:22 to go" in line for line in after.sentences())
-    within = estimate(campaign, [one for number in range(1, 6) for one in one_round(campaign, number)])
+    within = estimate_campaign(campaign, [one for number in range(1, 6) for one in one_round(campaign, number)])
     assert (within.finished, within.minutes) == (20, 0)
     assert within.most_minutes == pytest.approx(25 * 1.5 / 60)  # five of six further rounds
 
 
 def test_an_estimate_ends_where_the_minutes_end() -> None:
     campaign = replace(_campaign(4, 10, 0.03), repeats=Repeats(4, 10, 0.03, 0.2))
-    assert estimate(campaign, []).minutes == pytest.approx(0.2)
-    assert estimate(campaign, one_round(campaign, 1)).minutes == pytest.approx(0.2 - 5 * 1.5 / 60)
+    assert estimate_campaign(campaign, []).minutes == pytest.approx(0.2)
+    assert estimate_campaign(campaign, one_round(campaign, 1)).minutes == pytest.approx(0.2 - 5 * 1.5 / 60)
 
 
 def test_a_round_that_does_not_fit_into_its_time_is_told() -> None:
     campaign = replace(_campaign(4, 4, None), temporal=Temporal(0.01, 1.0))
-    assert any("does not fit" in line for line in estimate(campaign, []).sentences())
+    assert any("does not fit" in line for line in estimate_campaign(campaign, []).sentences())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lab_show_cases import Made
 
 from lab.errors import LabError
-from lab.show import show
+from lab.show import analyse
 from lab.show.dataset_reader import read_dataset
 
 ROOT = Path(__file__).parents[2]
@@ -127,29 +127,29 @@ def test_whatever_stands_in_a_cell_is_shown_or_refused(tmp_path: Path, made: Mad
     path = made.write(tmp_path) / "colocations.csv"
     _spoil(path, column, '"' + text.replace('"', '""').replace("\n", " ").replace("\r", " ") + '"')
     try:
-        show(tmp_path).document()
+        analyse(tmp_path).document()
     except LabError as error:
         assert "colocations.csv" in str(error)
 
 
 def test_tables_of_an_older_lab_are_enough(tmp_path: Path, made: Made) -> None:
-    shown = show(made.write(tmp_path, only=["colocations"]))
+    shown = analyse(made.write(tmp_path, only=["colocations"]))
     assert set(shown.forms) == {"same", "apart"}
     assert (shown.disturbed, shown.marks, shown.inside, shown.alone) == (None, (), (), ())
 
 
 def test_an_empty_cell_is_unknown_and_never_zero(tmp_path: Path, made: Made) -> None:
     _spoil(made.write(tmp_path) / "colocations.csv", "solo", "")
-    cell = show(tmp_path).forms["same"].matrix["web-1k"]["cpu"]
+    cell = analyse(tmp_path).forms["same"].matrix["web-1k"]["cpu"]
     assert (cell.count, cell.median) == (1, 0.5)
 
 
 def test_only_the_asked_workloads_and_form_are_kept(tmp_path: Path, made: Made) -> None:
     made.write(tmp_path)
-    shown = show(tmp_path, ["web-1k", "cpu"])
+    shown = analyse(tmp_path, ["web-1k", "cpu"])
     assert set(shown.forms) == {"same"}
     assert shown.runs == 2 * 3
-    assert set(show(tmp_path, form="apart").forms["apart"].matrix) == {"web-1k", "disk"}
+    assert set(analyse(tmp_path, form="apart").forms["apart"].matrix) == {"web-1k", "disk"}
 
 
 @pytest.mark.parametrize(
@@ -164,19 +164,19 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are(
     tmp_path: Path, made: Made, workloads: list[str], form: str, message: str
 ) -> None:
     with pytest.raises(LabError, match=message):
-        show(made.write(tmp_path), workloads, form)
+        analyse(made.write(tmp_path), workloads, form)
 
 
 def test_what_was_told_alone_is_taken_from_solo_runs_only(tmp_path: Path, made: Made) -> None:
     made.rows["outcomes"].append(("same:web-1k:cpu", 1, "web-1k.1", "web-1k", "clock_offset", -2.5, "ms"))
     made.rows["outcomes"].append(("solo:web-1k:0", 1, "web-1k.1", "web-1k", "clock_offset", -1.5, "ms"))
-    found = {(one.label, one.outcome): one.value.median for one in show(made.write(tmp_path)).alone}
+    found = {(one.label, one.outcome): one.value.median for one in analyse(made.write(tmp_path)).alone}
     assert found["web-1k", "clock_offset"] == -1.5
     assert found["web-1k", "throughput"] == 1000
 
 
 @pytest.mark.parametrize("name", ["lab-neighbours", "papers"])
 def test_datasets_of_this_repository_can_be_shown(name: str) -> None:
-    shown = show(ROOT / "datasets" / name)
+    shown = analyse(ROOT / "datasets" / name)
     assert shown.about["origin"] in ("measured", "paper")
     assert any(form.scores for form in shown.forms.values())

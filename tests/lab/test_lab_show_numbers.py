@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lab_show_cases import START, Made
 
-from lab.show import Shown, show
+from lab.show import DatasetAnalysis, analyse
 from lab.show.distributions import MOST_STEPS, distribution
 from lab.show.intervals import described
 from lab.show.noise import WIDTHS
@@ -23,8 +23,8 @@ ROUNDS = st.lists(st.tuples(st.floats(0.05, 1.2), st.floats(0.05, 1.2)), min_siz
 IS = pytest.approx
 
 
-def _shown(made: Made, tmp_path: Path) -> Shown:
-    return show(made.write(tmp_path))
+def _shown(made: Made, tmp_path: Path) -> DatasetAnalysis:
+    return analyse(made.write(tmp_path))
 
 
 @settings(max_examples=25, deadline=None)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.steady_state import drift, drifts, has_settled, trend
-from lab.usage_windows import Series
+from lab.usage_windows import UsageSeries
 
 windows = st.lists(st.floats(0.1, 1e4), min_size=6, max_size=30)
 
@@ -61,7 +61,7 @@ def test_only_the_last_windows_of_a_warm_up_count() -> None:
 
 
 def test_the_activity_is_traffic_where_there_is_any_and_cpu_time_otherwise() -> None:
-    series = Series(
+    series = UsageSeries(
         (-0.5, 0.5, 1.0),
         {
             "web": {"cpu": (9.0, 10.0, 11.0), "net_mbit": (80.0, 90.0, 95.0), "disk_mb_s": (0.0, 0.0, 0.0)},

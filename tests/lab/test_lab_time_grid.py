@@ -8,8 +8,8 @@ import pytest
 
 from lab.campaign import Campaign, Temporal, read_campaign
 from lab.journal import Journal
-from lab.rounds import Step
-from lab.time_grid import Grid
+from lab.rounds import Round
+from lab.time_grid import TimeGrid
 
 TINY = Path(__file__).with_name("tiny.yaml")
 BEGAN = 1_000_000.0
@@ -28,13 +28,13 @@ def campaign() -> Campaign:
     return read_campaign(TINY)
 
 
-def _grid(directory: Path, campaign: Campaign, clock: Clock, said: list[str]) -> Grid:
+def _grid(directory: Path, campaign: Campaign, clock: Clock, said: list[str]) -> TimeGrid:
     journal = Journal(directory, campaign)
-    return Grid(Temporal(10.0, 1.0), journal, said.append, lambda: clock.now, clock.sleep)
+    return TimeGrid(Temporal(10.0, 1.0), journal, said.append, lambda: clock.now, clock.sleep)
 
 
-def _step(number: int) -> Step:
-    return Step(number, (), None, (number - 1) * 600.0)
+def _step(number: int) -> Round:
+    return Round(number, (), None, (number - 1) * 600.0)
 
 
 def test_rounds_are_waited_for_from_the_first_ones_start_on(tmp_path: Path, campaign: Campaign) -> None:
@@ -82,5 +82,5 @@ def test_after_a_break_the_grid_is_the_same_and_a_begun_round_is_ended(tmp_path:
 
 def test_calibrations_have_no_time(tmp_path: Path, campaign: Campaign) -> None:
     clock = Clock()
-    assert _grid(tmp_path, campaign, clock, []).wait(Step(0, ()), resumed=False)
+    assert _grid(tmp_path, campaign, clock, []).wait(Round(0, ()), resumed=False)
     assert clock.now == BEGAN

@@ -89,8 +89,8 @@ def test_what_is_loaded_knows_the_platforms_and_profiles_of_training(saved: Path
     assert again.metrics == predictor.metrics
     for name, target in predictor.targets.items():
         other = again.targets[name]
-        assert other.model.known_blend == target.model.known_blend
-        assert other.model.unknown_blend == target.model.unknown_blend
+        assert other.model.known_weights == target.model.known_weights
+        assert other.model.unknown_weights == target.model.unknown_weights
         assert other.model.effects == target.model.effects
         assert other.calibration.quantiles == target.calibration.quantiles
         assert other.figures == target.figures

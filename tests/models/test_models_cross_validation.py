@@ -10,12 +10,12 @@ from made_examples import Group, grouped
 from synthetic import Floats
 
 from models.features.folds import Fold
-from models.features.repeats import Grouped
+from models.features.repeats import GroupedExamples
 from models.learning import cross_validation
 from models.learning.boosting import SEEDS_OF_MANY
-from models.learning.cross_validation import OutOfFoldPredictions, expanded, judge, with_effects
-from models.learning.effects import PENALTIES, Strength, terms_of
-from models.learning.residual_model import LEAST_ROWS, MEMBERS, StackingWeights
+from models.learning.cross_validation import OutOfFoldPredictions, cross_val_predict, expanded, with_effects
+from models.learning.effects import PENALTIES, Regularisation, terms_of
+from models.learning.residual_model import BASE_LEARNERS, LEAST_ROWS, StackingWeights
 
 PROTOCOLS = ("unseen_pair", "unseen_workload")
 GROUPS = st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=3).map(tuple), min_size=10, max_size=40)
@@ -28,7 +28,7 @@ def silent(_done: float) -> None:
 class Memory:
     """Members that say which rows they were fitted on: 1 for what they saw, 0 for what they did not."""
 
-    def __init__(self, rows: Grouped, which: np.ndarray, boosters: int) -> None:
+    def __init__(self, rows: GroupedExamples, which: np.ndarray, boosters: int) -> None:
         self.boosters = boosters
         self.seen = {float(one) for one in rows.examples.x[which, 0]}
         self.workloads = set(rows.examples.take(which).workloads)
@@ -36,7 +36,7 @@ class Memory:
 
     def predict(self, x: Floats) -> Floats:
         found = np.array([float(one) in self.seen for one in x[:, 0]])
-        return np.repeat(found[:, None] * 1.0, len(MEMBERS), axis=1)
+        return np.repeat(found[:, None] * 1.0, len(BASE_LEARNERS), axis=1)
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def memories(monkeypatch: pytest.MonkeyPatch) -> list[Memory]:
     """Members that remember; those that were made, in order."""
     made: list[Memory] = []
 
-    def fit(rows: Grouped, which: np.ndarray, *, boosters: int, **_: object) -> Memory:
+    def fit(rows: GroupedExamples, which: np.ndarray, *, boosters: int, **_: object) -> Memory:
         made.append(Memory(rows, which, boosters))
         return made[-1]
 
-    monkeypatch.setattr(cross_validation, "fit_members", fit)
+    monkeypatch.setattr(cross_validation, "fit_base_learners", fit)
     return made
 
 
@@ -59,7 +59,7 @@ def test_no_row_is_judged_by_members_that_saw_its_pair_or_workload(protocol: str
     def check(groups: list[Group], seed: int) -> None:
         memories.clear()
         rows = grouped(groups)
-        found = judge(rows, protocol, seed=seed, say=silent)
+        found = cross_val_predict(rows, protocol, seed=seed, say=silent)
         assert not found.parts.any()
         for row, fold, known in zip(found.row, found.fold, found.known, strict=True):
             saw, workloads = memories[fold], set(rows.examples.pair[row].split("+"))
@@ -79,7 +79,7 @@ def random_rows(examples: object, _protocol: str, seed: int) -> list[Fold]:
     return [(np.flatnonzero(number != fold), np.flatnonzero(number == fold)) for fold in range(5)]
 
 
-def chance(seed: int) -> Grouped:
+def chance(seed: int) -> GroupedExamples:
     """Every pair of workloads has a residual by chance, which six settings of it share and one feature names."""
     names = [f"w{at}" for at in range(9)]
     pairs: list[Group] = [(one, other) for at, one in enumerate(names) for other in names[at + 1 :]]
@@ -92,7 +92,7 @@ def chance(seed: int) -> Grouped:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_target_that_is_chance_cannot_be_foretold_for_what_was_left_out(protocol: str) -> None:
-    found = judge(chance(0), protocol, seed=0, say=silent)
+    found = cross_val_predict(chance(0), protocol, seed=0, say=silent)
     agreement = [np.corrcoef(found.parts[:, one], chance(0).residual[found.row])[0, 1] for one in range(2)]
     assert max(agreement) < 0.35
 
@@ -100,7 +100,7 @@ def test_a_target_that_is_chance_cannot_be_foretold_for_what_was_left_out(protoc
 def test_the_same_target_can_be_foretold_where_folds_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the test above can fail."""
     monkeypatch.setattr(cross_validation, "folds_for", random_rows)
-    found = judge(chance(0), "unseen_pair", seed=0, say=silent)
+    found = cross_val_predict(chance(0), "unseen_pair", seed=0, say=silent)
     agreement = [np.corrcoef(found.parts[:, one], chance(0).residual[found.row])[0, 1] for one in range(2)]
     assert min(agreement) > 0.6
 
@@ -112,9 +112,9 @@ def test_effects_come_from_the_rows_that_were_not_left_out(memories: list[Memory
     rows = grouped(groups, ratio=np.array([0.2 if one == "a" else 0.8 for one, _ in groups]))
     terms = terms_of(rows.examples.victim, rows.examples.neighbours)
     off = np.array([one == "a" for one, _ in groups])
-    judged = {protocol: judge(rows, protocol, seed=0, say=silent) for protocol in PROTOCOLS}
+    judged = {protocol: cross_val_predict(rows, protocol, seed=0, say=silent) for protocol in PROTOCOLS}
     said = {
-        protocol: with_effects(one, terms, rows.residual, [Strength(PENALTIES[0])] * len(one.folds))
+        protocol: with_effects(one, terms, rows.residual, [Regularisation(PENALTIES[0])] * len(one.folds))
         for protocol, one in judged.items()
     }
     by_pair = said["unseen_pair"]
@@ -123,7 +123,7 @@ def test_effects_come_from_the_rows_that_were_not_left_out(memories: list[Memory
     without_a = np.array(["a" not in memories[-len(left_out.folds) :][fold].workloads for fold in left_out.fold])
     assert without_a.any()
     assert np.abs(left_out.effects[without_a]).max() < 0.05
-    assert not with_effects(by_pair, terms, rows.residual, [Strength()] * len(by_pair.folds)).effects.any()
+    assert not with_effects(by_pair, terms, rows.residual, [Regularisation()] * len(by_pair.folds)).effects.any()
 
 
 def test_factors_come_from_the_rows_that_were_not_left_out(memories: list[Memory]) -> None:
@@ -133,9 +133,9 @@ def test_factors_come_from_the_rows_that_were_not_left_out(memories: list[Memory
     product = np.array([names.index(one) * names.index(other) for one, other in groups]) / 40
     rows = grouped(groups, ratio=0.8 * np.exp(-product))
     terms = terms_of(rows.examples.victim, rows.examples.neighbours)
-    judged = [judge(rows, protocol, seed=0, say=silent) for protocol in PROTOCOLS]
+    judged = [cross_val_predict(rows, protocol, seed=0, say=silent) for protocol in PROTOCOLS]
     by_pair, by_workload = (
-        with_effects(one, terms, rows.residual, [Strength(None, 2, 0.1)] * len(one.folds)) for one in judged
+        with_effects(one, terms, rows.residual, [Regularisation(None, 2, 0.1)] * len(one.folds)) for one in judged
     )
     assert memories
     assert np.corrcoef(by_pair.effects, -product[by_pair.row])[0, 1] > 0.9
@@ -144,16 +144,16 @@ def test_factors_come_from_the_rows_that_were_not_left_out(memories: list[Memory
 
 def test_many_rows_are_judged_by_as_many_boosters_as_answer(memories: list[Memory]) -> None:
     names = [f"w{at}" for at in range(8)]
-    judge(grouped([(one, other) for one in names for other in names]), "unseen_pair", seed=0, say=silent)
+    cross_val_predict(grouped([(one, other) for one in names for other in names]), "unseen_pair", seed=0, say=silent)
     assert {memory.boosters for memory in memories} == {SEEDS_OF_MANY}
 
 
 def test_too_few_rows_to_train_on_are_not_judged(memories: list[Memory]) -> None:
     rows = grouped([("a", "b"), ("b", "c")] * (LEAST_ROWS // 2))
     for protocol in PROTOCOLS:
-        found = judge(rows, protocol, seed=0, say=silent)
+        found = cross_val_predict(rows, protocol, seed=0, say=silent)
         assert len(found.row) == len(found.known) == len(found.fold) == 0
-        assert found.parts.shape == (0, len(MEMBERS))
+        assert found.parts.shape == (0, len(BASE_LEARNERS))
         assert expanded(found, rows.group)[0].shape == (0,)
     assert memories == []
 

@@ -9,7 +9,7 @@ import pytest
 from synthetic import Floats
 
 from models.features.examples import Examples
-from models.learning.fitted_target import ALONE, Estimate, FittedTarget, fit_target
+from models.learning.fitted_target import ALONE, FittedTarget, TargetEstimate, fit_target
 from models.learning.intervals import OUTSIDE_FACTOR
 from models.learning.learned_predictor import LearnedPredictor
 from models.learning.residual_model import LEAST_ROWS, NOTHING_LEARNED, StackingWeights
@@ -22,7 +22,7 @@ def fitted(predictor: LearnedPredictor) -> FittedTarget:
 
 def ask(
     fitted: FittedTarget, examples: Examples, *, x: Floats | None = None, effects: float = 0.0, more: int = 0
-) -> Estimate:
+) -> TargetEstimate:
     """All workloads known, on the platform of training, `more` instances than measured."""
     rows = len(examples)
     return fitted.estimate(
@@ -128,7 +128,7 @@ def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(
     capped[:, cap] = 50.0
     assert fitted.outside(capped).all()
     row = examples.take(np.array([0]))
-    by_effects = replace(fitted, model=replace(fitted.model, known_blend=StackingWeights(effects=1.0)))
+    by_effects = replace(fitted, model=replace(fitted.model, known_weights=StackingWeights(effects=1.0)))
     assert ask(by_effects, row, effects=0.1).expected[0] == pytest.approx(row.base[0] * np.exp(0.1))
     said = ask(by_effects, row, x=capped[:1], effects=0.1)
     assert said.expected[0] == pytest.approx(row.base[0])

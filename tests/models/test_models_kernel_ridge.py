@@ -12,7 +12,7 @@ from synthetic import Floats
 from threadpoolctl import threadpool_limits
 
 from models.features.folds import Fold
-from models.learning.kernel_ridge import CENTRES, Smooth, fit_smooth, fit_space
+from models.learning.kernel_ridge import CENTRES, KernelRidge, fit_feature_space, fit_kernel_ridge
 
 NAMES = ("own cpu", "own llc_misses", "near cpu", "near llc_misses", "host cpu", "prior", "load")
 
@@ -29,8 +29,10 @@ def folds(count: int) -> list[Fold]:
     return [(np.flatnonzero(number != fold), np.flatnonzero(number == fold)) for fold in range(4)]
 
 
-def fit(x: Floats, y: Floats, names: tuple[str, ...] = NAMES, weight: Floats | None = None, seed: int = 0) -> Smooth:
-    return fit_smooth(x, y, np.ones(len(x)) if weight is None else weight, names, folds(len(x)), seed=seed)
+def fit(
+    x: Floats, y: Floats, names: tuple[str, ...] = NAMES, weight: Floats | None = None, seed: int = 0
+) -> KernelRidge:
+    return fit_kernel_ridge(x, y, np.ones(len(x)) if weight is None else weight, names, folds(len(x)), seed=seed)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,11 +43,11 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def fitted() -> Smooth:
+def fitted() -> KernelRidge:
     return fit(*rows(200))
 
 
-def test_it_learns_a_product_of_sensitivity_and_pressure(fitted: Smooth) -> None:
+def test_it_learns_a_product_of_sensitivity_and_pressure(fitted: KernelRidge) -> None:
     x, y = rows(300, seed=1)
     assert np.abs(fitted.predict(x) - y).mean() < 0.1 * np.abs(y - y.mean()).mean()
 
@@ -57,8 +59,8 @@ def test_noise_teaches_it_next_to_nothing() -> None:
     assert said.std() < 0.06
 
 
-def test_as_json_it_says_exactly_the_same(fitted: Smooth) -> None:
-    again = Smooth.from_json(json.loads(json.dumps(fitted.to_json(), allow_nan=False)))
+def test_as_json_it_says_exactly_the_same(fitted: KernelRidge) -> None:
+    again = KernelRidge.from_json(json.loads(json.dumps(fitted.to_json(), allow_nan=False)))
     x, _ = rows(100, seed=3)
     assert again.predict(x).tobytes() == fitted.predict(x).tobytes()
     assert again.to_json() == fitted.to_json()
@@ -76,14 +78,14 @@ BROKEN: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_json_of_another_shape_is_refused(fitted: Smooth, name: str) -> None:
+def test_json_of_another_shape_is_refused(fitted: KernelRidge, name: str) -> None:
     value = json.loads(json.dumps(fitted.to_json()))
     BROKEN[name](value)
     with pytest.raises((KeyError, TypeError, ValueError)):
-        Smooth.from_json(value)
+        KernelRidge.from_json(value)
 
 
-def test_it_never_says_more_than_it_saw(fitted: Smooth) -> None:
+def test_it_never_says_more_than_it_saw(fitted: KernelRidge) -> None:
     _, y = rows(200)
     far = np.random.default_rng(4).uniform(-1e6, 1e6, (200, len(NAMES)))
     said = fitted.predict(far)
@@ -91,7 +93,7 @@ def test_it_never_says_more_than_it_saw(fitted: Smooth) -> None:
     assert said.max() <= y.max()
 
 
-def test_unknown_and_endless_features_give_numbers(fitted: Smooth) -> None:
+def test_unknown_and_endless_features_give_numbers(fitted: KernelRidge) -> None:
     x, _ = rows(20)
     for odd in (np.nan, np.inf, -np.inf):
         x[::2, 1] = odd
@@ -99,7 +101,7 @@ def test_unknown_and_endless_features_give_numbers(fitted: Smooth) -> None:
     assert np.isfinite(fitted.predict(np.full((1, len(NAMES)), np.nan))).all()
 
 
-def test_every_metric_twice_says_nothing_more(fitted: Smooth) -> None:
+def test_every_metric_twice_says_nothing_more(fitted: KernelRidge) -> None:
     """Blocks span a variance of one, so that how many metrics a dataset brings for one thing does not matter."""
     x, y = rows(200)
     asked, _ = rows(100, seed=6)
@@ -107,7 +109,7 @@ def test_every_metric_twice_says_nothing_more(fitted: Smooth) -> None:
     np.testing.assert_allclose(twice.predict(np.repeat(asked, 2, axis=1)), fitted.predict(asked), atol=1e-5)
 
 
-def test_a_unit_changes_little_and_a_constant_column_nothing(fitted: Smooth) -> None:
+def test_a_unit_changes_little_and_a_constant_column_nothing(fitted: KernelRidge) -> None:
     x, y = rows(200)
     asked, _ = rows(100, seed=6)
     wider = fit(np.column_stack([x, np.full(200, 7.0)]), y, (*NAMES, "own constant"))
@@ -115,7 +117,7 @@ def test_a_unit_changes_little_and_a_constant_column_nothing(fitted: Smooth) -> 
     np.testing.assert_allclose(said, fitted.predict(asked), atol=1e-6)
 
 
-def test_a_row_of_hardly_any_weight_changes_hardly_anything(fitted: Smooth) -> None:
+def test_a_row_of_hardly_any_weight_changes_hardly_anything(fitted: KernelRidge) -> None:
     x, y = rows(200)
     weight = np.ones(200)
     weight[7] = 1e-9
@@ -138,7 +140,7 @@ def test_features_that_tell_nothing_leave_the_mean(columns: int) -> None:
 
 def test_each_block_of_features_spans_a_variance_of_one() -> None:
     x, _ = rows(500)
-    space = fit_space(x, NAMES)
+    space = fit_feature_space(x, NAMES)
     at, block = space(x), np.array(space.block)
     for number in np.unique(block):
         assert at[:, block == number].var(axis=0).sum() == pytest.approx(1.0, rel=1e-6)

@@ -272,7 +272,7 @@ def test_who_sits_beside_namesakes_of_other_effects_is_no_twin_of_who_looks_the_
         predictor.throughput.model,
         effects=replace(predictor.throughput.model.effects, values=values),
         known=frozenset({*predictor.throughput.model.known, "w1-again"}),
-        known_blend=replace(predictor.throughput.model.known_blend, effects=1.0),
+        known_weights=replace(predictor.throughput.model.known_weights, effects=1.0),
     )
     informed = replace(
         predictor,

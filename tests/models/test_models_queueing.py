@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from models.arrays import Floats
 from models.physics.queueing import (
     MOST_BUSY,
-    Time,
+    TimeMoments,
     among_packets,
     behind_backlog,
     behind_turns,
@@ -113,7 +113,7 @@ def test_packets_of_a_clock_wait_for_the_others_as_the_formula_says() -> None:
 
 
 def test_packets_of_a_clock_do_not_wait_for_their_own_sender() -> None:
-    assert among_packets(at(0.9), at(0.0)) == Time(ONE, at(0.0))
+    assert among_packets(at(0.9), at(0.0)) == TimeMoments(ONE, at(0.0))
 
 
 @pytest.mark.parametrize("busy", [0.95, 1.0, 7.0])
@@ -183,11 +183,11 @@ def test_periods_of_two_kinds_have_the_mean_of_all_and_the_variance_within_each(
     periods = np.where(
         random.random((4000, 1)) < 0.3, random.exponential(5.0, (4000, 50)), random.exponential(1.0, (4000, 50))
     )
-    said = Time(at(1.0), at(1.0)).mixed(Time(at(5.0), at(25.0)), at(0.3))
+    said = TimeMoments(at(1.0), at(1.0)).mixed(TimeMoments(at(5.0), at(25.0)), at(0.3))
     assert periods.mean() == pytest.approx(float(said.mean), rel=0.03)
     assert periods.var(axis=1, ddof=1).mean() == pytest.approx(float(said.variance), rel=0.05)
 
 
 def test_times_one_after_the_other_add_up_and_follow_their_unit() -> None:
-    said = Time(at(2.0), at(3.0)).plus(Time(at(1.0), at(1.0))).times(at(10.0))
+    said = TimeMoments(at(2.0), at(3.0)).plus(TimeMoments(at(1.0), at(1.0))).times(at(10.0))
     assert (float(said.mean), float(said.variance)) == (30.0, 400.0)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.learning.kernel_ridge import Smooth, fit_smooth
-from models.learning.quickscorer import CELLS, MOST_LEAVES, Leaves
+from models.learning.kernel_ridge import KernelRidge, fit_kernel_ridge
+from models.learning.quickscorer import CELLS, MOST_LEAVES, QuickScorer
 from models.learning.residual_model import BaseLearners
 
 COLUMNS = 5
@@ -38,8 +38,10 @@ def walked(boosters: list[lightgbm.Booster], x: Floats) -> Floats:
     return np.stack([booster.predict(x, num_threads=1) for booster in boosters])
 
 
-def some_smooth(x: Floats, target: Floats) -> Smooth:
-    return fit_smooth(x, target, np.ones(300), ["own a"] * COLUMNS, [(np.arange(200), np.arange(200, 300))], seed=0)
+def some_smooth(x: Floats, target: Floats) -> KernelRidge:
+    return fit_kernel_ridge(
+        x, target, np.ones(300), ["own a"] * COLUMNS, [(np.arange(200), np.arange(200, 300))], seed=0
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -52,7 +54,7 @@ def some_smooth(x: Floats, target: Floats) -> Smooth:
 def test_the_answer_is_that_of_walking_through_every_tree(leaves: int, unknown: float, rows: int, seed: int) -> None:
     """Unknown values that training had and had not, infinite ones, values that are thresholds, one row and many."""
     boosters = [trained(seed, leaves, unknown), trained(seed + 1, max(leaves - 1, 2), 0.0)]
-    fast = Leaves.of(boosters)
+    fast = QuickScorer.of(boosters)
     assert fast is not None
     x = data(seed + 7, rows, 0.3)[0]
     x[0, : len(fast.threshold)] = fast.threshold[:COLUMNS, 0]
@@ -60,7 +62,7 @@ def test_the_answer_is_that_of_walking_through_every_tree(leaves: int, unknown: 
 
 
 def test_the_answer_to_a_row_does_not_depend_on_who_is_asked_about_with_it() -> None:
-    fast = Leaves.of([trained(0, 8)])
+    fast = QuickScorer.of([trained(0, 8)])
     assert fast is not None
     x, _ = data(5, 700)
     np.testing.assert_array_equal(fast(x)[0], np.concatenate([fast(x[[row]])[0] for row in range(len(x))]))
@@ -73,7 +75,7 @@ def test_a_tree_that_never_splits_says_the_same_to_everybody() -> None:
             {"verbosity": -1, "num_leaves": 4}, lightgbm.Dataset(x, np.full(len(x), 2.5), params={"verbosity": -1}), 2
         )
     ]
-    fast = Leaves.of(boosters)
+    fast = QuickScorer.of(boosters)
     assert fast is not None
     np.testing.assert_array_equal(fast(x), walked(boosters, x))
 
@@ -85,10 +87,10 @@ def test_a_tree_that_never_splits_says_the_same_to_everybody() -> None:
 )
 def test_other_trees_are_left_to_lightgbm(leaves: int, options: dict[str, Any]) -> None:
     booster = trained(0, leaves, 0.4, **options)
-    assert Leaves.of([booster]) is None
+    assert QuickScorer.of([booster]) is None
     x, target = data(0)
     x[~np.isfinite(x)] = 0.0
-    smooth = fit_smooth(
+    smooth = fit_kernel_ridge(
         x, target, np.ones(len(x)), ["own a"] * COLUMNS, [(np.arange(200), np.arange(200, 300))], seed=0
     )
     members = BaseLearners((booster,), booster, smooth)
@@ -98,7 +100,7 @@ def test_other_trees_are_left_to_lightgbm(leaves: int, options: dict[str, Any]) 
 def test_members_answer_as_they_do_while_they_are_judged() -> None:
     x, target = data(0, unknown=0.0)
     x[~np.isfinite(x)] = 0.0
-    smooth = fit_smooth(
+    smooth = fit_kernel_ridge(
         x, target, np.ones(len(x)), ["own a"] * COLUMNS, [(np.arange(200), np.arange(200, 300))], seed=0
     )
     members = BaseLearners((trained(0, 7), trained(1, 7)), trained(2, 20), smooth)

@@ -113,9 +113,9 @@ def test_a_stream_gives_the_rows_of_the_row_by_row_reader(
 ) -> None:
     rewrite(folder, rows, typed=typed)
     with pytest.MonkeyPatch.context() as patch:
-        real = run_stream.read_pieces
+        real = run_stream.read_run_batches
         for module in (scale.first_pass, scale.boosting):
-            patch.setattr(module, "read_pieces", lambda table, _rows: real(table, at_once))
+            patch.setattr(module, "read_run_batches", lambda table, _rows: real(table, at_once))
         complaint = told(load_dataset, folder)
         if complaint is None:
             check_equal(folder)

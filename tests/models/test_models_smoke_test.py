@@ -11,7 +11,7 @@ from made_models import fit
 
 from models.learning import smoke_test
 from models.learning.artifact import SUMS
-from models.learning.smoke_test import TrialError
+from models.learning.smoke_test import SmokeTestError
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_a_library_that_dies_or_hangs_takes_nobody_along(
     monkeypatch.syspath_prepend(str(tmp_path))  # the other process looks there, too
     if "sleep" in does:
         monkeypatch.setattr(smoke_test, "LIMIT_S", 8.0)
-    with pytest.raises(TrialError, match=says):
+    with pytest.raises(SmokeTestError, match=says):
         smoke_test.run(artifact)
 
 
@@ -62,7 +62,7 @@ def test_figures_that_are_not_finite_are_refused(
     names = sorted(path for path in broken.iterdir() if path.name != SUMS)
     sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in names)
     (broken / SUMS).write_text(sums, encoding="utf-8")
-    with pytest.raises(TrialError, match="reference"):
+    with pytest.raises(SmokeTestError, match="reference"):
         smoke_test.run(broken)
 
 
@@ -75,7 +75,7 @@ def test_no_secret_of_the_service_reaches_the_other_process(artifact: Path, monk
 
     monkeypatch.setenv("COTENANT_DATABASE", "postgresql://u:secret@h/d")
     monkeypatch.setattr(smoke_test.subprocess, "run", run)
-    with pytest.raises(TrialError):
+    with pytest.raises(SmokeTestError):
         smoke_test.run(artifact)
     assert "PATH" in given
     assert "secret" not in str(given.get("COTENANT_DATABASE"))

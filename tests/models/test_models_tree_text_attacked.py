@@ -38,7 +38,7 @@ LINES += ["cat_boundaries=0 99999999", "leaf_const=1", "pandas_categorical:" + "
 CHILD = """
 import json, sys
 import numpy as np
-from models.learning.quickscorer import Leaves
+from models.learning.quickscorer import QuickScorer
 from models.learning.tree_text import read_trees
 
 rows = np.array([[0.1, 0.5, np.nan, 0.9], [1e300, -1e300, 0.0, 5.0], [0.4, 0.4, 0.4, 0.4]])
@@ -49,7 +49,7 @@ for line in sys.stdin:
         print("refused", flush=True)
         continue
     said = booster.predict(rows, num_threads=1)
-    leaves = Leaves.of([booster])
+    leaves = QuickScorer.of([booster])
     if leaves is not None:
         assert np.isfinite(leaves(rows)).all()
     assert np.isfinite(said).all(), said

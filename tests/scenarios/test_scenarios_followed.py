@@ -11,7 +11,7 @@ from advisor.settings import Settings
 from lab.control_groups import GroupMaker, device_of
 from lab.errors import ToolError
 from lab.measure import Timing
-from lab.resource_registry import Registry
+from lab.resource_registry import ResourceRegistry
 from research.benchmarks.scenarios.campaign import Campaign, Told
 from research.benchmarks.scenarios.scenes import CPUS, DISKS, SENDERS, Scene
 from research.benchmarks.scenarios.testbed import unfit
@@ -38,7 +38,7 @@ def follow(scene: Scene, folder: Path) -> Told:
         pytest.skip(trouble)
     if scene in DISKS and device_of(folder) is None:
         pytest.skip(f"{folder} lies on no single disk")
-    maker, registry = GroupMaker(), Registry(folder / "state")
+    maker, registry = GroupMaker(), ResourceRegistry(folder / "state")
     maker.prepare()
     campaign = Campaign(ROUNDS, Timing(2, 0.5, 0.5), None, Settings(state_dir=folder / "no-models"))
     try:

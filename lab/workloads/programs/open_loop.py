@@ -33,7 +33,7 @@ _SEED = 1
 Length = Callable[[bytes], "int | None"]
 
 
-class ServerError(Exception):
+class WrongReplyError(Exception):
     """The server answers wrongly or not at all; the text says how."""
 
 
@@ -44,7 +44,7 @@ def http_length(start: bytes) -> "int | None":
         return None
     length = re.search(rb"\r\ncontent-length: *(\d+)", start[:end], re.IGNORECASE)
     if not start.startswith(b"HTTP/1.1 200 ") or length is None:
-        raise ServerError(f"the web server answered {start[:40]!r}")
+        raise WrongReplyError(f"the web server answered {start[:40]!r}")
     return end + 4 + int(length[1])
 
 
@@ -57,7 +57,7 @@ def redis_length(start: bytes) -> "int | None":
         return end + 2
     if start[:1] == b"$" and start[1:end].isdigit():
         return end + 2 + int(start[1:end]) + 2
-    raise ServerError(f"redis answered {start[:40]!r}")
+    raise WrongReplyError(f"redis answered {start[:40]!r}")
 
 
 def http_requests(host: str, path: str) -> list[bytes]:
@@ -87,7 +87,7 @@ def moments(rate: float) -> Iterator[float]:
         second += 1
 
 
-class Connection:
+class LoadConnection:
     """One connection with at most one request on its way; `due` is when that should have been sent, below 0 = none.
 
     `rest` of the request is still to be sent; `left` bytes of the reply are still to come, behind its `head`.
@@ -102,10 +102,10 @@ class Connection:
         self.due, self.head, self.left, self.rest = -1.0, b"", 0, b""
 
 
-class Load:
+class OpenLoop:
     """The requests of one run; times are seconds from its begin."""
 
-    def __init__(self, connections: list[Connection], requests: list[bytes], length: Length) -> None:
+    def __init__(self, connections: list[LoadConnection], requests: list[bytes], length: Length) -> None:
         self.connections = {connection.socket.fileno(): connection for connection in connections}
         self.idle = list(connections)
         self.waiting: deque[float] = deque()
@@ -158,7 +158,7 @@ class Load:
                 connection.rest = request[sent:]
                 self.epoll.modify(connection.socket, select.EPOLLIN | select.EPOLLOUT)
 
-    def go_on(self, connection: Connection) -> None:
+    def go_on(self, connection: LoadConnection) -> None:
         """Send more of a request that did not fit at once."""
         connection.rest = connection.rest[connection.socket.send(connection.rest) :]
         if not connection.rest:
@@ -184,10 +184,10 @@ class Load:
                 self.idle.append(connection)
         return now
 
-    def is_whole(self, connection: Connection, got: int) -> bool:
+    def is_whole(self, connection: LoadConnection, got: int) -> bool:
         """Whether a reply is complete with these bytes in the buffer; ServerError for anything but a good reply."""
         if not got:
-            raise ServerError("the server closed a connection")
+            raise WrongReplyError("the server closed a connection")
         if connection.left:
             connection.left -= got
         else:
@@ -196,21 +196,21 @@ class Load:
             whole = self.length(connection.head)
             if whole is None:
                 if len(connection.head) >= _HEAD:
-                    raise ServerError("the server's answer has no end of its head")
+                    raise WrongReplyError("the server's answer has no end of its head")
                 return False
             connection.left = whole - earlier - got
             if not earlier and not connection.left:
                 self.usual, self.prefix = got, connection.head[:_PREFIX]
             connection.head = b""
         if connection.left < 0:
-            raise ServerError("the server sent more than the reply")
+            raise WrongReplyError("the server sent more than the reply")
         return connection.left == 0
 
     def report(self, seconds: float) -> dict[str, "float | None"]:
         """Everything in numbers; ServerError when there was no reply at all."""
         found, lags = sorted(self.latencies), sorted(self.lags)
         if not self.replies:
-            raise ServerError("no reply came in the whole time")
+            raise WrongReplyError("no reply came in the whole time")
         return {
             "due": len(found), "replies": self.replies, "seconds": seconds, "mean_ms": sum(found) / len(found) * 1e3,
             "p50_ms": quantile(found, 0.5), "p95_ms": quantile(found, 0.95), "p99_ms": quantile(found, 0.99),
@@ -231,15 +231,15 @@ def main(arguments: list[str]) -> None:
     requests = http_requests(host, target) if kind == "http" else redis_requests(target)
     gc.disable()
     try:
-        connections = [Connection(host, int(port)) for _ in range(int(count))]
-        load = Load(connections, requests, http_length if kind == "http" else redis_length)
+        connections = [LoadConnection(host, int(port)) for _ in range(int(count))]
+        load = OpenLoop(connections, requests, http_length if kind == "http" else redis_length)
         load.run(float(rate), float(seconds))
         os.write(1, json.dumps(load.report(float(seconds))).encode())
     except (BrokenPipeError, ConnectionResetError):
         sys.exit(f"{host}:{port}: the server closed a connection")
     except OSError as error:
         sys.exit(f"{host}:{port} cannot be loaded: {error.strerror or error}")
-    except ServerError as error:
+    except WrongReplyError as error:
         sys.exit(f"{host}:{port}: {error}")
 
 

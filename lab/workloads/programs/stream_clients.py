@@ -21,11 +21,11 @@ _BUFFERED_S = 0.5  # what a player gathers before it plays
 _SEEN_S = 0.001  # nobody sees a shorter stall
 
 
-class ServerError(Exception):
+class StreamServerError(Exception):
     """The server answers wrongly; the text says how."""
 
 
-class Client:
+class StreamClient:
     """One viewer. `arrivals` are the moments at which its pieces were complete, in seconds from the begin."""
 
     def __init__(self, host: str, port: int, path: str, piece: int) -> None:
@@ -44,7 +44,7 @@ class Client:
     def take(self, data: bytes, now: float) -> None:
         """Bytes have come."""
         if not data:
-            raise ServerError("the server closed a stream")
+            raise StreamServerError("the server closed a stream")
         if not self.left:
             data = self.begin(data)
         self.left -= len(data)
@@ -62,7 +62,7 @@ class Client:
             return b""
         length = re.search(rb"\r\ncontent-length: *(\d+)", self.head[: end + 2], re.IGNORECASE)
         if not self.head.startswith(b"HTTP/1.1 200 ") or length is None:
-            raise ServerError(f"the streaming server answered {self.head[:40]!r}")
+            raise StreamServerError(f"the streaming server answered {self.head[:40]!r}")
         film, self.head, self.left = self.head[end + 4 :], b"", int(length[1])
         return film
 
@@ -86,7 +86,7 @@ def stalls(arrivals: "array[float]", period: float) -> tuple[int, float]:
     return count, waited
 
 
-def watch(clients: list[Client], seconds: float) -> None:
+def watch(clients: list[StreamClient], seconds: float) -> None:
     """Take what comes until the time is over."""
     epoll = select.epoll()
     by_number = {client.socket.fileno(): client for client in clients}
@@ -101,7 +101,9 @@ def watch(clients: list[Client], seconds: float) -> None:
             by_number[number].take(data, time.perf_counter() - begin)
 
 
-def report(clients: list[Client], mbit: float, pace: float, piece: int, seconds: float) -> dict[str, "float | None"]:
+def report(
+    clients: list[StreamClient], mbit: float, pace: float, piece: int, seconds: float
+) -> dict[str, "float | None"]:
     playing, sending = piece * 8 / (mbit * 1e6), piece * 8 / (mbit * pace * 1e6)
     rates = [client.received * 8 / 1e6 / seconds for client in clients]
     differences = [value for client in clients for value in off_schedule(client.arrivals, sending)]
@@ -119,13 +121,13 @@ def main(arguments: list[str]) -> None:
     mbit, pace, piece, seconds = float(arguments[4]), float(arguments[5]), int(arguments[6]), float(arguments[7])
     gc.disable()
     try:
-        clients = [Client(host, port, path, piece) for _ in range(count)]
+        clients = [StreamClient(host, port, path, piece) for _ in range(count)]
         watch(clients, seconds)
     except (BrokenPipeError, ConnectionResetError):
         sys.exit(f"{host}:{port}: the server closed a stream")
     except OSError as error:
         sys.exit(f"{host}:{port} cannot be watched: {error.strerror or error}")
-    except ServerError as error:
+    except StreamServerError as error:
         sys.exit(f"{host}:{port}: {error}")
     os.write(1, json.dumps(report(clients, mbit, pace, piece, seconds)).encode())
 

@@ -17,7 +17,7 @@ from advisor.planning.assignment.goal import Assignment, Goal
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
-from models.prediction import TARGETS, Band, InterferencePrediction
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
 from profiler.observed import Host, Instance, IsolationSettings
 from research.benchmarks.clouds.worlds import Situation, World
 
@@ -44,8 +44,8 @@ class Known:
             names = [scenes.table.names[row] for row in scenes.profile[scene, slots]]
             order = np.argsort(names, kind="stable")
             ratios[scene, slots[order]] = ratios_of(self.world, tuple(sorted(names)))
-        band = Band(ratios, ratios, ratios)
-        as_alone = Band(np.ones_like(ratios), np.ones_like(ratios), np.ones_like(ratios))
+        band = BandArrays(ratios, ratios, ratios)
+        as_alone = BandArrays(np.ones_like(ratios), np.ones_like(ratios), np.ones_like(ratios))
         return InterferencePrediction(band, as_alone, as_alone, np.zeros(ratios.shape, dtype=bool))
 
 

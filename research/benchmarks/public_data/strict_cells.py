@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from models.data.tables import Row
+from models.data.tables import TableRow
 from profiler.observed import check_id
 
 
-def positive(row: Row, column: str) -> float:
+def positive(row: TableRow, column: str) -> float:
     """A cell that must hold a number above 0, as times and speeds must; DatasetError names file, line and column."""
     value = row.number(column, required=True)
     if not value:
@@ -14,7 +14,7 @@ def positive(row: Row, column: str) -> float:
     return value
 
 
-def workload_id(row: Row, column: str) -> str:
+def workload_id(row: TableRow, column: str) -> str:
     """A program's name as the contract's ids allow it: `/` of paths becomes `.`; DatasetError for anything else."""
     name = row.text(column, required=True).replace("/", ".")
     try:

@@ -28,7 +28,7 @@ from advisor.settings import Settings
 from lab.control_groups import GroupMaker
 from lab.errors import RunError
 from lab.measure import Timing
-from lab.resource_registry import Registry, clean
+from lab.resource_registry import ResourceRegistry, clean
 from research.benchmarks.scenarios.advice import NoAdviceError
 from research.benchmarks.scenarios.campaign import Campaign, Case, Told
 from research.benchmarks.scenarios.scenes import SCENES
@@ -53,7 +53,7 @@ def main() -> int:
         console.print(f"nothing can be measured here: {trouble}")
         return 1
     clean(STATE)
-    registry, maker = Registry(STATE), GroupMaker()
+    registry, maker = ResourceRegistry(STATE), GroupMaker()
     maker.prepare()
     found: list[Told] = []
     missed: list[str] = []

@@ -22,7 +22,7 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.settings import Settings
-from lab.measure import Measured
+from lab.measure import RunMeasurement
 from profiler.metrics import join_key
 from research.benchmarks.scenarios.scenes import Party
 from research.benchmarks.scenarios.testbed import UPLINK, Stage
@@ -55,7 +55,7 @@ class Advice:
 
 def ask(
     stage: Stage,
-    alone: Sequence[Mapping[str, Measured]],
+    alone: Sequence[Mapping[str, RunMeasurement]],
     disk_mb_s: float | None,
     model: Path | None,
     settings: Settings,
@@ -131,7 +131,7 @@ def _instance(stage: Stage, party: Party) -> Instance:
     )
 
 
-def _profile(party: Party, alone: Sequence[Measured]) -> WorkloadProfile:
+def _profile(party: Party, alone: Sequence[RunMeasurement]) -> WorkloadProfile:
     """What the profiler measured of an instance alone, doing what it does here: at load 1.0 of what it is asked for.
     Means over the runs."""
     found: dict[str, list[float]] = {}

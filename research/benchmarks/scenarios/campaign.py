@@ -10,9 +10,9 @@ from statistics import median
 from advisor.domain import Band
 from advisor.settings import Settings
 from lab.control_groups import GroupMaker
-from lab.measure import Measured, Timing
-from lab.resource_registry import Registry
-from lab.workloads import Disk
+from lab.measure import RunMeasurement, Timing
+from lab.resource_registry import ResourceRegistry
+from lab.workloads import DiskWorkload
 from research.benchmarks.scenarios.advice import Advice, ask, followed
 from research.benchmarks.scenarios.scenes import Party, Scene
 from research.benchmarks.scenarios.testbed import Stage, standing
@@ -84,7 +84,7 @@ class Campaign:
     model: Path | None
     settings: Settings
 
-    def tell(self, scene: Scene, registry: Registry, maker: GroupMaker, folder: Path) -> Told:
+    def tell(self, scene: Scene, registry: ResourceRegistry, maker: GroupMaker, folder: Path) -> Told:
         """Measure one scene; LabError where it cannot stand, NoAdviceError where nothing is advised."""
         with standing(scene, registry, maker, folder) as stage:
             profiled = [self._alone(stage) for _ in range(PROFILED)]
@@ -102,18 +102,18 @@ class Campaign:
                 cases += [_case(scene, party, number, alone, before, after, advice) for party in scene.parties]
             return Told(scene, advice, tuple(cases), tuple(left))
 
-    def _alone(self, stage: Stage) -> dict[str, Measured]:
+    def _alone(self, stage: Stage) -> dict[str, RunMeasurement]:
         return {party.name: stage.measured([party.name], self.timing) for party in stage.scene.parties}
 
     def _disk_mb_s(self, stage: Stage) -> float | None:
         """What the disk does for both of a scene's readers, as an operator would measure it of a host beforehand: what
         one of them reaches alone does not tell whether the disk could do more. None where nobody reads."""
-        if not all(isinstance(party.workload, Disk) for party in stage.scene.parties):
+        if not all(isinstance(party.workload, DiskWorkload) for party in stage.scene.parties):
             return None
         runs = [self._together(stage) for _ in range(PROFILED)]
         return median(sum(one.outcomes()["throughput"] for one in run.reached.values()) for run in runs)
 
-    def _together(self, stage: Stage) -> Measured:
+    def _together(self, stage: Stage) -> RunMeasurement:
         return stage.measured([party.name for party in stage.scene.parties], self.timing)
 
 
@@ -121,9 +121,9 @@ def _case(
     scene: Scene,
     party: Party,
     number: int,
-    alone: Mapping[str, Measured],
-    before: Measured,
-    after: Measured,
+    alone: Mapping[str, RunMeasurement],
+    before: RunMeasurement,
+    after: RunMeasurement,
     advice: Advice,
 ) -> Case:
     minds = "latency" if party.max_latency_ratio is not None else "throughput"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lab.workloads import Bulk, Cpu, Disk, KeyValue, Web, Workload
+from lab.workloads import BulkWorkload, CpuWorkload, DiskWorkload, KeyValueWorkload, WebWorkload, Workload
 
 SUFFERS, PRESSES = "suffers", "presses"
 
@@ -48,16 +48,16 @@ class Scene:
 
 def beside_a_sender(rate: float, line_mbit: float, streams: int, limit: float, size_kb: int = 1) -> Scene:
     """A server of small answers at a rate, and a bulk sender that fills the uplink's line with TCP."""
-    asked = Party(SUFFERS, Web(size_kb), rate, service="latency", max_latency_ratio=limit)
-    bulk = Party(PRESSES, Bulk("tcp", streams))
+    asked = Party(SUFFERS, WebWorkload(size_kb), rate, service="latency", max_latency_ratio=limit)
+    bulk = Party(PRESSES, BulkWorkload("tcp", streams))
     name = f"sender: {size_kb} KB x {rate:g}/s, {streams} streams on {line_mbit:g} Mbit/s"
     return Scene(name, asked, bulk, 2, (1,), line_mbit)
 
 
 def beside_a_sender_with_keys(rate: float, line_mbit: float, streams: int, limit: float) -> Scene:
     """The same with a key-value server, which is the one that comes."""
-    asked = Party(SUFFERS, KeyValue(), rate, service="latency", max_latency_ratio=limit)
-    bulk = Party(PRESSES, Bulk("tcp", streams))
+    asked = Party(SUFFERS, KeyValueWorkload(), rate, service="latency", max_latency_ratio=limit)
+    bulk = Party(PRESSES, BulkWorkload("tcp", streams))
     return Scene(
         f"sender: keys x {rate:g}/s, {streams} streams on {line_mbit:g} Mbit/s", bulk, asked, 2, (1,), line_mbit
     )
@@ -65,14 +65,14 @@ def beside_a_sender_with_keys(rate: float, line_mbit: float, streams: int, limit
 
 def on_one_cpu(least: float, max_prime: int = 10_000) -> Scene:
     """Two that count prime numbers on a host with one CPU: shares must mend it."""
-    one = Party(SUFFERS, Cpu(max_prime), min_throughput_ratio=least)
-    return Scene(f"CPU: at least {least:g}, primes to {max_prime}", one, Party(PRESSES, Cpu()), 1, (1,))
+    one = Party(SUFFERS, CpuWorkload(max_prime), min_throughput_ratio=least)
+    return Scene(f"CPU: at least {least:g}, primes to {max_prime}", one, Party(PRESSES, CpuWorkload()), 1, (1,))
 
 
 def on_one_disk(least: float, others_least: float, block_kb: int) -> Scene:
     """Two that read at random places of files of their own on one disk, past the page cache; both have a limit."""
-    one = Party(SUFFERS, Disk(64, block_kb), min_throughput_ratio=least)
-    other = Party(PRESSES, Disk(64, block_kb), min_throughput_ratio=others_least)
+    one = Party(SUFFERS, DiskWorkload(64, block_kb), min_throughput_ratio=least)
+    other = Party(PRESSES, DiskWorkload(64, block_kb), min_throughput_ratio=others_least)
     return Scene(f"disk: {block_kb} KB, at least {least:g} and {others_least:g}", one, other, 2, (1,))
 
 

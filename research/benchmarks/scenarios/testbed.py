@@ -12,13 +12,13 @@ from pathlib import Path
 from lab.campaign import Member
 from lab.control_groups import GroupMaker, device_of
 from lab.errors import PreparationError, ToolError
-from lab.instances import Running, Setup
-from lab.instances.containers import Container, Containers
-from lab.measure import Measured, Timing, measure
+from lab.instances import RunningInstance, RunSetup
+from lab.instances.containers import ContainerInstances, LabContainer
+from lab.measure import RunMeasurement, Timing, measure
 from lab.network import batch
 from lab.processes import call
-from lab.resource_registry import Registry
-from lab.schedule import Placed
+from lab.resource_registry import ResourceRegistry
+from lab.schedule import PlacedMember
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 from profiler.observed import IsolationSettings
@@ -46,13 +46,13 @@ _LIMITS = {
 }
 
 
-class Some(Containers):
+class Some(ContainerInstances):
     """Containers of which only some work, while all of them stand."""
 
     working: frozenset[str] | None = None
 
     @property
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningInstance]:
         return [one for one in self._standing if self.working is None or one.placed.instance in self.working]
 
 
@@ -65,7 +65,7 @@ class Stage:
     switch: str
     version: int
 
-    def measured(self, names: Sequence[str], timing: Timing) -> Measured:
+    def measured(self, names: Sequence[str], timing: Timing) -> RunMeasurement:
         """What these instances reach when they work at the same time; RunError when one of them fails."""
         self.containers.working = frozenset(names)
         try:
@@ -104,28 +104,28 @@ class Stage:
         call([*where, "del", "dev", "lo", "root"])
         return True
 
-    def _container(self, party: Party) -> Container:
+    def _container(self, party: Party) -> LabContainer:
         found = next(one for one in self.containers.running if one.placed.instance == party.name)
-        assert isinstance(found, Container)
+        assert isinstance(found, LabContainer)
         return found
 
 
 @contextmanager
-def standing(scene: Scene, registry: Registry, maker: GroupMaker, folder: Path) -> Iterator[Stage]:
+def standing(scene: Scene, registry: ResourceRegistry, maker: GroupMaker, folder: Path) -> Iterator[Stage]:
     """Make the containers of a scene and their network; nothing of them is left at the end. LabError on failure."""
     placed = tuple(_placed(scene, party) for party in scene.parties)
     workloads = tuple(party.workload for party in scene.parties)
     line = None if scene.line_mbit is None else scene.line_mbit * _FASTER
-    with Some(Setup(registry, placed, workloads, folder, line_mbit=line), maker) as containers:
+    with Some(RunSetup(registry, placed, workloads, folder, line_mbit=line), maker) as containers:
         switch = registry.network("switch")
         batch(["ip", "-n", switch], _WIRE)
         yield Stage(scene, containers, switch, maker.version)
 
 
-def _placed(scene: Scene, party: Party) -> Placed:
+def _placed(scene: Scene, party: Party) -> PlacedMember:
     member = Member(party.name, party.name, 1.0, 1, IsolationSettings())
     clients = scene.clients if party.workload.has_generator else None
-    return Placed(party.name, member, tuple(range(scene.pcpus)), clients, "")
+    return PlacedMember(party.name, member, tuple(range(scene.pcpus)), clients, "")
 
 
 def _trees(group: str) -> Iterator[tuple[str, Path]]:
