@@ -39,7 +39,7 @@ class Availability:
 def availability(first: Counters, second: Counters, hypervisor: str) -> tuple[Availability, ...]:
     """What two readings of one host gave, in the order of the eight; `hypervisor` is a key of DEFINITIONS."""
     sources = {definition.metric: definition.source for definition in DEFINITIONS.get(hypervisor, ())}
-    found = _Found(second, collect(first, second))
+    found = _ObservedMetrics(second, collect(first, second))
     return tuple(_one(metric, sources.get(metric.name, ""), found) for metric in EIGHT)
 
 
@@ -55,7 +55,7 @@ def _no_driver(metric: Metric, reason: str) -> tuple[Literal["absent", ""], str]
     return ("absent", reason) if "driver_domain" in metric.scopes else ("", "")
 
 
-def _one(metric: Metric, source: str, found: _Found) -> Availability:
+def _one(metric: Metric, source: str, found: _ObservedMetrics) -> Availability:
     state, reason = found.host(metric.name) if metric.default_scope == "host" else found.instances(metric.name)
     named = (metric.name, metric.unit, metric.default_scope, source, state, reason)
     if "driver_domain" not in metric.scopes:
@@ -63,7 +63,7 @@ def _one(metric: Metric, source: str, found: _Found) -> Availability:
     return Availability(*named, *found.driver(metric.name))
 
 
-class _Found:
+class _ObservedMetrics:
     """Samples and reasons of two readings, by scope, metric and instance."""
 
     def __init__(self, second: Counters, collected: Collected) -> None:

@@ -13,7 +13,7 @@ from profiler.backends.base import BackendError, Counters, DomainCounters, HostC
 from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.events import Events
 from profiler.backends.linux import HostReader, TaskReader, attempt, read_interfaces
-from profiler.backends.source import LiveSource, Source
+from profiler.backends.source import HostSource, LiveSource
 from profiler.observed import Instance, IsolationSettings
 
 
@@ -38,7 +38,7 @@ class GuestBackend:
 
     name = "qemu"
 
-    def __init__(self, guests: Iterable[WatchedGuest], source: Source | None = None) -> None:
+    def __init__(self, guests: Iterable[WatchedGuest], source: HostSource | None = None) -> None:
         self._source = source or LiveSource()
         self._guests = tuple(guests)
         self.host = instance_id(socket.gethostname() or "localhost")

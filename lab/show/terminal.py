@@ -25,7 +25,7 @@ _FIRST = 12  # of lists that have no worst end
 
 
 def draw(shown: DatasetAnalysis, console: Console, *, everything: bool = False) -> None:
-    """Print what `show` found; long lists are cut to their ends unless `everything` is asked for."""
+    """Print what `analyse` found; long lists are cut to their ends unless `everything` is asked for."""
     console.print(_headline(shown))
     for name, form in shown.forms.items():
         if form.matrix:

@@ -32,7 +32,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Losses:
+class SpoolLosses:
     """What a spool lost or put aside since it was made."""
 
     dropped_batches: int = 0
@@ -41,7 +41,7 @@ class Losses:
     refused: int = 0
 
     @classmethod
-    def load(cls, path: Path) -> Losses:
+    def load(cls, path: Path) -> SpoolLosses:
         """What `save` wrote; zeros where there is nothing or nonsense."""
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
@@ -49,7 +49,7 @@ class Losses:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return cls()
 
-    def plus(self, **more: int) -> Losses:
+    def plus(self, **more: int) -> SpoolLosses:
         """With these added."""
         return replace(self, **{name: getattr(self, name) + by for name, by in more.items()})
 

@@ -7,21 +7,21 @@ import threading
 from pathlib import Path
 
 from profiler.agent.batch import batch_of
-from profiler.agent.http_client import Server, Wire, check_token, may_carry_token
+from profiler.agent.http_client import HttpClient, ServerUrl, check_token, may_carry_token
 from profiler.agent.log import Log
 from profiler.agent.push import Pusher, PushStatus
 from profiler.agent.spool import Spool, SpoolStatus
-from profiler.collectors.windows import Window
+from profiler.collectors.windows import MetricWindow
 from profiler.secret_file import read_secret
 
 _RETRY_S = 5.0  # after a write that the disk refused
 TOKEN_VARIABLE = "COTENANT_TOKEN"  # noqa: S105 - the name of the variable, not a token
 
 
-class Token:
+class PushToken:
     """The bearer token: from a file that is read before every post, so that it can be renewed, or the environment."""
 
-    def __init__(self, file: Path | None, server: Server) -> None:
+    def __init__(self, file: Path | None, server: ServerUrl) -> None:
         """Read it once. ValueError is one sentence: no token in the file, or a server that must not get it."""
         self._file = file
         self._fixed = os.environ.get(TOKEN_VARIABLE) if file is None else None
@@ -38,10 +38,10 @@ class Token:
         return check_token(self._fixed) if self._fixed else None
 
 
-class Shipping:
+class Delivery:
     """Takes windows from the agent at once and ships them in its own time."""
 
-    def __init__(self, spool: Spool, wire: Wire, log: Log) -> None:
+    def __init__(self, spool: Spool, wire: HttpClient, log: Log) -> None:
         self._spool = spool
         self._log = log
         self._pusher = Pusher(spool, wire, log)
@@ -51,7 +51,7 @@ class Shipping:
         self._pusher.start()
         self._writer.start()
 
-    def deliver(self, window: Window) -> None:
+    def deliver(self, window: MetricWindow) -> None:
         """Take a window; quick, whatever disk and server do."""
         try:
             self._spool.put(batch_of(window))

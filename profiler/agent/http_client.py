@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]{1,4096}\Z")
 KINDS = ("connection", "name", "protocol", "refused", "timeout", "tls", "token")
 
 
-class WireError(Exception):
+class HttpError(Exception):
     """No answer; `kind` is one of few words, for counting."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -32,7 +32,7 @@ class WireError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerUrl:
     """Where to push; made by `parse_url`."""
 
     secure: bool
@@ -46,7 +46,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What the server said."""
 
     status: int
@@ -54,7 +54,7 @@ class Answer:
     retry_after: str | None
 
 
-def parse_url(url: str) -> Server:
+def parse_url(url: str) -> ServerUrl:
     """Read the server's base URL, such as `https://cotenant.example:8443`; ValueError is one sentence."""
     try:
         parts = urlsplit(url)
@@ -69,7 +69,7 @@ def parse_url(url: str) -> Server:
         raise ValueError(f"{url[:100]!r} has a query or fragment; give the server's base URL")
     secure = parts.scheme == "https"
     path = parts.path.rstrip("/").removesuffix(PATH) + PATH
-    return Server(secure, parts.hostname, port or (443 if secure else 80), path)
+    return ServerUrl(secure, parts.hostname, port or (443 if secure else 80), path)
 
 
 def check_token(text: str) -> str:
@@ -80,7 +80,7 @@ def check_token(text: str) -> str:
     return token
 
 
-def may_carry_token(server: Server) -> bool:
+def may_carry_token(server: ServerUrl) -> bool:
     """Over plain HTTP a token may only go to this machine."""
     if server.secure or server.host == "localhost":
         return True
@@ -90,10 +90,10 @@ def may_carry_token(server: Server) -> bool:
         return False
 
 
-class Wire:
+class HttpClient:
     """Keeps one connection open between posts; for one thread."""
 
-    def __init__(self, server: Server, token: Callable[[], str | None], agent: str) -> None:
+    def __init__(self, server: ServerUrl, token: Callable[[], str | None], agent: str) -> None:
         """`token` is asked before every post, so that a token that was renewed is used."""
         self._server = server
         self._token = token
@@ -101,13 +101,13 @@ class Wire:
         self._ended = False
         self._connection: http.client.HTTPConnection | None = None
 
-    def post(self, body: bytes) -> Answer:
-        """Send a JSON body; raises WireError when there is no whole answer in time."""
+    def post(self, body: bytes) -> HttpAnswer:
+        """Send a JSON body; raises HttpError when there is no whole answer in time."""
         headers = {"Content-Type": "application/json", "User-Agent": self._agent}
         try:
             token = self._token()
         except ValueError as error:
-            raise WireError("token", str(error)) from None
+            raise HttpError("token", str(error)) from None
         if token:
             headers["Authorization"] = f"Bearer {token}"
         reused = self._connection is not None
@@ -139,7 +139,7 @@ class Wire:
         if connection is not None:
             _cut(connection)
 
-    def _exchange(self, body: bytes, headers: dict[str, str]) -> Answer:
+    def _exchange(self, body: bytes, headers: dict[str, str]) -> HttpAnswer:
         connection = self._connection = self._connection or self._connect()
         deadline = threading.Timer(_DEADLINE_S, _cut, (connection,))
         deadline.daemon = True
@@ -152,7 +152,7 @@ class Wire:
             deadline.cancel()
         if len(content) > _LARGEST_ANSWER or response.will_close:
             self.close()
-        return Answer(response.status, content[:_LARGEST_ANSWER], response.getheader("Retry-After"))
+        return HttpAnswer(response.status, content[:_LARGEST_ANSWER], response.getheader("Retry-After"))
 
     def _connect(self) -> http.client.HTTPConnection:
         if not self._server.secure:
@@ -167,17 +167,17 @@ def _cut(connection: http.client.HTTPConnection) -> None:
             connection.sock.shutdown(socket.SHUT_RDWR)
 
 
-def _explain(error: Exception) -> WireError:
+def _explain(error: Exception) -> HttpError:
     """One of KINDS, and a sentence."""
     text = str(error) or type(error).__name__
     if isinstance(error, TimeoutError):
-        return WireError("timeout", f"no answer in time ({text})")
+        return HttpError("timeout", f"no answer in time ({text})")
     if isinstance(error, socket.gaierror):
-        return WireError("name", f"the server's name cannot be resolved ({error.strerror})")
+        return HttpError("name", f"the server's name cannot be resolved ({error.strerror})")
     if isinstance(error, ssl.SSLError):
-        return WireError("tls", f"the server's certificate or TLS does not hold ({text})")
+        return HttpError("tls", f"the server's certificate or TLS does not hold ({text})")
     if isinstance(error, ConnectionRefusedError):
-        return WireError("refused", "nothing listens there")
+        return HttpError("refused", "nothing listens there")
     if isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
-        return WireError("protocol", f"what answers speaks no HTTP ({type(error).__name__})")
-    return WireError("connection", f"the connection broke ({text})")
+        return HttpError("protocol", f"what answers speaks no HTTP ({type(error).__name__})")
+    return HttpError("connection", f"the connection broke ({text})")

@@ -13,7 +13,7 @@ from profiler.backends import Backend, Counters
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReaderResult:
     """What came of one request: counters, or in `error` why there are none; `seconds` is how long it took."""
 
     counters: Counters | None
@@ -21,10 +21,10 @@ class Reading:
     seconds: float
 
 
-class Reader:
+class ReaderThread:
     """Gives each reading to `done`, in its own thread. At most one reading is under way."""
 
-    def __init__(self, backend: Backend, done: Callable[[Reading], None]) -> None:
+    def __init__(self, backend: Backend, done: Callable[[ReaderResult], None]) -> None:
         self._backend = backend
         self._done = done
         self._requests: SimpleQueue[bool] = SimpleQueue()  # False = end
@@ -48,11 +48,11 @@ class Reader:
         with contextlib.suppress(Exception):  # it ends anyway, and what was measured is kept
             self._backend.close()
 
-    def _read(self) -> Reading:
+    def _read(self) -> ReaderResult:
         begun = time.perf_counter()
         counters, error = None, ""
         try:
             counters = self._backend.read_counters()
         except Exception as failure:  # noqa: BLE001 - whatever goes wrong costs one reading, never the agent
             error = f"{type(failure).__name__}: {failure}"
-        return Reading(counters, error, time.perf_counter() - begun)
+        return ReaderResult(counters, error, time.perf_counter() - begun)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profiler.backends.base import Backend, BackendError
 from profiler.backends.lxc.backend import LxcBackend
-from profiler.backends.source import LiveSource, Source
+from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.xen import DEFAULT_MODE, Mode
 
 NAMES = ("auto", "xen", "libvirt", "lxc")
@@ -15,7 +15,7 @@ _LIBVIRT_STATE = Path("/run/libvirt")
 
 
 def find_backend(
-    name: str = "auto", source: Source | None = None, host: str | None = None, trace: Mode = DEFAULT_MODE
+    name: str = "auto", source: HostSource | None = None, host: str | None = None, trace: Mode = DEFAULT_MODE
 ) -> Backend:
     """Make the backend `name`; `auto` takes Xen in a Dom0, libvirt where it has guests, containers where there are
     some, and else libvirt where it is installed. `trace` is what Xen's scheduler trace holds.
@@ -35,7 +35,7 @@ def find_backend(
     raise BackendError("; ".join(reasons) or "this host has no hypervisor that could be read")
 
 
-def passed_over(chosen: str, source: Source | None = None) -> list[str]:
+def passed_over(chosen: str, source: HostSource | None = None) -> list[str]:
     """Why `auto` chose the backend of this name although the host has signs of one that comes before it."""
     source = source or LiveSource()
     makers = _makers(source, None, "off")  # a look must not touch Xen's trace
@@ -50,7 +50,7 @@ def passed_over(chosen: str, source: Source | None = None) -> list[str]:
     return reasons
 
 
-def _makers(source: Source, host: str | None, trace: Mode) -> dict[str, Callable[[], Backend]]:
+def _makers(source: HostSource, host: str | None, trace: Mode) -> dict[str, Callable[[], Backend]]:
     def xen() -> Backend:
         from profiler.backends.xen.backend import XenBackend
 
@@ -64,7 +64,7 @@ def _makers(source: Source, host: str | None, trace: Mode) -> dict[str, Callable
     return {"xen": xen, "libvirt": libvirt, "lxc": lambda: LxcBackend(source, host)}
 
 
-def _candidates(source: Source) -> Iterator[str]:
+def _candidates(source: HostSource) -> Iterator[str]:
     """Kinds of hypervisor that this host shows cheap signs of, the likeliest first; each at most once."""
     if _is_dom0(source):
         yield "xen"
@@ -78,21 +78,21 @@ def _candidates(source: Source) -> Iterator[str]:
         yield "lxc"
 
 
-def _is_dom0(source: Source) -> bool:
+def _is_dom0(source: HostSource) -> bool:
     try:
         return "control_d" in source.read("/proc/xen/capabilities")
     except OSError:
         return False
 
 
-def _has_containers(source: Source) -> bool:
+def _has_containers(source: HostSource) -> bool:
     try:
         return bool(LxcBackend(source).list_instances())
     except BackendError:
         return False
 
 
-def _libvirt_signs(source: Source) -> list[str]:
+def _libvirt_signs(source: HostSource) -> list[str]:
     try:
         return source.value("libvirt signs", _look_for_libvirt)
     except OSError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from profiler.backends.base import Backend, BackendError, Counters
 from profiler.backends.detection import NAMES, find_backend
-from profiler.backends.source import Reading, RecordedSource
+from profiler.backends.source import RecordedReading, RecordedSource
 from profiler.observed import Instance, IsolationSettings
 
 
@@ -52,7 +52,7 @@ class RecordedBackend:
         self._backend.close()
 
 
-def _reading(entry: dict[str, Any]) -> Reading:
+def _reading(entry: dict[str, Any]) -> RecordedReading:
     time_s, monotonic_s = entry["clock"]
     clock, values = (float(time_s), float(monotonic_s)), dict(entry.get("values", {}))
-    return Reading(clock, dict(entry["files"]), dict(entry["directories"]), dict(entry["links"]), values)
+    return RecordedReading(clock, dict(entry["files"]), dict(entry["directories"]), dict(entry["links"]), values)

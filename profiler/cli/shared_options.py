@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from profiler.backends import Backend, BackendError
 from profiler.backends.detection import NAMES, find_backend
-from profiler.backends.source import LiveSource, Source
+from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.xen import DEFAULT_MODE, MODES
 from profiler.checks.xen import traced_already
 from profiler.observed import check_id
@@ -30,7 +30,7 @@ def add_choice(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def chosen_backend(options: argparse.Namespace, source: Source | None = None) -> Backend:
+def chosen_backend(options: argparse.Namespace, source: HostSource | None = None) -> Backend:
     """The backend that the options ask for; BackendError as `find_backend`, and where Xen's one trace is in use."""
     if options.backend in ("auto", "xen") and options.xen_trace != "off" and traced_already(LiveSource()):
         raise BackendError("another xentrace runs here (an agent's?) and would lose records: use --xen-trace off")

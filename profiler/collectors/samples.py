@@ -35,7 +35,7 @@ class Absence:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SampleRow:
     """All values of one scope of one instance (None = of the host, or of the driver domain as a whole), by metric."""
 
     instance: str | None
@@ -53,7 +53,7 @@ class Collected:
     host: str
     time_s: float
     seconds: float
-    rows: tuple[Row, ...]
+    rows: tuple[SampleRow, ...]
     absences: tuple[Absence, ...]
     drops: tuple[Drop, ...]
 
@@ -88,7 +88,7 @@ def collect(first: Counters, second: Counters) -> Collected:
 class _Collection:
     def __init__(self, change: Difference) -> None:
         self._change = change
-        self.rows: list[Row] = []
+        self.rows: list[SampleRow] = []
         self.absences: list[Absence] = []
         self._pages: dict[str, float | None] = {}  # that each instance exchanged
 
@@ -96,11 +96,11 @@ class _Collection:
         self, instance: str | None, scope: Scope, values: Mapping[str, float | None], why: Mapping[str, str]
     ) -> None:
         if values and None not in values.values():  # most of the time, and looking costs less than copying
-            self.rows.append(Row(instance, scope, cast("Mapping[str, float]", values)))
+            self.rows.append(SampleRow(instance, scope, cast("Mapping[str, float]", values)))
             return
         known = {metric: value for metric, value in values.items() if value is not None}
         if known:
-            self.rows.append(Row(instance, scope, known))
+            self.rows.append(SampleRow(instance, scope, known))
         for metric in [name for name in values if name not in known]:
             reasons = [why[need] for need in _NEEDS.get(metric, ()) if need in why]
             self.absences.append(Absence(instance, metric, "; ".join(reasons) or "it did not run in this time"))

@@ -14,7 +14,7 @@ from statistics import median
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure, new_figure
-from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
 from profiler.probes.charts import histogram, line_at, over_time
 from profiler.probes.options import above, count
 from profiler.probes.statistics import log_bins
@@ -67,7 +67,7 @@ class CpuShare:
         values["accounted_share"] = Quantity(min(100.0, 100 * used_s / (jumps.total_ns / 1e9)), "%")
         values["iteration_median"] = Quantity(iteration_ns, "ns")
         values["clock_resolution"] = Quantity(resolution_ns, "ns")
-        series = Series({
+        series = RawSeries({
             "at_s": array("d", (start / 1e9 for start in jumps.starts_ns)),
             "iteration_ms": array("d", (length / 1e6 for length in jumps.lengths_ns)),
         })  # fmt: skip

@@ -12,14 +12,14 @@ from profiler.probes.base import ProbeError, Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class EchoAnswer:
     """An answer: which probe's, and when the kernel (real-time clock, None = not told) saw it."""
 
     sequence: int
     kernel_ns: int | None
 
 
-class Line(Protocol):
+class EchoLine(Protocol):
     """What carries probes there and answers back. Sequence numbers wrap at 65536."""
 
     def fileno(self) -> int:
@@ -28,12 +28,12 @@ class Line(Protocol):
     def send(self, sequence: int) -> None:
         """Send one probe; OSError when the kernel refuses."""
 
-    def receive(self) -> Iterable[Back]:
+    def receive(self) -> Iterable[EchoAnswer]:
         """Answers that wait to be read, without waiting."""
 
 
 @dataclass(slots=True)
-class Probe:
+class EchoProbe:
     """One probe that was sent: when it was to be sent and was (s after the first), and its round-trip time."""
 
     planned_s: float
@@ -47,13 +47,13 @@ class Probe:
 class Echoes:
     """All probes in order; `duplicates` are answers to probes that had one, `refused` those the kernel did not send."""
 
-    sent: list[Probe] = field(default_factory=list)
+    sent: list[EchoProbe] = field(default_factory=list)
     duplicates: int = 0
     refused: int = 0
 
 
 def exchange(
-    line: Line, samples: int, per_second: float, seconds: float | None, wait_s: float, progress: Progress
+    line: EchoLine, samples: int, per_second: float, seconds: float | None, wait_s: float, progress: Progress
 ) -> Echoes:
     """Send `samples` probes (or for `seconds`), `per_second` apart on a fixed grid, and wait `wait_s` for the last.
 
@@ -87,8 +87,8 @@ def exchange(
     return found
 
 
-def _send(line: Line, found: Echoes, number: int, planned_s: float, first: float) -> None:
-    probe = Probe(planned_s, time.monotonic() - first, time.time_ns())
+def _send(line: EchoLine, found: Echoes, number: int, planned_s: float, first: float) -> None:
+    probe = EchoProbe(planned_s, time.monotonic() - first, time.time_ns())
     try:
         line.send(number & 0xFFFF)
     except OSError as error:
@@ -98,7 +98,7 @@ def _send(line: Line, found: Echoes, number: int, planned_s: float, first: float
     found.sent.append(probe)
 
 
-def _take(line: Line, found: Echoes, first: float, now: float) -> None:
+def _take(line: EchoLine, found: Echoes, first: float, now: float) -> None:
     """Match all answers that are there; numbers that wrap belong to the youngest probe that has them."""
     for back in line.receive():
         newest = len(found.sent) - 1
@@ -112,7 +112,7 @@ def _take(line: Line, found: Echoes, first: float, now: float) -> None:
         probe.rtt_ms, probe.by_kernel = round_trip(probe, now - first, back.kernel_ns)
 
 
-def round_trip(probe: Probe, seen_s: float, kernel_ns: int | None) -> tuple[float, bool]:
+def round_trip(probe: EchoProbe, seen_s: float, kernel_ns: int | None) -> tuple[float, bool]:
     """Round-trip time in ms, and whether it ends at the kernel's receive time.
 
     Ours, on the monotonic clock, holds our own waiting for the CPU. The kernel's ends before we see the answer; where

@@ -17,14 +17,14 @@ _SCHEDSTAT = Path("/proc/self/schedstat")  # ns on CPU, ns waiting, timeslices (
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class EndpointCpu:
     """Seconds of CPU, and seconds of waiting for it (None = this kernel does not tell), of the main thread."""
 
     cpu_s: float
     waited_s: float | None
 
     @classmethod
-    def now(cls) -> Effort:
+    def now(cls) -> EndpointCpu:
         """So far, since this process began."""
         try:
             waited: float | None = int(_SCHEDSTAT.read_text(encoding="ascii").split()[1]) / 1e9
@@ -33,15 +33,15 @@ class Effort:
         return cls(time.thread_time(), waited)
 
     @classmethod
-    def read(cls, answer: Mapping[str, Any]) -> Effort:
-        """From the far end's answer; WireError when that makes no sense."""
+    def read(cls, answer: Mapping[str, Any]) -> EndpointCpu:
+        """From the far end's answer; FramingError when that makes no sense."""
         waited = None if answer.get("waited_s") is None else number(answer, "waited_s", None, 0.0, 1e6)
         return cls(number(answer, "cpu_s", None, 0.0, 1e6), waited)
 
-    def since(self, before: Effort) -> Effort:
+    def since(self, before: EndpointCpu) -> EndpointCpu:
         """The difference between two readings of one process."""
         known = self.waited_s is not None and before.waited_s is not None
-        return Effort(self.cpu_s - before.cpu_s, self.waited_s - before.waited_s if known else None)  # type: ignore[operator]
+        return EndpointCpu(self.cpu_s - before.cpu_s, self.waited_s - before.waited_s if known else None)  # type: ignore[operator]
 
     def document(self) -> dict[str, float | None]:
         """As it goes over the wire."""

@@ -20,7 +20,7 @@ _HZ = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CounterReading:
     """Counters before or after a probe; None = not shown here."""
 
     steal_ticks: int | None
@@ -48,16 +48,16 @@ def surroundings() -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def read_counters(monotonic_s: float) -> Reading:
+def read_counters(monotonic_s: float) -> CounterReading:
     """The counters that `doubts` compares."""
     try:
         ticks: int | None = parse_stat(_text(Path("/proc/stat")), "/proc/stat").ticks["steal"]
     except (ParseError, KeyError):
         ticks = None
-    return Reading(ticks, monotonic_s)
+    return CounterReading(ticks, monotonic_s)
 
 
-def doubts(before: Reading, after: Reading, found: dict[str, str]) -> tuple[str, ...]:
+def doubts(before: CounterReading, after: CounterReading, found: dict[str, str]) -> tuple[str, ...]:
     """Reasons to distrust whatever was measured between two readings."""
     marks = []
     seconds = after.monotonic_s - before.monotonic_s

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiler.observed import Quantity
-from profiler.probes.base import ProbeError, ProbeRun, Series
+from profiler.probes.base import ProbeError, ProbeRun, RawSeries
 from profiler.probes.congestion_marking import Marked, SlotProbe, above_smallest, largest_delays, mark
-from profiler.probes.framing import WireError, number, whole
-from profiler.probes.loss_estimator import Estimate, Experiment, estimate
+from profiler.probes.framing import FramingError, number, whole
+from profiler.probes.loss_estimator import Experiment, LossEstimate, estimate
 from profiler.probes.throughput_buckets import unpack
 
 _GAP_PERCENT = 1.0  # of the time, from which on delays show the scheduler and not the path
@@ -19,7 +19,7 @@ _LATE_SHARE = 0.01  # of the probes, sent over a slot late
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentPackets:
     """A probe as it went: when each of its packets was sent, and how late it was for its slot (ns)."""
 
     slot: int
@@ -28,7 +28,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedPackets:
     """When each packet was read and arrived, ns by its number, and what the far end saw of itself."""
 
     read_ns: Mapping[int, int]
@@ -37,25 +37,25 @@ class Received:
     gaps: Mapping[str, float]
 
 
-def read_report(answer: Mapping[str, Any], block: bytes) -> Received:
+def read_report(answer: Mapping[str, Any], block: bytes) -> ReceivedPackets:
     """Check what the far end reports; ProbeError when it makes no sense."""
     try:
         numbers = unpack(block)
         total = numbers[0] if numbers else -1
         if len(numbers) != 1 + 3 * total:
-            raise WireError("it announces another number of packets than it lists")  # noqa: TRY301
+            raise FramingError("it announces another number of packets than it lists")  # noqa: TRY301
         gaps = {name: number(answer, name, None, 0.0, 1e9) for name in ("gap_percent", "gaps", "longest_gap_ms")}
         dropped = whole(answer, "dropped", None, 0, 1 << 32)
-    except (ValueError, WireError) as error:
+    except (ValueError, FramingError) as error:
         raise ProbeError(f"the responder's report makes no sense: {error}") from None
     names, read, arrived = numbers[1 : 1 + total], numbers[1 + total : 1 + 2 * total], numbers[1 + 2 * total :]
     first_read, first_arrived = (
         dict(zip(reversed(names), reversed(times), strict=True)) for times in (read, arrived)
     )  # of a packet that came twice, the first
-    return Received(first_read, first_arrived if answer.get("kernel_times") is True else None, dropped, gaps)
+    return ReceivedPackets(first_read, first_arrived if answer.get("kernel_times") is True else None, dropped, gaps)
 
 
-def _probes(sent: list[Sent], times_ns: Mapping[int, int]) -> list[SlotProbe]:
+def _probes(sent: list[SentPackets], times_ns: Mapping[int, int]) -> list[SlotProbe]:
     found = []
     for place, one in enumerate(sent):
         first = place * len(one.times_ns)
@@ -69,8 +69,8 @@ def _probes(sent: list[Sent], times_ns: Mapping[int, int]) -> list[SlotProbe]:
 
 def judge(
     experiments: tuple[Experiment, ...],
-    sent: list[Sent],
-    received: Received,
+    sent: list[SentPackets],
+    received: ReceivedPackets,
     near: Mapping[str, float],
     options: argparse.Namespace,
 ) -> ProbeRun:
@@ -111,7 +111,7 @@ def judge(
 _NAMES = ("slot_ms", "probability", "packets", "packet_bytes", "tau_ms", "alpha", "algorithm", "drop_one_in")
 
 
-def _estimates(found: Estimate, strict: Estimate, slot_ms: float) -> dict[str, Quantity]:
+def _estimates(found: LossEstimate, strict: LossEstimate, slot_ms: float) -> dict[str, Quantity]:
     """Values of what could be estimated; what could not is left out."""
     numbers = {
         "frequency": (found.frequency, 100.0, "%"),
@@ -127,7 +127,7 @@ def _estimates(found: Estimate, strict: Estimate, slot_ms: float) -> dict[str, Q
 
 
 def _marks(
-    found: Estimate, marked: Marked, received: Received, near: Mapping[str, float], late: int, sent: int
+    found: LossEstimate, marked: Marked, received: ReceivedPackets, near: Mapping[str, float], late: int, sent: int
 ) -> tuple[str, ...]:
     marks = []
     far = received.gaps
@@ -149,12 +149,12 @@ def _marks(
     return tuple(marks)
 
 
-def _series(probes: list[SlotProbe], marked: Marked, sent: list[Sent]) -> Series:
+def _series(probes: list[SlotProbe], marked: Marked, sent: list[SentPackets]) -> RawSeries:
     def ms(value: float | None) -> float | None:
         return None if value is None else value * 1e3
 
     relative = above_smallest(probes)
-    return Series({
+    return RawSeries({
         "sent_s": [one.sent_s for one in relative],
         "slot": [one.slot for one in relative],
         "delay_ms": [ms(one.delay_s) for one in relative],

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiler.probes.base import ProbeError
-from profiler.probes.framing import SESSION_S, TOKEN_BYTES, VERSION, Channel, WireError
-from profiler.probes.services import Served, find
+from profiler.probes.framing import SESSION_S, TOKEN_BYTES, VERSION, ControlChannel, FramingError
+from profiler.probes.services import ServedSession, find
 
 MOST_SESSIONS = 8
 _HELLO_S = 5.0
@@ -136,31 +136,31 @@ class Responder:
             for child in self._children.values():
                 child.connection.close()
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-            _session(Channel(connection))
+            _session(ControlChannel(connection))
             code = 0
         except BaseException as error:  # noqa: BLE001 - the last place where it can be told
-            if not isinstance(error, OSError | WireError):
+            if not isinstance(error, OSError | FramingError):
                 print(f"cotenant-profiler: a session ended: {error!r}", file=sys.stderr, flush=True)  # noqa: T201
         finally:
             os._exit(code)
 
 
 def _refuse(connection: socket.socket, reason: str) -> None:
-    with contextlib.suppress(WireError), contextlib.closing(Channel(connection)) as channel:
+    with contextlib.suppress(FramingError), contextlib.closing(ControlChannel(connection)) as channel:
         channel.send({"error": reason})
 
 
-def _session(channel: Channel) -> None:
+def _session(channel: ControlChannel) -> None:
     channel.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         hello = channel.receive(_HELLO_S)
         if hello.get("cotenant_probe") != VERSION:
-            raise WireError(f"this responder speaks version {VERSION} of the protocol")  # noqa: TRY301 - told below
+            raise FramingError(f"this responder speaks version {VERSION} of the protocol")  # noqa: TRY301 - told below
         parameters: Any = hello.get("parameters", {})
         if not isinstance(parameters, dict):
-            raise WireError("parameters must be an object")  # noqa: TRY301
-        find(hello.get("service", ""))(Served(channel, parameters, secrets.token_bytes(TOKEN_BYTES)))
-    except WireError as error:
+            raise FramingError("parameters must be an object")  # noqa: TRY301
+        find(hello.get("service", ""))(ServedSession(channel, parameters, secrets.token_bytes(TOKEN_BYTES)))
+    except FramingError as error:
         channel.send({"error": str(error)})
 
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from profiler.probes.base import ProbeError
-from profiler.probes.framing import DEFAULT_PORT, TOKEN_BYTES, VERSION, Channel, WireError
+from profiler.probes.framing import DEFAULT_PORT, TOKEN_BYTES, VERSION, ControlChannel, FramingError
 
 LOOPBACK = "127.0.0.1"
 _CONNECT_S = 5.0
@@ -69,7 +69,7 @@ class Peer:
             raise ProbeError(f"{self.host} has no address: {reason}") from None
         return family, address
 
-    def open(self, service: str, parameters: Mapping[str, Any] | None = None) -> Session:
+    def open(self, service: str, parameters: Mapping[str, Any] | None = None) -> ProbeSession:
         """Ask the responder for a session of this service; use it in `with`. ProbeError when it refuses."""
         self.address()  # says so where the name has none
         try:
@@ -81,13 +81,13 @@ class Peer:
                 f"no responder answers at {self.host} port {self.port} ({error.strerror or 'silence'});"
                 " start one there: cotenant-profiler probe serve --listen ADDRESS"
             ) from None
-        return Session(self, Channel(connection), service, parameters or {})
+        return ProbeSession(self, ControlChannel(connection), service, parameters or {})
 
 
-class Session:
+class ProbeSession:
     """One service at work at the far end; closing it ends the service."""
 
-    def __init__(self, peer: Peer, channel: Channel, service: str, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, peer: Peer, channel: ControlChannel, service: str, parameters: Mapping[str, Any]) -> None:
         self.peer = peer
         self._channel = channel
         hello = {"cotenant_probe": VERSION, "service": service, "parameters": dict(parameters)}
@@ -98,7 +98,7 @@ class Session:
             channel.close()
             raise
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> ProbeSession:
         return self
 
     def __exit__(
@@ -114,7 +114,7 @@ class Session:
         answer = self._exchange(document, timeout_s)
         try:
             return answer, self._channel.receive_payload(answer, timeout_s)
-        except WireError as error:
+        except FramingError as error:
             raise self._error(error) from None
 
     def connect(self, prepare: Callable[[socket.socket], None] | None = None) -> socket.socket:
@@ -164,7 +164,7 @@ class Session:
         try:
             self._channel.send(document)
             answer = self._channel.receive(timeout_s)
-        except WireError as error:
+        except FramingError as error:
             raise self._error(error) from None
         if "error" in answer:
             raise self._error(str(answer["error"])[:200])

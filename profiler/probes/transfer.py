@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure, new_figure
-from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
 from profiler.probes.charts import distribution, over_time
 from profiler.probes.framing import SESSION_S
 from profiler.probes.options import above, count
@@ -62,7 +62,7 @@ class Transfer:
             "block": f"{options.block} bytes", "every": f"{options.every:g} s", "segment": f"{segment} bytes",
             "connection": "fresh" if options.fresh else "one",
         }  # fmt: skip
-        series = Series({"at_s": [one.at_s for one in transfers], "took_ms": took,
+        series = RawSeries({"at_s": [one.at_s for one in transfers], "took_ms": took,
                          "sent_ms": [one.sent_ms for one in transfers]})  # fmt: skip
         return ProbeRun(values, "median", series, circumstances)
 

@@ -34,8 +34,8 @@ from lab.workloads import Site
 from lab.workloads.web import WebWorkload
 from profiler.observed import IsolationSettings
 from research.benchmarks.agent_cost import PORTS, WARM_UP_S, circumstances
-from research.benchmarks.light_containers import STATE, Crowd
-from research.benchmarks.watched_processes import Watched, agent
+from research.benchmarks.light_containers import STATE, LightContainers
+from research.benchmarks.watched_processes import WatchedProgram, agent
 
 SERVER_CPU, CLIENT_CPU = 0, 1
 SETTLE_S = 1.5  # after the agent was stopped or went on
@@ -70,7 +70,7 @@ def main() -> None:
 def measure(instances: int, pairs: int, seconds: float) -> dict[str, Any]:
     """Requests per second in interleaved pairs, with the agent and without."""
     measured: list[dict[str, float]] = []
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, Crowd(instances), _web(Path(folder)) as load:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, LightContainers(instances), _web(Path(folder)) as load:
         program = agent(PORTS[0], "--backend", "lxc")
         try:
             program.wait()
@@ -89,7 +89,7 @@ def measure(instances: int, pairs: int, seconds: float) -> dict[str, Any]:
     }
 
 
-class _Load:
+class _WrkLoad:
     """wrk against the server, from a namespace and a group of its own."""
 
     def __init__(self, web: WebWorkload, site: Site, groups: list[str], generators: str) -> None:
@@ -108,7 +108,7 @@ class _Load:
             program.stop(0)
 
 
-def _half(program: Watched, which: str, load: _Load, seconds: float) -> float:
+def _half(program: WatchedProgram, which: str, load: _WrkLoad, seconds: float) -> float:
     if which == "on":
         program.go_on()
     else:
@@ -118,7 +118,7 @@ def _half(program: Watched, which: str, load: _Load, seconds: float) -> float:
 
 
 @contextmanager
-def _web(folder: Path) -> Iterator[_Load]:
+def _web(folder: Path) -> Iterator[_WrkLoad]:
     """nginx in a container, ready to serve."""
     state = STATE.with_name(f"{STATE.name}-web")
     clean(state)
@@ -138,7 +138,7 @@ def _web(folder: Path) -> Iterator[_Load]:
         pid = server.pid
         if not wait_until(lambda: listens(Path(f"/proc/{pid}/net"), *web.listens), READY_S):
             raise RunError(f"nginx was not ready within {READY_S:.0f} s: {server.errors()}")
-        yield _Load(web, site, groups[1], net.generators)
+        yield _WrkLoad(web, site, groups[1], net.generators)
     finally:
         if server is not None:
             server.stop()

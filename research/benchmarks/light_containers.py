@@ -24,7 +24,7 @@ _GATEWAY = "10.78.0.1"  # nobody has it: what is sent there is counted by the pa
 _MAC = "02:00:00:00:00:01"
 
 
-class Crowd:
+class LightContainers:
     """Context manager: on entry `size` containers run, on exit nothing of them is left.
 
     Instance number n is named `<run>.crowd<n>`, its host side of the veth pair `interfaces[n]` is in this namespace.
@@ -44,7 +44,7 @@ class Crowd:
         """How many processes they have together."""
         return sum(1 + number % MOST_PROCESSES for number in range(self.size))
 
-    def __enter__(self) -> Crowd:
+    def __enter__(self) -> LightContainers:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # two memory files per process that is started
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         clean(STATE)

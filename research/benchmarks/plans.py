@@ -38,7 +38,7 @@ from models.physics.prior import PriorPredictor
 from profiler.observed import Host, Instance
 from research.benchmarks.clouds import plan_quality
 from research.benchmarks.clouds.plan_quality import KEEP, NOW
-from research.benchmarks.clouds.worlds import World, worlds
+from research.benchmarks.clouds.worlds import MeasuredWorld, worlds
 
 LAB = (Path("datasets/lab-neighbours"), Path("datasets/lab-colocations"))
 SIZES = ((100, 10), (500, 50), (1_000, 100), (10_000, 1_000))  # instances, hosts
@@ -52,7 +52,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class PlanDeadline:
     """`most` seconds for a plan, and until when all of them are to be done, by the monotonic clock."""
 
     most: float
@@ -98,7 +98,7 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
                 yield small(world, path.name, 4 if options.quick else 6, 20 if options.quick else options.tried)
                 yield against_first_fit(world, path.name, 40 if options.quick else 100)
     if options.only != "measured":
-        limit = Limit(options.seconds, time.monotonic() + 60 * options.minutes)
+        limit = PlanDeadline(options.seconds, time.monotonic() + 60 * options.minutes)
         for count, hosts in SIZES[:2] if options.quick else SIZES:
             if not options.smallest <= count <= options.largest:
                 continue
@@ -106,7 +106,7 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
                 yield from growth(count, hosts, flavours, limit, options.question or QUESTIONS)
 
 
-def small(world: World, dataset: str, most: int, tried: int) -> Row:
+def small(world: MeasuredWorld, dataset: str, most: int, tried: int) -> Row:
     """Every multiset of a world's workloads of up to `most` instances that two to four hosts have seats for, but of
     those of one size every so many that no more than `tried` are."""
     gaps: list[float] = []
@@ -128,7 +128,7 @@ def small(world: World, dataset: str, most: int, tried: int) -> Row:
     }  # fmt: skip
 
 
-def against_first_fit(world: World, dataset: str, count: int) -> Row:
+def against_first_fit(world: MeasuredWorld, dataset: str, count: int) -> Row:
     """Hosts in use at the same limit, and who is below it where first fit counted seats alone, before and after a
     rebalance; five draws of the workloads."""
     hosts = {"first fit": 0, "plan": 0}
@@ -160,7 +160,7 @@ def against_first_fit(world: World, dataset: str, count: int) -> Row:
     }  # fmt: skip
 
 
-def growth(count: int, hosts: int, flavours: str, limit: Limit, questions: Collection[str]) -> Iterator[Row]:
+def growth(count: int, hosts: int, flavours: str, limit: PlanDeadline, questions: Collection[str]) -> Iterator[Row]:
     """Plans of one size: all admitted to an empty cloud; small ones of the same workloads, on hosts at random,
     rebalanced and then consolidated."""
     empty, instances = made_up(count, hosts, flavours)

@@ -53,7 +53,7 @@ _GOODPUT = re.compile(r"(\[SUM\]|\[ *\d+\])\s+[\d.]+-[\d.]+\s+sec\s+[\d.]+ \w+\s
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ShapingCase:
     """One way to shape, with what is sent through it."""
 
     mode: Mode
@@ -76,7 +76,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ShapingResult:
     """Mbit/s of all senders together; `offered` counts what was dropped too, `first` is one sender's payload part."""
 
     payload_mbit: float
@@ -102,8 +102,8 @@ class _Uplink:
 
 
 def reach(
-    case: Case, registry: ResourceRegistry, maker: GroupMaker, folder: Path, seconds: float, warmup_s: float
-) -> Reached:
+    case: ShapingCase, registry: ResourceRegistry, maker: GroupMaker, folder: Path, seconds: float, warmup_s: float
+) -> ShapingResult:
     """Send through a network made for it; LabError when something cannot be made, RuntimeError without a result."""
     senders = [_placed(position, net) for position, net in enumerate(case.settings)]
     setup = RunSetup(
@@ -129,7 +129,7 @@ def reach(
         raise RuntimeError(f"{case}: nothing arrived")
     to_mbit = 8 / 1e6 / (second.at_s - first.at_s)
     frames, dropped = (second.bytes - first.bytes) * to_mbit, (second.dropped - first.dropped) * _FRAME * to_mbit
-    return Reached(sum(payload), frames, frames + dropped, payload[0] / sum(payload))
+    return ShapingResult(sum(payload), frames, frames + dropped, payload[0] / sum(payload))
 
 
 def _placed(position: int, net: NetworkSettings | None) -> PlacedMember:
@@ -138,7 +138,7 @@ def _placed(position: int, net: NetworkSettings | None) -> PlacedMember:
     return PlacedMember(f"sender.{position + 1}", member, tuple(sorted(os.sched_getaffinity(0))), None, "none")
 
 
-def _pair(container: Any, case: Case) -> Iterator[LabProcess]:
+def _pair(container: Any, case: ShapingCase) -> Iterator[LabProcess]:
     """A receiver beside the generators and a sender in the instance."""
     assert isinstance(container, LabContainer)
     port = str(_PORT + container.site.position)
@@ -171,8 +171,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     rates = [float(rate) for rate in options.rates.split(",")]
-    cases = [Case(mode, rate, how) for rate in rates for mode in MODES for how in ("tcp", "udp")]
-    results: dict[Case, list[Reached]] = {case: [] for case in cases}
+    cases = [ShapingCase(mode, rate, how) for rate in rates for mode in MODES for how in ("tcp", "udp")]
+    results: dict[ShapingCase, list[ShapingResult]] = {case: [] for case in cases}
     clean(STATE)
     registry, maker = ResourceRegistry(STATE), GroupMaker()
     maker.prepare()
@@ -189,7 +189,7 @@ def main() -> None:
         options.json.write_text(json.dumps(_document(results), indent=1) + "\n", encoding="utf-8")
 
 
-def _table(results: dict[Case, list[Reached]]) -> Table:
+def _table(results: dict[ShapingCase, list[ShapingResult]]) -> Table:
     table = Table(title="Mbit/s through the lab's uplink: median (lowest to highest)", box=None)
     for name in ("mode", "limit", "sent", "payload", "frames", "frames/limit", "first sender's part", "within 10 %"):
         table.add_column(name)
@@ -204,7 +204,7 @@ def _table(results: dict[Case, list[Reached]]) -> Table:
     return table
 
 
-def _verdict(case: Case, reached: Sequence[Reached]) -> str:
+def _verdict(case: ShapingCase, reached: Sequence[ShapingResult]) -> str:
     """Of the worst repeat. A limit that a sender did not come near was not tried: UDP offers what its CPU can send."""
     near = case.rate_mbit * (1 - TOLERANCE)
     tried = [one for one in reached if case.transport == "tcp" or one.offered_mbit >= near]
@@ -220,7 +220,7 @@ def _range(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.4g} ({min(values):.4g} to {max(values):.4g})"
 
 
-def _document(results: dict[Case, list[Reached]]) -> list[dict[str, Any]]:
+def _document(results: dict[ShapingCase, list[ShapingResult]]) -> list[dict[str, Any]]:
     return [
         {
             "mode": case.mode, "limit_mbit": case.rate_mbit, "transport": case.transport, "repeat": repeat,

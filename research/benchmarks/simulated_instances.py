@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from profiler.agent.exposition import page
-from profiler.agent.loop import BUCKETS_S, View
+from profiler.agent.loop import BUCKETS_S, AgentView
 from profiler.backends import Counters, DomainCounters, RecordedBackend
 from profiler.collectors import collect
-from profiler.collectors.windows import Windows
+from profiler.collectors.windows import WindowAggregator
 
 ROUNDS, WINDOW_S, SCRAPE_S = 30, 10, 15
 
@@ -26,7 +26,7 @@ def simulate(recording: Path, instances: int) -> dict[str, Any]:
     whole time between the recorded readings, which may be longer than the second that the agent takes: the figure is
     an upper bound.
     """
-    windows = Windows(WINDOW_S, 1.0)
+    windows = WindowAggregator(WINDOW_S, 1.0)
     spent: list[float] = []
     pages: list[float] = []
     size = copies = 0
@@ -44,7 +44,7 @@ def simulate(recording: Path, instances: int) -> dict[str, Any]:
         if windows.due(float(number)):
             begin = time.process_time()
             window = windows.close(float(number))
-            view = View(
+            view = AgentView(
                 now.host,
                 backends[0].name,
                 windows.totals(),

@@ -27,7 +27,7 @@ class Scrape:
     size: int
 
 
-class Watched:
+class WatchedProgram:
     """A program with a page of metrics; `name` is what tables call it."""
 
     def __init__(self, name: str, command: Sequence[str], port: int) -> None:
@@ -92,7 +92,7 @@ class Watched:
 class Scraper:
     """Scrapes programs every `interval_s` while the block lasts; `scrapes` holds their answers by name."""
 
-    def __init__(self, programs: Sequence[Watched], interval_s: float) -> None:
+    def __init__(self, programs: Sequence[WatchedProgram], interval_s: float) -> None:
         self.scrapes: dict[str, list[Scrape]] = {program.name: [] for program in programs}
         self._programs = programs
         self._interval_s = interval_s
@@ -115,19 +115,19 @@ class Scraper:
             due += self._interval_s
 
 
-def agent(port: int, *options: str) -> Watched:
+def agent(port: int, *options: str) -> WatchedProgram:
     """The agent as operators run it, with its exporter."""
     command = [sys.executable, "-m", "profiler.cli", "run", "--listen", f"127.0.0.1:{port}", *options]
-    return Watched("cotenant-profiler run", command, port)
+    return WatchedProgram("cotenant-profiler run", command, port)
 
 
-def node_exporter(port: int, folder: Path) -> Watched:
+def node_exporter(port: int, folder: Path) -> WatchedProgram:
     """Debian's node exporter with its default collectors; unpacked into `folder` where it is not installed.
 
     Raises RuntimeError where it cannot be had.
     """
     program = shutil.which(_PACKAGE) or _unpack(folder)
-    return Watched("prometheus-node-exporter", [program, f"--web.listen-address=127.0.0.1:{port}"], port)
+    return WatchedProgram("prometheus-node-exporter", [program, f"--web.listen-address=127.0.0.1:{port}"], port)
 
 
 def _unpack(folder: Path) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from research.findings.claim_values import Values
-from research.findings.lab_runs import Lab
+from research.findings.lab_runs import LabRuns
 
-Number = Callable[[Lab], Values | None]
-Several = Callable[[Lab], Mapping[str, Values | None]]
+Number = Callable[[LabRuns], Values | None]
+Several = Callable[[LabRuns], Mapping[str, Values | None]]
 NUMBERS: dict[tuple[str, str], tuple[Number, str | None]] = {}
 ORDERS: dict[tuple[str, str], tuple[Several, str]] = {}
 

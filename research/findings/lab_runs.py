@@ -14,7 +14,7 @@ Metrics = Mapping[tuple[str, str, str], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RunMember:
     """One instance of a run. `reached` holds all its outcomes, `solo` those of its base case in the same round."""
 
     instance: str
@@ -50,7 +50,7 @@ class LabRun:
     repeat: str
     kind: str
     form: str
-    members: tuple[Member, ...]
+    members: tuple[RunMember, ...]
     metrics: Metrics
 
     def metric(self, scope: str, metric: str, instance: str = "") -> float | None:
@@ -59,13 +59,13 @@ class LabRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Lab:
+class LabRuns:
     """All runs of all measured datasets."""
 
     tables: tuple[_Tables, ...]
 
     @classmethod
-    def of(cls, directories: Iterable[Path]) -> Lab:
+    def of(cls, directories: Iterable[Path]) -> LabRuns:
         """Datasets without tables of runs hold nothing for it."""
         return cls(tuple(_Tables(path) for path in directories if (path / "runs.csv").is_file()))
 
@@ -82,14 +82,14 @@ class Lab:
         return []
 
     @property
-    def parts(self) -> list[Lab]:
+    def parts(self) -> list[LabRuns]:
         """Every dataset by itself."""
-        return [Lab((tables,)) for tables in self.tables]
+        return [LabRuns((tables,)) for tables in self.tables]
 
 
 def _ordered(run: LabRun, workloads: Sequence[str]) -> LabRun | None:
     left = list(run.members)
-    order: list[Member] = []
+    order: list[RunMember] = []
     for name in workloads:
         member = next((member for member in left if member.workload == name), None)
         if member is None:
@@ -132,15 +132,15 @@ class _Tables:
         path = next((path for path in (plain, packed) if path.is_file()), None)
         return () if path is None else read_rows(path, columns)
 
-    def _members(self) -> dict[tuple[str, str], dict[str, Member]]:
+    def _members(self) -> dict[tuple[str, str], dict[str, RunMember]]:
         reached: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-        found: dict[tuple[str, str], dict[str, Member]] = defaultdict(dict)
+        found: dict[tuple[str, str], dict[str, RunMember]] = defaultdict(dict)
         for row in self._rows("outcomes.csv", ("run", "repeat", "instance", "workload", "outcome", "value")):
             key, instance = (row.text("run"), row.text("repeat")), row.text("instance")
             value = row.number("value", low=None)
             if value is not None:
                 reached[key][instance][row.text("outcome")] = value
-            found[key].setdefault(instance, Member(instance, row.text("workload")))
+            found[key].setdefault(instance, RunMember(instance, row.text("workload")))
         solo: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
         for row in self._rows("colocations.csv", ("run", "repeat", "instance", "workload", "outcome", "solo")):
             key, instance = (row.text("run"), row.text("repeat")), row.text("instance")
@@ -171,9 +171,9 @@ class _Tables:
         return found
 
 
-def _member(row: TableRow) -> Member:
+def _member(row: TableRow) -> RunMember:
     load = row.number("load")
-    return Member(
+    return RunMember(
         row.text("instance"), row.text("workload"), 1.0 if load is None else load, row.text("pinning"),
         row.number("cap_percent"), row.number("weight"), row.text("net_mode"), row.number("net_rate_mbit"),
         row.number("disk_limit_mb_s"),

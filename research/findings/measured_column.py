@@ -9,13 +9,13 @@ import research.findings.claims  # noqa: F401 - importing registers them
 from models.data.tables import DatasetError, read_rows
 from research.findings.claim_registry import NUMBERS, ORDERS, Number, Several
 from research.findings.claim_values import Values, agrees, ordered
-from research.findings.lab_runs import Lab
+from research.findings.lab_runs import LabRuns
 from research.findings.paper_statements import Row, Statements
 
 REMARKS = "findings.csv"  # of a measured dataset: finding, remark
 
 
-def fill(rows: list[Row], lab: Lab, statements: Statements) -> None:
+def fill(rows: list[Row], lab: LabRuns, statements: Statements) -> None:
     """Write what was measured into the rows; a claim that the datasets cannot show leaves its row as it is."""
     for row in rows:
         key = row["finding"], row["situation"]
@@ -39,11 +39,11 @@ def fill(rows: list[Row], lab: Lab, statements: Statements) -> None:
 
 # One dataset is asked after the other, and all together only for what none can show: rounds of two campaigns were
 # measured on other days, and are set against each other only where a claim is about just that (C1 to C3).
-def _one(claim: Number, lab: Lab) -> Values | None:
+def _one(claim: Number, lab: LabRuns) -> Values | None:
     return next((values for part in (*lab.parts, lab) if (values := claim(part)) is not None), None)
 
 
-def _several(claim: Several, lab: Lab) -> Mapping[str, Values]:
+def _several(claim: Several, lab: LabRuns) -> Mapping[str, Values]:
     found = [claim(part) for part in (*lab.parts, lab)]
     known = [{name: values for name, values in one.items() if values is not None} for one in found]
     return max(known, key=len)

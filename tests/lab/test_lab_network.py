@@ -21,7 +21,7 @@ from lab.processes import call, wait_until
 from lab.shaping import check_promises, htb_commands, most_segments
 from lab.workloads import WebWorkload
 from profiler.observed import IsolationSettings, NetworkSettings, parse_cpus
-from research.benchmarks.shaping import Case, reach
+from research.benchmarks.shaping import ShapingCase, reach
 
 GENERATORS = "10.77.0.1"
 HALF = NetworkSettings("dedicated", 0.5)
@@ -117,7 +117,7 @@ def test_what_arrives_is_within_a_tenth_of_the_limit(mode: str, rate_mbit: float
     maker = GroupMaker()
     maker.prepare()
     with registered() as (registry, scratch):
-        case = Case(mode, rate_mbit, transport)  # type: ignore[arg-type]
+        case = ShapingCase(mode, rate_mbit, transport)  # type: ignore[arg-type]
         reached = reach(case, registry, maker, scratch, 1.5, 0.7)
     assert reached.payload_mbit == pytest.approx(rate_mbit, rel=0.10)
     assert reached.frames_mbit == pytest.approx(rate_mbit, rel=0.10)
@@ -129,7 +129,7 @@ def test_shared_classes_get_what_they_were_promised_when_both_send() -> None:
     maker = GroupMaker()
     maker.prepare()
     with registered() as (registry, scratch):
-        reached = reach(Case("shared", 10.0, "udp"), registry, maker, scratch, 1.5, 0.7)
+        reached = reach(ShapingCase("shared", 10.0, "udp"), registry, maker, scratch, 1.5, 0.7)
     assert reached.frames_mbit == pytest.approx(10, rel=0.10)
     assert reached.first == pytest.approx(1 / 3, rel=0.05)
 

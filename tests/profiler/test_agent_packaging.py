@@ -155,7 +155,7 @@ def test_the_units_capabilities_are_enough_to_read_containers_and_all_are_needed
     where = Path("/tmp") / f"cotenant-{os.getpid()}.pyz"  # nobody may not look into pytest's own folders
     shutil.copy(archive, where)
     try:
-        with light_containers.Crowd(2) as made:
+        with light_containers.LightContainers(2) as made:
             ours = {group.removeprefix("cotenant-lab-") for group in made.groups}
             assert _absences(where, f",{_capabilities()}", ours) == []
             # A kernel on which some group ever had a disk limit counts bytes by group, and files of tasks are not read.

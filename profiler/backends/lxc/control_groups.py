@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from profiler.backends.linux import attempt, reason
-from profiler.backends.source import Source
+from profiler.backends.source import HostSource
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
 from profiler.parse import (
     ParseError,
@@ -85,7 +85,7 @@ class GroupsV1:
 
     version = 1
 
-    def __init__(self, source: Source, mounts: Mapping[str, str]) -> None:
+    def __init__(self, source: HostSource, mounts: Mapping[str, str]) -> None:
         self._source = source
         self.mounts = dict(mounts)
 
@@ -153,7 +153,7 @@ class GroupsV2:
 
     version = 2
 
-    def __init__(self, source: Source, mount: str) -> None:
+    def __init__(self, source: HostSource, mount: str) -> None:
         self._source = source
         self.mount = mount
 
@@ -225,7 +225,7 @@ def _xen_weight(value: int, default: int) -> int:
     return max(1, min(MAX_WEIGHT, round(value * DEFAULT_WEIGHT / default)))
 
 
-def find_mounts(source: Source) -> dict[str, str]:
+def find_mounts(source: HostSource) -> dict[str, str]:
     """Mount point of every version 1 controller, and of version 2 under the name `unified`."""
     found: dict[str, str] = {}
     for mount in parse_mounts(source.read("/proc/mounts"), "/proc/mounts"):
@@ -238,7 +238,7 @@ def find_mounts(source: Source) -> dict[str, str]:
     return found
 
 
-def find_groups(source: Source) -> GroupsV1 | GroupsV2:
+def find_groups(source: HostSource) -> GroupsV1 | GroupsV2:
     """The tree that counts CPU time here; raises GroupsMissingError when there is none."""
     mounts = find_mounts(source)
     if "cpuacct" in mounts and "cpu" in mounts:

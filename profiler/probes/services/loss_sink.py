@@ -9,7 +9,7 @@ from functools import partial
 
 from profiler.probes import framing
 from profiler.probes.datagrams import GapWatch, Inbox, prepare_receiver
-from profiler.probes.services import Served
+from profiler.probes.services import ServedSession
 from profiler.probes.throughput_buckets import pack
 
 HEADER = struct.Struct("!Q")  # the number of the packet
@@ -18,7 +18,7 @@ MOST_PACKETS = 2_000_000  # their report is 48 MB
 _BUFFER = 1 << 20  # bytes: room for a second of probes, so that loss is the path's
 
 
-def serve(served: Served) -> None:
+def serve(served: ServedSession) -> None:
     """Parameters `packet_bytes` and `drop_one_in`. Any command ends it once 0.2 s were quiet.
 
     With `drop_one_in` it overlooks so rare a packet: a loss that is known, by which an estimate can be judged.

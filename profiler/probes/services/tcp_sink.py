@@ -7,12 +7,12 @@ import time
 
 from profiler.probes import framing
 from profiler.probes.datagrams import set_buffer
-from profiler.probes.endpoint_cpu import Effort
-from profiler.probes.services import Served
+from profiler.probes.endpoint_cpu import EndpointCpu
+from profiler.probes.services import ServedSession
 from profiler.probes.throughput_buckets import BUCKET_BYTES, Recorder
 
 
-def serve(served: Served) -> None:
+def serve(served: ServedSession) -> None:
     """Parameter `window_bytes`. A command after the end of the stream asks for the report."""
     window = framing.whole(served.parameters, "window_bytes", 256 << 10, 4096, 256 << 20)
     granted = 0
@@ -26,9 +26,9 @@ def serve(served: Served) -> None:
         with served.accept(listener) as stream:
             stream.settimeout(None)
             recorder = Recorder()
-            before = Effort.now()
+            before = EndpointCpu.now()
             _drain(stream, recorder)
-            effort = Effort.now().since(before)
+            effort = EndpointCpu.now().since(before)
     served.channel.receive(10.0)
     served.channel.send(effort.document(), recorder.packed())
 

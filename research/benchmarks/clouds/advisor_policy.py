@@ -14,44 +14,46 @@ from advisor.prediction.cache import PredictionCache
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 from profiler.observed import Instance, Pinning
-from research.benchmarks.clouds.streams import Choice, Offer
-from research.benchmarks.clouds.worlds import Situation, World
+from research.benchmarks.clouds.streams import Offer, SituationChoice
+from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class _Ranked:
+class _RankedSituations:
     score: float
     tied: frozenset[Situation]
 
 
 @dataclass(frozen=True, slots=True)
-class Advised:
+class AdvisorPolicy:
     """What the advisor says about a workload is asked once, about one host in each situation that there can be: hosts
     that are alike are alike, and no host's score depends on which others are in question (both tested)."""
 
-    world: World
+    world: MeasuredWorld
     predictor: Predictor
     objective: Objective
     remembered: PredictionCache = field(default_factory=PredictionCache)
-    _said: dict[str, Mapping[Situation, _Ranked]] = field(default_factory=dict)
+    _said: dict[str, Mapping[Situation, _RankedSituations]] = field(default_factory=dict)
 
-    def choose(self, offer: Offer, workload: str, _random: np.random.Generator) -> Choice:
+    def choose(self, offer: Offer, workload: str, _random: np.random.Generator) -> SituationChoice:
         """The best score, and of equal ones the lowest host, as the advisor orders them."""
         if workload not in self._said:
             self._said[workload] = self._asked(workload)
         said = self._said[workload]
         best = min(offer.first, key=lambda one: (-said[one].score, offer.first[one]))
-        return Choice(best, said[best].tied)
+        return SituationChoice(best, said[best].tied)
 
-    def _asked(self, workload: str) -> Mapping[Situation, _Ranked]:
+    def _asked(self, workload: str) -> Mapping[Situation, _RankedSituations]:
         world = self.world
         situations = [one for one in world.situations() if world.after(one, workload) is not None]
         answer = self.ask(situations, workload, limit=len(situations))
         by_host = {name_of(at): situation for at, situation in enumerate(situations)}
         said = {
-            by_host[one.host]: _Ranked(round(one.score, 9), frozenset(by_host[name] for name in one.tied_with))
+            by_host[one.host]: _RankedSituations(
+                round(one.score, 9), frozenset(by_host[name] for name in one.tied_with)
+            )
             for one in answer.candidates
         }
         assert len(said) == len(situations), answer.rejected
@@ -94,14 +96,14 @@ def name_of(number: int) -> str:
     return f"h{number:06}"
 
 
-def _newcomer(world: World, workload: str) -> Instance:
+def _newcomer(world: MeasuredWorld, workload: str) -> Instance:
     """Who comes, on the CPUs that were measured: where nobody was pinned, on all of them, so that none are chosen."""
     one = _instance(world, "new", workload, world.pins[-1])
     everywhere = one.settings.pinning or Pinning.all_on(tuple(range(world.host.pcpus)), one.vcpus)
     return replace(one, settings=replace(one.settings, pinning=everywhere))
 
 
-def _instance(world: World, name: str, workload: str, pin: str, host: str | None = None) -> Instance:
+def _instance(world: MeasuredWorld, name: str, workload: str, pin: str, host: str | None = None) -> Instance:
     """An instance as it was measured, on the CPUs of a seat."""
     like = world.instances[workload]
     return replace(

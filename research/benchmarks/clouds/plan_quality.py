@@ -19,7 +19,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
 from profiler.observed import Host, Instance, IsolationSettings
-from research.benchmarks.clouds.worlds import Situation, World
+from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NEVER_MEASURED = 1e-3  # T/B of everybody in a set that nobody measured: below whatever is to be kept
@@ -27,10 +27,10 @@ KEEP = 1e-2  # the least that a plan may leave anybody: every set that was measu
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownOutcomes:
     """A Predictor that was told what was measured of every set of a world, and is sure of it."""
 
-    world: World
+    world: MeasuredWorld
     version: str = "measured"
     origin: str = "measured"
     metrics: tuple[str, ...] = ()
@@ -49,12 +49,12 @@ class Known:
         return InterferencePrediction(band, as_alone, as_alone, np.zeros(ratios.shape, dtype=bool))
 
 
-def ratios_of(world: World, together: Situation) -> tuple[float, ...]:
+def ratios_of(world: MeasuredWorld, together: Situation) -> tuple[float, ...]:
     """Measured T/B by workload, NEVER_MEASURED where nobody knows."""
     return world.ratios(together) if world.known(together) else (NEVER_MEASURED,) * len(together)
 
 
-def cloud(world: World, hosts: int, there: Sequence[Situation] = ()) -> ClusterSnapshot:
+def cloud(world: MeasuredWorld, hosts: int, there: Sequence[Situation] = ()) -> ClusterSnapshot:
     """Hosts of a world with a seat per MB of memory; `there` are the workloads on the first of them."""
     names = [f"h{number:04}" for number in range(hosts)]
     instances = [
@@ -66,11 +66,11 @@ def cloud(world: World, hosts: int, there: Sequence[Situation] = ()) -> ClusterS
     return ClusterSnapshot.build(inventory, seen=dict.fromkeys(names, NOW), pending=(), taken_at=NOW)
 
 
-def _host(world: World, name: str) -> Host:
+def _host(world: MeasuredWorld, name: str) -> Host:
     return replace(world.host, id=name, memory_mb=float(world.seats), memory_overcommit=1.0)
 
 
-def instance(world: World, name: str, workload: str, host: str | None = None) -> Instance:
+def instance(world: MeasuredWorld, name: str, workload: str, host: str | None = None) -> Instance:
     """One of a workload that takes a seat; which seat is not told apart."""
     like = world.instances[workload]
     return replace(
@@ -78,14 +78,14 @@ def instance(world: World, name: str, workload: str, host: str | None = None) ->
     )
 
 
-def newcomers(world: World, workloads: Sequence[str]) -> tuple[Instance, ...]:
+def newcomers(world: MeasuredWorld, workloads: Sequence[str]) -> tuple[Instance, ...]:
     """Instances to be placed, in this order."""
     return tuple(instance(world, f"n{number:05}", workload) for number, workload in enumerate(workloads))
 
 
-def planned(world: World, snapshot: ClusterSnapshot, goal: Goal) -> Assignment:
+def planned(world: MeasuredWorld, snapshot: ClusterSnapshot, goal: Goal) -> Assignment:
     """What the solver says that knows the outcomes."""
-    return assign(snapshot, ActivePredictor(Known(world)), goal, now=NOW, fresh_s=math.inf)
+    return assign(snapshot, ActivePredictor(KnownOutcomes(world)), goal, now=NOW, fresh_s=math.inf)
 
 
 def situations(after: ClusterSnapshot) -> list[Situation]:
@@ -93,12 +93,12 @@ def situations(after: ClusterSnapshot) -> list[Situation]:
     return [tuple(sorted(one.workload or "" for one in there)) for there in after.residents]
 
 
-def total(world: World, hosts: Sequence[Situation]) -> tuple[int, float]:
+def total(world: MeasuredWorld, hosts: Sequence[Situation]) -> tuple[int, float]:
     """How many instances are on these hosts, and the sum of their measured T/B."""
     return sum(len(one) for one in hosts), sum(sum(world.ratios(one)) for one in hosts)
 
 
-def best_of_all(world: World, workloads: Sequence[str], hosts: int) -> tuple[int, float]:
+def best_of_all(world: MeasuredWorld, workloads: Sequence[str], hosts: int) -> tuple[int, float]:
     """Every way to put these on the hosts, or nowhere, where everybody keeps KEEP: most instances, then the highest
     sum of measured T/B."""
 
@@ -120,7 +120,7 @@ def best_of_all(world: World, workloads: Sequence[str], hosts: int) -> tuple[int
     return best
 
 
-def first_fit(world: World, workloads: Sequence[str], keep: float | None) -> list[Situation]:
+def first_fit(world: MeasuredWorld, workloads: Sequence[str], keep: float | None) -> list[Situation]:
     """Each on the first host that has a seat, and on which everybody keeps `keep` by what was measured (None = by seats
     alone, of sets that were measured); a host more where none has."""
     hosts: list[Situation] = []
@@ -135,11 +135,11 @@ def first_fit(world: World, workloads: Sequence[str], keep: float | None) -> lis
     return hosts
 
 
-def below(world: World, hosts: Sequence[Situation], limit: float) -> int:
+def below(world: MeasuredWorld, hosts: Sequence[Situation], limit: float) -> int:
     """How many instances have a measured T/B under the limit."""
     return sum(ratio < limit for one in hosts for ratio in world.ratios(one))
 
 
-def drawn(world: World, count: int, seed: int) -> list[str]:
+def drawn(world: MeasuredWorld, count: int, seed: int) -> list[str]:
     """Workloads at random."""
     return [str(one) for one in np.random.default_rng(seed).choice(world.workloads, count)]

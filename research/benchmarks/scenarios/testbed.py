@@ -22,7 +22,7 @@ from lab.schedule import PlacedMember
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 from profiler.observed import IsolationSettings
-from research.benchmarks.scenarios.scenes import Party, Scene
+from research.benchmarks.scenarios.scenes import PairScene, ScenePart
 
 UPLINK = "nic"
 # A physical card is a device and the line behind it. The lab's line is the device itself, with a queue of its own, so
@@ -46,7 +46,7 @@ _LIMITS = {
 }
 
 
-class Some(ContainerInstances):
+class WorkingContainers(ContainerInstances):
     """Containers of which only some work, while all of them stand."""
 
     working: frozenset[str] | None = None
@@ -57,11 +57,11 @@ class Some(ContainerInstances):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Testbed:
     """A scene that stands. `switch` is the namespace with the bridge, which is the host as far as networks go."""
 
-    scene: Scene
-    containers: Some
+    scene: PairScene
+    containers: WorkingContainers
     switch: str
     version: int
 
@@ -73,7 +73,7 @@ class Stage:
         finally:
             self.containers.working = None
 
-    def labels(self, party: Party) -> Mapping[str, str]:
+    def labels(self, party: ScenePart) -> Mapping[str, str]:
         """How the instance is told on its host: its control group, its card's address, its disk."""
         container = self._container(party)
         address = Path(f"/run/netns/{Path(container.namespace).name}")
@@ -104,25 +104,25 @@ class Stage:
         call([*where, "del", "dev", "lo", "root"])
         return True
 
-    def _container(self, party: Party) -> LabContainer:
+    def _container(self, party: ScenePart) -> LabContainer:
         found = next(one for one in self.containers.running if one.placed.instance == party.name)
         assert isinstance(found, LabContainer)
         return found
 
 
 @contextmanager
-def standing(scene: Scene, registry: ResourceRegistry, maker: GroupMaker, folder: Path) -> Iterator[Stage]:
+def standing(scene: PairScene, registry: ResourceRegistry, maker: GroupMaker, folder: Path) -> Iterator[Testbed]:
     """Make the containers of a scene and their network; nothing of them is left at the end. LabError on failure."""
     placed = tuple(_placed(scene, party) for party in scene.parties)
     workloads = tuple(party.workload for party in scene.parties)
     line = None if scene.line_mbit is None else scene.line_mbit * _FASTER
-    with Some(RunSetup(registry, placed, workloads, folder, line_mbit=line), maker) as containers:
+    with WorkingContainers(RunSetup(registry, placed, workloads, folder, line_mbit=line), maker) as containers:
         switch = registry.network("switch")
         batch(["ip", "-n", switch], _WIRE)
-        yield Stage(scene, containers, switch, maker.version)
+        yield Testbed(scene, containers, switch, maker.version)
 
 
-def _placed(scene: Scene, party: Party) -> PlacedMember:
+def _placed(scene: PairScene, party: ScenePart) -> PlacedMember:
     member = Member(party.name, party.name, 1.0, 1, IsolationSettings())
     clients = scene.clients if party.workload.has_generator else None
     return PlacedMember(party.name, member, tuple(range(scene.pcpus)), clients, "")
@@ -134,7 +134,7 @@ def _trees(group: str) -> Iterator[tuple[str, Path]]:
             yield where, Path(mount, group)
 
 
-def unfit(scenes: Sequence[Scene]) -> str:
+def unfit(scenes: Sequence[PairScene]) -> str:
     """Why these scenes cannot stand on this machine, in one sentence; empty where they can."""
     if os.geteuid() != 0:
         return "control groups and network namespaces need root"
