@@ -52,18 +52,18 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     run.add_argument("--dry-run", action="store_true", help="say what would be measured and how long it would take")
     run.set_defaults(command=_run)
-    show = lab.add_parser("show", help="who slows whom in a dataset directory")
-    show.add_argument("directory", type=Path, metavar="DIR")
-    show.add_argument("--report", type=Path, metavar="FILE.html", help="write it as one HTML page with pictures")
-    show.add_argument("--workloads", metavar="A,B", help="only what these workloads did among themselves")
-    show.add_argument("--form", metavar="NAME", help="only this pinning form")
-    show.add_argument("--all", action="store_true", help="print long lists whole")
-    show.set_defaults(command=_show)
+    analyse = lab.add_parser("show", help="who slows whom in a dataset directory")
+    analyse.add_argument("directory", type=Path, metavar="DIR")
+    analyse.add_argument("--report", type=Path, metavar="FILE.html", help="write it as one HTML page with pictures")
+    analyse.add_argument("--workloads", metavar="A,B", help="only what these workloads did among themselves")
+    analyse.add_argument("--form", metavar="NAME", help="only this pinning form")
+    analyse.add_argument("--all", action="store_true", help="print long lists whole")
+    analyse.set_defaults(command=_show)
     clean = lab.add_parser("clean", help="remove what killed lab runs left behind")
     clean.set_defaults(command=_clean)
     for command in (run, clean):
         command.add_argument("--state", type=Path, metavar="DIR", help="list of made objects (/run/cotenant-lab)")
-    for command in (run, show, clean):
+    for command in (run, analyse, clean):
         command.add_argument("--json", action="store_true", help="machine-readable output")
     return parser
 
@@ -87,7 +87,7 @@ def _minutes(text: str) -> float:
 def _run(options: argparse.Namespace) -> int:
     from lab.campaign import read_campaign
     from lab.errors import CampaignError, LabError
-    from lab.registry import DEFAULT_STATE
+    from lab.resource_registry import DEFAULT_STATE
     from lab.runner import run_campaign
 
     try:
@@ -109,12 +109,12 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _estimate(campaign: Campaign, directory: Path, options: argparse.Namespace) -> int:
-    from lab.estimate import estimate
+    from lab.dry_run import estimate_campaign
     from lab.journal import NAME, read_journal, without_disturbed
 
     journal = None if options.fresh else read_journal(directory / NAME, campaign)
     records = [] if journal is None else journal.records
-    found = estimate(campaign, without_disturbed(records) if options.again_disturbed else records)
+    found = estimate_campaign(campaign, without_disturbed(records) if options.again_disturbed else records)
     if options.json:
         print_json(asdict(found))
     else:
@@ -150,13 +150,13 @@ def _ended(summary: Summary, options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     from lab.errors import LabError
-    from lab.show import show
-    from lab.show.text import draw
+    from lab.show import analyse
+    from lab.show.terminal import draw
     from profiler.pictures import PictureError
 
     workloads = [name for name in (options.workloads or "").split(",") if name]
     try:
-        shown = show(options.directory, workloads, options.form or "")
+        shown = analyse(options.directory, workloads, options.form or "")
         if options.report is not None:
             from lab.show.page import write_page
 
@@ -174,7 +174,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _clean(options: argparse.Namespace) -> int:
     from lab.errors import LabError
-    from lab.registry import DEFAULT_STATE, clean
+    from lab.resource_registry import DEFAULT_STATE, clean
 
     try:
         removed = clean(options.state or DEFAULT_STATE)

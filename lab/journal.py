@@ -20,7 +20,7 @@ _ADVICE = "name another directory with --out, or start anew with --fresh (the ol
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class JournalContent:
     """What a journal holds; `notes` are (kind, fact)."""
 
     header: Mapping[str, Any]
@@ -28,7 +28,7 @@ class Content:
     notes: list[tuple[str, Any]]
 
 
-def read_journal(path: Path, campaign: Campaign) -> Content | None:
+def read_journal(path: Path, campaign: Campaign) -> JournalContent | None:
     """A journal as it is on disk; None where there is none, or nothing in it.
 
     A last line without its end is of a run that did not finish. LabError for a journal of another campaign or format,
@@ -56,7 +56,7 @@ def read_journal(path: Path, campaign: Campaign) -> Content | None:
                 records.append(Record.load(entry))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise LabError(f"{path}, line {number} is no finished run: {_ADVICE}") from None
-    return Content(entries[0], records, notes)
+    return JournalContent(entries[0], records, notes)
 
 
 def _check(path: Path, entries: list[Any], campaign: Campaign) -> None:
@@ -92,7 +92,7 @@ class Journal:
         self._drop_torn_line()
         content = read_journal(self.path, campaign)
         if content is None:
-            content = Content(
+            content = JournalContent(
                 {"journal": _VERSION, "fingerprint": campaign.fingerprint, "campaign": campaign.name}, [], []
             )
             self._append(content.header)

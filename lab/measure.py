@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from lab.cpu_speed import SpeedWatch
 from lab.errors import RunError
+from lab.instance_programs import InstancePrograms
 from lab.instances import Instances
-from lab.speed import SpeedWatch
-from lab.steadiness import drifts, has_settled
-from lab.windows import Series, Watch
-from lab.work import Work
-from lab.workloads import Reached
+from lab.steady_state import drifts, has_settled
+from lab.usage_windows import UsageSeries, UsageWatch
+from lab.workloads import WorkloadResult
 from profiler.backends import Backend, BackendError, Counters
 from profiler.collectors import Collected, collect, unit_of
 from profiler.metrics import Scope
@@ -41,7 +41,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class MetricValue:
     """One metric of one run."""
 
     instance: str | None
@@ -52,25 +52,25 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RunMeasurement:
     """What one run gave; `generator_percent` is the load generator's CPU per instance, 100 = one CPU.
 
     `unsteady` names the instances whose windows drifted; `warmup_s` is how long the warm-up was in the end; `speeds`
-    are those of the CPUs that instances ran on, see `lab.speed`. `late` says that the lab itself was held up:
+    are those of the CPUs that instances ran on, see `lab.cpu_speed`. `late` says that the lab itself was held up:
     its counters are of another part of the time than what the programs reached.
     """
 
     started: str
     seconds: float
-    reached: Mapping[str, Reached]
-    values: tuple[Value, ...]
+    reached: Mapping[str, WorkloadResult]
+    values: tuple[MetricValue, ...]
     generator_percent: Mapping[str, float]
     steal_percent: float | None
     foreign_percent: float | None
     dropped: tuple[str, ...] = ()
     warmup_s: float = 0.0
     unsteady: tuple[str, ...] = ()
-    series: Series = field(default_factory=Series)
+    series: UsageSeries = field(default_factory=UsageSeries)
     speeds: Mapping[int, float] = field(default_factory=dict)
     late: bool = False
 
@@ -82,7 +82,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class _Edge:
+class _WindowEdge:
     """Everything that is read at one end of the window."""
 
     counters: Counters
@@ -99,7 +99,7 @@ class _Edge:
         return driver.further.get("softirq_threads_ns", 0) + (tasks_ns if driver.cpu_ns is None else driver.cpu_ns)
 
 
-def measure(instances: Instances, timing: Timing, rates: Mapping[str, float | None]) -> Measured:
+def measure(instances: Instances, timing: Timing, rates: Mapping[str, float | None]) -> RunMeasurement:
     """Run the work of all instances at the same time; RunError when one of them fails or hangs."""
     try:
         return _measure(instances, timing, rates)
@@ -107,13 +107,13 @@ def measure(instances: Instances, timing: Timing, rates: Mapping[str, float | No
         raise RunError(f"its counters cannot be read: {error}") from None
 
 
-def _measure(instances: Instances, timing: Timing, rates: Mapping[str, float | None]) -> Measured:
-    works: list[Work] = []
+def _measure(instances: Instances, timing: Timing, rates: Mapping[str, float | None]) -> RunMeasurement:
+    works: list[InstancePrograms] = []
     with _backends(instances) as (backend, watched), SpeedWatch(instances.host_cpus()) as speed:
         try:
             for running in instances.running:  # one by one into the list: what was started must be stopped on failure
-                works.append(Work(running, timing.seconds, rates.get(running.placed.instance)))  # noqa: PERF401
-            watch = Watch(watched, timing.seconds)
+                works.append(InstancePrograms(running, timing.seconds, rates.get(running.placed.instance)))  # noqa: PERF401
+            watch = UsageWatch(watched, timing.seconds)
             warmup_s = _warm_up(works, watch, timing)
             started = datetime.now(UTC).isoformat(timespec="milliseconds")
             begin = _release(works)
@@ -149,7 +149,7 @@ def _backends(instances: Instances) -> Iterator[tuple[Backend, Backend]]:
         yield backend, watched
 
 
-def _warm_up(works: list[Work], watch: Watch, timing: Timing) -> float:
+def _warm_up(works: list[InstancePrograms], watch: UsageWatch, timing: Timing) -> float:
     """Let fillers work for the warm-up, and longer until all are steady; how long it took."""
     begin = time.monotonic()
     settled = timing.warmup_most_s <= timing.warmup_s
@@ -165,7 +165,7 @@ def _warm_up(works: list[Work], watch: Watch, timing: Timing) -> float:
     return time.monotonic() - begin
 
 
-def _release(works: list[Work]) -> float:
+def _release(works: list[InstancePrograms]) -> float:
     """Start the measuring programs so that all begin to work at once, then end the fillers; when the work began."""
     begin = time.monotonic() + max(work.lead_s for work in works)
     for work in sorted(works, key=lambda work: -work.lead_s):
@@ -177,7 +177,7 @@ def _release(works: list[Work]) -> float:
     return begin
 
 
-def _window(works: list[Work], watch: Watch, begin: float, seconds: float) -> None:
+def _window(works: list[InstancePrograms], watch: UsageWatch, begin: float, seconds: float) -> None:
     """Wait for the end of the measured window: when fixed work is done, or else when the time is over."""
     fixed = [work for work in works if work.fixed]
     if fixed:
@@ -186,18 +186,24 @@ def _window(works: list[Work], watch: Watch, begin: float, seconds: float) -> No
         _turn(works, watch)
 
 
-def _finish(works: list[Work], begin: float, seconds: float) -> None:
+def _finish(works: list[InstancePrograms], begin: float, seconds: float) -> None:
     _until_ended(works, works, begin, max(seconds, time.monotonic() - begin) + _LATE_S, None)
 
 
-def _until_ended(works: list[Work], awaited: list[Work], begin: float, most_s: float, watch: Watch | None) -> None:
+def _until_ended(
+    works: list[InstancePrograms],
+    awaited: list[InstancePrograms],
+    begin: float,
+    most_s: float,
+    watch: UsageWatch | None,
+) -> None:
     while late := [work.name for work in awaited if not work.ended]:
         if time.monotonic() > begin + most_s:
             raise RunError(f"{', '.join(late)} did not end within {most_s:.0f} s of measuring")
         _turn(works, watch)
 
 
-def _turn(works: list[Work], watch: Watch | None) -> None:
+def _turn(works: list[InstancePrograms], watch: UsageWatch | None) -> None:
     """Wait a little, while everybody keeps pressing."""
     for work in works:
         work.keep_pressing()
@@ -206,8 +212,8 @@ def _turn(works: list[Work], watch: Watch | None) -> None:
     time.sleep(_POLL_S)
 
 
-def _edge(backend: Backend, instances: Instances) -> _Edge:
-    return _Edge(backend.read_counters(), instances.generator_ns(), instances.all_tasks_ns())
+def _edge(backend: Backend, instances: Instances) -> _WindowEdge:
+    return _WindowEdge(backend.read_counters(), instances.generator_ns(), instances.all_tasks_ns())
 
 
 def _sleep_until(moment: float) -> None:
@@ -217,9 +223,9 @@ def _sleep_until(moment: float) -> None:
 
 
 def _measured(
-    started: str, first: _Edge, second: _Edge, reached: Mapping[str, Reached], warmup_s: float, series: Series,
-    speeds: Mapping[int, float], late: bool,
-) -> Measured:  # fmt: skip
+    started: str, first: _WindowEdge, second: _WindowEdge, reached: Mapping[str, WorkloadResult], warmup_s: float,
+    series: UsageSeries, speeds: Mapping[int, float], late: bool,
+) -> RunMeasurement:  # fmt: skip
     collected = collect(first.counters, second.counters)
     seconds = collected.seconds
     generators = {
@@ -228,11 +234,11 @@ def _measured(
         if name in first.generator_ns
     }
     values = tuple(
-        Value(sample.instance, sample.scope, sample.metric, sample.value, unit_of(sample.metric))
+        MetricValue(sample.instance, sample.scope, sample.metric, sample.value, unit_of(sample.metric))
         for sample in collected.samples
     )
     found = {(value.instance, value.metric): value.value for value in values if value.scope != "driver_domain"}
-    return Measured(
+    return RunMeasurement(
         started, seconds, reached, values, generators, found.get((None, "steal")),
         _foreign(collected, generators, first, second),
         tuple(f"{drop.instance or 'all'}: {drop.reason}" for drop in collected.drops),
@@ -240,7 +246,9 @@ def _measured(
     )  # fmt: skip
 
 
-def _foreign(collected: Collected, generators: Mapping[str, float], first: _Edge, second: _Edge) -> float | None:
+def _foreign(
+    collected: Collected, generators: Mapping[str, float], first: _WindowEdge, second: _WindowEdge
+) -> float | None:
     """CPU time of everybody else on this host, 100 = one CPU: not of the instances, their generators or their I/O.
 
     Exact where the host counts all tasks. Elsewhere from the ticks of /proc/stat, as a lower bound: softirqs on an

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lab.errors import PreparationError, ToolError
 from lab.processes import call
-from lab.registry import Registry
+from lab.resource_registry import ResourceRegistry
 from lab.shaping import htb_commands, most_segments
 from profiler.observed import NetworkSettings
 
@@ -41,7 +41,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class LabNetwork:
     """A network that stands: a port per instance; `generators` and `switch` are paths of namespaces."""
 
     ports: tuple[Port, ...]
@@ -68,7 +68,7 @@ class Wiring:
     taps: tuple[str, ...] = ()
 
 
-def build(registry: Registry, settings: Sequence[NetworkSettings | None], wiring: Wiring) -> Network:
+def build(registry: ResourceRegistry, settings: Sequence[NetworkSettings | None], wiring: Wiring) -> LabNetwork:
     """Make the network for these instances; ToolError when the host refuses, PreparationError when it cannot."""
     if len(settings) > _MOST_PORTS:
         raise PreparationError(f"the lab's network has {_MOST_PORTS} ports, the run has {len(settings)} instances")
@@ -100,7 +100,7 @@ def build(registry: Registry, settings: Sequence[NetworkSettings | None], wiring
         Port(address, f"{_NAMESPACES}/{home}", devices[min(position, len(devices) - 1)])
         for position, (address, home) in enumerate(zip(addresses, homes, strict=True))
     )
-    return Network(ports, f"{_NAMESPACES}/{generators}", f"{_NAMESPACES}/{switch}")
+    return LabNetwork(ports, f"{_NAMESPACES}/{generators}", f"{_NAMESPACES}/{switch}")
 
 
 def instance_address(position: int) -> str:

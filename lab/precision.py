@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from lab.records import MemberRecord, Record
-from lab.statistics import Redraws, Repeat, rounds_interval
+from lab.statistics import MemberRepeat, RatioBootstrap, rounds_interval
 
 
 class Precision:
     """Intervals of T/B from finished runs; what was worked out for a run is kept, so that asking again is cheap."""
 
     def __init__(self) -> None:
-        self._redraws = Redraws()
+        self._redraws = RatioBootstrap()
 
     def widths(self, records: Iterable[Record]) -> dict[str, float]:
         """Half the width of the widest member's interval relative to its median T/B, by group run.
@@ -27,13 +27,13 @@ class Precision:
             found[run] = max((self._width(pairs) for pairs in members.values()), default=math.inf)
         return found
 
-    def interval(self, pairs: Sequence[tuple[Repeat, Repeat]]) -> tuple[float, float, float] | None:
+    def interval(self, pairs: Sequence[tuple[MemberRepeat, MemberRepeat]]) -> tuple[float, float, float] | None:
         """Median T/B and its 95 % interval from (together, alone) of each round; None below two repeats."""
         ratios = [together.value / alone.value for together, alone in pairs]
         found = rounds_interval(ratios, [self._redraws.ratios(together, alone) for together, alone in pairs])
         return None if found is None else (median(ratios), *found)
 
-    def _width(self, pairs: Sequence[tuple[Repeat, Repeat]]) -> float:
+    def _width(self, pairs: Sequence[tuple[MemberRepeat, MemberRepeat]]) -> float:
         found = self.interval(pairs)
         if found is None or found[0] <= 0:
             return math.inf
@@ -41,16 +41,16 @@ class Precision:
         return (high - low) / 2 / middle
 
 
-def _paired(records: Iterable[Record]) -> dict[str, dict[str, list[tuple[Repeat, Repeat]]]]:
+def _paired(records: Iterable[Record]) -> dict[str, dict[str, list[tuple[MemberRepeat, MemberRepeat]]]]:
     """By group run and instance: what it reached together and alone in the same round, where a round has both."""
     groups: list[Record] = []
-    alone: dict[tuple[str, int], Repeat] = {}
+    alone: dict[tuple[str, int], MemberRepeat] = {}
     for record in records:
         if record.kind == "solo":
             alone[record.run, record.round] = _repeat(record, record.members[0], "")
         elif record.kind == "group":
             groups.append(record)
-    found: dict[str, dict[str, list[tuple[Repeat, Repeat]]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, dict[str, list[tuple[MemberRepeat, MemberRepeat]]]] = defaultdict(lambda: defaultdict(list))
     for record in groups:
         for member in record.members:
             pairs = found[record.run][member.instance]
@@ -60,10 +60,10 @@ def _paired(records: Iterable[Record]) -> dict[str, dict[str, list[tuple[Repeat,
     return found
 
 
-def _repeat(record: Record, member: MemberRecord, instance: str) -> Repeat:
+def _repeat(record: Record, member: MemberRecord, instance: str) -> MemberRepeat:
     """Under the key that `lab show` has for it, so that both come to the same interval; nobody is named alone."""
     key = f"{record.run} {record.round} {instance}"
-    return Repeat(key, member.outcomes.get("throughput", 0.0), record.series.activity(member.instance))
+    return MemberRepeat(key, member.outcomes.get("throughput", 0.0), record.series.activity(member.instance))
 
 
 def too_wide(widths: Mapping[str, float], narrow: float) -> frozenset[str]:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from lab.errors import RunError, ToolError
 
-_ENTER = str(Path(__file__).with_name("enter.py"))
+_ENTER = str(Path(__file__).with_name("enter_instance.py"))
 _TOOL_TIMEOUT_S = 20.0
 _POLL_S = 0.01
 _SHOWN = 400  # characters of a program's complaint that an error repeats
 
 
-class Process:
+class LabProcess:
     """A program inside an instance. Its output goes to memory: a full disk or an unread pipe cannot stop it."""
 
     def __init__(

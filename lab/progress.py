@@ -8,7 +8,7 @@ from typing import TextIO
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress
 
-from profiler import screen
+from profiler import rich_console
 
 _EVERY_S = 10.0  # plain lines come at most this often, besides the first and the last
 OVERHEAD_S = 1.5  # set-up and clean-up of a run beside its window and warm-up, until runs were timed
@@ -22,7 +22,7 @@ class CampaignProgress:
     """
 
     def __init__(self, total: int, done: int, run_s: float, stream: TextIO, *, quiet: bool = False) -> None:
-        self._console = screen.console(stream, soft_wrap=True)
+        self._console = rich_console.console(stream, soft_wrap=True)
         self._total = total
         self._done = done
         self._first_guess_s = run_s + OVERHEAD_S
@@ -34,8 +34,8 @@ class CampaignProgress:
         self._bar: Progress | None = None
         if self._console.is_terminal and not quiet:
             self._bar = Progress(
-                screen.text_column("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                screen.text_column("{task.fields[left]}"), console=self._console,
+                rich_console.text_column("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                rich_console.text_column("{task.fields[left]}"), console=self._console,
             )  # fmt: skip
             self._task = self._bar.add_task("starting", total=total, completed=done, left=self._left())
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lab.errors import ToolError
 from lab.processes import call
-from lab.registry import Registry
+from lab.resource_registry import ResourceRegistry
 
 _DROPPED = re.compile(r"\(dropped (\d+),")
 _COUNTS = re.compile(r" direct_packets_stat \d+")  # a count in the midst of the settings
@@ -28,7 +28,7 @@ class Qdiscs:
         return hashlib.sha256(self.text.encode()).hexdigest()[:_DIGEST]
 
 
-def lab_qdiscs(registry: Registry) -> Qdiscs | None:
+def lab_qdiscs(registry: ResourceRegistry) -> Qdiscs | None:
     """Those in the namespace of the lab's switch; None where there is none, or no tc."""
     switch = registry.network("switch")
     try:

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from lab.measure import Measured
-from lab.schedule import Placed, Run
-from lab.windows import Series
+from lab.measure import RunMeasurement
+from lab.schedule import PlacedMember, Run
+from lab.usage_windows import UsageSeries
 from profiler.collectors import unit_of
 from profiler.observed import IsolationSettings, format_cpus
 
@@ -23,7 +23,7 @@ class MemberRecord:
     """One instance of a finished run; `rate` is the requested load in the workload's unit, None = saturation.
 
     `outcomes` are those of the dataset format; `further` is what else the workload told: name -> (value, unit);
-    `cpu_speed` is the mean of its CPUs, see `lab.speed`.
+    `cpu_speed` is the mean of its CPUs, see `lab.cpu_speed`.
     """
 
     instance: str
@@ -44,7 +44,7 @@ class MemberRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class RunConditions:
     """What a run was done under beside what it measured.
 
     `qdisc` is the digest of the lab's own qdiscs, whose text the journal keeps once; `net_dropped` are the packets that
@@ -77,13 +77,13 @@ class Record:
     driver_cpus: str | None = None
     warmup_s: float = 0.0
     unsteady: tuple[str, ...] = ()
-    around: Around = Around()
-    series: Series = field(default_factory=Series)
+    around: RunConditions = RunConditions()
+    series: UsageSeries = field(default_factory=UsageSeries)
 
     @classmethod
     def of(
-        cls, run: Run, number: int, measured: Measured, rates: Mapping[str, float | None], units: Mapping[str, str],
-        took_s: float, around: Around | None = None,
+        cls, run: Run, number: int, measured: RunMeasurement, rates: Mapping[str, float | None], units: Mapping[str,
+        str], took_s: float, around: RunConditions | None = None,
     ) -> Record:  # fmt: skip
         """Everything that is known about a run that just finished."""
         driver = run.placed[0].driver
@@ -93,7 +93,7 @@ class Record:
             tuple((v.instance, v.scope, v.metric, _short(v.value), v.unit) for v in measured.values),
             _known(measured.steal_percent), _known(measured.foreign_percent), measured.disturbed, _short(took_s),
             measured.dropped, None if driver is None else format_cpus(driver), round(measured.warmup_s, 2),
-            measured.unsteady, around or Around(), measured.series,
+            measured.unsteady, around or RunConditions(), measured.series,
         )  # fmt: skip
 
     def entry(self) -> dict[str, Any]:
@@ -125,8 +125,8 @@ class Record:
             **{**plain, "dropped": tuple(plain["dropped"]), "unsteady": tuple(plain["unsteady"])},
             members=tuple(_loaded(member) for member in entry["members"]),
             values=tuple(_values(entry["values"])),
-            around=Around(**entry["around"]),
-            series=Series(at_s, values),
+            around=RunConditions(**entry["around"]),
+            series=UsageSeries(at_s, values),
         )
 
 
@@ -153,7 +153,7 @@ def _loaded(member: Mapping[str, Any]) -> MemberRecord:
 
 
 def _member(
-    entry: Placed, measured: Measured, rates: Mapping[str, float | None], units: Mapping[str, str]
+    entry: PlacedMember, measured: RunMeasurement, rates: Mapping[str, float | None], units: Mapping[str, str]
 ) -> MemberRecord:
     member, reached = entry.member, measured.reached[entry.instance]
     return MemberRecord(

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from lab.campaign import Campaign
-from lab.circumstances import circumstances, read_machine, remembered
 from lab.control_groups import GroupMaker
+from lab.dataset_writer import write_dataset
+from lab.environment import circumstances, read_machine, remembered
 from lab.errors import LabError, RepeatedError, StopRequested
-from lab.grid import Grid
 from lab.journal import Journal
-from lab.plan import Plan, Step
-from lab.preparation import check_ready, needed_tools
+from lab.preflight import check_ready, needed_tools
+from lab.program_versions import versions
 from lab.progress import CampaignProgress
 from lab.qdiscs import host_qdiscs
 from lab.records import Record
-from lab.registry import DEFAULT_STATE, Registry, clean
+from lab.resource_registry import DEFAULT_STATE, ResourceRegistry, clean
+from lab.rounds import Round, RoundPlan
 from lab.schedule import Run
 from lab.signals import deaf, stoppable
-from lab.single import RunMaker, utc_now
-from lab.tables import write_dataset
-from lab.versions import versions
+from lab.single_run import RunMaker, utc_now
+from lab.time_grid import TimeGrid
 
 Ending = Literal["finished", "interrupted", "out of time"]
 # So many failed runs one after another are no accident of one of them: something that all need is not there.
@@ -96,13 +96,13 @@ class _Campaigner:
         self._journal = journal
         self._machine = read_machine()
         self._maker = GroupMaker()
-        self._plan = Plan(campaign)
+        self._plan = RoundPlan(campaign)
         self._counts = _Counts(self._plan.least_total)
         self._done = journal.done()
         least = sum(number <= self._plan.least_rounds for _, number in self._done)
         run_s = campaign.seconds + campaign.warmup_s
         self._progress = CampaignProgress(self._counts.total, least, run_s, stream, quiet=quiet)
-        self._grid = None if campaign.temporal is None else Grid(campaign.temporal, journal, self._progress.say)
+        self._grid = None if campaign.temporal is None else TimeGrid(campaign.temporal, journal, self._progress.say)
 
     def carry_out(self, state: Path) -> Summary:
         ending: Ending = "finished"
@@ -123,7 +123,7 @@ class _Campaigner:
                 self._write()
         return self._summary(ending)
 
-    def _run_maker(self, registry: Registry, scratch: Path) -> RunMaker:
+    def _run_maker(self, registry: ResourceRegistry, scratch: Path) -> RunMaker:
         return RunMaker(self._campaign, self._journal, registry, scratch, self._maker, self._progress.say)
 
     def _rounds(self, maker: RunMaker) -> Ending:
@@ -165,7 +165,7 @@ class _Campaigner:
         self._journal.note("failed", {"at": utc_now(), "run": run.run, "round": number, "because": str(error)})
         self._progress.say(f"round {number} goes on without a run: {error}")
 
-    def _is_time_for(self, step: Step, todo: Sequence[Run]) -> bool:
+    def _is_time_for(self, step: Round, todo: Sequence[Run]) -> bool:
         """Wait for a round's time; False, and counted, when the round would be late."""
         if self._grid is None:
             return True
@@ -177,7 +177,7 @@ class _Campaigner:
         self._progress.expect(-len(todo))
         return False
 
-    def _announce(self, step: Step, todo: int) -> None:
+    def _announce(self, step: Round, todo: int) -> None:
         if step.wide is None:
             return
         self._counts.total += len(step.runs)
@@ -243,9 +243,9 @@ def _new(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _registered(state: Path, directory: Path) -> Iterator[tuple[Registry, Path]]:
+def _registered(state: Path, directory: Path) -> Iterator[tuple[ResourceRegistry, Path]]:
     """A registry and a scratch directory; both, and everything registered, are gone afterwards."""
-    registry = Registry(state)
+    registry = ResourceRegistry(state)
     try:
         scratch = registry.directory(directory)
         registry.made("directory", str(scratch))

@@ -13,7 +13,7 @@ Kind = Literal["calibration", "solo", "group"]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedMember:
     """A member on its CPUs. `solo_key` names the base case that it is compared with."""
 
     instance: str
@@ -35,7 +35,7 @@ class Run:
     kind: Kind
     run: str
     pinning: str
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedMember, ...]
 
 
 def expand(campaign: Campaign) -> tuple[Run, ...]:
@@ -59,11 +59,11 @@ def expand(campaign: Campaign) -> tuple[Run, ...]:
     return (*groups, *solos.values())
 
 
-def _place(campaign: Campaign, member: Member, form: PinningForm, position: int) -> Placed:
+def _place(campaign: Campaign, member: Member, form: PinningForm, position: int) -> PlacedMember:
     cpus, clients = form.place(position)
     own = clients if campaign.workloads[member.workload].has_generator else None
     solo = solo_run(member.label, format_cpus(cpus), format_cpus(own or ()), format_cpus(form.driver or ()))
-    return Placed(f"{member.label}.{position + 1}", member, cpus, own, solo, form.driver)
+    return PlacedMember(f"{member.label}.{position + 1}", member, cpus, own, solo, form.driver)
 
 
 def solo_run(label: str, cpus: str, clients: str, driver: str) -> str:
@@ -85,14 +85,14 @@ def calibrations(runs: tuple[Run, ...]) -> tuple[Run, ...]:
     return tuple(found.values())
 
 
-def _saturated(entry: Placed) -> Placed:
+def _saturated(entry: PlacedMember) -> PlacedMember:
     """The same at full load, under the name that it has then."""
     part = f".load{entry.member.load:g}"
     member = replace(entry.member, load=1.0, label=entry.member.label.replace(part, "", 1))
     return replace(entry, member=member, instance=entry.instance.replace(part, "", 1))
 
 
-def calibration_key(entry: Placed) -> str:
+def calibration_key(entry: PlacedMember) -> str:
     """Which calibration holds the capacity of this member where it is placed."""
     return entry.solo_key.replace("solo:", "calibration:", 1).replace(f".load{entry.member.load:g}", "", 1)
 
@@ -109,7 +109,7 @@ def profile_keys(campaign: Campaign) -> frozenset[str]:
     return frozenset(entry.solo_key for entry in _profiled(campaign))
 
 
-def _profiled(campaign: Campaign) -> list[Placed]:
+def _profiled(campaign: Campaign) -> list[PlacedMember]:
     """Who is measured alone as the profile of a workload: on the first place of the first pinning form.
 
     Every workload of any group as it is defined, and at the part loads that it has somewhere with no other settings:

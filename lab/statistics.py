@@ -96,7 +96,7 @@ def window_replicates(value: float, windows: Sequence[float], count: int, draw: 
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class MemberRepeat:
     """One member in one round, alone or together: what it reached, and windows that follow its progress.
 
     `key` is different for every run, round and member; the same key is always redrawn alike.
@@ -107,19 +107,19 @@ class Repeat:
     windows: tuple[float, ...]
 
 
-class Redraws:
+class RatioBootstrap:
     """What ratios T/B might as well have been, by the windows of their runs; each run is redrawn once."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[float]] = {}
 
-    def ratios(self, together: Repeat, alone: Repeat) -> tuple[float, ...]:
+    def ratios(self, together: MemberRepeat, alone: MemberRepeat) -> tuple[float, ...]:
         """Equally many for any two; `alone` must have reached something."""
         ratio = together.value / alone.value
         pairs = zip(self._of(together), self._of(alone), strict=True)
         return tuple(top / bottom if bottom > 0 else ratio for top, bottom in pairs)  # 0: only idle windows were drawn
 
-    def _of(self, repeat: Repeat) -> list[float]:
+    def _of(self, repeat: MemberRepeat) -> list[float]:
         if repeat.key not in self._known:
             draw = random.Random(repeat.key)  # noqa: S311 - resampling, not a secret
             self._known[repeat.key] = window_replicates(repeat.value, repeat.windows, _REPLICATES, draw)

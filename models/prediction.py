@@ -15,7 +15,7 @@ TARGETS = ("throughput", "latency", "jitter")
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
+class BandArrays:
     """Expected value with its 90 % interval; three arrays of one shape (scenes, slots), nan where nobody sits."""
 
     expected: Floats
@@ -32,16 +32,16 @@ class InterferencePrediction:
     intervals are wide on purpose. All of shape (scenes, slots); latency and jitter are nan where they were not asked.
     """
 
-    throughput: Band
-    latency: Band
-    jitter: Band
+    throughput: BandArrays
+    latency: BandArrays
+    jitter: BandArrays
     outside: Bools
 
 
-def unasked(present: Bools) -> Band:
+def unasked(present: Bools) -> BandArrays:
     """The band of a ratio that nobody asked about; nan, of the shape of `present`."""
     nothing = np.full(present.shape, np.nan)
-    return Band(nothing, nothing, nothing)
+    return BandArrays(nothing, nothing, nothing)
 
 
 class Predictor(Protocol):

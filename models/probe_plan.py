@@ -23,7 +23,7 @@ SURE = 2.0  # standard errors that a gain must be above 0, so that no noise of t
 
 
 @dataclass(frozen=True, slots=True)
-class Uncertain:
+class UncertainRatios:
     """R ratios of one question with where their errors come from.
 
     `expected`, `lower`, `upper` (R,) are median and 90 % interval, above 0. `errors` (E,) are positions among the
@@ -53,11 +53,11 @@ class Uncertain:
         return self.at(error), self.at(error - Z90 * left)
 
 
-class Question(Protocol):
+class UncertainQuestion(Protocol):
     """A choice among options by uncertain ratios."""
 
     @property
-    def uncertain(self) -> Uncertain: ...
+    def uncertain(self) -> UncertainRatios: ...
 
     def choose(self, expected: Floats, lower: Floats) -> Ints:
         """The option taken, (M,), by expected ratios and lower ends, both (M, R)."""
@@ -67,7 +67,7 @@ class Question(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class DecisionChange:
     """What one measurement does to one question: the commonest change of option and the share of draws with any."""
 
     question: int
@@ -78,18 +78,18 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlannedMeasurement:
     """A pair to measure, the share of draws in which that turns a choice, and what it gains beyond the steps before."""
 
     pair: int
     seconds: float
     probability: float
     gain: float
-    turns: tuple[Turn, ...]
+    turns: tuple[DecisionChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class DecisionDoubt:
     """Of every question (Q,): the option taken now, how probably full knowledge of all pairs would take another one,
     and what that would gain, the expected regret, before and after the plan."""
 
@@ -101,16 +101,16 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class MeasurementPlan:
     """The steps in the order to measure them, what is in doubt, and why the plan ends."""
 
-    steps: tuple[Step, ...]
-    doubt: Doubt
+    steps: tuple[PlannedMeasurement, ...]
+    doubt: DecisionDoubt
     ended: Ended
 
 
 def plan(
-    questions: Sequence[Question],
+    questions: Sequence[UncertainQuestion],
     pair_of: Ints,
     cost: Cost,
     budget_s: float,
@@ -118,7 +118,7 @@ def plan(
     seed: int = 0,
     draws: int = DRAWS,
     progress: Progress | None = None,
-) -> Planned:
+) -> MeasurementPlan:
     """Choose pairs greedily by gain per second until every choice is settled or the budget is spent.
 
     `pair_of` (errors,) is which measurement reveals each error, -1 = none. A gain is how much better, by its true
@@ -130,7 +130,7 @@ def plan(
     drawn = _draw(seed, draws, len(pair_of))
     tables = [_Table(question, drawn, pair_of) for question in questions]
     before = _doubt(tables)
-    done: list[Step] = []
+    done: list[PlannedMeasurement] = []
     left, ended = budget_s, "settled"
     while open_tables := [at for at, table in enumerate(tables) if table.doubt()[0] >= SETTLED]:
         if progress:
@@ -152,9 +152,11 @@ def plan(
     for table in tables:
         table.know([step.pair for step in steps])
     after = _doubt(tables)
-    return Planned(
+    return MeasurementPlan(
         steps,
-        Doubt(np.array([table.today for table in tables], dtype=np.int64), before[0], after[0], before[1], after[1]),
+        DecisionDoubt(
+            np.array([table.today for table in tables], dtype=np.int64), before[0], after[0], before[1], after[1]
+        ),
         ended,  # type: ignore[arg-type]
     )
 
@@ -168,7 +170,7 @@ def _draw(seed: int, draws: int, errors: int) -> Floats:
 class _Table:
     """One question over all draws: what its options are worth there, and what is chosen as pairs become known."""
 
-    def __init__(self, question: Question, drawn: Floats, pair_of: Ints) -> None:
+    def __init__(self, question: UncertainQuestion, drawn: Floats, pair_of: Ints) -> None:
         self._question = question
         self._uncertain = question.uncertain
         self._drawn = drawn[:, self._uncertain.errors]
@@ -236,7 +238,7 @@ class _Table:
     def _of(self, choice: Ints) -> Floats:
         return np.asarray(self._worth[self._rows, choice])
 
-    def turn(self, number: int, pair: int) -> tuple[Turn | None, Bools]:
+    def turn(self, number: int, pair: int) -> tuple[DecisionChange | None, Bools]:
         """What the pair changes here, None for nothing, and in which draws (M,)."""
         after = self.with_pair(pair) if pair in self._likely else self.choice
         changed = after != self.choice
@@ -244,7 +246,9 @@ class _Table:
             return None, changed
         changes, counts = np.unique(np.stack([self.choice, after])[:, changed], axis=1, return_counts=True)
         one, other = changes[:, counts.argmax()]
-        return Turn(number, int(one), int(other), float(changed.mean()), self.gain(pair, last=False)[0]), changed
+        return DecisionChange(
+            number, int(one), int(other), float(changed.mean()), self.gain(pair, last=False)[0]
+        ), changed
 
 
 def _worthwhile(tables: Sequence[_Table], open_tables: Sequence[int], candidates: Sequence[int]) -> dict[int, float]:
@@ -262,15 +266,15 @@ def _worthwhile(tables: Sequence[_Table], open_tables: Sequence[int], candidates
     return {}
 
 
-def _step(tables: Sequence[_Table], open_tables: Sequence[int], pair: int, seconds: float) -> Step:
+def _step(tables: Sequence[_Table], open_tables: Sequence[int], pair: int, seconds: float) -> PlannedMeasurement:
     found = [tables[at].turn(at, pair) for at in open_tables]
     turned = np.any([changed for _, changed in found], axis=0)
     turns = sorted((turn for turn, _ in found if turn), key=lambda turn: (-turn.gain, turn.question))
     gain = sum(tables[at].gain(pair, last=False)[0] for at in open_tables)
-    return Step(pair, seconds, float(turned.mean()), gain, tuple(turns))
+    return PlannedMeasurement(pair, seconds, float(turned.mean()), gain, tuple(turns))
 
 
-def _without_idle_end(steps: Sequence[Step]) -> tuple[Step, ...]:
+def _without_idle_end(steps: Sequence[PlannedMeasurement]) -> tuple[PlannedMeasurement, ...]:
     """The steps up to the one with which the most was gained; those after it only prepared what did not come."""
     total = np.cumsum([0.0, *(step.gain for step in steps)])
     return tuple(steps[: int(total.argmax())])

@@ -15,11 +15,11 @@ import lightgbm
 
 from models import scale
 from models.data.dataset import Dataset, DatasetError, load_dataset
-from models.features.examples import LATER, build_examples, metrics_of
+from models.features.examples import OUTCOME_OF_TARGET, build_examples, metrics_of
 from models.learning import artifact
-from models.learning.estimators import LEAST_ROWS
-from models.learning.fitted import FittedTarget, fit_target
-from models.learning.learned import LearnedPredictor
+from models.learning.fitted_target import FittedTarget, fit_target
+from models.learning.learned_predictor import LearnedPredictor
+from models.learning.residual_model import LEAST_ROWS
 
 Progress = Callable[[str, float], None]
 LIBRARIES = ("lightgbm", "numpy", "scikit-learn", "scipy")
@@ -70,7 +70,7 @@ def fit_predictor(
         names = ", ".join(dataset.name for dataset in datasets) or "no dataset"
         raise DatasetError(f"{names}: {len(examples)} measured throughput ratios, at least {LEAST_ROWS} are needed")
     targets = {"throughput": examples}
-    for name in LATER:
+    for name in OUTCOME_OF_TARGET:
         later = build_examples(datasets, metrics, target=name)
         if len(later) >= LEAST_ROWS:
             targets[name] = later
@@ -106,9 +106,9 @@ def _version(datasets: Sequence[Dataset], targets: Mapping[str, FittedTarget]) -
     for dataset in datasets:
         digest.update(dataset.fingerprint.encode())
     for target in targets.values():
-        members = target.model.members
-        if members is not None:
-            for booster in (*members.boosters, members.forest):
+        base_learners = target.model.base_learners
+        if base_learners is not None:
+            for booster in (*base_learners.boosters, base_learners.forest):
                 digest.update(booster.model_to_string().encode())
             told = [target.calibration.to_json(), target.figures]
             digest.update(json.dumps(told, sort_keys=True).encode())
@@ -132,7 +132,7 @@ def _card(datasets: Sequence[Dataset], predictor: LearnedPredictor) -> dict[str,
         "origin_mix": {origin: round(count / origins.total(), 4) for origin, count in sorted(origins.items())},
         "figures": {name: target.figures for name, target in predictor.targets.items()},
         "blends": {
-            name: {"known": target.model.known_blend.named(), "unknown": target.model.unknown_blend.named()}
+            name: {"known": target.model.known_weights.named(), "unknown": target.model.unknown_weights.named()}
             for name, target in predictor.targets.items()
         },
         "interval": "90 % split-conformal by platform, calibrated on left-out pairs and left-out workloads",

@@ -89,9 +89,9 @@ from advisor.domain.replays import (
     TraceForm,
 )
 from models.data.profile import WorkloadProfile
-from models.evaluation.quality import Group as ModelGroup
-from models.evaluation.quality import Quality as ModelQuality
-from models.profiling.estimates import Estimate
+from models.evaluation.quality import QualityGroup as ModelGroup
+from models.evaluation.quality import QualityReport as ModelQuality
+from models.profiling.mean_intervals import MeanEstimate
 from models.profiling.profiles import InstanceProfile, PhaseProfile
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
@@ -117,7 +117,6 @@ __all__ = [
     "Command",
     "Constraints",
     "Effect",
-    "Estimate",
     "Growth",
     "Histories",
     "History",
@@ -128,6 +127,7 @@ __all__ = [
     "InstanceProfile",
     "Inventory",
     "IsolationSettings",
+    "MeanEstimate",
     "MitigationAction",
     "MitigationStep",
     "ModelCard",

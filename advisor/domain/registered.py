@@ -12,7 +12,7 @@ from typing import Any
 class ModelCard:
     """A registered model: `status` is candidate, shadow, active or retired; `card` is the artifact's card.json.
 
-    `verdict` is what the gate last said of it, as plain values of `models.evaluation.gate.Verdict`; None for the
+    `verdict` is what the gate last said of it, as plain values of `models.evaluation.gate.GateVerdict`; None for the
     queueing prior.
     """
 

@@ -16,8 +16,8 @@ from advisor.scheduling.pinning import PinningOption
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import SceneBatch, stack
-from models.prediction import Band, InterferencePrediction
-from models.probe_plan import Uncertain
+from models.prediction import BandArrays, InterferencePrediction
+from models.probe_plan import UncertainRatios
 
 MOST_HOSTS = 6  # of a decision: those with the highest best case; each more takes time
 LEAST_RATIO = 1e-3  # keeps logarithms finite
@@ -60,7 +60,7 @@ class Decision:
     instance: str
     objective: Objective
     hosts: tuple[str, ...]
-    uncertain: Uncertain
+    uncertain: UncertainRatios
     after: Ints
     before: Ints
     limits: Floats
@@ -99,7 +99,7 @@ class Decision:
             return np.broadcast_to(values, grid.shape).reshape(flat)
 
         reached, low = grid.reshape(flat), self._grid(lower, self.after).reshape(flat)
-        band = Band(reached, low, reached)
+        band = BandArrays(reached, low, reached)
         return scoring.score(
             InterferencePrediction(band, band, band, outside=np.zeros(reached.shape, dtype=bool)),
             np.asarray(spread(self.after[:, None] > 0), dtype=bool),
@@ -110,7 +110,7 @@ class Decision:
         )
 
 
-def decision(snapshot: ClusterSnapshot, asked: Asked, band: Band, errors: Errors) -> Decision:
+def decision(snapshot: ClusterSnapshot, asked: Asked, band: BandArrays, errors: Errors) -> Decision:
     """The decision with its predictions, `band` of `asked.scenes`; alike hosts count once, the hopeless go."""
     whole = _Grids.of(asked, band)
     first = _decision(snapshot, asked, whole, np.arange(len(asked.hosts)), None)
@@ -128,7 +128,7 @@ class _Grids:
     before_present: Bools
 
     @classmethod
-    def of(cls, asked: Asked, band: Band) -> _Grids:
+    def of(cls, asked: Asked, band: BandArrays) -> _Grids:
         hosts, options = len(asked.hosts), len(asked.options)
         values = np.clip(np.stack([band.expected, band.lower, band.upper]), LEAST_RATIO, None)
         present = asked.scenes.present
@@ -157,7 +157,7 @@ def _decision(snapshot: ClusterSnapshot, asked: Asked, grids: _Grids, kept: Ints
         instance=asked.request.instance.id,
         objective=asked.request.objective,
         hosts=tuple(snapshot.hosts[host].id for host in hosts),
-        uncertain=Uncertain(values[0], values[1], values[2], numbers, weights),
+        uncertain=UncertainRatios(values[0], values[1], values[2], numbers, weights),
         after=after,
         before=before,
         limits=limits_of(snapshot, hosts, asked.request.instance, before.shape[1]),

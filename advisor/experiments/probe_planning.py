@@ -30,7 +30,7 @@ from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models import probe_plan
 from models.data.scene import stack
-from models.prediction import Band, Predictor
+from models.prediction import BandArrays, Predictor
 
 WARMUP_S = 5.0  # before the measured time of a run
 AROUND_S = 1.5  # set-up and clean-up of a run, as the lab reckons before it has timed any
@@ -159,7 +159,7 @@ def _plan(
     )
 
 
-def _doubt(doubt: probe_plan.Doubt, at: int) -> list[float]:
+def _doubt(doubt: probe_plan.DecisionDoubt, at: int) -> list[float]:
     parts = (doubt.probability_before, doubt.probability_after, doubt.regret_before, doubt.regret_after)
     return [float(part[at]) for part in parts]
 
@@ -216,7 +216,7 @@ def _decisions(
     band = predictor.predict(stack([one.scenes for one in asked])).throughput
     ends = np.cumsum([0, *(len(one.scenes) for one in asked)])
     return [
-        decision(snapshot, one, Band(*(part[a:b] for part in (band.expected, band.lower, band.upper))), errors)
+        decision(snapshot, one, BandArrays(*(part[a:b] for part in (band.expected, band.lower, band.upper))), errors)
         for one, a, b in zip(asked, ends[:-1], ends[1:], strict=True)
     ]
 
@@ -246,7 +246,7 @@ def _base_cases(pair: ProbePair) -> set[tuple[str, ...]]:
     return own | {(*host, "same", "0", name) for name in (pair.first, pair.second)}
 
 
-def _steps(found: probe_plan.Planned, decisions: Sequence[Decision], errors: Errors) -> tuple[ProbeStep, ...]:
+def _steps(found: probe_plan.MeasurementPlan, decisions: Sequence[Decision], errors: Errors) -> tuple[ProbeStep, ...]:
     steps, spent = [], 0.0
     for step in found.steps:
         spent += step.seconds

@@ -15,7 +15,7 @@ from advisor.scheduling.scoring import PIN_GAIN, Scores, Waiting, score
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch, stack
 from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, Band, InterferencePrediction
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
 
 TRIED = 5  # candidates behind the first: each costs as much as three scenes
 AHEAD = 0.0005  # of the score: less is not seen in the answer
@@ -155,11 +155,11 @@ def _moved(
             (told.upper, becomes.throughput.upper, was.throughput.upper),
         )
     )
-    return replace(becomes, throughput=Band(expected, lower, upper))
+    return replace(becomes, throughput=BandArrays(expected, lower, upper))
 
 
-def _rows(band: Band, rows: Ints) -> Band:
-    return Band(band.expected[rows], band.lower[rows], band.upper[rows])
+def _rows(band: BandArrays, rows: Ints) -> BandArrays:
+    return BandArrays(band.expected[rows], band.lower[rows], band.upper[rows])
 
 
 def _first(prediction: InterferencePrediction, count: int) -> InterferencePrediction:

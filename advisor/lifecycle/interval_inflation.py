@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from advisor.domain import Band, Candidate, Effect, Host, Plan, Recommendation, SceneEffects
-from models.evaluation.monitoring import widen
+from models.evaluation.prediction_checks import widen
 
 Factors = Mapping[str, float]  # by host; who is not there keeps the model's own intervals
 

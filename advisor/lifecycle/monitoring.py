@@ -18,7 +18,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.settings import Settings
 from advisor.store import models, observed
 from advisor.store.recommendations import RecordedOutcome
-from models.evaluation.monitoring import Checked, widening
+from models.evaluation.prediction_checks import CheckedPrediction, widening
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from profiler.observed import Colocation
@@ -47,20 +47,20 @@ class Monitor:
 
     def check_colocation(
         self, colocation: Colocation, inventory: Inventory, judges: Sequence[OutcomeScorer], now: datetime
-    ) -> tuple[Checked, ...]:
+    ) -> tuple[CheckedPrediction, ...]:
         """Rows for a co-location; none, and a line in the log, when that fails."""
         return _anyway(lambda: outcome_checks.of_colocation(colocation, inventory, judges, now))
 
     def check_placement(
         self, answer: Recommendation, outcome: RecordedOutcome, inventory: Inventory, judges: Sequence[OutcomeScorer]
-    ) -> tuple[Checked, ...]:
+    ) -> tuple[CheckedPrediction, ...]:
         """Rows for a placement's outcome; none, and a line in the log, when that fails."""
         now = outcome.recorded_at
         return _anyway(
             lambda: outcome_checks.of_placement(answer, outcome.host, outcome.ratios, inventory, judges, now)
         )
 
-    def keep(self, connection: Connection, rows: Sequence[Checked], *, instead_of: str | None = None) -> None:
+    def keep(self, connection: Connection, rows: Sequence[CheckedPrediction], *, instead_of: str | None = None) -> None:
         """Store rows, `instead_of` what that source told before."""
         if instead_of is not None:
             observed.forget(connection, instead_of)
@@ -123,14 +123,14 @@ def shadows(connection: Connection) -> tuple[str, ...]:
     return tuple(card.version for card in models.in_status(connection, "shadow"))
 
 
-def _last_sources(rows: Sequence[Checked], window: int) -> set[str]:
+def _last_sources(rows: Sequence[CheckedPrediction], window: int) -> set[str]:
     by_target: dict[str, list[str]] = {}
     for row in rows:
         by_target.setdefault(row.target, []).append(row.source)
     return {source for found in by_target.values() for source in found[-window:]}
 
 
-def _anyway(check: Callable[[], tuple[Checked, ...]]) -> tuple[Checked, ...]:
+def _anyway(check: Callable[[], tuple[CheckedPrediction, ...]]) -> tuple[CheckedPrediction, ...]:
     """An outcome is worth keeping whatever goes wrong while it is looked at."""
     try:
         return check()

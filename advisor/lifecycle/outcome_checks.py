@@ -27,7 +27,7 @@ from advisor.domain import (
 from advisor.placement import decision
 from advisor.store.recommendations import OBSERVED_AS
 from advisor.validation import misfit
-from models.evaluation.monitoring import Checked, clip, widen
+from models.evaluation.prediction_checks import CheckedPrediction, clip, widen
 from models.features.examples import measured
 from models.prediction import Predictor
 from profiler.observed import Colocation
@@ -38,7 +38,7 @@ BANDS = {"throughput": "throughput_ratio", "latency": "latency_ratio", "jitter":
 
 @dataclass(frozen=True, slots=True)
 class OutcomeScorer:
-    """A predictor that is compared with outcomes, in its role (one of `models.evaluation.monitoring.ROLES`)."""
+    """A predictor that is compared with outcomes, in its role (one of `models.evaluation.prediction_checks.ROLES`)."""
 
     role: str
     predictor: Predictor
@@ -46,7 +46,7 @@ class OutcomeScorer:
 
 def of_colocation(
     colocation: Colocation, inventory: Inventory, judges: Sequence[OutcomeScorer], now: datetime
-) -> tuple[Checked, ...]:
+) -> tuple[CheckedPrediction, ...]:
     """What the judges say of a co-location, beside what was measured; nothing where the inventory has no such host.
 
     The host is the one named like the platform, else the first of that platform.
@@ -73,7 +73,7 @@ def of_placement(
     inventory: Inventory,
     judges: Sequence[OutcomeScorer],
     now: datetime,
-) -> tuple[Checked, ...]:
+) -> tuple[CheckedPrediction, ...]:
     """What was answered about `host`, beside the throughput ratio T/B of each instance there; nothing for another host.
 
     The stored answer speaks for the model that gave it. The other judges are asked about the same scene, unless
@@ -153,7 +153,7 @@ def _judged(
     ratios: Mapping[str, Mapping[str, float]],
     source: str,
     now: datetime,
-) -> tuple[Checked, ...]:
+) -> tuple[CheckedPrediction, ...]:
     named = {instance.workload for instance in scene.instances}
     wanted = [workload for workload in workloads if workload.name in named]
     try:
@@ -175,8 +175,8 @@ def _rows(
     version: str,
     role: str,
     platform: str,
-) -> tuple[Checked, ...]:
-    found: list[Checked] = []
+) -> tuple[CheckedPrediction, ...]:
+    found: list[CheckedPrediction] = []
     for effect in effects:
         instance = known.get(effect.instance)
         for target, by_instance in ratios.items():
@@ -184,7 +184,7 @@ def _rows(
             if band is None or effect.instance not in by_instance or not _usable(band):
                 continue
             found.append(
-                Checked(
+                CheckedPrediction(
                     source=source,
                     time=now,
                     version=version,

@@ -25,8 +25,8 @@ from advisor.store.models import PRIOR
 from models.physics.prior import PriorPredictor
 
 if TYPE_CHECKING:
-    from models.evaluation.gate import Verdict
-    from models.learning.held_out import HeldOut
+    from models.evaluation.gate import GateVerdict
+    from models.learning.held_out import HeldOutPredictions
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
@@ -163,7 +163,7 @@ class ModelRegistry:
             models.record(connection, Activation(self.clock(), active or PRIOR, version or PRIOR, cause))
             self.audit.record(connection, "model.activate", [version or PRIOR], before=active or PRIOR, cause=cause)
 
-    def _judge(self, version: str, active: str | None) -> Verdict:
+    def _judge(self, version: str, active: str | None) -> GateVerdict:
         from models.evaluation.gate import gate
 
         candidate = self._held_out(version)
@@ -176,7 +176,7 @@ class ModelRegistry:
             return replace(verdict, reasons=(*verdict.reasons, f"The active {error.message}."))
         return gate(candidate, others, against=active)
 
-    def _held_out(self, version: str) -> Sequence[HeldOut]:
+    def _held_out(self, version: str) -> Sequence[HeldOutPredictions]:
         from models.learning.artifact import read_card
         from models.learning.held_out import held_out_of
 

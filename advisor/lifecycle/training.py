@@ -83,7 +83,7 @@ def _check_datasets(datasets: Sequence[Path], what: str) -> None:
 
 def evaluations_as_json(found: Sequence[Evaluation]) -> Mapping[str, Any]:
     """One evaluation in the shape of the contract, section 3; several under `datasets`, with each model's mean rank."""
-    from models.evaluation.table import average_ranks
+    from models.evaluation.results_table import average_ranks
 
     if len(found) == 1:
         return found[0].figures

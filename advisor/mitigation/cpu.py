@@ -9,8 +9,8 @@ import numpy as np
 
 from advisor.mitigation.limit_violation import Standing
 from advisor.mitigation.shared_host import Trial
-from models.physics.periods import cap_period_ms, is_short
-from models.physics.waiting import worst_cap_stall
+from models.physics.cap_periods import cap_period_ms, is_short
+from models.physics.queueing import worst_cap_stall
 from profiler.host_kinds import TRAITS
 from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, MAX_WEIGHT
 

@@ -11,7 +11,7 @@ from advisor.domain import Host, Instance, IsolationSettings
 from advisor.rounding import SLACK
 from models.arrays import Bools, Floats
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.prediction import Band, InterferencePrediction, Predictor
+from models.prediction import BandArrays, InterferencePrediction, Predictor
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +85,5 @@ def part(prediction: InterferencePrediction, first: int, end: int) -> Interferen
     """The prediction of the scenes from `first` up to before `end`."""
     at = slice(first, end)
     bands = (prediction.throughput, prediction.latency, prediction.jitter)
-    throughput, latency, jitter = (Band(one.expected[at], one.lower[at], one.upper[at]) for one in bands)
+    throughput, latency, jitter = (BandArrays(one.expected[at], one.lower[at], one.upper[at]) for one in bands)
     return InterferencePrediction(throughput, latency, jitter, prediction.outside[at])

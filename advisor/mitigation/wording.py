@@ -9,7 +9,7 @@ import numpy as np
 from advisor.domain import Band, Effect, Host, Instance
 from advisor.mitigation.limit_violation import Standing
 from advisor.mitigation.shared_host import Trial
-from models.prediction import Band as PredictedBand
+from models.prediction import BandArrays as PredictedBand
 from models.prediction import InterferencePrediction
 
 WORTH_NAMING = 0.02  # of T/B, for whom the rung is not about

@@ -29,7 +29,7 @@ from advisor.store import codec
 from models.arrays import Floats
 from models.data.scene import SceneBatch, slot_values, stack
 from models.prediction import TARGETS, InterferencePrediction
-from models.prediction import Band as Bands
+from models.prediction import BandArrays as Bands
 
 EDGES = ("expected", "lower", "upper")
 

@@ -31,7 +31,7 @@ from advisor.scheduling.newcomer import profile_row
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Ints
 from models.data.scene import ProfileTable, build_batch
-from models.prediction import Band, InterferencePrediction, Predictor, unasked
+from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
 
 MOST_TIES = 20  # hosts that a tie names beyond the ones that the answer shows
 
@@ -140,10 +140,10 @@ def _ordered(hosts: Ints, found: HostClasses, told: ClassPredictions, request: P
     present, expected = found.present[kind], told.expected[at, kind]
     latency, waiting = unasked(present), None
     if not np.isnan(found.waits).all():
-        latency = Band(*(told.latency[at, kind],) * 3)
+        latency = BandArrays(*(told.latency[at, kind],) * 3)
         waiting = scoring.Waiting(found.waits[kind], told.latency_before[kind])
     asked = scoring.score(
-        InterferencePrediction(Band(expected, told.lower[at, kind], expected), latency, latency, present),
+        InterferencePrediction(BandArrays(expected, told.lower[at, kind], expected), latency, latency, present),
         present,
         told.before[kind],
         found.limits[kind],

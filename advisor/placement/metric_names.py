@@ -21,7 +21,7 @@ WRITTEN = frozenset([
     "throughput", "runtime_s", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent",
     "load_generator_cpu",
 ])  # fmt: skip
-SWEEP = "bubble_"  # what the lab calls its sweeps (models.features.curves)
+SWEEP = "bubble_"  # what the lab calls its sweeps (models.features.sensitivity_curves)
 MOST_NAMED = 4
 
 

@@ -14,7 +14,7 @@ from advisor.placement.host_classes import ClassPredictions, HostClasses, Questi
 from advisor.rounding import SLACK
 from advisor.scheduling import scoring
 from models.arrays import Bools
-from models.prediction import Band, InterferencePrediction
+from models.prediction import BandArrays, InterferencePrediction
 
 MOST_TRIED = 3  # hosts on which the ladder is tried, each of which costs as much as a small question
 NEEDS_SETTINGS = "limit.settings"  # of hosts that break a limit, where nobody's settings are to change
@@ -56,7 +56,7 @@ def mend(
 
 def _nothing(present: Bools) -> InterferencePrediction:
     """A prediction that is yet to be filled in."""
-    throughput, latency, jitter = (Band(*(np.full(present.shape, np.nan) for _ in range(3))) for _ in range(3))
+    throughput, latency, jitter = (BandArrays(*(np.full(present.shape, np.nan) for _ in range(3))) for _ in range(3))
     return InterferencePrediction(throughput, latency, jitter, np.zeros(present.shape, dtype=bool))
 
 

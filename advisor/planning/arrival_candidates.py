@@ -13,7 +13,7 @@ from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 from models.data.scene import build_batch, slot_values, stack
-from models.prediction import Band as Bands
+from models.prediction import BandArrays as Bands
 from models.prediction import InterferencePrediction, Predictor
 
 AT_ONCE = 2048  # newcomers in one prediction

@@ -15,7 +15,7 @@ from advisor.prediction.cache import PredictionCache
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
-from models.prediction import TARGETS, Band, InterferencePrediction
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
 
 SHARE = 3  # a question takes at most so much of the time that is left: a third, then a third of what is then left
 MOST_LOAD = 10.0  # of an instance
@@ -32,7 +32,7 @@ class AtTheEdge(PredictorProxy):
         low = told.throughput.lower
         late, uneven = told.latency.upper, told.jitter.upper
         return InterferencePrediction(
-            Band(low, low, low), Band(late, late, late), Band(uneven, uneven, uneven), told.outside
+            BandArrays(low, low, low), BandArrays(late, late, late), BandArrays(uneven, uneven, uneven), told.outside
         )
 
 

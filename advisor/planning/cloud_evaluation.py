@@ -13,7 +13,7 @@ from advisor.rounding import SLACK
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.rows import Rows
 from models.arrays import Bools
-from models.prediction import Band as Bands
+from models.prediction import BandArrays as Bands
 from models.prediction import InterferencePrediction, Predictor
 
 Effects = Mapping[str, tuple[Effect, ...]]

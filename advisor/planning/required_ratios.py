@@ -10,7 +10,7 @@ import numpy as np
 from advisor.domain import Host, Instance
 from models.arrays import Floats
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.features.alone import alone
+from models.features.solo_ratio import solo_ratio
 
 
 def least(scenes: SceneBatch, min_ratio: Floats, keep_ratio: float) -> Floats:
@@ -19,7 +19,7 @@ def least(scenes: SceneBatch, min_ratio: Floats, keep_ratio: float) -> Floats:
 
     What they allow is the prior's word, which is the same for every model.
     """
-    return np.where(np.isnan(min_ratio), keep_ratio * alone(scenes, "throughput"), min_ratio)
+    return np.where(np.isnan(min_ratio), keep_ratio * solo_ratio(scenes, "throughput"), min_ratio)
 
 
 def least_of(there: Sequence[tuple[Host, Instance]], table: ProfileTable, keep_ratio: float) -> Floats:

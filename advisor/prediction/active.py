@@ -15,7 +15,7 @@ from advisor.errors import BrokenArtifact
 from advisor.prediction.cache import PredictionCache
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
+from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor
 
 T = TypeVar("T")
 Notes = tuple[str, ...]
@@ -76,7 +76,7 @@ class ValidatingPredictor(PredictorProxy):
             raise self.failure(f"{type(error).__name__}: {error}") from error
         here = scenes.present
         for target in TARGETS:
-            band: Band = getattr(prediction, target)
+            band: BandArrays = getattr(prediction, target)
             if target == "throughput" or target in targets:
                 for edge in (band.expected, band.lower, band.upper):
                     if edge.shape != here.shape or not np.isfinite(edge[here]).all():
@@ -138,11 +138,11 @@ def load_tried(path: Path) -> Predictor:
 
 def try_out(path: Path) -> None:
     """Let another process read an artifact and predict with it; BrokenArtifact when that died, hung or was none."""
-    from models.learning import trial
+    from models.learning import smoke_test
 
     try:
-        trial.run(path)
-    except trial.TrialError as error:
+        smoke_test.run(path)
+    except smoke_test.SmokeTestError as error:
         raise BrokenArtifact(f"model {path.name} cannot be used: {error}") from error
 
 

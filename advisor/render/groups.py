@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.physics.periods import MIN_QUOTA_US, is_short, period_us
+from models.physics.cap_periods import MIN_QUOTA_US, is_short, period_us
 from profiler.observed import DEFAULT_WEIGHT, Instance
 
 DEFAULT_SHARES, SHARES_RANGE = (
@@ -32,7 +32,7 @@ def weight_note(weight: int | None, cgroup: int) -> str:
 
 
 def period_and_quota(cpus: float, instance: Instance) -> tuple[int, int]:
-    """(period, quota) in µs for so many CPUs, over the period that the prior predicts with (models.physics.periods)."""
+    """(period, quota) in µs for so many CPUs, over the period that the prior assumes (models.physics.cap_periods)."""
     period = int(period_us(np.array(cpus), np.array(is_short(instance))))
     return period, max(MIN_QUOTA_US, round(period * cpus))
 

@@ -9,7 +9,7 @@ from advisor.render.change import Change, Phase, Step, bytes_per_second, more, o
 from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
 from advisor.render.names import DISK, disk_target, domain_name, iothreads, mac_address
 from advisor.render.policing import Policed, loosens, policed
-from models.physics.periods import DEFAULT_US
+from models.physics.cap_periods import DEFAULT_US
 from profiler.observed import format_cpus
 
 NO_QUOTA = -1  # any negative value (virsh(1), schedinfo)

@@ -11,7 +11,7 @@ from advisor.domain import Command
 from advisor.render.change import Change, Phase, Step, bytes_per_second, more, only_said, replaced
 from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
 from advisor.render.names import DISK, disk_number, group_path, kernel_version
-from models.physics.periods import DEFAULT_US, is_short
+from models.physics.cap_periods import DEFAULT_US, is_short
 from profiler.observed import Pinning
 
 BURST_SINCE = (5, 14)  # cpu.max.burst and cpu.cfs_burst_us came with Linux 5.14 (sched-bwc.rst)

@@ -10,8 +10,8 @@ from advisor.reports import evaluation_pictures as pictures
 from advisor.reports import evaluation_sentences as words
 from advisor.reports.number_format import count
 from advisor.reports.parts import Column, Picture, Report, Section, Table
-from models.evaluation.run import Evaluation, Points
-from models.evaluation.table import average_ranks
+from models.evaluation.results_table import average_ranks
+from models.evaluation.run import Evaluation, ScatterPoints
 
 CURVES = {"measured_pairs": "measured pairs of a new workload", "share_of_pairs": "share of all pairs"}
 OURS = frozenset({words.OURS})
@@ -134,7 +134,7 @@ def _row(name: str, one: Mapping[str, Any]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _points(points: Points | None, name: str) -> Iterator[Table]:
+def _points(points: ScatterPoints | None, name: str) -> Iterator[Table]:
     """The rows behind the picture of predicted against measured, the furthest off first."""
     if points is None:
         return

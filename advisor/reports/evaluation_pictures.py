@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from models.evaluation.run import Points
+from models.evaluation.run import ScatterPoints
 from profiler.look import AFTER, BAD, BEFORE, inline, short
 from profiler.pictures import INK, LINE, SOFT, label, new_figure
 
@@ -22,7 +22,7 @@ _SMALL: Mapping[str, Any] = {"markersize": 4, "linewidth": 1.4, "markeredgewidth
 _SCALE = 100  # T/B is shown in percentage points
 
 
-def scatter(points: Points, *, salt: str) -> Markup:
+def scatter(points: ScatterPoints, *, salt: str) -> Markup:
     """Predicted against measured T/B; rows whose interval missed are marked."""
     figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
     top = max(1.05, float(np.max([points.measured.max(), points.predicted.max()])))

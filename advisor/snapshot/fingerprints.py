@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable
-from models.features.curves import REPORTER, families
+from models.features.sensitivity_curves import REPORTER, families
 from models.physics.demands import guessed_capacity
 
 Bytes = NDArray[np.bytes_]

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from advisor.store import locks
 from advisor.store.schema import ID, UtcTime, metadata
 from advisor.store.statements import chunks, insert_new
-from models.evaluation.monitoring import Checked
+from models.evaluation.prediction_checks import CheckedPrediction
 
 observed = sa.Table(
     "observed",
@@ -34,11 +34,11 @@ observed = sa.Table(
     sa.Index("ix_observed_version_id", "version", "id"),
     sqlite_autoincrement=True,  # the number of a row that is gone is never given again
 )
-_COLUMNS = tuple(observed.c[field.name] for field in fields(Checked))
+_COLUMNS = tuple(observed.c[field.name] for field in fields(CheckedPrediction))
 _NEWEST = sa.select(sa.func.max(observed.c.id))  # made once: every question asks for it
 
 
-def add(connection: sa.Connection, rows: Sequence[Checked], *, keep: int) -> int:
+def add(connection: sa.Connection, rows: Sequence[CheckedPrediction], *, keep: int) -> int:
     """Insert the rows that are new, forget the oldest of their platforms beyond `keep`; returns how many were new."""
     locks.alone(connection, "observed")  # so that numbers have the order of commits, and readers of news miss none
     added = insert_new(connection, observed, [asdict(row) for row in rows])
@@ -64,7 +64,7 @@ def platforms_since(connection: sa.Connection, number: int) -> tuple[str, ...]:
     return tuple(connection.scalars(sa.select(observed.c.platform).where(observed.c.id > number).distinct()))
 
 
-def of_version(connection: sa.Connection, version: str, *, last: int) -> tuple[Checked, ...]:
+def of_version(connection: sa.Connection, version: str, *, last: int) -> tuple[CheckedPrediction, ...]:
     """What a model's figures need, in the order in which it came: of each role and target the `last` rows of each
     workload and twice as many of each platform."""
     parts = (observed.c.role, observed.c.target)
@@ -75,21 +75,23 @@ def of_version(connection: sa.Connection, version: str, *, last: int) -> tuple[C
     placed = sa.select(observed.c.id, on_platform, of_workload).where(observed.c.version == version).subquery()
     wanted = sa.or_(placed.c.platform <= 2 * last, placed.c.workload <= last)
     query = sa.select(*_COLUMNS).join(placed, placed.c.id == observed.c.id).where(wanted).order_by(observed.c.id)
-    return tuple(Checked(*row) for row in connection.execute(query))
+    return tuple(CheckedPrediction(*row) for row in connection.execute(query))
 
 
-def throughput_on(connection: sa.Connection, platform: str, version: str, *, last: int) -> tuple[Checked, ...]:
+def throughput_on(
+    connection: sa.Connection, platform: str, version: str, *, last: int
+) -> tuple[CheckedPrediction, ...]:
     """The `last` rows of a model about throughput on one platform, in the order in which they came."""
     here = (observed.c.platform == platform, observed.c.version == version, observed.c.target == "throughput")
     query = sa.select(*_COLUMNS).where(*here).order_by(observed.c.id.desc()).limit(last)
-    return tuple(Checked(*row) for row in connection.execute(query))[::-1]
+    return tuple(CheckedPrediction(*row) for row in connection.execute(query))[::-1]
 
 
-def of_sources(connection: sa.Connection, sources: Iterable[str], *, other_than: str) -> tuple[Checked, ...]:
+def of_sources(connection: sa.Connection, sources: Iterable[str], *, other_than: str) -> tuple[CheckedPrediction, ...]:
     """What other models predicted for the same measurements, in the order in which it came."""
-    found: list[tuple[int, Checked]] = []
+    found: list[tuple[int, CheckedPrediction]] = []
     for some in chunks(sorted(set(sources))):
         query = sa.select(observed.c.id, *_COLUMNS)
         query = query.where(observed.c.source.in_(some), observed.c.version != other_than)
-        found += [(number, Checked(*row)) for number, *row in connection.execute(query)]
+        found += [(number, CheckedPrediction(*row)) for number, *row in connection.execute(query)]
     return tuple(row for _, row in sorted(found, key=lambda item: item[0]))

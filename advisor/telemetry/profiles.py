@@ -13,9 +13,9 @@ from advisor.domain import Host, Instance, InstanceProfile, PhaseProfile, Worklo
 from advisor.errors import InvalidInput, NotFound
 from advisor.store import hosts, instances, rollups, samples
 from models.physics.demands import GOODPUT
-from models.profiling.loads import Limits
+from models.profiling.load_estimation import InstanceLimits
 from models.profiling.profiles import profile_windows
-from models.profiling.windows import Readings, Windows, align, by_series, hosts_of
+from models.profiling.windows import InstanceWindows, Readings, align, by_series, hosts_of
 from profiler.observed import MetricSample
 
 # Of more than a day, or where some of it is rolled up, all is read as five-minute means: windows are of one length.
@@ -45,7 +45,7 @@ class Seen:
 class Stored:
     """What there is for a profile: windows of the instance, and what it and its host are, where known."""
 
-    windows: Windows
+    windows: InstanceWindows
     instance: Instance | None
     host: Host | None
     notes: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ def workload_of(
     return scaled
 
 
-def _windows(readings: Readings, instance_id: str) -> Windows:
+def _windows(readings: Readings, instance_id: str) -> InstanceWindows:
     windows = align(readings, instance_id)
     if len(windows) > MAX_WINDOWS:
         message = f"{len(windows)} windows of {instance_id}, at most {MAX_WINDOWS} are looked at; ask for less time"
@@ -129,7 +129,7 @@ def _noting(profile: InstanceProfile, notes: tuple[str, ...]) -> InstanceProfile
     return replace(profile, notes=(*profile.notes, *notes)) if notes else profile
 
 
-def _limits(instance: Instance | None, host: Host | None) -> Limits:
+def _limits(instance: Instance | None, host: Host | None) -> InstanceLimits:
     """The limits that the inventory knows; a cap counts where it is below the vCPUs."""
     settings = instance.settings if instance else None
     cap = settings.cap_percent if settings else None
@@ -140,7 +140,7 @@ def _limits(instance: Instance | None, host: Host | None) -> Limits:
         most = network.rate_mbit if network.mode == "dedicated" else network.ceil_mbit
         rates += [most] if most else []
     disk = settings.disk_limit_mb_s if settings else None
-    return Limits(cap if is_cap else None, is_cap, min(rates, default=None), disk)
+    return InstanceLimits(cap if is_cap else None, is_cap, min(rates, default=None), disk)
 
 
 def _choose(profile: InstanceProfile, number: int | None) -> PhaseProfile:

@@ -17,7 +17,7 @@ from advisor.telemetry.profiles import Seen, parse_since
 from advisor.telemetry.series_store import Scraped, SeriesStore
 from models.profiling.windows import SeriesKey, hosts_of
 from profiler.collectors import unit_of
-from profiler.collectors.further import UNITS
+from profiler.collectors.additional_metrics import UNITS
 from profiler.gauges import ATTRIBUTED, PREFIX, gauge_of
 from profiler.metrics import BY_NAME, SCOPES
 from profiler.observed import check_id

@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 from advisor.errors import InvalidInput, SeriesUnavailable
 from advisor.settings import Settings
-from profiler.agent.wire import Server, may_carry_token
+from profiler.agent.http_client import ServerUrl, may_carry_token
 from profiler.secret_file import read_secret
 
 DEADLINE_S = 30.0  # for one query, with its answer
@@ -54,7 +54,7 @@ class SeriesStore:
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or not plain:
             raise InvalidInput(f"{url[:100]!r} is no URL such as http://127.0.0.1:9090", field=field)
         secret = _secret(settings.prometheus_authorization_file)
-        if secret and not may_carry_token(Server(parts.scheme == "https", parts.hostname, port or 0, "")):
+        if secret and not may_carry_token(ServerUrl(parts.scheme == "https", parts.hostname, port or 0, "")):
             raise InvalidInput(f"{url[:100]} would get the secret unencrypted; give an https URL", field=field)
         return cls(url, secret)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from advisor import offline, validation
-from advisor.domain import Estimate, InstanceProfile, PhaseProfile
+from advisor.domain import InstanceProfile, MeanEstimate, PhaseProfile
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
@@ -157,7 +157,7 @@ def _place(key: str) -> tuple[int, str]:
     return (FIRST.index(key) if key in FIRST else len(FIRST), key)
 
 
-def _interval(estimate: Estimate | None) -> str:
+def _interval(estimate: MeanEstimate | None) -> str:
     if estimate is None:
         return ""
     if estimate.lower is None or estimate.upper is None:

@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeElapsedColumn
 from rich.table import Table
 
-from profiler import screen
+from profiler import rich_console
 
 Advance = Callable[[str, float], None]
 
@@ -57,7 +57,7 @@ def _print_rich(headers: Sequence[str], cells: Sequence[Sequence[str]], right: S
         table.add_column(header, justify="right" if number in right else "left", overflow="fold")
     for row in cells:
         table.add_row(*row)
-    screen.console().print(table)
+    rich_console.console().print(table)
 
 
 def _print_plain(headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[int]) -> None:
@@ -75,8 +75,13 @@ def _print_plain(headers: Sequence[str], cells: Sequence[Sequence[str]], right: 
 def progress() -> Iterator[Advance]:
     """Give a callback that shows what is being done: a bar on a terminal, else a plain line for every tenth."""
     if sys.stderr.isatty():
-        columns = (screen.text_column("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=screen.console(sys.stderr), transient=True) as bar:
+        columns = (
+            rich_console.text_column("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=rich_console.console(sys.stderr), transient=True) as bar:
             task = bar.add_task("starting", total=1.0)
             yield lambda what, fraction: bar.update(task, description=clean(what), completed=fraction)
     else:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from pydantic import Field
 
-from advisor.domain import Estimate, InstanceProfile, PhaseProfile
+from advisor.domain import InstanceProfile, MeanEstimate, PhaseProfile
 from api.schemas.base import Answer, Figure, Time
 
 
@@ -19,7 +19,7 @@ class EstimateOut(Answer):
     effective_windows: float = Field(description="independent windows that it is worth")
 
     @classmethod
-    def of(cls, estimate: Estimate) -> EstimateOut:
+    def of(cls, estimate: MeanEstimate) -> EstimateOut:
         """From the domain."""
         return cls(
             value=estimate.value, lower=estimate.lower, upper=estimate.upper, effective_windows=estimate.effective

@@ -9,7 +9,7 @@ from typing import Any
 from lab.campaign.combinations import choose
 from lab.campaign.factors import MOST_GROUPS, read_cross
 from lab.campaign.members import check_names, read_members
-from lab.campaign.model import Group, Member, PinningForm
+from lab.campaign.model import Member, MemberGroup, PinningForm
 from lab.fields import Fields
 
 _MOST_CHOSEN = 2000  # combinations of one entry
@@ -17,9 +17,9 @@ _MOST_CHOSEN = 2000  # combinations of one entry
 
 def read_groups(
     top: Fields, members: Mapping[str, Member], forms: Mapping[str, PinningForm], seed: int
-) -> tuple[Group, ...]:
+) -> tuple[MemberGroup, ...]:
     """All groups of a campaign, each once."""
-    groups = [Group(pair, form) for form in forms.values() for pair in _pairs(top, members)]
+    groups = [MemberGroup(pair, form) for form in forms.values() for pair in _pairs(top, members)]
     for index, entry in enumerate(top.sequence("groups") if top.has("groups") else []):
         groups += _entry(Fields(top.file, f"groups[{index}]", entry), members, forms, seed)
     if not groups:
@@ -36,13 +36,15 @@ def _pairs(top: Fields, members: Mapping[str, Member]) -> list[tuple[Member, ...
     return [read_members(top, f"pairs[{i}]", entry, members, {}) for i, entry in enumerate(top.sequence("pairs"))]
 
 
-def _entry(fields: Fields, members: Mapping[str, Member], forms: Mapping[str, PinningForm], seed: int) -> list[Group]:
+def _entry(
+    fields: Fields, members: Mapping[str, Member], forms: Mapping[str, PinningForm], seed: int
+) -> list[MemberGroup]:
     listings, place = _listings(fields, members, seed)
     chosen = [forms[name] for name in check_names(
         fields, "pinnings", fields.sequence("pinnings", list(forms)), forms, "pinnings"
     )]  # fmt: skip
     groups = [
-        Group(read_members(fields, place, listing, members, changes, least=1), form)
+        MemberGroup(read_members(fields, place, listing, members, changes, least=1), form)
         for listing in listings
         for changes in read_cross(fields, len(listing))
         for form in chosen

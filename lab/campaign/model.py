@@ -54,7 +54,7 @@ class PinningForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MemberGroup:
     """Members that share the host, in one pinning form."""
 
     members: tuple[Member, ...]
@@ -107,7 +107,7 @@ class Campaign:
     learn: bool
     workloads: Mapping[str, Workload]
     members: Mapping[str, Member]
-    groups: tuple[Group, ...]
+    groups: tuple[MemberGroup, ...]
     pinnings: tuple[PinningForm, ...]
     fingerprint: str
     instances: Backing = "container"

@@ -33,7 +33,7 @@ _FIRST = 1  # process id of the agent in a guest
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games"
 
 
-class Program:
+class ForkedProgram:
     """A program that was started: its process, what it writes, and the pipe that it waits at."""
 
     def __init__(self, request: Request) -> None:
@@ -89,12 +89,12 @@ class Program:
                 os.close(file)
 
 
-class Agent:
+class GuestAgent:
     """Answers the lab, and reaps whatever ends in the guest."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._programs: dict[int, Program] = {}
+        self._programs: dict[int, ForkedProgram] = {}
         self._rest = b""
 
     def serve(self) -> NoReturn:
@@ -134,7 +134,7 @@ class Agent:
             self._say({"number": request["number"], **answer})
 
     def do_start(self, request: Request) -> None:
-        self._programs[request["program"]] = Program(request)
+        self._programs[request["program"]] = ForkedProgram(request)
 
     def do_release(self, request: Request) -> None:
         if request["program"] in self._programs:
@@ -223,7 +223,7 @@ def main() -> None:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     os.environ["PATH"] = _PATH
-    Agent(open_port(sys.argv[1])).serve()
+    GuestAgent(open_port(sys.argv[1])).serve()
 
 
 if __name__ == "__main__":

@@ -7,22 +7,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lab.errors import RunError
-from lab.guests.machine import Machine
-from lab.schedule import Placed
+from lab.guests.machine import QemuGuest
+from lab.schedule import PlacedMember
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.events import Events
 from profiler.backends.linux import HostReader, TaskReader, attempt, read_interfaces
-from profiler.backends.names import instance_id
-from profiler.backends.source import LiveSource, Source
+from profiler.backends.source import HostSource, LiveSource
 from profiler.observed import Instance, IsolationSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedGuest:
     """A guest that is read, and where it was put."""
 
-    placed: Placed
-    machine: Machine
+    placed: PlacedMember
+    machine: QemuGuest
 
     @property
     def name(self) -> str:
@@ -38,7 +38,7 @@ class GuestBackend:
 
     name = "qemu"
 
-    def __init__(self, guests: Iterable[Watched], source: Source | None = None) -> None:
+    def __init__(self, guests: Iterable[WatchedGuest], source: HostSource | None = None) -> None:
         self._source = source or LiveSource()
         self._guests = tuple(guests)
         self.host = instance_id(socket.gethostname() or "localhost")
@@ -101,7 +101,7 @@ class GuestBackend:
                 vanished.append(one.name)
         return found, vanished
 
-    def _domain(self, one: Watched, tasks: dict[str, TaskCounters]) -> DomainCounters:
+    def _domain(self, one: WatchedGuest, tasks: dict[str, TaskCounters]) -> DomainCounters:
         absent: dict[str, str] = {}
         try:
             disk_bytes: int | None = one.machine.disk_bytes()

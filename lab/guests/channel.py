@@ -21,7 +21,7 @@ _MOST = 64 << 20  # bytes of one line; more than the agent ever says
 _EARLY = "the lab ended it"
 
 
-class Channel:
+class AgentChannel:
     """A connection to one agent. `explain` says what else is known when the agent is silent: the guest's console."""
 
     def __init__(self, connection: socket.socket, name: str, explain: Callable[[], str]) -> None:
@@ -152,7 +152,7 @@ class Channel:
 class GuestProgram:
     """A program inside a guest; how it ended and what it wrote comes with the agent's word of its end."""
 
-    def __init__(self, channel: Channel, number: int, command: tuple[str, ...]) -> None:
+    def __init__(self, channel: AgentChannel, number: int, command: tuple[str, ...]) -> None:
         self.command = command
         self._channel = channel
         self._number = number

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import PreparationError, RunError
-from lab.guests.channel import Channel
-from lab.guests.image import TCP_PORT, Image
+from lab.guests.channel import AgentChannel
+from lab.guests.image import TCP_PORT, BootImage
 from lab.processes import call
 from lab.workloads import Site
 from profiler.observed import IsolationSettings, format_cpus
@@ -30,7 +30,7 @@ class DomainConfig:
 
     name: str
     type: str
-    image: Image
+    image: BootImage
     memory_mb: int
     vcpus: int
     cpus: tuple[int, ...]
@@ -87,10 +87,10 @@ class Domain:
         self._has_disk = has_disk
         self._address = address
         self._network = network
-        self._channel: Channel | None = None
+        self._channel: AgentChannel | None = None
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> AgentChannel:
         if self._channel is None:
             raise RunError(f"domain {self.name} is not up")
         return self._channel
@@ -107,7 +107,7 @@ class Domain:
         while self._channel is None:
             with contextlib.suppress(OSError):
                 connection = connect_from(self._network, self._address, TCP_PORT)
-                self._channel = Channel(connection, self.name, self.console)
+                self._channel = AgentChannel(connection, self.name, self.console)
             if self._channel is None:
                 if time.monotonic() > deadline:
                     said = self.console()[-400:] or f"nothing in {_CONSOLES}"

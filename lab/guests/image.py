@@ -17,7 +17,7 @@ from modulefinder import ModuleFinder
 from pathlib import Path
 
 from lab.errors import PreparationError, ToolError
-from lab.guests.archive import Archive
+from lab.guests.cpio import CpioArchive
 from lab.guests.kernel import DRIVERS, Kernel, fetch_kernel
 from lab.processes import call
 
@@ -66,7 +66,7 @@ _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x[0-9a-f]+\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class BootImage:
     """What a guest boots: an uncompressed kernel, which spares emulated CPUs the unpacking, and an initramfs."""
 
     kernel: Path
@@ -79,17 +79,17 @@ def cache_directory() -> Path:
     return Path(base, "cotenant", "guests") if base else Path("/var/cache/cotenant/guests")
 
 
-def shared_image(cache: Path | None = None) -> Image:
+def shared_image(cache: Path | None = None) -> BootImage:
     """The image for guests that see this host's files; PreparationError says what is missing."""
     return _image([], cache or cache_directory())
 
 
-def build_image(programs: Sequence[str], cache: Path | None = None) -> Image:
+def build_image(programs: Sequence[str], cache: Path | None = None) -> BootImage:
     """An image that holds these programs, Python for the agent, and the libraries that they need."""
     return _image([*programs, _python()], cache or cache_directory())
 
 
-def _image(programs: Sequence[str], cache: Path) -> Image:
+def _image(programs: Sequence[str], cache: Path) -> BootImage:
     try:
         cache.mkdir(parents=True, exist_ok=True)
         kernel = fetch_kernel(cache)
@@ -100,11 +100,11 @@ def _image(programs: Sequence[str], cache: Path) -> Image:
         archive.write(target)
     except (OSError, ToolError) as error:
         raise PreparationError(f"the guests' image cannot be made: {error}") from None
-    return Image(kernel.vmlinux, target)
+    return BootImage(kernel.vmlinux, target)
 
 
-def _archive(kernel: Kernel, programs: Sequence[Path]) -> Archive:
-    archive = Archive()
+def _archive(kernel: Kernel, programs: Sequence[Path]) -> CpioArchive:
+    archive = CpioArchive()
     busybox = _program("busybox")
     archive.file("/bin/busybox", busybox.read_bytes(), executable=True)
     for library in libraries([busybox]):

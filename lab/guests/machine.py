@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lab.errors import RunError
-from lab.guests.channel import Channel
-from lab.guests.command import Shape, qemu_command
-from lab.guests.image import SCRATCH_TAG, Image
+from lab.guests.channel import AgentChannel
+from lab.guests.image import SCRATCH_TAG, BootImage
+from lab.guests.qemu_command import GuestShape, qemu_command
 from lab.guests.qmp import Qmp
-from lab.processes import Process, call
+from lab.processes import LabProcess, call
 from lab.workloads import Site, Workload
 
 BOOT_WITHIN_S = 90.0
@@ -27,7 +27,7 @@ _BATCH = "/run/network"
 _FILES = "/run/files"  # where a guest sees what the host keeps for its disk
 
 
-class Machine:
+class QemuGuest:
     """A guest from its start to its end. Its process lies in `groups`, its tap in the namespace `network`.
 
     `scratch` is the campaign's folder, which the guest sees at the same path; `files` is below it and is the mount
@@ -35,7 +35,7 @@ class Machine:
     """
 
     def __init__(
-        self, shape: Shape, image: Image, groups: Sequence[str], network: str, scratch: Path, files: Path
+        self, shape: GuestShape, image: BootImage, groups: Sequence[str], network: str, scratch: Path, files: Path
     ) -> None:
         self.shape = shape
         self.files = files
@@ -48,9 +48,9 @@ class Machine:
         with agent_end, control_end:
             ends = (agent_end.fileno(), control_end.fileno())
             command = qemu_command(shape, image, self._disk, scratch, *ends)
-            self.process = Process(command, groups=groups, network=network, directory=scratch, passed=ends)
+            self.process = LabProcess(command, groups=groups, network=network, directory=scratch, passed=ends)
         self._began = time.monotonic()
-        self.channel = Channel(agent, shape.name, self.console)
+        self.channel = AgentChannel(agent, shape.name, self.console)
         self._control = Qmp(control, shape.name)
         self._copied: frozenset[tuple[str, int, int]] = frozenset()
         self._leads: dict[Workload, float] = {}

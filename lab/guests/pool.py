@@ -15,28 +15,28 @@ from weakref import WeakKeyDictionary
 from lab.campaign import GuestSettings
 from lab.control_groups import GroupMaker
 from lab.errors import PreparationError, RunError
-from lab.guests.command import QEMU, Accelerated, Shape, kvm_boots
-from lab.guests.image import Image, shared_image
-from lab.guests.machine import Machine
+from lab.guests.image import BootImage, shared_image
+from lab.guests.machine import QemuGuest
+from lab.guests.qemu_command import QEMU, Accelerated, GuestShape, kvm_boots
 from lab.processes import call
-from lab.registry import Registry
+from lab.resource_registry import ResourceRegistry
 from profiler.observed import IsolationSettings
 
 _PROBE_S = 10.0  # no more than a kernel and its drivers have to come up
 _VHOST = Path("/dev/vhost-net")
 
 
-class Pool:
+class GuestPool:
     """Boots guests as runs ask for them; all end with the registry's run."""
 
-    def __init__(self, registry: Registry, maker: GroupMaker, settings: GuestSettings, scratch: Path) -> None:
+    def __init__(self, registry: ResourceRegistry, maker: GroupMaker, settings: GuestSettings, scratch: Path) -> None:
         self._registry = registry
         self._settings = settings
         self._scratch = scratch
         self._image = shared_image()
         self._accelerator = choose_accelerator(settings, self._image)
         self._vhost = choose_vhost(settings)
-        self._machines: dict[tuple[int, int], Machine] = {}
+        self._machines: dict[tuple[int, int], QemuGuest] = {}
         self._booted = 0
         self._circumstances: dict[str, str] = {}
         self.network = registry.network("switch")  # where everybody looks for the switch of a run (qdiscs)
@@ -46,7 +46,7 @@ class Pool:
         registry.made("group", group, lasting=True)
         self._groups = maker.make(group, tuple(sorted(os.sched_getaffinity(0))), IsolationSettings(), None)
 
-    def take(self, vcpus: Sequence[int]) -> tuple[Machine, ...]:
+    def take(self, vcpus: Sequence[int]) -> tuple[QemuGuest, ...]:
         """Guests with so many vCPUs, one for each position; they stand still until they are woken."""
         keys = list(enumerate(vcpus))
         fresh = [key for key in keys if not self._stands(key)]
@@ -63,7 +63,7 @@ class Pool:
             raise
         return tuple(self._machines[key] for key in keys)
 
-    def give_back(self, machines: Sequence[Machine]) -> None:
+    def give_back(self, machines: Sequence[QemuGuest]) -> None:
         """After a run: what can be used again stands still, what cannot is ended."""
         for key, machine in list(self._machines.items()):
             if machine in machines:
@@ -100,9 +100,9 @@ class Pool:
         name = f"guest{position}x{vcpus}"
         files = self._scratch / f"files-{position}"
         files.mkdir(exist_ok=True)
-        shape = Shape(name, self._booted, vcpus, self._settings.memory_mb, self._accelerator, self._vhost)
+        shape = GuestShape(name, self._booted, vcpus, self._settings.memory_mb, self._accelerator, self._vhost)
         network = f"/run/netns/{self.network}"
-        self._machines[key] = Machine(shape, self._image, self._groups, network, self._scratch, files)
+        self._machines[key] = QemuGuest(shape, self._image, self._groups, network, self._scratch, files)
 
     def _drop(self, key: tuple[int, int]) -> None:
         machine = self._machines.pop(key, None)
@@ -110,19 +110,19 @@ class Pool:
             machine.close()
 
 
-_POOLS: WeakKeyDictionary[Registry, Pool] = WeakKeyDictionary()
+_POOLS: WeakKeyDictionary[ResourceRegistry, GuestPool] = WeakKeyDictionary()
 
 
-def pool_of(registry: Registry, maker: GroupMaker, settings: GuestSettings, scratch: Path) -> Pool:
+def pool_of(registry: ResourceRegistry, maker: GroupMaker, settings: GuestSettings, scratch: Path) -> GuestPool:
     """The pool of this registry's run, made at the first call and ended with the registry."""
     pool = _POOLS.get(registry)
     if pool is None:
-        pool = _POOLS[registry] = Pool(registry, maker, settings, scratch)
+        pool = _POOLS[registry] = GuestPool(registry, maker, settings, scratch)
         registry.at_end(pool.close)
     return pool
 
 
-def choose_accelerator(settings: GuestSettings, image: Image) -> Accelerated:
+def choose_accelerator(settings: GuestSettings, image: BootImage) -> Accelerated:
     """What the campaign asks for, or KVM where a guest comes up with it; PreparationError when it must be and fails."""
     if settings.accelerator == "tcg":
         return "tcg"

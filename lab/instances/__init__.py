@@ -2,21 +2,21 @@
 
 from lab.campaign import Backing
 from lab.control_groups import GroupMaker
-from lab.instances.base import Instances, Program, Running, Setup
-from lab.instances.containers import Containers
-from lab.instances.native import Native
-from lab.instances.qemu import Qemu
-from lab.instances.xen import Xen
+from lab.instances.base import Instances, Program, RunningInstance, RunSetup
+from lab.instances.containers import ContainerInstances
+from lab.instances.native import NativeInstances
+from lab.instances.qemu import QemuInstances
+from lab.instances.xen import XenInstances
 
-__all__ = ["Backing", "Instances", "Program", "Running", "Setup", "host_instances"]
+__all__ = ["Backing", "Instances", "Program", "RunSetup", "RunningInstance", "host_instances"]
 
 
-def host_instances(backing: Backing, setup: Setup, maker: GroupMaker) -> Instances:
+def host_instances(backing: Backing, setup: RunSetup, maker: GroupMaker) -> Instances:
     """Instances of this kind for one run, not yet started."""
     if backing == "container":
-        return Containers(setup, maker)
+        return ContainerInstances(setup, maker)
     if backing == "native":
-        return Native(setup, maker)
+        return NativeInstances(setup, maker)
     if backing == "qemu":
-        return Qemu(setup, maker)
-    return Xen(setup, maker)
+        return QemuInstances(setup, maker)
+    return XenInstances(setup, maker)

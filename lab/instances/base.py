@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Literal, Protocol, Self, runtime_checkable
 
 from lab.campaign import Cpus, GuestSettings
-from lab.registry import Registry
-from lab.schedule import Placed
+from lab.resource_registry import ResourceRegistry
+from lab.schedule import PlacedMember
 from lab.workloads import Site, Workload
 from profiler.backends.base import Backend
 
@@ -17,7 +17,7 @@ Transport = Literal["tcp", "udp"]
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class RunSetup:
     """What is to stand for one run. Entry i of `placed` does `workloads[i]`; scratch files go below `directory`.
 
     `link_mbit` is the rate of the uplink that `shared` instances share, None = they share no link. `line_mbit` is the
@@ -27,8 +27,8 @@ class Setup:
     packets, QEMU's threads beside the vCPUs, vhost), None = where the kernel puts it.
     """
 
-    registry: Registry
-    placed: tuple[Placed, ...]
+    registry: ResourceRegistry
+    placed: tuple[PlacedMember, ...]
     workloads: tuple[Workload, ...]
     directory: Path
     link_mbit: float | None = None
@@ -66,11 +66,11 @@ class Program(Protocol):
         """Raise RunError when it ended with a failure."""
 
 
-class Running(Protocol):
+class RunningInstance(Protocol):
     """One instance that stands."""
 
     @property
-    def placed(self) -> Placed: ...
+    def placed(self) -> PlacedMember: ...
 
     @property
     def workload(self) -> Workload: ...
@@ -95,7 +95,7 @@ class Instances(Protocol):
     """Context manager: on entry all instances stand and their servers are ready, on exit nothing of them is left."""
 
     @property
-    def running(self) -> list[Running]: ...
+    def running(self) -> list[RunningInstance]: ...
 
     def __enter__(self) -> Self: ...
 
@@ -117,7 +117,7 @@ class Instances(Protocol):
 
 
 @runtime_checkable
-class Described(Protocol):
+class DescribedInstances(Protocol):
     """Instances that tell how they were made, beyond what the campaign says."""
 
     def circumstances(self) -> dict[str, str]:

@@ -9,15 +9,15 @@ from typing import ClassVar
 
 from lab import network
 from lab.instances.base import Transport
-from lab.instances.standing import Standing, StandingInstances, waiting_socket
-from lab.processes import Process
+from lab.instances.lifecycle import InstanceHandle, ManagedInstances, waiting_socket
+from lab.processes import LabProcess
 from lab.workloads import Site
 from profiler.backends import LxcBackend
 from profiler.observed import Instance
 
 
 @dataclass(slots=True)
-class Container(Standing):
+class LabContainer(InstanceHandle):
     """One started container.
 
     `procs` are the files that a process joins its group by; `namespace` and `generators` are paths of network
@@ -29,12 +29,12 @@ class Container(Standing):
     namespace: str
     generators: str
 
-    def start_inside(self, command: list[str], *, wait: bool = False) -> Process:
-        return Process(command, groups=self.procs, network=self.namespace, directory=self.site.directory, wait=wait)
+    def start_inside(self, command: list[str], *, wait: bool = False) -> LabProcess:
+        return LabProcess(command, groups=self.procs, network=self.namespace, directory=self.site.directory, wait=wait)
 
     def listens(self, transport: Transport, port: int) -> bool:
         """Reads the table of the instance's own network namespace; False before its server is in it."""
-        if not isinstance(self.server, Process):
+        if not isinstance(self.server, LabProcess):
             return False
         process = Path(f"/proc/{self.server.pid}")
         with contextlib.suppress(OSError):
@@ -46,7 +46,7 @@ class Container(Standing):
         """Nothing to bring: a container sees the host's files."""
 
 
-class Containers(StandingInstances[Container]):
+class ContainerInstances(ManagedInstances[LabContainer]):
     """The containers of one run; see `lab.instances.base.Instances`."""
 
     ready_within_s: ClassVar[float] = 20.0  # a game's server, loading its map, needs a few seconds
@@ -71,10 +71,12 @@ class Containers(StandingInstances[Container]):
             procs = self._group(group, entry.cpus, entry.member.settings)
             outside = self._outside(entry, net.generators)
             self._standing.append(
-                Container(entry, workload, site, outside, workload.lead_s, group, procs, port.namespace, net.generators)
+                LabContainer(
+                    entry, workload, site, outside, workload.lead_s, group, procs, port.namespace, net.generators
+                )
             )
 
-    def _network(self) -> network.Network:
+    def _network(self) -> network.LabNetwork:
         return network.build(self._registry, self._networks(), self._wiring())
 
     def _leave(self) -> None:

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from lab import network
 from lab.errors import PreparationError, ToolError
-from lab.instances.containers import Containers
+from lab.instances.containers import ContainerInstances
 from lab.processes import call
 from lab.shaping import most_segments
 
 _OWN = "/proc/self/ns/net"
 
 
-class Native(Containers):
+class NativeInstances(ContainerInstances):
     """The programs of one run on the host; see `lab.instances.base.Instances`."""
 
     @property
@@ -30,7 +30,7 @@ class Native(Containers):
         """The host's end of the pair; 15 characters are the most."""
         return f"ct{self._registry.run}"
 
-    def _network(self) -> network.Network:
+    def _network(self) -> network.LabNetwork:
         setup, registry = self._setup, self._registry
         self._check()
         switch = registry.network("switch")
@@ -45,7 +45,7 @@ class Native(Containers):
         if setup.driver_cpus is not None:
             Path("/sys/class/net", self._interface, network.STEERING).write_text(network.cpu_mask(setup.driver_cpus))
         ports = tuple(network.Port(port.address, _OWN, port.device) for port in net.ports)
-        return network.Network(ports, net.generators, net.switch)
+        return network.LabNetwork(ports, net.generators, net.switch)
 
     def _check(self) -> None:
         for entry in self._setup.placed:

@@ -8,20 +8,20 @@ run names them, else on the member's.
 from __future__ import annotations
 
 from lab import network
-from lab.guests.backend import GuestBackend, Watched
-from lab.guests.machine import Machine
-from lab.guests.pool import Pool, pool_of
-from lab.instances.hosted import Guest, Guests
-from lab.schedule import Placed
+from lab.guests.backend import GuestBackend, WatchedGuest
+from lab.guests.machine import QemuGuest
+from lab.guests.pool import GuestPool, pool_of
+from lab.instances.virtual_machines import GuestHandle, GuestInstances
+from lab.schedule import PlacedMember
 from lab.shaping import most_segments
 from lab.workloads import Site, Workload
 
 
-class Qemu(Guests):
+class QemuInstances(GuestInstances):
     """The guests of one run; see `lab.instances.base.Instances`."""
 
-    _pool: Pool | None = None
-    machines: tuple[Machine, ...] = ()
+    _pool: GuestPool | None = None
+    machines: tuple[QemuGuest, ...] = ()
 
     @property
     def network(self) -> str:
@@ -31,7 +31,7 @@ class Qemu(Guests):
     def backend(self) -> GuestBackend:
         """Reads exactly these guests."""
         pairs = zip(self._standing, self.machines, strict=True)
-        return GuestBackend(Watched(one.placed, machine) for one, machine in pairs)
+        return GuestBackend(WatchedGuest(one.placed, machine) for one, machine in pairs)
 
     def circumstances(self) -> dict[str, str]:
         return {} if self._pool is None else self._pool.circumstances()
@@ -49,9 +49,11 @@ class Qemu(Guests):
             machine, address = self.machines[position], net.ports[position].address
             site = Site(position, machine.files, self._directory(position), address, entry.member.vcpus)
             lead_s = self._settle(entry, workload, site, machine)
-            self._standing.append(Guest(entry, workload, site, self._outside(entry, net.generators), lead_s, machine))
+            self._standing.append(
+                GuestHandle(entry, workload, site, self._outside(entry, net.generators), lead_s, machine)
+            )
 
-    def _settle(self, entry: Placed, workload: Workload, site: Site, machine: Machine) -> float:
+    def _settle(self, entry: PlacedMember, workload: Workload, site: Site, machine: QemuGuest) -> float:
         """Let the guest have what its work needs, then hold it where and as this run wants it; its lead in seconds."""
         workload.prepare(site)
         setup = self._setup

@@ -14,26 +14,26 @@ from pathlib import Path
 from lab.control_groups import GroupMaker
 from lab.errors import PreparationError
 from lab.guests.domain import Domain, DomainConfig, config_text, domain_type
-from lab.guests.image import Image, build_image
+from lab.guests.image import BootImage, build_image
 from lab.guests.machine import make_disk
-from lab.guests.renamed import Renamed
-from lab.instances.base import Setup
-from lab.instances.hosted import Guest, Guests
+from lab.guests.renaming_backend import RenamingBackend
+from lab.instances.base import RunSetup
+from lab.instances.virtual_machines import GuestHandle, GuestInstances
 from lab.network import GENERATOR_ADDRESS, batch, end_commands, instance_address
 from lab.processes import call
-from lab.schedule import Placed
+from lab.schedule import PlacedMember
 from lab.shaping import htb_commands
 from lab.workloads import Site
 from profiler.backends.base import Backend
 from profiler.backends.xen.backend import XenBackend
 
-_IMAGES: dict[tuple[str, ...], Image] = {}  # made once per campaign: each holds some 30 MB of programs
+_IMAGES: dict[tuple[str, ...], BootImage] = {}  # made once per campaign: each holds some 30 MB of programs
 
 
-class Xen(Guests):
+class XenInstances(GuestInstances):
     """The domains of one run; see `lab.instances.base.Instances`."""
 
-    def __init__(self, setup: Setup, maker: GroupMaker) -> None:
+    def __init__(self, setup: RunSetup, maker: GroupMaker) -> None:
         super().__init__(setup, maker)
         self._domains: list[Domain] = []
         self._type = ""
@@ -41,7 +41,7 @@ class Xen(Guests):
     def backend(self) -> Backend:
         """Reads exactly these domains, by the names of their instances."""
         pairs = zip(self._domains, self._standing, strict=True)
-        return Renamed(XenBackend(), {domain.name: one.placed.instance for domain, one in pairs})
+        return RenamingBackend(XenBackend(), {domain.name: one.placed.instance for domain, one in pairs})
 
     def circumstances(self) -> dict[str, str]:
         memory = str(self._setup.guests.memory_mb)
@@ -90,7 +90,7 @@ class Xen(Guests):
             batch(["tc"], shaping)
         return bridge, f"/run/netns/{generators}"
 
-    def _create(self, position: int, entry: Placed, image: Image, bridge: str, generators: str) -> None:
+    def _create(self, position: int, entry: PlacedMember, image: BootImage, bridge: str, generators: str) -> None:
         setup = self._setup
         files = setup.directory / f"files-{position}"
         files.mkdir(exist_ok=True)
@@ -111,7 +111,9 @@ class Xen(Guests):
         self._registry.made("domain", name)
         domain = Domain(name, site.address, generators, has_disk=disk is not None)
         self._domains.append(domain)
-        self._standing.append(Guest(entry, workload, site, self._outside(entry, generators), workload.lead_s, domain))
+        self._standing.append(
+            GuestHandle(entry, workload, site, self._outside(entry, generators), workload.lead_s, domain)
+        )
         domain.create(path)
         for vcpu in range(entry.member.vcpus):
             domain.pin(vcpu, entry.cpus)
@@ -122,7 +124,7 @@ class Xen(Guests):
         self._domains.clear()
 
 
-def check_settings(setup: Setup) -> None:
+def check_settings(setup: RunSetup) -> None:
     """Raise PreparationError for what a campaign cannot have on Xen."""
     if setup.driver_cpus is not None:
         raise PreparationError(

@@ -17,7 +17,7 @@ Points = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MeasuredOutcome:
     """What an instance reached alone and beside others in the same round; None = not measured."""
 
     solo: float | None
@@ -31,7 +31,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class MemberVariant:
     """With how much load and under which settings a member ran; None = not set. `network` is in words."""
 
     load: float = 1.0
@@ -42,17 +42,17 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class DatasetMember:
     """One instance of one run; `label` is its workload with what differs from the workload's definition."""
 
     instance: str
     workload: str
     label: str
-    variant: Variant
+    variant: MemberVariant
     pinning: str
     cpus: frozenset[int]
     driver_cpus: str
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, MeasuredOutcome]
 
     @property
     def is_plain(self) -> bool:
@@ -87,13 +87,13 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DatasetGroup:
     """Instances that shared the host in one round, in the campaign file's order."""
 
     run: str
     repeat: int
     form: str
-    members: tuple[Member, ...]
+    members: tuple[DatasetMember, ...]
 
     @property
     def key(self) -> Key:
@@ -109,7 +109,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachedOutcome:
     """One line of outcomes.csv: everything that a workload told, also what the dataset format has no word for."""
 
     run: str
@@ -122,7 +122,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
+class LabDataset:
     """A dataset directory. Only colocations.csv must be there; everything else is empty when its file is not.
 
     `series[run, round][instance, metric]` are the windows within a run.
@@ -130,19 +130,19 @@ class Dataset:
 
     directory: str
     about: Mapping[str, str]
-    groups: tuple[Group, ...]
+    groups: tuple[DatasetGroup, ...]
     infos: Mapping[Key, RunInfo]
-    reached: tuple[Reached, ...]
+    reached: tuple[ReachedOutcome, ...]
     series: Mapping[Key, Mapping[tuple[str, str], Points]]
 
-    def solo_key(self, group: Group, member: Member) -> Key:
+    def solo_key(self, group: DatasetGroup, member: DatasetMember) -> Key:
         """Which run of the same round the member is compared with: the lab names it by label and place."""
         info = self.infos.get(group.key)
         clients = info.clients.get(member.instance, "") if info else ""
         cpus = member.pinning.partition("|")[0].partition(":")[2]
         return solo_run(member.label, cpus, clients, member.driver_cpus), group.repeat
 
-    def chosen(self, workloads: frozenset[str] = frozenset(), form: str = "") -> Dataset:
+    def chosen(self, workloads: frozenset[str] = frozenset(), form: str = "") -> LabDataset:
         """Only the groups of these workloads alone and of this pinning form; LabError when there is none such."""
         known = {member.workload for group in self.groups for member in group.members}
         forms = {group.form for group in self.groups}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 
-from lab.show.dataset import Dataset, Group, Key, Member
-from lab.statistics import Description, Redraws, Repeat, rounds_interval, variation
-from lab.windows import Series
+from lab.show.dataset import DatasetGroup, DatasetMember, Key, LabDataset
+from lab.statistics import Description, MemberRepeat, RatioBootstrap, rounds_interval, variation
+from lab.usage_windows import UsageSeries
 
 
 def described(values: Iterable[float], replicates: Sequence[Sequence[float]] = ()) -> Description:
@@ -22,12 +22,12 @@ def described(values: Iterable[float], replicates: Sequence[Sequence[float]] = (
 class Replicates:
     """What the ratios of a dataset might as well have been, by the windows of its runs."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: LabDataset) -> None:
         self._dataset = dataset
-        self._redraws = Redraws()
-        self._known: dict[tuple[Key, str], Repeat] = {}
+        self._redraws = RatioBootstrap()
+        self._known: dict[tuple[Key, str], MemberRepeat] = {}
 
-    def of(self, group: Group, member: Member) -> tuple[float, ...]:
+    def of(self, group: DatasetGroup, member: DatasetMember) -> tuple[float, ...]:
         """T / B of a member in this round, as often as any other; nothing but the ratio itself without windows.
 
         ValueError when the ratio is not known.
@@ -41,12 +41,12 @@ class Replicates:
         together = self._repeat(group.key, member.instance, outcome.colocated or 0.0)
         return self._redraws.ratios(together, self._repeat(self._dataset.solo_key(group, member), "", outcome.solo))
 
-    def _repeat(self, key: Key, instance: str, value: float) -> Repeat:
+    def _repeat(self, key: Key, instance: str, value: float) -> MemberRepeat:
         """An empty instance stands for the only one of a solo run; the key is what the lab itself has for it."""
         name = (key, instance)
         if name not in self._known:
             run, number = key
-            self._known[name] = Repeat(f"{run} {number} {instance}", value, self._windows(key, instance))
+            self._known[name] = MemberRepeat(f"{run} {number} {instance}", value, self._windows(key, instance))
         return self._known[name]
 
     def _windows(self, key: Key, instance: str) -> tuple[float, ...]:
@@ -57,4 +57,4 @@ class Replicates:
             return ()
         at_s = tuple(at for at, _ in next(iter(found.values())))
         values = {metric: tuple(value for _, value in points) for metric, points in found.items()}
-        return Series(at_s, {instance: values}).activity(instance)
+        return UsageSeries(at_s, {instance: values}).activity(instance)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lab.show.dataset import Dataset, Group, Key
+from lab.show.dataset import DatasetGroup, Key, LabDataset
 from lab.show.intervals import described
 from lab.show.pairs import PairResult, together
 from lab.statistics import Description
@@ -19,7 +19,7 @@ OTHER_SPEED = "on CPUs of another speed than alone"
 
 
 @dataclass(frozen=True, slots=True)
-class Narrow:
+class IntervalWidthCount:
     """Of `results` pair results, how many have an interval at most +-`within` of their median; `unknown` have none."""
 
     within: float
@@ -33,7 +33,7 @@ class Narrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MarkedChange:
     """Median T / B of a pair result with all rounds, and without the rounds that were marked."""
 
     name: str
@@ -50,7 +50,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class MarkedRuns:
     """Runs with one kind of mark. `by_kind` counts (marked, all) runs; `changes` the largest first.
 
     `typical` is the median of the absolute changes of the results that have a marked round and another.
@@ -58,7 +58,7 @@ class Marks:
 
     mark: str
     by_kind: Mapping[str, tuple[int, int]]
-    changes: tuple[Change, ...]
+    changes: tuple[MarkedChange, ...]
     typical: float | None
     largest: float | None
 
@@ -71,7 +71,7 @@ class Marks:
         return sum(runs for _, runs in self.by_kind.values())
 
 
-def solo_noise(groups: Iterable[Group], outcome: str = "throughput") -> dict[str, dict[str, Description]]:
+def solo_noise(groups: Iterable[DatasetGroup], outcome: str = "throughput") -> dict[str, dict[str, Description]]:
     """The solo outcome over the rounds, per label and place, which is pinning form and CPUs."""
     solos: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for group in groups:
@@ -85,12 +85,13 @@ def solo_noise(groups: Iterable[Group], outcome: str = "throughput") -> dict[str
     }
 
 
-def narrowness(results: Sequence[PairResult]) -> tuple[Narrow, ...]:
+def narrowness(results: Sequence[PairResult]) -> tuple[IntervalWidthCount, ...]:
     """How many pair results are narrower than each of WIDTHS. One round has no interval, and counts as not narrow."""
     widths = [half_width(together([result])) for result in results]
     known = [width for width in widths if width is not None]
     return tuple(
-        Narrow(limit, sum(width <= limit for width in known), len(widths), len(widths) - len(known)) for limit in WIDTHS
+        IntervalWidthCount(limit, sum(width <= limit for width in known), len(widths), len(widths) - len(known))
+        for limit in WIDTHS
     )
 
 
@@ -101,7 +102,7 @@ def half_width(found: Description) -> float | None:
     return (found.upper - found.lower) / 2 / found.median
 
 
-def marks(dataset: Dataset, results: Sequence[PairResult]) -> tuple[Marks, ...]:
+def marks(dataset: LabDataset, results: Sequence[PairResult]) -> tuple[MarkedRuns, ...]:
     """Runs that are to be looked at with care, and what they do to the medians; nothing where datasets do not tell."""
     infos = dataset.infos
     if not infos:
@@ -115,7 +116,7 @@ def marks(dataset: Dataset, results: Sequence[PairResult]) -> tuple[Marks, ...]:
     return tuple(found)
 
 
-def at_another_speed(dataset: Dataset) -> set[Key]:
+def at_another_speed(dataset: LabDataset) -> set[Key]:
     """Groups in which a CPU was over SPEED_CHANGE slower or faster than in the solo run of the same round.
 
     Part of that may be the group's own doing, where its CPUs are hardware threads of one core; the rest is the host's.
@@ -132,13 +133,13 @@ def at_another_speed(dataset: Dataset) -> set[Key]:
     return found
 
 
-def _marks(name: str, marked: set[Key], dataset: Dataset, results: Sequence[PairResult]) -> Marks:
+def _marks(name: str, marked: set[Key], dataset: LabDataset, results: Sequence[PairResult]) -> MarkedRuns:
     kinds: dict[str, list[bool]] = defaultdict(list)
     for key, info in dataset.infos.items():
         kinds[info.kind].append(key in marked)
     changes = [change for result in results if (change := _change(result, marked, dataset)).marked]
     known = [abs(change.change) for change in changes if change.change is not None]
-    return Marks(
+    return MarkedRuns(
         name,
         {kind: (sum(found), len(found)) for kind, found in sorted(kinds.items())},
         tuple(sorted(changes, key=lambda change: (-abs(change.change or 0.0), change.form, change.name))),
@@ -147,7 +148,7 @@ def _marks(name: str, marked: set[Key], dataset: Dataset, results: Sequence[Pair
     )
 
 
-def _change(result: PairResult, marked: set[Key], dataset: Dataset) -> Change:
+def _change(result: PairResult, marked: set[Key], dataset: LabDataset) -> MarkedChange:
     """A ratio is marked when its run is, or the solo run of the same round that it is compared with."""
     twins = result.victim.label == result.neighbour.label
     judged = {result.victim.instance, result.neighbour.instance} if twins else {result.victim.instance}
@@ -158,4 +159,4 @@ def _change(result: PairResult, marked: set[Key], dataset: Dataset) -> Change:
             kept.append(value)
     rounds = len(result.values)
     without = median(kept) if kept else None
-    return Change(result.name, result.form, rounds - len(kept), rounds, median(result.values), without)
+    return MarkedChange(result.name, result.form, rounds - len(kept), rounds, median(result.values), without)

@@ -11,10 +11,10 @@ from typing import Any
 from markupsafe import Markup
 
 from lab.errors import LabError
-from lab.show import pictures, view
-from lab.show.composition import Composition
-from lab.show.shown import Shown
-from lab.show.words import KINDS, ROLES, factor, number, percent, size
+from lab.show import charts, page_model
+from lab.show.analysis import DatasetAnalysis
+from lab.show.formatting import KINDS, ROLES, factor, number, percent, size
+from lab.show.group_prediction import GroupPredictions
 from lab.statistics import Description
 from profiler import look
 
@@ -46,7 +46,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
 _TEMPLATES.filters |= _FILTERS
 
 
-def write_page(shown: Shown, path: Path) -> None:
+def write_page(shown: DatasetAnalysis, path: Path) -> None:
     """Write the page, whole or not at all; a file that is there is replaced when the new one is complete.
 
     LabError when `path` cannot be written; PictureError without matplotlib, before anything is written.
@@ -58,29 +58,29 @@ def write_page(shown: Shown, path: Path) -> None:
     _replace(path, page(shown).encode())
 
 
-def page(shown: Shown) -> str:
+def page(shown: DatasetAnalysis) -> str:
     """The page's text; the same dataset gives the same text."""
-    curves = view.curves(shown.sweeps)
+    curves = page_model.curves(shown.sweeps)
     return _TEMPLATES.get_template("lab.html.j2").render(
         shown=shown,
         name=shown.about.get("name") or Path(shown.directory).name,
-        headline=view.headline(shown),
-        sentences=view.summary(shown),
-        matrices=[view.matrix(name, form) for name, form in shown.forms.items() if form.matrix],
-        scale=view.scale(),
-        rankings=view.rankings(shown),
+        headline=page_model.headline(shown),
+        sentences=page_model.summary(shown),
+        matrices=[page_model.matrix(name, form) for name, form in shown.forms.items() if form.matrix],
+        scale=page_model.scale(),
+        rankings=page_model.rankings(shown),
         curves=curves,
         curve_pictures=_curve_pictures(curves),
         mode_pictures=_mode_pictures(shown),
-        modes_title=view.modes_title,
+        modes_title=page_model.modes_title,
         composed=_worst_predicted(shown.composition),
-        composition_picture=_drawn(pictures.composition_picture, shown.composition, shown.composition.groups),
-        panels=[(panel, pictures.distribution_picture(panel)) for panel in shown.panels],
-        courses=[(name, of, pictures.course_picture(name, of)) for name, of in shown.courses.items()],
-        inside=[(one, pictures.inside_pictures(one)) for one in shown.inside],
-        marked=shown.marked[: view.MOST_MARKED],
-        circumstances=view.circumstances(shown.about),
-        outcomes=view.mode_outcomes(shown.modes),
+        composition_picture=_drawn(charts.composition_picture, shown.composition, shown.composition.groups),
+        panels=[(panel, charts.distribution_picture(panel)) for panel in shown.panels],
+        courses=[(name, of, charts.course_picture(name, of)) for name, of in shown.courses.items()],
+        inside=[(one, charts.inside_pictures(one)) for one in shown.inside],
+        marked=shown.marked[: page_model.MOST_MARKED],
+        circumstances=page_model.circumstances(shown.about),
+        outcomes=page_model.mode_outcomes(shown.modes),
         kinds=KINDS,
         roles=ROLES,
     )
@@ -90,25 +90,25 @@ def _drawn(draw: Callable[[Any], Markup], of: Any, wanted: object) -> Markup | N
     return draw(of) if wanted else None
 
 
-def _curve_pictures(curves: list[view.Curves]) -> Mapping[str, list[tuple[str, Markup, int]]]:
+def _curve_pictures(curves: list[page_model.SweepCurves]) -> Mapping[str, list[tuple[str, Markup, int]]]:
     """By factor: title, picture, and how many lines it leaves out."""
     found: dict[str, list[tuple[str, Markup, int]]] = {}
     for one in curves:
         drawn = found.setdefault(one.factor, [])
-        if len(drawn) < view.MOST_PICTURES:
-            lines = pictures.lines_of(one.sweeps)
-            svg = pictures.sweep_picture(f"{one.factor} {lines[0].role} {one.title}", lines)
+        if len(drawn) < page_model.MOST_PICTURES:
+            lines = charts.lines_of(one.sweeps)
+            svg = charts.sweep_picture(f"{one.factor} {lines[0].role} {one.title}", lines)
             drawn.append((one.title, svg, len(one.sweeps) - len(lines)))
     return found
 
 
-def _mode_pictures(shown: Shown) -> list[tuple[str, Markup]]:
-    chosen = shown.modes[: view.MOST_PICTURES]
-    titles = [view.modes_title(modes) for modes in chosen]
-    return [(title, pictures.mode_picture(title, modes)) for title, modes in zip(titles, chosen, strict=True)]
+def _mode_pictures(shown: DatasetAnalysis) -> list[tuple[str, Markup]]:
+    chosen = shown.modes[: page_model.MOST_PICTURES]
+    titles = [page_model.modes_title(modes) for modes in chosen]
+    return [(title, charts.mode_picture(title, modes)) for title, modes in zip(titles, chosen, strict=True)]
 
 
-def _worst_predicted(composition: Composition) -> list[Any]:
+def _worst_predicted(composition: GroupPredictions) -> list[Any]:
     """Groups by how far the product rule is off, the farthest first."""
     return sorted(composition.groups, key=lambda one: -abs(one.error("product")))[:MOST_COMPOSED]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lab.show.dataset import Group, Member
+from lab.show.dataset import DatasetGroup, DatasetMember
 from lab.show.intervals import Replicates, described
 from lab.statistics import Description
 
@@ -15,7 +15,7 @@ Columns = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class GroupScore:
     """Combined score of a group, the sum of T / B over its members, and the median ratio of each."""
 
     run: str
@@ -25,14 +25,14 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FormResults:
     """One pinning form: `matrix[victim][neighbour]` is T / B of the victim beside it, for pairs with plain settings.
 
     `scores` are of all groups, the best first.
     """
 
     matrix: Mapping[str, Mapping[str, Description]]
-    scores: tuple[Score, ...]
+    scores: tuple[GroupScore, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class PairResult:
 
     run: str
     form: str
-    victim: Member
-    neighbour: Member
-    groups: tuple[Group, ...]
+    victim: DatasetMember
+    neighbour: DatasetMember
+    groups: tuple[DatasetGroup, ...]
     values: tuple[float, ...]
     replicates: Columns
 
@@ -56,13 +56,15 @@ class PairResult:
         return self.victim.is_plain and self.neighbour.is_plain
 
 
-def forms(groups: Sequence[Group], results: Sequence[PairResult], replicates: Replicates) -> dict[str, Form]:
+def forms(
+    groups: Sequence[DatasetGroup], results: Sequence[PairResult], replicates: Replicates
+) -> dict[str, FormResults]:
     """Every pinning form by name, in the order of the file."""
-    by_form: dict[str, list[Group]] = defaultdict(list)
+    by_form: dict[str, list[DatasetGroup]] = defaultdict(list)
     for group in groups:
         by_form[group.form].append(group)
     return {
-        name: Form(
+        name: FormResults(
             _matrix(result for result in results if result.form == name and result.is_plain),
             tuple(scores(found, replicates)),
         )
@@ -77,21 +79,21 @@ def together(results: Iterable[PairResult]) -> Description:
     return described(values, [replicate for result in known for replicate in result.replicates])
 
 
-def by_run(groups: Iterable[Group]) -> dict[str, list[Group]]:
+def by_run(groups: Iterable[DatasetGroup]) -> dict[str, list[DatasetGroup]]:
     """The rounds of each run."""
-    runs: dict[str, list[Group]] = defaultdict(list)
+    runs: dict[str, list[DatasetGroup]] = defaultdict(list)
     for group in groups:
         runs[group.run].append(group)
     return runs
 
 
-def ratios(group: Group) -> tuple[float, ...] | None:
+def ratios(group: DatasetGroup) -> tuple[float, ...] | None:
     """T / B of each member; None when one of them is not known, for what one lost another may have won."""
     found = tuple(member.ratio() for member in group.members)
     return tuple(ratio for ratio in found if ratio is not None) if None not in found else None
 
 
-def pair_results(groups: Iterable[Group], replicates: Replicates) -> Iterator[PairResult]:
+def pair_results(groups: Iterable[DatasetGroup], replicates: Replicates) -> Iterator[PairResult]:
     """Both members of every pair, whatever their settings. Beside one of its own kind both are one result.
 
     Two twins of one round are not two measurements: they share whatever disturbed that round, so their mean counts.
@@ -110,9 +112,9 @@ def pair_results(groups: Iterable[Group], replicates: Replicates) -> Iterator[Pa
             yield PairResult(run, known[0].form, other, one, known, second, other_like)
 
 
-def scores(groups: Iterable[Group], replicates: Replicates) -> list[Score]:
+def scores(groups: Iterable[DatasetGroup], replicates: Replicates) -> list[GroupScore]:
     """Combined scores, the best first; groups of which a member's ratio is never known are left out."""
-    found: list[Score] = []
+    found: list[GroupScore] = []
     for run, rounds in by_run(groups).items():
         known = _complete(rounds)
         if not known:
@@ -125,23 +127,23 @@ def scores(groups: Iterable[Group], replicates: Replicates) -> list[Score]:
             for members in zip(*_replicates(known, replicates), strict=True)
         ]
         middle = tuple(median(column) for column in columns)
-        found.append(Score(run, labels, middle, described(sums, like)))
+        found.append(GroupScore(run, labels, middle, described(sums, like)))
     return sorted(found, key=lambda score: (-score.score.median, score.run))
 
 
-def _complete(rounds: Sequence[Group]) -> tuple[Group, ...]:
+def _complete(rounds: Sequence[DatasetGroup]) -> tuple[DatasetGroup, ...]:
     """The rounds in which every member's ratio is known; rounds with other members than the first are left out."""
     known = [group for group in rounds if ratios(group) is not None]
     labels = [[member.label for member in group.members] for group in known]
     return tuple(group for group, found in zip(known, labels, strict=True) if found == labels[0])
 
 
-def _columns(rounds: Sequence[Group]) -> Columns:
+def _columns(rounds: Sequence[DatasetGroup]) -> Columns:
     """For each member its ratios over the rounds."""
     return tuple(zip(*(ratios(group) or () for group in rounds), strict=True))
 
 
-def _replicates(rounds: Sequence[Group], replicates: Replicates) -> tuple[Columns, ...]:
+def _replicates(rounds: Sequence[DatasetGroup], replicates: Replicates) -> tuple[Columns, ...]:
     """For each member its replicates, round by round."""
     rows = [[replicates.of(group, member) for member in group.members] for group in rounds]
     return tuple(zip(*rows, strict=True))

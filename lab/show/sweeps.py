@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from lab.show.dataset import Group, Member, Variant
+from lab.show.dataset import DatasetGroup, DatasetMember, MemberVariant
 from lab.show.intervals import described
 from lab.show.pairs import PairResult, together
 from lab.statistics import Description
@@ -21,7 +21,7 @@ _NOTHING_SET = {"cap_percent": "no cap", "weight": f"{DEFAULT_WEIGHT}", "disk_li
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SweepPoint:
     """One setting of the factor; `value` None = not set. `reached` is the median throughput beside the neighbour."""
 
     value: float | None
@@ -31,7 +31,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class FactorSweep:
     """T / B of a workload beside another while one factor of one of them, or of both alike, takes several values."""
 
     form: str
@@ -41,7 +41,7 @@ class Sweep:
     role: str
     others: str
     unit: str
-    points: tuple[Point, ...]
+    points: tuple[SweepPoint, ...]
 
     @property
     def spread(self) -> float:
@@ -51,7 +51,7 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class NetworkMode:
     """A workload under one tc mode: each outcome beside the neighbours, and over what it is alone, where measured."""
 
     mode: str
@@ -61,23 +61,23 @@ class Mode:
 
 
 @dataclass(frozen=True, slots=True)
-class Modes:
+class NetworkModes:
     """One workload beside the same others under at least two tc modes."""
 
     form: str
     victim: str
     neighbours: tuple[str, ...]
-    modes: tuple[Mode, ...]
+    modes: tuple[NetworkMode, ...]
 
 
-def sweeps(results: Iterable[PairResult]) -> tuple[Sweep, ...]:
+def sweeps(results: Iterable[PairResult]) -> tuple[FactorSweep, ...]:
     """Every factor of which a pair was measured with at least two values, all else the same; the strongest first."""
     known = list(results)
     found = [sweep for factor in FACTORS for role in ROLES for sweep in _sweeps(known, factor, role)]
     return tuple(sorted(found, key=lambda sweep: (FACTORS.index(sweep.factor), -sweep.spread, sweep.victim)))
 
 
-def _sweeps(results: Sequence[PairResult], factor: str, role: str) -> Iterator[Sweep]:
+def _sweeps(results: Sequence[PairResult], factor: str, role: str) -> Iterator[FactorSweep]:
     kept: dict[tuple[object, ...], dict[float | None, list[PairResult]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         own, other = result.victim.variant, result.neighbour.variant
@@ -93,30 +93,30 @@ def _sweeps(results: Sequence[PairResult], factor: str, role: str) -> Iterator[S
             yield _sweep(by_value, factor, role)
 
 
-def _sweep(by_value: dict[float | None, list[PairResult]], factor: str, role: str) -> Sweep:
+def _sweep(by_value: dict[float | None, list[PairResult]], factor: str, role: str) -> FactorSweep:
     first = next(iter(by_value.values()))[0]
     points = [_point(value, factor, found) for value, found in by_value.items()]
     points.sort(key=lambda point: float("inf") if point.value is None else point.value)  # not set = without bound
     outcome = first.victim.outcomes.get("throughput")
-    return Sweep(
+    return FactorSweep(
         first.form, first.victim.workload, first.neighbour.workload, factor, role,
         _others(first, factor, role), outcome.unit if outcome else "", tuple(points),
     )  # fmt: skip
 
 
-def _without(variant: Variant, factor: str) -> Variant:
+def _without(variant: MemberVariant, factor: str) -> MemberVariant:
     """The variant but for one factor, for comparing the rest."""
     kept: dict[str, Any] = {factor: 1.0}
     return replace(variant, **kept)
 
 
-def _value(variant: Variant, factor: str) -> float | None:
+def _value(variant: MemberVariant, factor: str) -> float | None:
     """A weight that is not set is the default one; the others that are not set are no limit."""
     value: float | None = getattr(variant, factor)
     return float(DEFAULT_WEIGHT) if value is None and factor == "weight" else value
 
 
-def _point(value: float | None, factor: str, results: Sequence[PairResult]) -> Point:
+def _point(value: float | None, factor: str, results: Sequence[PairResult]) -> SweepPoint:
     reached = [
         outcome.colocated
         for result in results
@@ -126,7 +126,7 @@ def _point(value: float | None, factor: str, results: Sequence[PairResult]) -> P
         if outcome.colocated is not None
     ]
     words = _NOTHING_SET[factor] if value is None else f"{value:g}"
-    return Point(value, words, together(results), median(reached) if reached else None)
+    return SweepPoint(value, words, together(results), median(reached) if reached else None)
 
 
 def _others(result: PairResult, factor: str, role: str) -> str:
@@ -137,7 +137,7 @@ def _others(result: PairResult, factor: str, role: str) -> str:
     return "; ".join([*own, *(f"neighbour {words}" for words in other)])
 
 
-def _deviations(variant: Variant, factor: str, *, keep: bool) -> list[str]:
+def _deviations(variant: MemberVariant, factor: str, *, keep: bool) -> list[str]:
     words = {
         "load": f"load {variant.load:g}" if variant.load != 1.0 else "",
         "cap_percent": f"cap {variant.cap_percent:g} %" if variant.cap_percent is not None else "",
@@ -148,9 +148,9 @@ def _deviations(variant: Variant, factor: str, *, keep: bool) -> list[str]:
     return [text for name, text in words.items() if text and (keep or name != factor)]
 
 
-def modes(groups: Iterable[Group]) -> tuple[Modes, ...]:
+def modes(groups: Iterable[DatasetGroup]) -> tuple[NetworkModes, ...]:
     """Every workload that was measured beside the same others, with the same loads and limits, under several modes."""
-    kept: dict[tuple[object, ...], dict[str, list[Member]]] = defaultdict(lambda: defaultdict(list))
+    kept: dict[tuple[object, ...], dict[str, list[DatasetMember]]] = defaultdict(lambda: defaultdict(list))
     for group in groups:
         for member in group.members:
             others = [other for other in group.members if other is not member]
@@ -159,7 +159,7 @@ def modes(groups: Iterable[Group]) -> tuple[Modes, ...]:
             same = (group.form, member.workload, names, replace(member.variant, network=""), *rest)
             kept[same][_mode(member, others)].append(member)
     found = [
-        Modes(str(same[0]), str(same[1]), tuple(map(str, _names(same[2]))), _all_modes(by_mode))
+        NetworkModes(str(same[0]), str(same[1]), tuple(map(str, _names(same[2]))), _all_modes(by_mode))
         for same, by_mode in kept.items()
         if len({mode.partition(" ")[0] for mode in by_mode}) > 1
     ]
@@ -170,14 +170,14 @@ def _names(value: object) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else ()
 
 
-def _mode(member: Member, others: Sequence[Member]) -> str:
+def _mode(member: DatasetMember, others: Sequence[DatasetMember]) -> str:
     """The member's mode, and the others' where they have another."""
     own = member.variant.network or "none"
     theirs = sorted({other.variant.network or "none" for other in others} - {own})
     return f"{own}; beside {', '.join(theirs)}" if theirs else own
 
 
-def _all_modes(by_mode: dict[str, list[Member]]) -> tuple[Mode, ...]:
+def _all_modes(by_mode: dict[str, list[DatasetMember]]) -> tuple[NetworkMode, ...]:
     order = {"none": 0, "shared": 1, "dedicated": 2}
     return tuple(
         _one_mode(mode, by_mode[mode])
@@ -185,7 +185,7 @@ def _all_modes(by_mode: dict[str, list[Member]]) -> tuple[Mode, ...]:
     )
 
 
-def _one_mode(mode: str, members: Sequence[Member]) -> Mode:
+def _one_mode(mode: str, members: Sequence[DatasetMember]) -> NetworkMode:
     values: dict[str, list[float]] = defaultdict(list)
     over: dict[str, list[float]] = defaultdict(list)
     units: dict[str, str] = {}
@@ -198,7 +198,7 @@ def _one_mode(mode: str, members: Sequence[Member]) -> Mode:
             units[name] = outcome.unit
             if outcome.ratio is not None:
                 over[name].append(outcome.ratio)
-    return Mode(
+    return NetworkMode(
         mode,
         {name: described(found) for name, found in values.items()},
         {name: described(found) for name, found in over.items()},

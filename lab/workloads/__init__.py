@@ -1,21 +1,37 @@
 """The workloads that campaigns can name, by kind; one file per program."""
 
-from lab.workloads.base import Listens, Reached, Served, Site, Workload
-from lab.workloads.bulk import Bulk
-from lab.workloads.disk import Disk, DiskMix
-from lab.workloads.game import Game, GameMap
-from lab.workloads.keyvalue import KeyValue
-from lab.workloads.probe import Probe
-from lab.workloads.stream import Stream
-from lab.workloads.sysbench import Cpu, Memory
-from lab.workloads.web import Web
+from lab.workloads.base import Listens, ServedWorkload, Site, Workload, WorkloadResult
+from lab.workloads.bulk import BulkWorkload
+from lab.workloads.disk import DiskMixWorkload, DiskWorkload
+from lab.workloads.game import GameMapWorkload, GameWorkload
+from lab.workloads.keyvalue import KeyValueWorkload
+from lab.workloads.probe import ProbeWorkload
+from lab.workloads.stream import StreamWorkload
+from lab.workloads.sysbench import CpuWorkload, MemoryWorkload
+from lab.workloads.web import WebWorkload
 
 _KINDS: tuple[type[Workload], ...] = (
-    Web, Cpu, Memory, Disk, DiskMix, Bulk, KeyValue, Game, GameMap, Stream, Probe,
+    WebWorkload, CpuWorkload, MemoryWorkload, DiskWorkload, DiskMixWorkload, BulkWorkload, KeyValueWorkload,
+    GameWorkload, GameMapWorkload, StreamWorkload, ProbeWorkload,
 )  # fmt: skip
 KINDS: dict[str, type[Workload]] = {kind.kind: kind for kind in _KINDS}
 
 __all__ = [
-    "KINDS", "Bulk", "Cpu", "Disk", "DiskMix", "Game", "GameMap", "KeyValue", "Listens", "Memory", "Probe", "Reached",
-    "Served", "Site", "Stream", "Web", "Workload",
+    "KINDS",
+    "BulkWorkload",
+    "CpuWorkload",
+    "DiskMixWorkload",
+    "DiskWorkload",
+    "GameMapWorkload",
+    "GameWorkload",
+    "KeyValueWorkload",
+    "Listens",
+    "MemoryWorkload",
+    "ProbeWorkload",
+    "ServedWorkload",
+    "Site",
+    "StreamWorkload",
+    "WebWorkload",
+    "Workload",
+    "WorkloadResult",
 ]  # fmt: skip

@@ -37,7 +37,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class WorkloadResult:
     """What a workload reached in its measured time, throughput in the workload's unit; None = its tool does not tell.
 
     `further` is what a workload tells beyond the outcomes of the dataset format: name -> (value, unit).
@@ -124,11 +124,11 @@ class Workload(Protocol):
         """Program that does the same until it is ended, before and after the measured time; None = it only stands."""
         return self.work(site, ENDLESS_S, rate)
 
-    def read(self, output: str, rate: float | None, /) -> Reached:
+    def read(self, output: str, rate: float | None, /) -> WorkloadResult:
         """What the working program printed; RunError when it is not what it should be."""
 
 
-class Local(Workload, Protocol):
+class LocalWorkload(Workload, Protocol):
     """A workload that works by itself: nothing serves, and no load comes from outside."""
 
     __slots__ = ()
@@ -145,7 +145,7 @@ class Local(Workload, Protocol):
         return None
 
 
-class Served(Workload, Protocol):
+class ServedWorkload(Workload, Protocol):
     """A server in the instance, and a load generator outside it."""
 
     __slots__ = ()

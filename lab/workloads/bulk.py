@@ -7,7 +7,17 @@ from typing import ClassVar, Literal, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import ENDLESS_S, Listens, Reached, Served, Site, excerpt, program, read_report, whole_seconds
+from lab.workloads.base import (
+    ENDLESS_S,
+    Listens,
+    ServedWorkload,
+    Site,
+    WorkloadResult,
+    excerpt,
+    program,
+    read_report,
+    whole_seconds,
+)
 
 Transport = Literal["tcp", "udp"]
 # iperf3 serves one client at a time: the measuring one finds a free server while the filler still loads the other.
@@ -15,7 +25,7 @@ _PORT, _FILL_PORT = 5201, 5202
 
 
 @dataclass(frozen=True, slots=True)
-class Bulk(Served):
+class BulkWorkload(ServedWorkload):
     """`streams` connections on which the instance sends (iperf3 -R, so that its way out is what limits).
 
     Throughput is what the receiver got as payload, in Mbit/s. `mbit` is what it sends at most at full load; UDP without
@@ -44,7 +54,7 @@ class Bulk(Served):
 
     def server(self, _site: Site, /) -> list[str]:
         serve = ("iperf3", "--server", "--port")
-        return program("beside", 0, "--", *serve, _FILL_PORT, "--", *serve, _PORT)
+        return program("run_together", 0, "--", *serve, _FILL_PORT, "--", *serve, _PORT)
 
     def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
         return self._client(site, seconds, rate, _PORT)
@@ -61,7 +71,7 @@ class Bulk(Served):
             *(["--udp"] if self.transport == "udp" else []),
         ]  # fmt: skip
 
-    def read(self, output: str, _rate: float | None, /) -> Reached:
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         report = read_report(output, "iperf3")
         if "error" in report:  # iperf3 3.12 ends with status 0 after "unable to connect to server"
             raise RunError(f"iperf3: {excerpt(str(report['error']))}")
@@ -69,9 +79,9 @@ class Bulk(Served):
             end = report["end"]
             mbit = end["sum_received"]["bits_per_second"] / 1e6
             if self.transport == "tcp":
-                return Reached(mbit, further={"retransmits": (float(end["sum_sent"]["retransmits"]), "1")})
+                return WorkloadResult(mbit, further={"retransmits": (float(end["sum_sent"]["retransmits"]), "1")})
             total = end["sum"]
             further = {"lost": (float(total["lost_percent"]), "%")}
-            return Reached(mbit, jitter_ms=float(total["jitter_ms"]), further=further)
+            return WorkloadResult(mbit, jitter_ms=float(total["jitter_ms"]), further=further)
         except (KeyError, TypeError, ValueError):
             raise RunError(f"iperf3 printed no report: {excerpt(output)}") from None

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import Local, Reached, Site, excerpt, fill_file, read_report, whole_seconds
+from lab.workloads.base import LocalWorkload, Site, WorkloadResult, excerpt, fill_file, read_report, whole_seconds
 
 Access = Literal["read", "randread", "write", "randwrite"]
 ACCESSES: tuple[Access, ...] = ("read", "randread", "write", "randwrite")
@@ -29,7 +29,7 @@ def _fio(seconds: float, direct: bool, *jobs: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Disk(Local):
+class DiskWorkload(LocalWorkload):
     """One synchronous request at a time per vCPU, on `file_mb` of real (not sparse) data."""
 
     kind: ClassVar[str] = "disk"
@@ -62,17 +62,17 @@ class Disk(Local):
             f"--rw={self.access}", f"--bs={self.block_kb}k", f"--numjobs={site.vcpus}", *_limit(rate, site.vcpus),
         )  # fmt: skip
 
-    def read(self, output: str, _rate: float | None, /) -> Reached:
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         (job,) = _jobs(output, 1)
-        side = _Side.of(job, "read" if self.access.endswith("read") else "write")
-        return Reached(side.mb_s, side.mean_ms, side.p95_ms)
+        side = _FioDirection.of(job, "read" if self.access.endswith("read") else "write")
+        return WorkloadResult(side.mb_s, side.mean_ms, side.p95_ms)
 
     def _path(self, site: Site) -> Path:
         return site.files / f"disk-{site.position}-{self.file_mb}.bin"
 
 
 @dataclass(frozen=True, slots=True)
-class DiskMix(Local):
+class DiskMixWorkload(LocalWorkload):
     """`pairs` readers and as many writers, each at random places of its own `files` files of 5 MB.
 
     Throughput counts both; latency is the readers', who wait for the disk where writers may be buffered by it. Both
@@ -114,15 +114,15 @@ class DiskMix(Local):
         writers = ["--name=writer", "--new_group", "--rw=randwrite", *common]
         return _fio(seconds, takes_direct(folder / next(iter(self._names()))), *readers, *writers)
 
-    def read(self, output: str, _rate: float | None, /) -> Reached:
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         readers, writers = _jobs(output, 2)
-        reads, writes = _Side.of(readers, "read"), _Side.of(writers, "write")
+        reads, writes = _FioDirection.of(readers, "read"), _FioDirection.of(writers, "write")
         further = {
             "read_throughput": (reads.mb_s, "MB/s"), "write_throughput": (writes.mb_s, "MB/s"),
             "read_latency_mean": (reads.mean_ms, "ms"), "read_latency_p95": (reads.p95_ms, "ms"),
             "write_latency_mean": (writes.mean_ms, "ms"), "write_latency_p95": (writes.p95_ms, "ms"),
         }  # fmt: skip
-        return Reached(reads.mb_s + writes.mb_s, reads.mean_ms, reads.p95_ms, further=further)
+        return WorkloadResult(reads.mb_s + writes.mb_s, reads.mean_ms, reads.p95_ms, further=further)
 
     def _folder(self, site: Site) -> Path:
         return site.files / f"mix-{site.position}"
@@ -134,7 +134,7 @@ class DiskMix(Local):
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _FioDirection:
     """What fio tells of one direction."""
 
     mb_s: float
@@ -142,7 +142,7 @@ class _Side:
     p95_ms: float
 
     @classmethod
-    def of(cls, job: Any, name: str) -> _Side:
+    def of(cls, job: Any, name: str) -> _FioDirection:
         try:
             side = job[name]
             if not side["total_ios"]:

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import Listens, Reached, Served, Site, excerpt, program, read_report
+from lab.workloads.base import Listens, ServedWorkload, Site, WorkloadResult, excerpt, program, read_report
 
 _PORT = 27960
 _SERVER = "/usr/lib/ioquake3/ioq3ded"  # what openarena-server starts; that is a shell script which would stay between
@@ -24,7 +24,7 @@ _MAPS = (
 _RCON = "lab"  # of a server that stands in a network of its own
 
 
-class _Game(Served, Protocol):
+class _Game(ServedWorkload, Protocol):
     """The server of both kinds."""
 
     __slots__ = ()
@@ -63,7 +63,7 @@ class _Game(Served, Protocol):
         return [_SERVER, *(word for item in settings.items() for word in ("+set", *item)), "+exec", "start.cfg"]
 
     def ready_check(self, site: Site, /) -> list[str]:
-        return program("query", site.address, _PORT, 0)
+        return program("game_queries", site.address, _PORT, 0)
 
 
 def _write(path: Path, lines: list[str]) -> None:
@@ -71,8 +71,8 @@ def _write(path: Path, lines: list[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Game(_Game):
-    """Queries for its status, as many as its protection against floods allows (programs/query.py).
+class GameWorkload(_Game):
+    """Queries for its status, as many as its protection against floods allows (programs/game_queries.py).
 
     Throughput counts answers; jitter is the latencies' standard deviation, as in the paper (table 2 of
     latency-sensitive-cloud-2010). No answer within a second counts as timed out. qstat's own pings, in whole ms, stand
@@ -90,12 +90,12 @@ class Game(_Game):
         return cls(fields.whole("bots", 3, least=0, most=len(_BOTS)))
 
     def work(self, site: Site, seconds: float, _rate: float | None, /) -> list[str]:
-        return program("query", site.address, _PORT, f"{seconds:g}")
+        return program("game_queries", site.address, _PORT, f"{seconds:g}")
 
     def fill(self, _site: Site, _rate: float | None, /) -> list[str] | None:
         return None  # queries in the warm-up would use up the measured ones' allowance
 
-    def read(self, output: str, _rate: float | None, /) -> Reached:
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         report = read_report(output, "the query program")
         try:
             asked = [*report["latencies_ms"], *report["qstat_ms"]]
@@ -106,13 +106,13 @@ class Game(_Game):
             raise RunError(f"the query program printed no report: {excerpt(output)}") from None
         further = {"qstat_latency_mean": (statistics.fmean(pings), "ms")} if pings else {}
         if not own:
-            return Reached(throughput, timeouts_percent=lost, further=further)
+            return WorkloadResult(throughput, timeouts_percent=lost, further=further)
         p95 = sorted(own)[min(len(own) - 1, int(0.95 * len(own)))]
-        return Reached(throughput, statistics.fmean(own), p95, statistics.pstdev(own), lost, further=further)
+        return WorkloadResult(throughput, statistics.fmean(own), p95, statistics.pstdev(own), lost, further=further)
 
 
 @dataclass(frozen=True, slots=True)
-class GameMap(_Game):
+class GameMapWorkload(_Game):
     """Changes of the map, one after another from one command, with the map files out of the page cache if `cold`.
 
     Run time is that of one change, from the command to the server's next answer; throughput is changes per second.
@@ -142,11 +142,11 @@ class GameMap(_Game):
     def fill(self, _site: Site, _rate: float | None, /) -> list[str] | None:
         return None  # the bots play
 
-    def read(self, output: str, _rate: float | None, /) -> Reached:
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         report = read_report(output, "the program that changes maps")
         try:
             seconds = float(report["seconds"]) / int(report["changes"])
-            return Reached(1 / seconds, runtime_s=seconds)
+            return WorkloadResult(1 / seconds, runtime_s=seconds)
         except (KeyError, TypeError, ValueError, ZeroDivisionError):
             raise RunError(f"the program that changes maps printed no report: {excerpt(output)}") from None
 

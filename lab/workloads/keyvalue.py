@@ -8,8 +8,8 @@ from typing import ClassVar, Literal, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import Listens, Reached, Served, Site, excerpt, program
-from lab.workloads.openloop import at_rate, read_at_rate
+from lab.workloads.base import Listens, ServedWorkload, Site, WorkloadResult, excerpt, program
+from lab.workloads.open_loop import at_rate, read_at_rate
 
 Command = Literal["get", "set"]
 _PORT = 6379
@@ -25,7 +25,7 @@ _POPULATE = (
 
 
 @dataclass(frozen=True, slots=True)
-class KeyValue(Served):
+class KeyValueWorkload(ServedWorkload):
     """One command on random ones of `keys` keys with values of `value_bytes`; nothing is written to disk."""
 
     kind: ClassVar[str] = "key-value"
@@ -67,12 +67,12 @@ class KeyValue(Served):
             target = f"{self.command}:{self.keys}:{self.value_bytes}"
             return at_rate("redis", site, _PORT, target, rate, seconds)
         return program(
-            "beside", seconds, "--", "stdbuf", "--output=L", "redis-benchmark", "-h", site.address, "-p", _PORT,
+            "run_together", seconds, "--", "stdbuf", "--output=L", "redis-benchmark", "-h", site.address, "-p", _PORT,
             "-c", _CONNECTIONS, "-n", _BATCH, "-r", self.keys, "-d", self.value_bytes, "-t", self.command, "--csv",
             "-l",
         )  # fmt: skip
 
-    def read(self, output: str, rate: float | None, /) -> Reached:
+    def read(self, output: str, rate: float | None, /) -> WorkloadResult:
         """At saturation over whole batches: the time between them, in which it reconnects, does not count.
 
         The 95th percentile is the mean over batches.
@@ -92,4 +92,4 @@ class KeyValue(Served):
                 f"redis-benchmark finished no {_BATCH} requests, measure for more seconds: {excerpt(output)}"
             ) from None
         mean, p95 = (sum(batch[place] for batch in batches) / len(batches) for place in (1, 2))
-        return Reached(throughput, mean, p95)
+        return WorkloadResult(throughput, mean, p95)

@@ -11,9 +11,9 @@ from typing import ClassVar, NoReturn, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import PROGRAMS, Listens, Reached, Site, Workload, excerpt, read_report
+from lab.workloads.base import PROGRAMS, Listens, Site, Workload, WorkloadResult, excerpt, read_report
 from profiler.probes import PROBES, load
-from profiler.probes.wire import DEFAULT_PORT
+from profiler.probes.framing import DEFAULT_PORT
 
 _MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 # Values of probes that are outcomes of the dataset format, where they are times.
@@ -24,7 +24,7 @@ _RATES = {"cpu-share": "%", "disk": "MB/s", "tcp": "Mb/s", "udp": "Mb/s", "messa
 
 
 @dataclass(frozen=True, slots=True)
-class Probe(Workload):
+class ProbeWorkload(Workload):
     """One probe with its options. With a far end, that is in the instance and the probe on the load generators' side.
 
     Throughput is the probe's main value, turned so that more is better; all its values stand in `further`. With
@@ -81,7 +81,7 @@ class Probe(Workload):
     def fill(self, _site: Site, _rate: float | None, /) -> list[str] | None:
         return None  # a probe looks at what is there; one before it would be a neighbour
 
-    def read(self, output: str, _rate: float | None, /) -> Reached:
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         report = read_report(output, f"probe {self.probe}")
         try:
             values = {
@@ -91,7 +91,7 @@ class Probe(Workload):
             }
             value, unit = values[report["main"]]
             runtime_s = value * _MS[unit] / 1e3 if self.probe == "cpu-work" else None
-            return Reached(
+            return WorkloadResult(
                 self._throughput(value, unit), _ms(values, _MEAN), _ms(values, _P95), _ms(values, _JITTER),
                 runtime_s=runtime_s, further={name: entry for name, entry in values.items() if math.isfinite(entry[0])},
             )  # fmt: skip
@@ -133,4 +133,4 @@ def _ms(values: Mapping[str, tuple[float, str]], name: str) -> float | None:
 
 def _command(*arguments: str) -> list[str]:
     """The profiler's own command line, wherever it was imported from."""
-    return [sys.executable, "-I", "-B", str(PROGRAMS / "measure.py"), "probe", *arguments]
+    return [sys.executable, "-I", "-B", str(PROGRAMS / "profiler_command.py"), "probe", *arguments]

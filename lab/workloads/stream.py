@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import Listens, Reached, Served, Site, excerpt, fill_file, program, read_report
+from lab.workloads.base import Listens, ServedWorkload, Site, WorkloadResult, excerpt, fill_file, program, read_report
 from lab.workloads.nginx import nginx
 
 _PORT = 8080
@@ -20,8 +20,8 @@ _FILM = "film.bin"
 
 
 @dataclass(frozen=True, slots=True)
-class Stream(Served):
-    """`clients` watch a film of `mbit` Mbit/s each over HTTP (programs/watch.py).
+class StreamWorkload(ServedWorkload):
+    """`clients` watch a film of `mbit` Mbit/s each over HTTP (programs/stream_clients.py).
 
     Throughput is what all received, in Mbit/s; jitter is how far pieces arrive off their schedule, mean of absolute
     differences of intervals. `further`: `quality`, the mean share of the film's bit rate that clients got; stalls of
@@ -62,9 +62,11 @@ class Stream(Served):
 
     def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
         clients = self.clients if rate is None else max(1, round(rate / self.mbit))
-        return program("watch", site.address, _PORT, f"/{_FILM}", clients, self.mbit, _PACE, _PIECE, f"{seconds:g}")
+        return program(
+            "stream_clients", site.address, _PORT, f"/{_FILM}", clients, self.mbit, _PACE, _PIECE, f"{seconds:g}"
+        )
 
-    def read(self, output: str, _rate: float | None, /) -> Reached:
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         report = read_report(output, "the clients")
         try:
             further = {
@@ -73,7 +75,7 @@ class Stream(Served):
                 "stalled": (float(report["stalled_s"]), "s"),
             }
             jitter = None if report["jitter_ms"] is None else float(report["jitter_ms"])
-            return Reached(float(report["mbit_s"]), jitter_ms=jitter, further=further)
+            return WorkloadResult(float(report["mbit_s"]), jitter_ms=jitter, further=further)
         except (KeyError, TypeError, ValueError):
             raise RunError(f"the clients printed no report: {excerpt(output)}") from None
 

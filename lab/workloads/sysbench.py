@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import Local, Reached, Site, find_number, whole_seconds
+from lab.workloads.base import LocalWorkload, Site, WorkloadResult, find_number, whole_seconds
 
 _MB_PER_MIB = 1.048576
 _ENDLESS = "--memory-total-size=1000000T"  # the time ends it, not the amount
@@ -28,7 +28,7 @@ def _latency(output: str) -> tuple[float, float]:
     return total_ms / events, find_number(r"95th percentile:\s+([\d.]+)", output, "sysbench")
 
 
-class _Sysbench(Local, Protocol):
+class _Sysbench(LocalWorkload, Protocol):
     """What both tasks share."""
 
     __slots__ = ()
@@ -38,7 +38,7 @@ class _Sysbench(Local, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Cpu(_Sysbench):
+class CpuWorkload(_Sysbench):
     """Counts prime numbers: no memory, no I/O."""
 
     kind: ClassVar[str] = "cpu"
@@ -53,12 +53,12 @@ class Cpu(_Sysbench):
     def work(self, site: Site, seconds: float, rate: float | None, /) -> list[str]:
         return _command(site, seconds, rate, ["cpu", f"--cpu-max-prime={self.max_prime}"])
 
-    def read(self, output: str, _rate: float | None, /) -> Reached:
-        return Reached(find_number(r"events per second:\s+([\d.]+)", output, "sysbench"), *_latency(output))
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
+        return WorkloadResult(find_number(r"events per second:\s+([\d.]+)", output, "sysbench"), *_latency(output))
 
 
 @dataclass(frozen=True, slots=True)
-class Memory(_Sysbench):
+class MemoryWorkload(_Sysbench):
     """Writes a block from end to end, again and again; `block_mb` above the last cache makes it memory-bound."""
 
     kind: ClassVar[str] = "memory"
@@ -75,6 +75,6 @@ class Memory(_Sysbench):
         test = ["memory", f"--memory-block-size={self.block_mb}M", _ENDLESS, "--memory-oper=write"]
         return _command(site, seconds, blocks, test)
 
-    def read(self, output: str, _rate: float | None, /) -> Reached:
+    def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         mib_s = find_number(r"transferred \(([\d.]+) MiB/sec\)", output, "sysbench")
-        return Reached(mib_s * _MB_PER_MIB, *_latency(output))
+        return WorkloadResult(mib_s * _MB_PER_MIB, *_latency(output))

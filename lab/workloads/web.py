@@ -8,9 +8,9 @@ from typing import ClassVar, Self
 
 from lab.errors import RunError
 from lab.fields import Fields
-from lab.workloads.base import Listens, Reached, Served, Site, excerpt, fill_file, whole_seconds
+from lab.workloads.base import Listens, ServedWorkload, Site, WorkloadResult, excerpt, fill_file, whole_seconds
 from lab.workloads.nginx import nginx
-from lab.workloads.openloop import at_rate, read_at_rate
+from lab.workloads.open_loop import at_rate, read_at_rate
 
 _PORT = 80
 _TIMEOUT_S = 5
@@ -28,7 +28,7 @@ end
 
 
 @dataclass(frozen=True, slots=True)
-class Web(Served):
+class WebWorkload(ServedWorkload):
     """A web server with files of one size."""
 
     kind: ClassVar[str] = "web"
@@ -69,7 +69,7 @@ class Web(Served):
             f"http://{site.address}:{_PORT}/{self._name}",
         ]  # fmt: skip
 
-    def read(self, output: str, rate: float | None, /) -> Reached:
+    def read(self, output: str, rate: float | None, /) -> WorkloadResult:
         if rate is not None:
             return read_at_rate(output)
         try:
@@ -77,7 +77,7 @@ class Web(Served):
             if report["statuses"] or report["failed"] or not report["requests"]:
                 raise RunError(f"wrk could not load the server: {report}")
             throughput = report["requests"] * 1e6 / report["duration_us"]
-            return Reached(throughput, report["mean_us"] / 1e3, report["p95_us"] / 1e3)
+            return WorkloadResult(throughput, report["mean_us"] / 1e3, report["p95_us"] / 1e3)
         except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError):
             raise RunError(f"wrk printed no report: {excerpt(output)}") from None
 

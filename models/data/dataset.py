@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from models.data.profile import WorkloadProfile
-from models.data.tables import DatasetError, Row, find_table, read_rows
+from models.data.tables import DatasetError, TableRow, find_table, read_rows
 from profiler.metrics import SCOPES, Scope, join_key
 from profiler.observed import (
     HOST_KINDS,
@@ -172,7 +172,7 @@ def _read_platforms(path: Path) -> tuple[dict[str, Host], dict[str, dict[str, fl
     return platforms, numbers
 
 
-def _nodes(row: Row, pcpus: int) -> tuple[tuple[int, ...], ...]:
+def _nodes(row: TableRow, pcpus: int) -> tuple[tuple[int, ...], ...]:
     """The pCPUs of each NUMA node: equal blocks of neighbouring numbers; () = one node, or nobody says how many."""
     nodes = row.whole("numa_nodes", low=1) or 1
     if pcpus % nodes:
@@ -181,7 +181,7 @@ def _nodes(row: Row, pcpus: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(range(first, first + size)) for first in range(0, pcpus, size)) if nodes > 1 else ()
 
 
-def _further(row: Row, described: dict[str, bool]) -> dict[str, float]:
+def _further(row: TableRow, described: dict[str, bool]) -> dict[str, float]:
     """A platform's further numbers. A column whose first cell is no number describes in words (`described`) and is left
     out; in one of numbers every cell must be one."""
     found: dict[str, float] = {}
@@ -202,7 +202,7 @@ def _looks_like_number(text: str) -> bool:
     return True
 
 
-def _platform(row: Row, platforms: Mapping[str, Host], *, required: bool) -> str:
+def _platform(row: TableRow, platforms: Mapping[str, Host], *, required: bool) -> str:
     name = row.text("platform", required=required)
     if name and name not in platforms:
         raise row.error("platform", f"{name!r} is not in the platforms table")
@@ -243,7 +243,7 @@ def _scope(text: str) -> Scope:
     return next(scope for scope in SCOPES if scope == text)
 
 
-def _workload(row: Row) -> str:
+def _workload(row: TableRow) -> str:
     try:
         return check_id(row.text("workload", required=True), "workload")
     except DatasetError:
@@ -257,7 +257,7 @@ def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Coloca
     return () if table is None else colocations_from(read_rows(table, COLOCATION_COLUMNS), platforms)
 
 
-def colocations_from(rows: Iterable[Row], platforms: Mapping[str, Host]) -> tuple[Colocation, ...]:
+def colocations_from(rows: Iterable[TableRow], platforms: Mapping[str, Host]) -> tuple[Colocation, ...]:
     """Rows of a colocations table as co-locations, in order of appearance; DatasetError at the first wrong one."""
     together: dict[tuple[str, str, str], list[Outcome]] = defaultdict(list)
     there: dict[tuple[str, str, str, str], Instance] = {}
@@ -293,14 +293,14 @@ def colocations_from(rows: Iterable[Row], platforms: Mapping[str, Host]) -> tupl
     )
 
 
-def _driver_cpus(row: Row) -> tuple[int, ...]:
+def _driver_cpus(row: TableRow) -> tuple[int, ...]:
     try:
         return parse_cpus(row.text("driver_cpus")) if row.text("driver_cpus") else ()
     except ValueError as error:
         raise row.error("driver_cpus", str(error)) from None
 
 
-def _outcome(row: Row) -> Outcome:
+def _outcome(row: TableRow) -> Outcome:
     kind = row.text("outcome", required=True)
     if kind not in OUTCOMES:
         raise row.error("outcome", f"{kind!r} is none of {', '.join(OUTCOMES)}")
@@ -329,7 +329,7 @@ def _outcome(row: Row) -> Outcome:
     return Outcome(instance=instance, outcome=kind, solo=solo, colocated=colocated, unit=row.text("unit"))
 
 
-def _settings(row: Row) -> IsolationSettings:
+def _settings(row: TableRow) -> IsolationSettings:
     mode = row.text("net_mode") or "none"
     if mode not in NET_MODES:
         raise row.error("net_mode", f"{mode!r} is none of {', '.join(NET_MODES)}")

@@ -116,8 +116,8 @@ class SceneBatch:
     `node` (S, P) the NUMA node of each pCPU, which is one more than the last where no node names it.
     Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`,
     `prompt` whether it is sensitive to latency and has a setting that is rendered otherwise for that: a cap
-    (models.physics.periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES, `net_rate` and
-    `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf);
+    (models.physics.cap_periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES,
+    `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf);
     `affinity` (S, N, P): the pCPUs that any vCPU of it may use.
     """
 

@@ -23,7 +23,7 @@ class DatasetError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One row: where it stands and its cells as text, an empty text where the cell is empty."""
 
     file: str
@@ -78,7 +78,7 @@ def find_table(directory: Path, name: str) -> Path | None:
     return found[0] if found else None
 
 
-def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
+def read_rows(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     """Read a table row by row; DatasetError where a column is missing or the file cannot be read."""
     rows = _parquet_rows(path) if path.suffix == ".parquet" else _csv_rows(path)
     header, body = next(rows), rows
@@ -88,13 +88,13 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
     yield from body
 
 
-def _csv_rows(path: Path) -> Iterator[Row]:
+def _csv_rows(path: Path) -> Iterator[TableRow]:
     reader = None
     try:
         with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as file:  # spreadsheets write a BOM
             reader = csv.reader(file, strict=True)
             header = _header(path, [name.strip() for name in next(reader, [])])
-            yield Row(path.name, 1, dict.fromkeys(header, ""))
+            yield TableRow(path.name, 1, dict.fromkeys(header, ""))
             for cells in reader:
                 if not cells:
                     continue
@@ -102,7 +102,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
                     raise DatasetError(
                         f"{path.name}, line {reader.line_num}: {len(cells)} cells where the header has {len(header)}"
                     )
-                yield Row(path.name, reader.line_num, dict(zip(header, cells, strict=True)))
+                yield TableRow(path.name, reader.line_num, dict(zip(header, cells, strict=True)))
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path.name}, line {_undecodable(path)}: it is not UTF-8 text, {error.reason}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -138,19 +138,21 @@ def _undecodable(path: Path) -> int:
     return number
 
 
-def _parquet_rows(path: Path) -> Iterator[Row]:
+def _parquet_rows(path: Path) -> Iterator[TableRow]:
     import pyarrow
     from pyarrow import parquet
 
     try:
         table = parquet.ParquetFile(path)
         names = _header(path, list(table.schema_arrow.names))
-        yield Row(path.name, 1, dict.fromkeys(names, ""))
+        yield TableRow(path.name, 1, dict.fromkeys(names, ""))
         line = 1
         for batch in table.iter_batches():
             for values in batch.to_pylist():
                 line += 1
-                yield Row(path.name, line, {key: "" if value is None else str(value) for key, value in values.items()})
+                yield TableRow(
+                    path.name, line, {key: "" if value is None else str(value) for key, value in values.items()}
+                )
     except DatasetError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:

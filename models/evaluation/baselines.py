@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from models.arrays import Floats
-from models.evaluation.factorisation import Entries, apply, factorise
+from models.evaluation.factorisation_baseline import Entries, apply, factorise
 from models.features.examples import Examples
 
 Baseline = Callable[[Examples, Examples], Floats]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from models.arrays import Floats, Ints
-from models.evaluation.errors import rounded
+from models.evaluation.error_metrics import rounded
 
 RESAMPLES = 2000
 LEVEL = 0.95

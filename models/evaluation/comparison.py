@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from models.arrays import Floats
-from models.learning.held_out import HeldOut
+from models.learning.held_out import HeldOutPredictions
 
 RESAMPLES = 2000
 FEWEST_PAIRS = 5  # among fewer, noise cannot be told from a difference
@@ -18,7 +18,7 @@ SAME_MEASURED = 1e-5  # relative; a key with another measured value is another m
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ResampledMeans:
     """Means of a few columns over rows, and over resamples of pairs; (K,) and (RESAMPLES, K)."""
 
     rows: int
@@ -41,7 +41,7 @@ class Means:
         return float(low), float(high)
 
 
-def beside(table: HeldOut, mine: Floats, other: HeldOut, seed: int) -> Means | None:
+def beside(table: HeldOutPredictions, mine: Floats, other: HeldOutPredictions, seed: int) -> ResampledMeans | None:
     """Errors on the keys that both have and measured alike; a key that occurs twice counts once, with its mean."""
     ours = _by_key(table, mine)
     theirs = _by_key(other, errors(other, other.expected))
@@ -56,7 +56,7 @@ def beside(table: HeldOut, mine: Floats, other: HeldOut, seed: int) -> Means | N
     return means_of(np.column_stack([one, two, one - two]), [row[0] for row in common], seed)
 
 
-def _by_key(table: HeldOut, error: Floats) -> Mapping[str, tuple[float, float, str]]:
+def _by_key(table: HeldOutPredictions, error: Floats) -> Mapping[str, tuple[float, float, str]]:
     """Measured value, mean error and pair by key."""
     keys, first, at = np.unique(np.array(table.key), return_index=True, return_inverse=True)
     mean = np.bincount(at, weights=error) / np.bincount(at)
@@ -64,14 +64,14 @@ def _by_key(table: HeldOut, error: Floats) -> Mapping[str, tuple[float, float, s
     return {key: (float(table.measured[row]), value, table.pair[row]) for key, row, value in rows}
 
 
-def errors(table: HeldOut, guess: Floats) -> Floats:
+def errors(table: HeldOutPredictions, guess: Floats) -> Floats:
     """The error of each row, (R,): of the ratio for throughput, of its logarithm for what has no upper end."""
     if table.target == "throughput":
         return np.abs(table.measured - guess)
     return np.abs(np.log(table.measured / guess))
 
 
-def means_of(columns: Floats, pair: Sequence[str], seed: int) -> Means:
+def means_of(columns: Floats, pair: Sequence[str], seed: int) -> ResampledMeans:
     """Means of `columns` (R, K) with a bootstrap over `pair` (R,), whose rows are drawn together."""
     names, cluster = np.unique(np.array(pair), return_inverse=True)
     count = len(names)
@@ -79,7 +79,7 @@ def means_of(columns: Floats, pair: Sequence[str], seed: int) -> Means:
     sizes = np.bincount(cluster).astype(float)
     mean = sums.sum(axis=0) / sizes.sum()
     resampled = np.concatenate([one @ sums / (one @ sizes)[:, None] for one in _resamples(count, seed)])
-    return Means(len(columns), count, mean, resampled)
+    return ResampledMeans(len(columns), count, mean, resampled)
 
 
 def _resamples(count: int, seed: int) -> Iterator[Floats]:

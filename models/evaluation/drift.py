@@ -12,11 +12,11 @@ from datetime import datetime
 import numpy as np
 
 from models.arrays import Floats
-from models.evaluation.monitoring import (
+from models.evaluation.prediction_checks import (
     COVERAGE,
     FEW,
     STRANGEST,
-    Checked,
+    CheckedPrediction,
     by_scene,
     chance_of_coverage,
     covered,
@@ -53,7 +53,7 @@ class Alarm:
     off: float
 
 
-def alarms(rows: Sequence[Checked]) -> tuple[Alarm, ...]:
+def alarms(rows: Sequence[CheckedPrediction]) -> tuple[Alarm, ...]:
     """What is wrong with one group's window of rows, which are in order of time; nothing below FEW scenes."""
     scenes = by_scene(rows)
     if len(scenes) < FEW:
@@ -86,7 +86,7 @@ def split(series: Floats) -> int:
     return int(places[np.argmax(np.abs(second - first) * np.sqrt(places * (count - places)))])
 
 
-def _shift(scenes: Sequence[Sequence[Checked]]) -> Alarm | None:
+def _shift(scenes: Sequence[Sequence[CheckedPrediction]]) -> Alarm | None:
     """A change for the worse; one for the better is none."""
     series = np.array([np.mean([residual(row) for row in scene]) for scene in scenes])
     found = detect(series)
@@ -99,7 +99,7 @@ def _shift(scenes: Sequence[Sequence[Checked]]) -> Alarm | None:
     return _alarm("shift", tuple(sorted(found)), scenes, begin, min(found.values()), before, after)
 
 
-def _short(rows: Sequence[Checked], scenes: Sequence[Sequence[Checked]]) -> Alarm | None:
+def _short(rows: Sequence[CheckedPrediction], scenes: Sequence[Sequence[CheckedPrediction]]) -> Alarm | None:
     """Coverage below what is plausible. It began where it fell, or with the window where it never was good."""
     if not is_short(rows, IMPLAUSIBLE):
         return None
@@ -114,7 +114,7 @@ def _short(rows: Sequence[Checked], scenes: Sequence[Sequence[Checked]]) -> Alar
 def _alarm(
     kind: str,
     detectors: tuple[str, ...],
-    scenes: Sequence[Sequence[Checked]],
+    scenes: Sequence[Sequence[CheckedPrediction]],
     begin: int,
     noticed: int,
     before: float,

@@ -21,8 +21,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from models.evaluation.comparison import Means, beside, errors, means_of
-from models.learning.held_out import HeldOut
+from models.evaluation.comparison import ResampledMeans, beside, errors, means_of
+from models.learning.held_out import HeldOutPredictions
 
 Against = Literal["prior", "active"]
 
@@ -32,7 +32,7 @@ ERROR_RATE = 0.05  # of the whole gate, one-sided
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class PairedComparison:
     """Mean errors of candidate and other on their common rows, and the difference with its bounds by the bootstrap."""
 
     against: Against
@@ -47,7 +47,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class GateFigures:
     """What was found for one target under one protocol; `active` None = nothing in common with the active model."""
 
     target: str
@@ -59,19 +59,19 @@ class Figures:
     coverage_low: float
     coverage_high: float
     covers: bool
-    prior: Compared
-    active: Compared | None
+    prior: PairedComparison
+    active: PairedComparison | None
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """Whether a candidate may answer. `refusals` are the sentences that refuse it, `reasons` all of them with what else
     was found, `figures` the numbers. `against` is the active model's version as it was told, None = the prior alone.
     """
 
     refusals: tuple[str, ...]
     reasons: tuple[str, ...]
-    figures: tuple[Figures, ...] = ()
+    figures: tuple[GateFigures, ...] = ()
     against: str | None = None
 
     @property
@@ -85,8 +85,12 @@ class Verdict:
 
 
 def gate(
-    candidate: Sequence[HeldOut], active: Sequence[HeldOut] | None, *, against: str | None = None, seed: int = 0
-) -> Verdict:
+    candidate: Sequence[HeldOutPredictions],
+    active: Sequence[HeldOutPredictions] | None,
+    *,
+    against: str | None = None,
+    seed: int = 0,
+) -> GateVerdict:
     """Judge a candidate by the rule of this module; `active` None = no learned model answers now.
 
     `against` is the active model's version, for the record. Deterministic: the same tables give the same verdict.
@@ -94,35 +98,35 @@ def gate(
     tables = [table for table in candidate if len(table)]
     if not tables:
         nothing = "It brings no held-out predictions, so nothing shows that it is no worse than the prior; train again."
-        return Verdict((nothing,), (nothing,), against=against)
+        return GateVerdict((nothing,), (nothing,), against=against)
     others = {(table.target, table.protocol): table for table in active or ()}
     draws = [_draw(table, others.get((table.target, table.protocol)), seed) for table in tables]
     level = ERROR_RATE / sum(2 + (one.active is not None) for one in draws)
     figures = tuple(_figures(one, level) for one in draws)
     bad = tuple(sentence for one in figures for sentence in _complaints(one))
     found = (_summary(one) for one in figures)
-    return Verdict(bad, (*bad, *_uncompared(figures, others, active), *found), figures, against)
+    return GateVerdict(bad, (*bad, *_uncompared(figures, others, active), *found), figures, against)
 
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
     """A table with its resampled means: errors of candidate and prior, difference, inside; the same for `active`."""
 
-    table: HeldOut
-    own: Means
-    active: Means | None
+    table: HeldOutPredictions
+    own: ResampledMeans
+    active: ResampledMeans | None
 
 
-def _draw(table: HeldOut, other: HeldOut | None, seed: int) -> _Draw:
+def _draw(table: HeldOutPredictions, other: HeldOutPredictions | None, seed: int) -> _Draw:
     mine, prior = errors(table, table.expected), errors(table, table.prior)
     inside = ((table.measured >= table.lower) & (table.measured <= table.upper)) * 1.0
     own = means_of(np.column_stack([mine, prior, mine - prior, inside]), table.pair, seed)
     return _Draw(table, own, None if other is None else beside(table, mine, other, seed))
 
 
-def _figures(draw: _Draw, level: float) -> Figures:
+def _figures(draw: _Draw, level: float) -> GateFigures:
     low, high = draw.own.bounds(3, level) or (0.0, 1.0)
-    return Figures(
+    return GateFigures(
         target=draw.table.target,
         protocol=draw.table.protocol,
         rows=draw.own.rows,
@@ -137,14 +141,16 @@ def _figures(draw: _Draw, level: float) -> Figures:
     )
 
 
-def _compared(against: Against, means: Means, level: float) -> Compared:
+def _compared(against: Against, means: ResampledMeans, level: float) -> PairedComparison:
     low, high = means.bounds(2, level) or (means.mean[2], means.mean[2])
     error, other, difference = (_round(value) for value in means.mean[:3])
     passed = bool(low <= NEGLIGIBLE)
-    return Compared(against, means.rows, means.pairs, error, other, difference, _round(low), _round(high), passed)
+    return PairedComparison(
+        against, means.rows, means.pairs, error, other, difference, _round(low), _round(high), passed
+    )
 
 
-def _complaints(figures: Figures) -> Iterator[str]:
+def _complaints(figures: GateFigures) -> Iterator[str]:
     where = f"{figures.target}, {figures.protocol}"
     for one in (figures.prior, figures.active):
         if one is not None and not one.passed:
@@ -160,7 +166,9 @@ def _complaints(figures: Figures) -> Iterator[str]:
 
 
 def _uncompared(
-    figures: Sequence[Figures], others: Mapping[tuple[str, str], HeldOut], active: Sequence[HeldOut] | None
+    figures: Sequence[GateFigures],
+    others: Mapping[tuple[str, str], HeldOutPredictions],
+    active: Sequence[HeldOutPredictions] | None,
 ) -> Iterator[str]:
     """What could not be compared with the active model, and why."""
     if active is None:
@@ -177,7 +185,7 @@ def _uncompared(
         yield f"The active model has learned {target}, this one has not: the prior would answer for it."
 
 
-def _summary(figures: Figures) -> str:
+def _summary(figures: GateFigures) -> str:
     parts = [
         f"{one.other:.4g} of the {_name(one)}"
         + ("" if one.rows == figures.rows else f" on {one.rows} common rows, where its own is {one.error:.4g}")
@@ -190,11 +198,11 @@ def _summary(figures: Figures) -> str:
     )
 
 
-def _name(compared: Compared) -> str:
+def _name(compared: PairedComparison) -> str:
     return "prior" if compared.against == "prior" else "active model"
 
 
-def _rows(of: Compared | Figures) -> str:
+def _rows(of: PairedComparison | GateFigures) -> str:
     return f"{of.rows} row{'s' * (of.rows != 1)} of {of.pairs} pair{'s' * (of.pairs != 1)}"
 
 

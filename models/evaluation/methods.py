@@ -11,7 +11,7 @@ from models.arrays import Floats
 from models.data.dataset import DatasetError
 from models.evaluation.baselines import BASELINES, Baseline
 from models.features.examples import Examples
-from models.learning.fitted import Estimate, fit_target
+from models.learning.fitted_target import TargetEstimate, fit_target
 from models.physics.prior import band, prior_spread
 
 OURS = "cotenant"
@@ -19,7 +19,7 @@ HIGHEST = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
+class IntervalPrediction:
     """Expected T/B of judged rows, with the edges of a 90 % interval where the method gives one; all (R,)."""
 
     expected: Floats
@@ -27,29 +27,29 @@ class Guess:
     upper: Floats | None = None
 
 
-Method = Callable[[Examples, Examples], Guess]
+Method = Callable[[Examples, Examples], IntervalPrediction]
 
 
-def predict_rows(train: Examples, test: Examples) -> Estimate:
+def predict_rows(train: Examples, test: Examples) -> TargetEstimate:
     """Our whole method fitted on `train` and asked about `test`."""
     return fit_target(train, "throughput").ask(test)
 
 
-def _ours(train: Examples, test: Examples) -> Guess:
+def _ours(train: Examples, test: Examples) -> IntervalPrediction:
     found = predict_rows(train, test)
-    return Guess(found.expected, found.lower, found.upper)
+    return IntervalPrediction(found.expected, found.lower, found.upper)
 
 
-def _prior(train: Examples, test: Examples) -> Guess:
+def _prior(train: Examples, test: Examples) -> IntervalPrediction:
     """The queueing prior, which needs no training."""
     del train
     found = band(test.base, prior_spread(test.base, np.zeros(len(test), dtype=bool)), HIGHEST)
-    return Guess(found.expected, found.lower, found.upper)
+    return IntervalPrediction(found.expected, found.lower, found.upper)
 
 
 def plain(baseline: Baseline) -> Method:
     """A baseline, which gives no intervals, as a method."""
-    return lambda train, test: Guess(baseline(train, test))
+    return lambda train, test: IntervalPrediction(baseline(train, test))
 
 
 METHODS: Mapping[str, Method] = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from models.arrays import Ints
 from models.data.dataset import DatasetError
-from models.evaluation.labels import codes
+from models.evaluation.row_groups import codes
 from models.features.examples import Examples
 
 PROTOCOLS = ("random_row", "unseen_pair", "unseen_workload", "unseen_platform", "unseen_setting", "pairs_to_n")
@@ -21,15 +21,15 @@ MANY_ROWS, FEW_FOLDS = 5000, 5  # beyond so many rows a fold is large enough, an
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class ProtocolFold:
     """Rows to train on, rows to judge, and what `unseen_workload` left out of training."""
 
-    trained: Ints
-    judged: Ints
+    train: Ints
+    test: Ints
     left_out: frozenset[str] = frozenset()
 
 
-def folds_of(examples: Examples, protocol: str) -> list[Fold]:
+def folds_of(examples: Examples, protocol: str) -> list[ProtocolFold]:
     """The folds of a protocol, none where nothing can be left out; DatasetError for a protocol that does not exist."""
     check_protocol(protocol)
     rows = len(examples)
@@ -45,7 +45,7 @@ def folds_of(examples: Examples, protocol: str) -> list[Fold]:
     if protocol == "unseen_setting":
         return _left_out(settings_of(examples), FEW_FOLDS if few else MOST_FOLDS)
     many = examples.size > 2
-    return [Fold(np.flatnonzero(~many), np.flatnonzero(many))]
+    return [ProtocolFold(np.flatnonzero(~many), np.flatnonzero(many))]
 
 
 def check_protocol(protocol: str) -> None:
@@ -68,14 +68,14 @@ def settings_of(examples: Examples) -> list[str]:
     return [" ".join(sorted(set(setting.split(" ")))) for setting in examples.setting]
 
 
-def _left_out(labels: Sequence[str], most: int) -> list[Fold]:
+def _left_out(labels: Sequence[str], most: int) -> list[ProtocolFold]:
     """Every fold leaves one label out, or one group of labels where there are more than `most`."""
     names = sorted(set(labels))
     number = dict(zip(names, _spread(len(names), most), strict=True))
     return _by_number(np.array([number[label] for label in labels], dtype=np.int64)) if len(names) > 1 else []
 
 
-def _workloads(examples: Examples, most: int) -> list[Fold]:
+def _workloads(examples: Examples, most: int) -> list[ProtocolFold]:
     """Every fold leaves out all runs with one workload, or with one of a group: then a row may be judged twice."""
     pairs = list(dict.fromkeys(examples.pair))
     names = sorted({name for pair in pairs for name in pair.split("+")})
@@ -84,10 +84,10 @@ def _workloads(examples: Examples, most: int) -> list[Fold]:
     folds = []
     for group in range(min(most, len(names))):
         touched = np.array([any(group_of[name] == group for name in pair.split("+")) for pair in pairs], dtype=bool)
-        judged = touched[number]
-        if judged.any() and not judged.all():
+        inside = touched[number]
+        if inside.any() and not inside.all():
             left_out = frozenset(name for name in names if group_of[name] == group)
-            folds.append(Fold(np.flatnonzero(~judged), np.flatnonzero(judged), left_out))
+            folds.append(ProtocolFold(np.flatnonzero(~inside), np.flatnonzero(inside), left_out))
     return folds
 
 
@@ -96,6 +96,6 @@ def _spread(count: int, most: int) -> Ints:
     return np.arange(count) if count <= most else np.random.default_rng(1).permutation(count) % most
 
 
-def _by_number(number: Ints) -> list[Fold]:
-    folds = [Fold(np.flatnonzero(number != one), np.flatnonzero(number == one)) for one in np.unique(number)]
-    return [fold for fold in folds if len(fold.trained)]
+def _by_number(number: Ints) -> list[ProtocolFold]:
+    folds = [ProtocolFold(np.flatnonzero(number != one), np.flatnonzero(number == one)) for one in np.unique(number)]
+    return [fold for fold in folds if len(fold.train)]

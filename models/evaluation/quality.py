@@ -8,14 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.evaluation.drift import Alarm, alarms
-from models.evaluation.monitoring import FEW, ROLES, TARGETS, WINDOW, Checked, Figures, figures, widening
+from models.evaluation.prediction_checks import (
+    FEW,
+    ROLES,
+    TARGETS,
+    WINDOW,
+    CheckedPrediction,
+    CheckFigures,
+    figures,
+    widening,
+)
 
 RESAMPLES = 2000
 SCOPES = ("all", "platform", "workload")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class QualityGroup:
     """The rows of one `role` and `target`: `scope` all, or one platform or workload by `name`.
 
     `widening` is the factor by which a platform's intervals should grow, None where the group is no platform.
@@ -25,13 +34,13 @@ class Group:
     target: str
     scope: str
     name: str
-    figures: Figures
+    figures: CheckFigures
     alarms: tuple[Alarm, ...]
     widening: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ModelComparison:
     """Two models on the same measurements: `difference` is this one's mean |observed - expected| less the other's.
 
     `lower`, `upper` are its 95 % bootstrap interval over scenes, None for a single scene; below 0 this one is better.
@@ -49,18 +58,20 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class QualityReport:
     """How good a model has been lately: `status` is no_data, too_few, ok or drift; `verdict` says it in sentences."""
 
     version: str
     window: int
     status: str
     verdict: tuple[str, ...]
-    groups: tuple[Group, ...]
-    beside: tuple[Comparison, ...]
+    groups: tuple[QualityGroup, ...]
+    beside: tuple[ModelComparison, ...]
 
 
-def assess(version: str, rows: Sequence[Checked], others: Sequence[Checked], *, window: int = WINDOW) -> Quality:
+def assess(
+    version: str, rows: Sequence[CheckedPrediction], others: Sequence[CheckedPrediction], *, window: int = WINDOW
+) -> QualityReport:
     """Judge a model by its rows, in the order in which they were stored; each group has the last `window` of its rows.
 
     `others` are other models' rows of the same sources.
@@ -80,11 +91,11 @@ def assess(version: str, rows: Sequence[Checked], others: Sequence[Checked], *, 
         sentences = [f"{most} scenes were observed, {FEW} are needed before anything is said about {version}."]
     else:
         status, sentences = "ok", [f"No drift: {version} predicts as well as it says."]
-    return Quality(version, window, status, tuple(sentences), groups, compare(rows, others, window=window))
+    return QualityReport(version, window, status, tuple(sentences), groups, compare(rows, others, window=window))
 
 
-def _groups(rows: Sequence[Checked], window: int) -> Iterator[Group]:
-    parts: dict[tuple[int, int, int, str], list[Checked]] = {}
+def _groups(rows: Sequence[CheckedPrediction], window: int) -> Iterator[QualityGroup]:
+    parts: dict[tuple[int, int, int, str], list[CheckedPrediction]] = {}
     for row in rows:
         kind = ROLES.index(row.role), TARGETS.index(row.target)
         for scope, name in enumerate(("", row.platform, row.workload)):
@@ -93,10 +104,10 @@ def _groups(rows: Sequence[Checked], window: int) -> Iterator[Group]:
         found = parts[role, target, scope, name]
         last = found[-window:]
         factor = widening(found[-2 * window :], window) if SCOPES[scope] == "platform" else None
-        yield Group(ROLES[role], TARGETS[target], SCOPES[scope], name, figures(last), alarms(last), factor)
+        yield QualityGroup(ROLES[role], TARGETS[target], SCOPES[scope], name, figures(last), alarms(last), factor)
 
 
-def sentence(version: str, group: Group, alarm: Alarm) -> str:
+def sentence(version: str, group: QualityGroup, alarm: Alarm) -> str:
     """An alarm in words: which group, since when, how far, and what to do."""
     workload = f"workload {group.name}" if group.name else "unknown workloads"
     where = {"all": "Over all", "platform": f"On platform {group.name}", "workload": f"Of {workload}"}
@@ -112,10 +123,12 @@ def sentence(version: str, group: Group, alarm: Alarm) -> str:
     return f"{where[group.scope]}: {what}; {advice}."
 
 
-def compare(rows: Sequence[Checked], others: Sequence[Checked], *, window: int = WINDOW) -> tuple[Comparison, ...]:
+def compare(
+    rows: Sequence[CheckedPrediction], others: Sequence[CheckedPrediction], *, window: int = WINDOW
+) -> tuple[ModelComparison, ...]:
     """The model beside every other one that predicted the same measurements, on the last `window` that they share."""
     mine = {(row.source, row.instance, row.target): row for row in rows}
-    pairs: dict[tuple[str, str], list[tuple[Checked, Checked]]] = {}
+    pairs: dict[tuple[str, str], list[tuple[CheckedPrediction, CheckedPrediction]]] = {}
     for other in others:
         one = mine.get((other.source, other.instance, other.target))
         if one is not None and one.version != other.version:
@@ -124,7 +137,7 @@ def compare(rows: Sequence[Checked], others: Sequence[Checked], *, window: int =
     return tuple(_beside(version, target, found[-window:]) for (version, target), found in ordered)
 
 
-def _beside(version: str, target: str, pairs: Sequence[tuple[Checked, Checked]]) -> Comparison:
+def _beside(version: str, target: str, pairs: Sequence[tuple[CheckedPrediction, CheckedPrediction]]) -> ModelComparison:
     by_source: dict[str, list[float]] = {}
     for one, other in pairs:
         by_source.setdefault(one.source, []).append(_error(one) - _error(other))
@@ -140,10 +153,12 @@ def _beside(version: str, target: str, pairs: Sequence[tuple[Checked, Checked]])
         text += f" (95 % interval {lower:+.3f} to {upper:+.3f}): it is {side} beyond the uncertainty."
     else:
         text += f" (95 % interval {lower:+.3f} to {upper:+.3f}): that may be chance."
-    return Comparison(version, pairs[-1][1].role, target, len(pairs), len(by_source), difference, lower, upper, text)
+    return ModelComparison(
+        version, pairs[-1][1].role, target, len(pairs), len(by_source), difference, lower, upper, text
+    )
 
 
-def _error(row: Checked) -> float:
+def _error(row: CheckedPrediction) -> float:
     return abs(row.observed - row.expected)
 
 

@@ -12,22 +12,22 @@ import numpy as np
 from models.arrays import Bools, Floats
 from models.data.dataset import DatasetError, load_dataset
 from models.evaluation.baselines import LIMITS
-from models.evaluation.clock import Clock, Progress
 from models.evaluation.compositions import COMPOSITIONS
-from models.evaluation.curve import curves
-from models.evaluation.judging import Judged, judge
+from models.evaluation.learning_curves import curves
+from models.evaluation.method_runs import FoldPredictions, run_methods
 from models.evaluation.methods import OURS, Method, chosen, plain
-from models.evaluation.protocols import DEFAULT_PROTOCOLS, Fold, check_protocol, folds_of, why_skipped
-from models.evaluation.table import average_ranks, by_role, figures_of, inside
+from models.evaluation.progress import EvaluationProgress, Progress
+from models.evaluation.protocols import DEFAULT_PROTOCOLS, ProtocolFold, check_protocol, folds_of, why_skipped
+from models.evaluation.results_table import average_ranks, by_role, figures_of, inside
 from models.features.examples import Examples, build_examples, metrics_of
-from models.learning.estimators import LEAST_ROWS
+from models.learning.residual_model import LEAST_ROWS
 
 READ, CURVES = 0.02, 0.5  # parts of the progress: reading, and the curves' of the rest
 MOST_POINTS = 1500  # judgements that are kept for a picture
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
+class ScatterPoints:
     """Some judgements of ours to draw: measured and predicted T/B, and whether the interval held; (N,)."""
 
     measured: Floats
@@ -40,7 +40,7 @@ class Evaluation:
     """`figures` as JSON values in the shape of the contract, section 3; `points` by protocol."""
 
     figures: Mapping[str, Any]
-    points: Mapping[str, Points]
+    points: Mapping[str, ScatterPoints]
 
 
 def evaluate(
@@ -99,38 +99,38 @@ def examine(
 
 def _protocols(
     examples: Examples, protocols: Sequence[str], methods: Mapping[str, Method], say: Progress
-) -> tuple[dict[str, Any], dict[str, Points]]:
+) -> tuple[dict[str, Any], dict[str, ScatterPoints]]:
     composing = {name: plain(method) for name, method in COMPOSITIONS.items()}
     planned = {protocol: _usable(folds_of(examples, protocol)) for protocol in dict.fromkeys(protocols)}
     fits = sum(len(folds) for folds in planned.values())
     composed = len(planned.get("pairs_to_n", ()))
-    clock = Clock(say, dict.fromkeys(methods, fits) | dict.fromkeys(composing, composed))
+    clock = EvaluationProgress(say, dict.fromkeys(methods, fits) | dict.fromkeys(composing, composed))
     found: dict[str, Any] = {}
-    points: dict[str, Points] = {}
+    points: dict[str, ScatterPoints] = {}
     for protocol, folds in planned.items():
         if not folds:
             found[protocol] = {"skipped": why_skipped(protocol), "models": {}}
             continue
         used = {**methods, **composing} if protocol == "pairs_to_n" else dict(methods)
         before = {name: clock.seconds(name) for name in used}
-        judged = judge(examples, folds, used, clock, protocol)
-        found[protocol] = figures_of(judged, {name: clock.seconds(name) - before[name] for name in used})
+        predictions = run_methods(examples, folds, used, clock, protocol)
+        found[protocol] = figures_of(predictions, {name: clock.seconds(name) - before[name] for name in used})
         if protocol == "unseen_workload":
-            for name, parts in by_role(judged).items():
+            for name, parts in by_role(predictions).items():
                 found[protocol]["models"][name] |= parts
-        if (some := _points(judged)) is not None:
+        if (some := _points(predictions)) is not None:
             points[protocol] = some
     return found, points
 
 
-def _usable(folds: Sequence[Fold]) -> list[Fold]:
-    return [fold for fold in folds if len(fold.trained) >= LEAST_ROWS and len(fold.judged)]
+def _usable(folds: Sequence[ProtocolFold]) -> list[ProtocolFold]:
+    return [fold for fold in folds if len(fold.train) >= LEAST_ROWS and len(fold.test)]
 
 
-def _points(judged: Judged) -> Points | None:
-    guess = judged.guesses.get(OURS)
-    held = inside(judged, guess) if guess else None
+def _points(predictions: FoldPredictions) -> ScatterPoints | None:
+    guess = predictions.guesses.get(OURS)
+    held = inside(predictions, guess) if guess else None
     if guess is None or held is None:
         return None
-    some = np.sort(np.random.default_rng(0).permutation(len(judged))[:MOST_POINTS])
-    return Points(judged.rows.ratio[some], guess.expected[some], held[some])
+    some = np.sort(np.random.default_rng(0).permutation(len(predictions))[:MOST_POINTS])
+    return ScatterPoints(predictions.rows.ratio[some], guess.expected[some], held[some])

@@ -14,14 +14,17 @@ from models.arrays import Floats, Ints
 from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.features.alone import alone_for
-from models.features.matrix import PLATFORM, SOCKETS, build_matrix, cpu_overlap
-from models.features.selection import select_metrics
+from models.features.feature_matrix import PLATFORM, SOCKETS, build_matrix, cpu_overlap
+from models.features.feature_selection import select_metrics
+from models.features.solo_ratio import solo_ratio_for
 from profiler.observed import Colocation, Host, Instance, Outcome
 
 T = TypeVar("T")
 
-LATER = {"latency": "latency_mean_ms", "jitter": "jitter_ms"}  # the outcome that each other target is made of
+OUTCOME_OF_TARGET = {
+    "latency": "latency_mean_ms",
+    "jitter": "jitter_ms",
+}  # the outcome that each other target is made of
 LOWEST_RATIO, HIGHEST_RATIO = 1e-3, 1e3  # 0 has no logarithm; what is beyond a thousand-fold counts as that
 
 
@@ -153,7 +156,7 @@ def measured(colocation: Colocation, target: str) -> dict[str, float]:
 def _ratio(outcome: Outcome, target: str) -> tuple[float | None, int]:
     if target == "throughput" and outcome.outcome in RATIO_OUTCOMES:
         return throughput_ratio(outcome), 0 if outcome.outcome == "throughput" else 1
-    if LATER.get(target) == outcome.outcome and outcome.solo and outcome.colocated:
+    if OUTCOME_OF_TARGET.get(target) == outcome.outcome and outcome.solo and outcome.colocated:
         return outcome.colocated / outcome.solo, 0
     return None, 9
 
@@ -189,7 +192,7 @@ def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | No
         names=matrix.names,
         monotone=matrix.monotone,
         ratio=np.array(ratio),
-        base=(matrix.prior_of(target) / alone_for(batch, target, dataset.meta)[matrix.scene, matrix.slot])[keep],
+        base=(matrix.prior_of(target) / solo_ratio_for(batch, target, dataset.meta)[matrix.scene, matrix.slot])[keep],
         victim=tuple(victims),
         neighbours=tuple(neighbours),
         pair=tuple(pairs),

@@ -39,7 +39,7 @@ def workload_folds(examples: Examples, most: int = MOST_FOLDS) -> list[Fold]:
 
 def _by_number(number: Ints, folds: int) -> Iterator[Fold]:
     for fold in range(folds):
-        judged = np.flatnonzero(number == fold)
-        trained = np.flatnonzero(number != fold)
-        if len(judged) and len(trained):
-            yield trained, judged
+        test = np.flatnonzero(number == fold)
+        train = np.flatnonzero(number != fold)
+        if len(test) and len(train):
+            yield train, test

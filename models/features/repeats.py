@@ -11,7 +11,7 @@ from models.features.examples import Examples
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class GroupedExamples:
     """G rows of which no two describe the same situation.
 
     `residual` (G,) is the median of log(measured / base) over the repeats, `weight` (G,) n/(n+1) of n repeats, scaled
@@ -24,7 +24,7 @@ class Grouped:
     group: Ints
 
 
-def group_repeats(examples: Examples) -> Grouped:
+def group_repeats(examples: Examples) -> GroupedExamples:
     """Join rows with the same features, victim, pair, platform and setting.
 
     A second repeat tells less than a first one: what repeats do not show (the pair itself, the day) stays as uncertain.
@@ -44,7 +44,7 @@ def group_repeats(examples: Examples) -> Grouped:
     order = np.argsort(group, kind="stable")
     parts = np.split(residual[order], np.cumsum(count)[:-1]) if first else []
     weight = count / (count + 1)
-    return Grouped(
+    return GroupedExamples(
         examples=examples.take(np.array(first, dtype=np.int64)),
         residual=np.array([float(np.median(part)) for part in parts]),
         weight=weight / weight.mean() if len(weight) else weight,

@@ -16,13 +16,13 @@ import numpy as np
 
 from models.arrays import Floats
 from models.learning.effects import Effects
-from models.learning.estimators import MEMBERS, BaseLearners, ResidualModel, StackingWeights
-from models.learning.fitted import FittedTarget
+from models.learning.fitted_target import FittedTarget
 from models.learning.held_out import HELD_OUT, write_held_out
 from models.learning.intervals import HINTS, Calibration
-from models.learning.learned import LearnedPredictor
-from models.learning.smooth import Smooth
-from models.learning.trees import read_trees
+from models.learning.kernel_ridge import KernelRidge
+from models.learning.learned_predictor import LearnedPredictor
+from models.learning.residual_model import BASE_LEARNERS, BaseLearners, ResidualModel, StackingWeights
+from models.learning.tree_text import read_trees
 from profiler.observed import check_id
 
 SCHEMA = 4
@@ -137,10 +137,10 @@ def newest(directory: Path) -> Path | None:
 def _boosters(target: FittedTarget) -> dict[str, lightgbm.Booster]:
     """The trees of a target by the part they play, which is in their file's name."""
     found: dict[str, lightgbm.Booster] = {}
-    members = target.model.members
-    if members is not None:
-        found |= {f"booster{number}": booster for number, booster in enumerate(members.boosters)}
-        found["forest"] = members.forest
+    base_learners = target.model.base_learners
+    if base_learners is not None:
+        found |= {f"booster{number}": booster for number, booster in enumerate(base_learners.boosters)}
+        found["forest"] = base_learners.forest
     if target.calibration.difficulty is not None:
         found["difficulty"] = target.calibration.difficulty
     return found
@@ -149,11 +149,11 @@ def _boosters(target: FittedTarget) -> dict[str, lightgbm.Booster]:
 def _target_json(target: FittedTarget) -> dict[str, Any]:
     model = target.model
     return {
-        "smooth": None if model.members is None else model.members.smooth.to_json(),
-        "boosters": 0 if model.members is None else len(model.members.boosters),
+        "smooth": None if model.base_learners is None else model.base_learners.smooth.to_json(),
+        "boosters": 0 if model.base_learners is None else len(model.base_learners.boosters),
         "effects": model.effects.to_json(),
-        "known_blend": model.known_blend.named(),
-        "unknown_blend": model.unknown_blend.named(),
+        "known_blend": model.known_weights.named(),
+        "unknown_blend": model.unknown_weights.named(),
         "known": sorted(model.known),
         "calibration": target.calibration.to_json(),
         "difficulty": target.calibration.difficulty is not None,
@@ -168,11 +168,11 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
     }
 
 
-def _blend(value: Mapping[str, Any]) -> StackingWeights:
-    shares = {name: float(value[name]) for name in (*MEMBERS, "effects")}
+def _stacking_weights(value: Mapping[str, Any]) -> StackingWeights:
+    shares = {name: float(value[name]) for name in (*BASE_LEARNERS, "effects")}
     if not all(0 <= share <= 1 for share in shares.values()):
         raise ValueError(f"a blend keeps shares of 0 to 1, not {shares}")
-    return StackingWeights(tuple(shares[name] for name in MEMBERS), shares["effects"])
+    return StackingWeights(tuple(shares[name] for name in BASE_LEARNERS), shares["effects"])
 
 
 def _edges_json(edges: Floats) -> list[float | None]:
@@ -186,7 +186,7 @@ def _edges(values: Sequence[float | None]) -> Floats:
 def _target(path: Path, name: str) -> FittedTarget:
     value = _json(path / f"{name}.json")
     low, high = _edges(value["low"]), _edges(value["high"])
-    members = _members(path, name, value, len(low))
+    base_learners = _base_learners(path, name, value, len(low))
     difficulty = _booster(path, f"{name}-difficulty", len(low) + HINTS) if value["difficulty"] else None
     limits, sizes = (tuple(int(column) for column in value[key]) for key in ("limits", "sizes"))
     kinds = {int(column): tuple(float(one) for one in seen) for column, seen in value["kinds"].items()}
@@ -195,10 +195,10 @@ def _target(path: Path, name: str) -> FittedTarget:
     return FittedTarget(
         target=name,
         model=ResidualModel(
-            members=members,
+            base_learners=base_learners,
             effects=Effects.from_json(value["effects"]),
-            known_blend=_blend(value["known_blend"]),
-            unknown_blend=_blend(value["unknown_blend"]),
+            known_weights=_stacking_weights(value["known_blend"]),
+            unknown_weights=_stacking_weights(value["unknown_blend"]),
             known=frozenset(value["known"]),
         ),
         calibration=Calibration.from_json(value["calibration"], difficulty),
@@ -213,10 +213,10 @@ def _target(path: Path, name: str) -> FittedTarget:
     )
 
 
-def _members(path: Path, name: str, value: Mapping[str, Any], features: int) -> BaseLearners | None:
+def _base_learners(path: Path, name: str, value: Mapping[str, Any], features: int) -> BaseLearners | None:
     if value["smooth"] is None:
         return None
-    smooth = Smooth.from_json(value["smooth"])
+    smooth = KernelRidge.from_json(value["smooth"])
     if len(smooth.space.centre) != features:
         raise ArtifactError(f"artifact {path.name}: the smooth member of {name} has another number of features")
     boosters = tuple(_booster(path, f"{name}-booster{number}", features) for number in range(int(value["boosters"])))

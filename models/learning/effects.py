@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 
 from models.arrays import Bools, Floats, Ints
 from models.features.examples import Neighbour
-from models.learning.factors import START, Products, Two, factorise
+from models.learning.low_rank import START, FactorPair, FactorProducts, factorise
 
 PENALTIES = (0.5, 2.0, 8.0, 32.0)  # in rows: with 2, ten rows of one workload count ten twelfths
 PAIR_PENALTY = 1.0
@@ -79,7 +79,7 @@ class Effects:
 
 
 @dataclass(frozen=True, slots=True)
-class Design:
+class EffectDesign:
     """Which effects act on which rows: `names` (E,), `shares` (R, E) sparse."""
 
     names: tuple[str, ...]
@@ -98,7 +98,7 @@ class Design:
 
 
 @dataclass(frozen=True, slots=True)
-class Strength:
+class Regularisation:
     """How much is learned: the penalty of the main effects (None = there are none), the rank of the factors (0 = there
     are none) and their penalty."""
 
@@ -108,28 +108,28 @@ class Strength:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class EffectTerms:
     """What may act on R rows: main effects (of victims and neighbours), those of ordered pairs, and products of the
     factors named `victims` and `neighbours`."""
 
-    main: Design
-    pairs: Design
-    products: Products
+    main: EffectDesign
+    pairs: EffectDesign
+    products: FactorProducts
     victims: tuple[str, ...]
     neighbours: tuple[str, ...]
 
-    def said(self, residual: Floats, strength: Strength, rows: Ints) -> Floats:
+    def predict_residual(self, residual: Floats, strength: Regularisation, rows: Ints) -> Floats:
         """Main effects and factors that were learned from the residuals (R,) of some rows, as they act on all; (R,)."""
         main = self.main.shares @ self.fit_main(residual, strength, rows)
         return np.asarray(main + self.products.predict(*self.fit_factors(residual - main, strength, rows)))
 
-    def fit_main(self, residual: Floats, strength: Strength, rows: Ints) -> Floats:
+    def fit_main(self, residual: Floats, strength: Regularisation, rows: Ints) -> Floats:
         """The main effects (E,)."""
         if strength.main is None:
             return np.zeros(len(self.main.names))
         return self.main.fit(residual, strength.main, rows)
 
-    def fit_factors(self, left: Floats, strength: Strength, rows: Ints) -> Two:
+    def fit_factors(self, left: Floats, strength: Regularisation, rows: Ints) -> FactorPair:
         """The victims' and the neighbours' factors, of what main effects left (R,) of some rows."""
         scale = float(np.sqrt(np.mean(left[rows] ** 2))) if len(rows) else 0.0
         if not strength.rank or not scale:
@@ -142,7 +142,7 @@ class Terms:
         return found[0] * np.sqrt(scale), found[1] * np.sqrt(scale)
 
 
-def terms_of(victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Terms:
+def terms_of(victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> EffectTerms:
     """What may act on rows with these victims and neighbours."""
     found: tuple[dict[str, int], dict[str, int]] = ({}, {})
     entries: tuple[list[tuple[int, int, float]], list[tuple[int, int, float]]] = ([], [])
@@ -154,19 +154,19 @@ def terms_of(victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) 
     for names, several in zip(found, entries, strict=True):
         told = np.array(several, dtype=float).reshape(-1, 3)
         at = (told[:, 0].astype(int), told[:, 1].astype(int))
-        made.append(Design(tuple(names), csr_matrix((told[:, 2], at), shape=(len(victims), len(names)))))
+        made.append(EffectDesign(tuple(names), csr_matrix((told[:, 2], at), shape=(len(victims), len(names)))))
     sides = [np.array(side, dtype=np.str_) for side in zip(*map(_sides, found[1]), strict=True)] or [
         np.zeros(0, "U1")
     ] * 2
     (left, of_left), (right, of_right) = (np.unique(side, return_inverse=True) for side in sides)
     of_row, pair = told[:, 0].astype(int), told[:, 1].astype(int)
-    products = Products(len(victims), of_row, of_left[pair], of_right[pair], told[:, 2])
-    return Terms(made[0], made[1], products, tuple(left.tolist()), tuple(right.tolist()))
+    products = FactorProducts(len(victims), of_row, of_left[pair], of_right[pair], told[:, 2])
+    return EffectTerms(made[0], made[1], products, tuple(left.tolist()), tuple(right.tolist()))
 
 
-def choose_strengths(
-    terms: Terms, residual: Floats, folds: Sequence[tuple[Ints, Ints]], pair: Sequence[str]
-) -> tuple[Strength, tuple[Strength, ...]]:
+def choose_regularisation(
+    terms: EffectTerms, residual: Floats, folds: Sequence[tuple[Ints, Ints]], pair: Sequence[str]
+) -> tuple[Regularisation, tuple[Regularisation, ...]]:
     """What predicts left-out folds best: first of the main effects, then of factors of what these leave.
 
     Also what would be chosen without each of the folds: with it, what is said to its rows holds more often than what
@@ -174,25 +174,27 @@ def choose_strengths(
     predict better by SURE_BY standard errors over pairs (R,). Rows whose residual (R,) is nan are left out.
     """
     told = np.isfinite(residual)
-    usable = [(trained[told[trained]], judged[told[judged]]) for trained, judged in folds]
-    judged = np.concatenate([np.zeros(0, dtype=np.int64), *(rows for trained, rows in usable if len(trained))])
-    fold = np.repeat(np.arange(len(usable)), [len(rows) if len(trained) else 0 for trained, rows in usable])
-    pairs = np.unique(np.array(pair, dtype=np.str_)[judged], return_inverse=True)[1]
-    found: dict[Strength, Floats] = {}
+    usable = [(train[told[train]], test[told[test]]) for train, test in folds]
+    test = np.concatenate([np.zeros(0, dtype=np.int64), *(rows for train, rows in usable if len(train))])
+    fold = np.repeat(np.arange(len(usable)), [len(rows) if len(train) else 0 for train, rows in usable])
+    pairs = np.unique(np.array(pair, dtype=np.str_)[test], return_inverse=True)[1]
+    found: dict[Regularisation, Floats] = {}
 
-    def errors(strength: Strength) -> Floats:
+    def errors(strength: Regularisation) -> Floats:
         """|error| of every judged row."""
         if strength not in found:
             left = [
-                (residual - terms.said(residual, strength, trained))[rows] for trained, rows in usable if len(trained)
+                (residual - terms.predict_residual(residual, strength, train))[rows]
+                for train, rows in usable
+                if len(train)
             ]
             found[strength] = np.abs(np.concatenate(left))
         return found[strength]
 
-    def choose(rows: Bools) -> Strength:
+    def choose(rows: Bools) -> Regularisation:
         if not rows.any():
-            return Strength()
-        mains = {one: float(errors(one)[rows].sum()) for one in (Strength(), *map(Strength, PENALTIES))}
+            return Regularisation()
+        mains = {one: float(errors(one)[rows].sum()) for one in (Regularisation(), *map(Regularisation, PENALTIES))}
         best = min(mains, key=lambda one: mains[one])
         sure = {best: mains[best]}
         at = np.unique(pairs[rows], return_inverse=True)[1]
@@ -205,10 +207,10 @@ def choose_strengths(
                     sure[one] = float(errors(one)[rows].sum())
         return min(sure, key=lambda one: sure[one])
 
-    return choose(np.ones(len(judged), dtype=bool)), tuple(choose(fold != number) for number in range(len(folds)))
+    return choose(np.ones(len(test), dtype=bool)), tuple(choose(fold != number) for number in range(len(folds)))
 
 
-def fit_effects(terms: Terms, residual: Floats, strength: Strength) -> Effects:
+def fit_effects(terms: EffectTerms, residual: Floats, strength: Regularisation) -> Effects:
     """Main effects, factors from what is left after them, and effects of ordered pairs from what is left after both;
     rows of nan are left out."""
     told = np.flatnonzero(np.isfinite(residual))

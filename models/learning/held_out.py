@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Floats
-from models.data.tables import DatasetError, Row, read_rows
+from models.data.tables import DatasetError, TableRow, read_rows
 
 HELD_OUT = "held_out.csv"  # its name in an artifact; with .gz behind it where it is large
 TARGETS = ("throughput", "latency", "jitter")
@@ -27,7 +27,7 @@ LARGE = 1_000_000  # bytes of text from which it is packed
 
 
 @dataclass(frozen=True, slots=True)
-class HeldOut:
+class HeldOutPredictions:
     """What a model says to R measured rows that it was not trained on, for one target under one protocol.
 
     `key` (R,) names each row for good, as dataset/platform/run/repeat/instance, so that two models can be compared on
@@ -64,7 +64,7 @@ class HeldOut:
     def __len__(self) -> int:
         return len(self.key)
 
-    def take(self, rows: NDArray[np.int64]) -> HeldOut:
+    def take(self, rows: NDArray[np.int64]) -> HeldOutPredictions:
         """The rows with these numbers, in this order."""
         return replace(
             self,
@@ -79,7 +79,7 @@ class HeldOut:
         )
 
 
-def write_held_out(path: Path, tables: Sequence[HeldOut]) -> Path:
+def write_held_out(path: Path, tables: Sequence[HeldOutPredictions]) -> Path:
     """Write tables as one CSV file, numbers to seven digits; returns the file, `path`.gz where it is large.
 
     Of a table with more than MOST_ROWS rows those are kept whose keys have the smallest checksums: two models that were
@@ -103,10 +103,10 @@ def write_held_out(path: Path, tables: Sequence[HeldOut]) -> Path:
     return packed
 
 
-def read_held_out(path: Path) -> tuple[HeldOut, ...]:
+def read_held_out(path: Path) -> tuple[HeldOutPredictions, ...]:
     """What `write_held_out(path, ...)` wrote; DatasetError (a ValueError) that names line and column otherwise."""
     packed = path.with_name(f"{path.name}.gz")
-    rows: dict[tuple[str, str], list[Row]] = {}
+    rows: dict[tuple[str, str], list[TableRow]] = {}
     for row in read_rows(packed if packed.is_file() else path, COLUMNS):
         name = _among(row, "target", TARGETS), _among(row, "protocol", PROTOCOLS)
         rows.setdefault(name, []).append(row)
@@ -115,7 +115,7 @@ def read_held_out(path: Path) -> tuple[HeldOut, ...]:
     return tuple(_table(target, protocol, found) for (target, protocol), found in rows.items())
 
 
-def held_out_of(artifact: Path) -> tuple[HeldOut, ...]:
+def held_out_of(artifact: Path) -> tuple[HeldOutPredictions, ...]:
     """The held-out predictions of an artifact, () where it has none; ValueError when they cannot be read."""
     path = artifact / HELD_OUT
     if not path.is_file() and not path.with_name(f"{HELD_OUT}.gz").is_file():
@@ -123,7 +123,7 @@ def held_out_of(artifact: Path) -> tuple[HeldOut, ...]:
     return read_held_out(path)
 
 
-def _bounded(table: HeldOut) -> HeldOut:
+def _bounded(table: HeldOutPredictions) -> HeldOutPredictions:
     if len(table) <= MOST_ROWS:
         return table
     order = np.argsort([zlib.crc32(key.encode()) for key in table.key], kind="stable")
@@ -138,9 +138,9 @@ def _number(value: float) -> str:
     return "" if value == math.inf else f"{value:.7g}"
 
 
-def _table(target: str, protocol: str, rows: Sequence[Row]) -> HeldOut:
+def _table(target: str, protocol: str, rows: Sequence[TableRow]) -> HeldOutPredictions:
     measured, prior, expected, lower, upper = np.array([_numbers(row) for row in rows], dtype=float).T
-    return HeldOut(
+    return HeldOutPredictions(
         target,
         protocol,
         key=tuple(row.text("key", required=True) for row in rows),
@@ -154,7 +154,7 @@ def _table(target: str, protocol: str, rows: Sequence[Row]) -> HeldOut:
     )
 
 
-def _numbers(row: Row) -> tuple[float, ...]:
+def _numbers(row: TableRow) -> tuple[float, ...]:
     found = []
     for name in NUMBERS[:-1]:
         value = row.number(name, required=True)
@@ -167,7 +167,7 @@ def _numbers(row: Row) -> tuple[float, ...]:
     return *found, np.inf if upper is None else upper
 
 
-def _among(row: Row, column: str, allowed: Sequence[str]) -> str:
+def _among(row: TableRow, column: str, allowed: Sequence[str]) -> str:
     value = row.text(column, required=True)
     if value not in allowed:
         raise row.error(column, f"{value[:40]!r} is none of {', '.join(allowed)}")

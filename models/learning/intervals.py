@@ -90,7 +90,7 @@ def hints_of(base: Floats, correction: Floats, parts: Floats, known: Bools) -> F
     return np.stack([np.log(base) + correction, np.log(base), spread, known.astype(float)], axis=1)
 
 
-def judged_scales(x: Floats, hints: Floats, error: Floats, row: Ints, fold: Ints) -> Floats:
+def out_of_fold_scales(x: Floats, hints: Floats, error: Floats, row: Ints, fold: Ints) -> Floats:
     """The typical error of every judged row, by a difficulty learned without what was left out with it; (J,)."""
     size = np.abs(error)
     scale = np.full(len(error), _typical(error))
@@ -121,10 +121,10 @@ def calibrate(
     """Normalised split-conformal calibration (Lei et al., JASA 2018), Mondrian by platform and by what is known.
 
     `error` (J,) measured minus predicted log ratio of rows whose workload or pair was left out; `row` (J,) which
-    measurement it is, `fold` (J,) with what it was left out. The score is error over `scale`, the `judged_scales`: how
-    noisy a new workload is, is as unknown as its ratio.
+    measurement it is, `fold` (J,) with what it was left out. The score is error over `scale`, the `out_of_fold_scales`:
+    how noisy a new workload is, is as unknown as its ratio.
     """
-    scale = judged_scales(x, hints, error, row, fold) if scale is None else scale
+    scale = out_of_fold_scales(x, hints, error, row, fold) if scale is None else scale
     typical = _typical(error)
     difficulty = _fit_difficulty(x, hints, np.abs(error)) if len(error) >= LEAST_SCALED else None
     scores = error / scale

@@ -6,7 +6,7 @@ import numpy as np
 
 from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
-from models.physics.sharing import fill
+from models.physics.max_min import fill
 from profiler.observed import NET_MODES
 
 # Of the line, for everybody together who has no class of its own: what is advised must not push them aside.

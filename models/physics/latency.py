@@ -9,11 +9,11 @@ import numpy as np
 from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
 from models.physics import htb
+from models.physics.cap_periods import cap_period_ms
 from models.physics.demands import Demands, burst_ms, capacity, first_known, link, profile_column, weights
 from models.physics.kinds import trait
-from models.physics.periods import cap_period_ms
-from models.physics.waiting import (
-    Time,
+from models.physics.queueing import (
+    TimeMoments,
     among_packets,
     behind_backlog,
     behind_turns,
@@ -106,10 +106,10 @@ def _place(scenes: SceneBatch, want: Demands) -> _Place:
     return _Place(servers, want.cpu / servers, fair, rate, alone, cap, turns)
 
 
-def _residence(scenes: SceneBatch, want: Demands, place: _Place, *, alone: bool) -> Time:
+def _residence(scenes: SceneBatch, want: Demands, place: _Place, *, alone: bool) -> TimeMoments:
     """Time at all resources together, in the unit of the demands, with everybody or alone without any setting."""
     total = np.zeros_like(want.cpu)
-    whole = Time(total, total)
+    whole = TimeMoments(total, total)
     for demand, time in (
         (want.cpu, _at_cpu(scenes, place, alone=alone)),
         (want.driver, _at_driver(scenes, want, alone=alone)),
@@ -121,7 +121,7 @@ def _residence(scenes: SceneBatch, want: Demands, place: _Place, *, alone: bool)
     return whole
 
 
-def _at_cpu(scenes: SceneBatch, place: _Place, *, alone: bool) -> Time:
+def _at_cpu(scenes: SceneBatch, place: _Place, *, alone: bool) -> TimeMoments:
     """A cap is felt as a slower CPU in periods whose budget runs out, and not at all in the others."""
     if alone:
         return processor_sharing(place.own, place.alone, place.servers)
@@ -139,19 +139,19 @@ def _period(scenes: SceneBatch) -> Floats:
     return cap_period_ms(scenes.kind[:, None], scenes.cap, scenes.vcpus, scenes.prompt)
 
 
-def _stalls(scenes: SceneBatch, place: _Place) -> Time:
+def _stalls(scenes: SceneBatch, place: _Place) -> TimeMoments:
     """Milliseconds that an instance stands still: until its budget is refilled, and behind turns when it wakes.
 
     Who asks for less than its fair share is put before the others when it wakes (BOOST of Xen's credit scheduler, the
     lag of Linux's EEVDF) and waits for nobody's turn.
     """
-    never = Time(np.zeros_like(place.own), np.zeros_like(place.own))
+    never = TimeMoments(np.zeros_like(place.own), np.zeros_like(place.own))
     stall = never.mixed(cap_stall(place.cap, _period(scenes)), _throttled(scenes, place))
     unboosted = place.own > place.fair * (1 + 1e-9)
     return stall.plus(behind_turns(np.where(unboosted, place.turns, 0.0)))
 
 
-def _at_driver(scenes: SceneBatch, want: Demands, *, alone: bool) -> Time:
+def _at_driver(scenes: SceneBatch, want: Demands, *, alone: bool) -> TimeMoments:
     """One queue for everybody's pages, first come first served; one CPU serves it under Xen (N9, N11)."""
     size = np.maximum(scenes.driver_cpus.sum(axis=1), 1)[:, None].astype(float)
     servers = np.minimum(trait(scenes.kind, "driver_servers")[:, None], size)
@@ -159,7 +159,7 @@ def _at_driver(scenes: SceneBatch, want: Demands, *, alone: bool) -> Time:
     return first_come_first_served(busy, servers)
 
 
-def _at_nic(scenes: SceneBatch, want: Demands, *, alone: bool) -> Time:
+def _at_nic(scenes: SceneBatch, want: Demands, *, alone: bool) -> TimeMoments:
     """Unshaped traffic shares one queue, a class has one of its own; each is served at the rate that is left for it.
 
     Of other queues only the frame that is on its way is waited for, half of it on average: HTB serves whoever is within
@@ -180,7 +180,7 @@ def _at_nic(scenes: SceneBatch, want: Demands, *, alone: bool) -> Time:
     by_classes = np.where(shaped, np.minimum(want.net, scenes.net_ceil), 0.0)
     others = by_classes.sum(axis=1, keepdims=True) - by_classes + np.where(shaped, unshaped, 0.0)
     frame = np.minimum(others / most, 1.0) / 2
-    return Time(queue.mean + (queue.mean - 1) * (longer - 1) + itself + frame, queue.variance * longer**2)
+    return TimeMoments(queue.mean + (queue.mean - 1) * (longer - 1) + itself + frame, queue.variance * longer**2)
 
 
 def _class_rate(scenes: SceneBatch, want: Demands) -> Floats:
@@ -217,7 +217,7 @@ def _left(scenes: SceneBatch, want: Demands) -> Floats:
     return np.asarray(np.maximum(left, 1e-3 * np.minimum(most, 1e6))[:, None])
 
 
-def _full_queues(scenes: SceneBatch, want: Demands) -> Time:
+def _full_queues(scenes: SceneBatch, want: Demands) -> TimeMoments:
     """Milliseconds behind a queue that stands full because more is sent into it than it can carry."""
     shaped = htb.shaped(scenes)
     sent = np.where(scenes.present & ~shaped, want.net, 0.0).sum(axis=1, keepdims=True)
@@ -237,7 +237,7 @@ def _disk_limit(scenes: SceneBatch) -> Floats:
     return np.asarray(np.divide(limit, most, out=np.full(limit.shape, np.inf), where=where))
 
 
-def _at_shared(demand: Floats, limit: Floats, *, alone: bool) -> Time:
+def _at_shared(demand: Floats, limit: Floats, *, alone: bool) -> TimeMoments:
     """A disk or memory that serves its users in turn: at least an equal share each, and what the others leave."""
     one = np.ones_like(demand)
     if alone:

@@ -14,8 +14,8 @@ from models.physics import htb
 from models.physics.demands import Demands, capacity, crowd, demands, driver_price, link, weights
 from models.physics.kinds import trait
 from models.physics.latency import latency_and_jitter
-from models.physics.sharing import cpu_classes, fill, share_sets
-from models.prediction import TARGETS, Band, InterferencePrediction, unasked
+from models.physics.max_min import cpu_classes, fill, share_sets
+from models.prediction import TARGETS, BandArrays, InterferencePrediction, unasked
 from profiler.observed import DEFAULT_WEIGHT
 
 PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules of thumb miss by (findings N3-N8)
@@ -59,7 +59,7 @@ class PriorResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _SceneDemands:
     """What S scenes ask of what there is; (S, N) each, except `weight` (S, N + 1) and `allowed` (S, N + 1, C) with the
     driver domain as the last consumer, `room` (S, C) CPUs, and `driver_most` and `link` (S,); `net_class` is who has a
     traffic class, of `net_rate` up to `net_most`, and `net_first` whose is served before the others."""
@@ -82,9 +82,9 @@ class _Asked:
     disk_most: Floats
     memory: Floats
 
-    def take(self, rows: Ints) -> _Asked:
+    def take(self, rows: Ints) -> _SceneDemands:
         """The scenes with these numbers."""
-        return _Asked(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+        return _SceneDemands(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
 
 def solve(scenes: SceneBatch) -> PriorResult:
@@ -101,14 +101,14 @@ def solve(scenes: SceneBatch) -> PriorResult:
     return PriorResult(limits.min(axis=2), limits, want, crowd(scenes, want), scenes)
 
 
-def _asked(scenes: SceneBatch, want: Demands) -> _Asked:
+def _asked(scenes: SceneBatch, want: Demands) -> _SceneDemands:
     affinity = np.concatenate([scenes.affinity, scenes.driver_cpus[:, None, :]], axis=1)
     affinity &= np.concatenate([scenes.present, np.ones((len(scenes), 1), dtype=bool)], axis=1)[:, :, None]
     allowed, room = cpu_classes(affinity, scenes.pcpus)
     everybody = np.concatenate([scenes.weight, np.full((len(scenes), 1), float(DEFAULT_WEIGHT))], axis=1)
     driver_most = trait(scenes.kind, "driver_servers")
     disk = np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], want.disk.shape)
-    return _Asked(
+    return _SceneDemands(
         cpu=want.cpu,
         keen=want.keen,
         cap=scenes.cap,
@@ -129,7 +129,7 @@ def _asked(scenes: SceneBatch, want: Demands) -> _Asked:
     )
 
 
-def _fixed_point(asked: _Asked) -> Floats:
+def _fixed_point(asked: _SceneDemands) -> Floats:
     """How far each resource lets each instance go, (S, N, 5).
 
     Scene by scene, so that no answer depends on what is asked with it; only scenes that still move are shared again.
@@ -149,7 +149,7 @@ def _fixed_point(asked: _Asked) -> Floats:
     return limits
 
 
-def _round(asked: _Asked, limits: Floats) -> Floats:
+def _round(asked: _SceneDemands, limits: Floats) -> Floats:
     """Share every resource once, each instance asking as much as the other resources let it; (S, N, 5)."""
     others = _least_of_others(limits)
     cpu_want = np.minimum(asked.cpu * (asked.keen + (1 - asked.keen) * others[0]), asked.cap)
@@ -182,7 +182,7 @@ def _reached(got: Floats, asked: Floats, full: Floats) -> Floats:
     return np.where(enough, 1.0, np.clip(np.divide(got, full, out=np.ones_like(got), where=full > 0), 1e-3, 1.0))
 
 
-def _nic(asked: _Asked, want: Floats) -> Floats:
+def _nic(asked: _SceneDemands, want: Floats) -> Floats:
     """Share the NIC among those who have a class on it, up to each ceiling, and those who have none; Mbit/s."""
     return htb.shares(np.minimum(want, asked.net_most), asked.net_rate, asked.net_class, asked.net_first, asked.link)
 
@@ -212,17 +212,17 @@ class PriorPredictor:
         )
 
 
-def latency_band(ratio: Floats, scenes: SceneBatch) -> Band:
+def latency_band(ratio: Floats, scenes: SceneBatch) -> BandArrays:
     """A latency ratio of the prior, (S, N), with the prior's interval; nan where nobody sits."""
     return _waiting_band(ratio, scenes, LATENCY_TIMES)
 
 
-def jitter_band(ratio: Floats, scenes: SceneBatch) -> Band:
+def jitter_band(ratio: Floats, scenes: SceneBatch) -> BandArrays:
     """A jitter ratio of the prior, (S, N), with the prior's interval; nan where nobody sits."""
     return _waiting_band(ratio, scenes, JITTER_TIMES)
 
 
-def _waiting_band(ratio: Floats, scenes: SceneBatch, times: float) -> Band:
+def _waiting_band(ratio: Floats, scenes: SceneBatch, times: float) -> BandArrays:
     """Half as wide as twofold waiting where nobody waits; from there on the width grows with the log of the ratio."""
     here = scenes.present
     unknown = np.where(here & (scenes.profile == 0), 2.0, 1.0)
@@ -236,9 +236,9 @@ def prior_spread(throughput: Floats, unknown: Bools) -> Floats:
     return np.where(unknown, 2.0, 1.0) * PRIOR_HALF_WIDTH * (0.15 + 0.85 * np.minimum(2 * contended, 1.0))
 
 
-def band(expected: Floats, spread: Floats, ceiling: float = np.inf) -> Band:
+def band(expected: Floats, spread: Floats, ceiling: float = np.inf) -> BandArrays:
     """A Band around `expected` with `spread` half width on the log scale, nowhere above `ceiling`."""
-    return Band(
+    return BandArrays(
         expected=np.minimum(expected, ceiling),
         lower=np.minimum(expected * np.exp(-spread), ceiling),
         upper=np.minimum(expected * np.exp(spread), ceiling),

@@ -54,7 +54,7 @@ class Phases:
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class LevelSeries:
     """What is partitioned: log levels `y` (T, M), `weight` (T, M) = 1 / long-run variance, 0 where nothing is known.
 
     `penalty` is the price of a change in units of the weighted sum of squares.
@@ -79,7 +79,7 @@ def find_phases(values: Floats, floors: Floats, *, shortest: int = SHORTEST) -> 
     return _recognise(levels, changes)
 
 
-def as_levels(values: Floats, floors: Floats) -> Levels:
+def as_levels(values: Floats, floors: Floats) -> LevelSeries:
     """Values (T, M) as log levels with their noise; outliers are cut to CUT deviations from the running median."""
     from scipy.special import chdtri  # a fifth of a second, which only who looks for phases waits for
 
@@ -92,10 +92,10 @@ def as_levels(values: Floats, floors: Floats) -> Levels:
     centre = np.nanmedian(cut, axis=0)
     scale, freedom = effective
     penalty = scale * float(chdtri(freedom, FALSE_ALARM / len(values)))
-    return Levels(np.where(missing, 0.0, cut - centre), np.where(missing, 0.0, 1 / long_run), penalty)
+    return LevelSeries(np.where(missing, 0.0, cut - centre), np.where(missing, 0.0, 1 / long_run), penalty)
 
 
-def partition(levels: Levels, shortest: int) -> tuple[tuple[int, ...], float]:
+def partition(levels: LevelSeries, shortest: int) -> tuple[tuple[int, ...], float]:
     """The changes that cost least, and that cost: weighted squares around each stretch's mean plus penalties.
 
     Pruned exact linear time (Killick, Fearnhead, Eckley 2012). A beginning is given up only `shortest` windows after it
@@ -129,7 +129,7 @@ def partition(levels: Levels, shortest: int) -> tuple[tuple[int, ...], float]:
 class _Sums:
     """Running sums that give the cost of any stretch at once."""
 
-    def __init__(self, levels: Levels) -> None:
+    def __init__(self, levels: LevelSeries) -> None:
         weighted = levels.weight * levels.y
         self._weight, self._first = _summed(levels.weight), _summed(weighted)
         self._second = _summed((weighted * levels.y).sum(axis=1))
@@ -202,7 +202,7 @@ def _quantile(values: Floats, share: float) -> Floats:
     return np.asarray(low + (place - below)[0] * (high - low))
 
 
-def _recognise(levels: Levels, changes: tuple[int, ...]) -> Phases:
+def _recognise(levels: LevelSeries, changes: tuple[int, ...]) -> Phases:
     """Give stretches of the same level one label: the closest two are joined until no two are the same.
 
     Two are the same when no metric differs by SAME, or when joining them costs no more than a change does. The former

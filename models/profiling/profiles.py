@@ -13,11 +13,11 @@ import numpy as np
 
 from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
-from models.profiling.estimates import Estimate
-from models.profiling.evidence import LEAST_WINDOWS, Evidence
-from models.profiling.loads import DEMANDS, Level, Limits, LoadLevel, at_full_load, load_levels
+from models.profiling.load_estimation import DEMANDS, DemandLevel, InstanceLimits, LoadLevel, at_full_load, load_levels
+from models.profiling.mean_intervals import MeanEstimate
 from models.profiling.phases import Phases, find_phases
-from models.profiling.windows import Windows
+from models.profiling.window_selection import LEAST_WINDOWS, PhaseWindows
+from models.profiling.windows import InstanceWindows
 
 SOLO_CPU = 10.0  # % of one CPU that all others together may use in a solo window
 LEAST_S = 60.0  # and this much solo time, however short the windows are
@@ -46,7 +46,7 @@ class PhaseProfile:
     windows: int
     solo_windows: int
     solo: bool
-    metrics: Mapping[str, Estimate]
+    metrics: Mapping[str, MeanEstimate]
     effective: float
     neighbours: Mapping[str, float]
     load: LoadLevel
@@ -67,11 +67,11 @@ class InstanceProfile:
     `labels` (T,) has the phase of each window, from 0. `notes` are about the whole.
     """
 
-    windows: Windows
+    windows: InstanceWindows
     labels: Ints
     solo: Bools
     vcpus: float | None
-    limits: Limits
+    limits: InstanceLimits
     phases: tuple[PhaseProfile, ...]
     notes: tuple[str, ...]
 
@@ -84,36 +84,38 @@ class InstanceProfile:
         return self.windows.host
 
     def at_full_load(self, phase: PhaseProfile, name: str, platform: str = "") -> WorkloadProfile | None:
-        """A phase's profile scaled to load 1.0 where that is no guess; see `models.profiling.loads.at_full_load`."""
+        """A phase's profile scaled to load 1.0 where that is no guess; see `load_estimation.at_full_load`."""
         return at_full_load(phase.profile(name, platform), phase.load, self.limits, self.vcpus)
 
 
-def profile_windows(windows: Windows, limits: Limits | None = None, vcpus: float | None = None) -> InstanceProfile:
+def profile_windows(
+    windows: InstanceWindows, limits: InstanceLimits | None = None, vcpus: float | None = None
+) -> InstanceProfile:
     """Phases and their profiles of aligned windows.
 
     `limits` are those that are known beside the vCPUs, which are measured; `vcpus` are taken where they cannot be.
     """
     vcpus = measured_vcpus(windows) or vcpus
-    given = limits or Limits()
+    given = limits or InstanceLimits()
     if given.cpu_percent is None and vcpus is not None:
         given = replace(given, cpu_percent=100 * vcpus)
     phases = phases_of(windows)
     solo = np.asarray(windows.others_cpu <= SOLO_CPU)
-    rows = [Evidence.of(windows, phases, solo, number) for number in range(phases.count)]
-    levels = [Level({key: one.value for key, one in part.estimates.items()}, part.solo) for part in rows]
+    rows = [PhaseWindows.of(windows, phases, solo, number) for number in range(phases.count)]
+    levels = [DemandLevel({key: one.value for key, one in part.estimates.items()}, part.solo) for part in rows]
     loads = load_levels(levels, given)
     found = tuple(_phase(windows, part, load) for part, load in zip(rows, loads, strict=True))
     return InstanceProfile(windows, phases.labels, solo, vcpus, given, found, _notes(windows))
 
 
-def phases_of(windows: Windows) -> Phases:
+def phases_of(windows: InstanceWindows) -> Phases:
     """Phases by what the instance asks for: CPU, pages, network, disk and memory bandwidth, as far as measured."""
     keys = [key for key in DEMANDS if key in windows.own]
     values = np.column_stack([windows.own[key] for key in keys]) if keys else np.zeros((len(windows), 0))
     return find_phases(values, np.array([DEMANDS[key] for key in keys]))
 
 
-def measured_vcpus(windows: Windows) -> float | None:
+def measured_vcpus(windows: InstanceWindows) -> float | None:
     """vCPUs by the formula that cpu + waiting + block = 100 · vcpus in every window; None where they are not known."""
     parts = [windows.own.get(key) for key in ("cpu", "waiting", "block")]
     known = [part for part in parts if part is not None]
@@ -123,7 +125,7 @@ def measured_vcpus(windows: Windows) -> float | None:
     return vcpus if vcpus >= 1 else None
 
 
-def _phase(windows: Windows, rows: Evidence, load: LoadLevel) -> PhaseProfile:
+def _phase(windows: InstanceWindows, rows: PhaseWindows, load: LoadLevel) -> PhaseProfile:
     reasons, remarks = _reasons(windows, rows), _remarks(windows, rows)
     return PhaseProfile(
         number=rows.number + 1,
@@ -142,16 +144,16 @@ def _phase(windows: Windows, rows: Evidence, load: LoadLevel) -> PhaseProfile:
     )
 
 
-def _effective(rows: Evidence) -> float:
+def _effective(rows: PhaseWindows) -> float:
     demands = [rows.estimates[key] for key, floor in DEMANDS.items() if _counts(rows, key, floor)]
     return min((one.effective for one in demands), default=float(len(rows.used)))
 
 
-def _counts(rows: Evidence, key: str, floor: float) -> bool:
+def _counts(rows: PhaseWindows, key: str, floor: float) -> bool:
     return key in rows.estimates and rows.estimates[key].value > floor
 
 
-def _reasons(windows: Windows, rows: Evidence) -> tuple[str, ...]:
+def _reasons(windows: InstanceWindows, rows: PhaseWindows) -> tuple[str, ...]:
     """Why a phase's profile should not be relied on."""
     found = []
     if not rows.solo:
@@ -174,11 +176,11 @@ def _reasons(windows: Windows, rows: Evidence) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _is_doubtful(one: Estimate) -> bool:
+def _is_doubtful(one: MeanEstimate) -> bool:
     return one.doubt is None or one.doubt > MOST_DOUBT
 
 
-def _remarks(windows: Windows, rows: Evidence) -> tuple[str, ...]:
+def _remarks(windows: InstanceWindows, rows: PhaseWindows) -> tuple[str, ...]:
     found = []
     steal = _mean(windows.around.get("host.steal"), rows.used)
     if steal is not None and steal > MOST_STEAL:
@@ -191,7 +193,7 @@ def _remarks(windows: Windows, rows: Evidence) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _foreign(windows: Windows) -> Floats | None:
+def _foreign(windows: InstanceWindows) -> Floats | None:
     """CPU of the host beside instances and driver domain, %, (T,); None where the host does not tell."""
     busy, cpu = windows.around.get("host.busy"), windows.own.get("cpu")
     if busy is None or cpu is None:
@@ -205,7 +207,7 @@ def _mean(values: Floats | None, rows: Ints) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
-def _neighbours(windows: Windows, rows: Evidence) -> dict[str, float]:
+def _neighbours(windows: InstanceWindows, rows: PhaseWindows) -> dict[str, float]:
     """Who was active beside it, busiest first; those under a tenth of the solo limit are left out."""
     crowded = rows.all[windows.others_cpu[rows.all] > SOLO_CPU]
     if len(crowded) == 0:
@@ -215,7 +217,7 @@ def _neighbours(windows: Windows, rows: Evidence) -> dict[str, float]:
     return {name: means[name] for name in busiest if means[name] > SOLO_CPU / 10}
 
 
-def _notes(windows: Windows) -> tuple[str, ...]:
+def _notes(windows: InstanceWindows) -> tuple[str, ...]:
     found = [f"{count} windows on host {host} are left out" for host, count in windows.elsewhere.items()]
     if windows.period_s > 0:
         span = (windows.times[-1] - windows.times[0]) / windows.period_s + 1

@@ -22,7 +22,7 @@ FILLED = 6  # windows: an instance silent for no longer was there all the time, 
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class InstanceWindows:
     """What was measured in T windows, in order of time; nan = missing.
 
     `times` (T,) are when windows ended, in seconds since the epoch. `own` has the instance's metrics by key
@@ -75,7 +75,7 @@ def hosts_of(readings: Readings, instance: str) -> Mapping[str, tuple[float, int
     return found
 
 
-def align(readings: Readings, instance: str, host: str | None = None) -> Windows:
+def align(readings: Readings, instance: str, host: str | None = None) -> InstanceWindows:
     """The windows of an instance on one host, by default the one where it was measured last.
 
     ValueError when nothing was measured of it there. The order of samples does not matter; of two at one time the
@@ -100,7 +100,7 @@ def align(readings: Readings, instance: str, host: str | None = None) -> Windows
         elif known == "instance" and metric == "cpu":
             others[str(owner)] = _fill(_match(times, at, values, period))
     elsewhere = {name: count for name, (_, count) in sorted(hosts.items()) if name != host}
-    return Windows(instance, host, period, times, dict(sorted(own.items())), around, others, elsewhere)
+    return InstanceWindows(instance, host, period, times, dict(sorted(own.items())), around, others, elsewhere)
 
 
 def _axis(readings: Readings, instance: str, host: str) -> Floats:

@@ -11,10 +11,10 @@ from typing import Any
 import lightgbm
 
 from models.data.dataset import Dataset, colocations_from
-from models.data.tables import Row, find_table
+from models.data.tables import TableRow, find_table
 from models.scale.boosting import Trainer, fit_boosters, train_here
-from models.scale.pieces import count_rows, read_pieces
-from models.scale.survey import ROWS_AT_ONCE, Survey, choose, picked, survey_of
+from models.scale.first_pass import ROWS_AT_ONCE, FirstPass, choose, picked, survey_of
+from models.scale.run_stream import count_rows, read_run_batches
 
 Progress = Callable[[str, float], None]
 
@@ -23,7 +23,7 @@ SAMPLE_ROWS = 20_000  # measured rows on which effects, judgement and calibratio
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class StreamedDatasets:
     """What came of streamed tables: `datasets` hold a sample of whole runs as their co-locations, `boosters` by target
     saw every row, and `card` says how many."""
 
@@ -40,7 +40,7 @@ def is_large(paths: Sequence[Path]) -> bool:
 
 def stream(
     paths: Sequence[Path], *, scheduler: str | None = None, seed: int = 0, progress: Progress | None = None
-) -> Streamed:
+) -> StreamedDatasets:
     """Check dataset directories, train a booster per target on all their rows, and draw the sample for all else.
 
     With `scheduler` (tcp://host:port) the boosters are trained on that Dask cluster, else in this process.
@@ -72,17 +72,17 @@ def stream(
         "sample": "whole runs, drawn evenly over sets of workloads; effects, judgement and calibration rest on them",
         "workers": workers,
     }
-    return Streamed(tuple(datasets), boosters, card)
+    return StreamedDatasets(tuple(datasets), boosters, card)
 
 
-def sample(surveys: Sequence[Survey], seed: int = 0, most: int = SAMPLE_ROWS) -> list[Dataset]:
+def sample(surveys: Sequence[FirstPass], seed: int = 0, most: int = SAMPLE_ROWS) -> list[Dataset]:
     """The datasets with some of their runs as co-locations, about `most` measured rows of all together."""
     if not surveys:
         return []
     found = []
     for one, keys in zip(surveys, choose(surveys, most, seed), strict=True):
-        rows: list[Row] = []
-        for piece in read_pieces(one.table, ROWS_AT_ONCE) if one.table else ():
+        rows: list[TableRow] = []
+        for piece in read_run_batches(one.table, ROWS_AT_ONCE) if one.table else ():
             rows += piece.rows(picked(piece, keys))
         found.append(replace(one.dataset, colocations=colocations_from(rows, one.dataset.platforms)))
     return found

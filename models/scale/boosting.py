@@ -13,26 +13,26 @@ from numpy.typing import NDArray
 
 from models.arrays import Floats
 from models.data.scene import ProfileTable
-from models.features.alone import alone_for
 from models.features.examples import metrics_of
-from models.features.matrix import build_matrix
+from models.features.feature_matrix import build_matrix
+from models.features.solo_ratio import solo_ratio_for
 from models.learning.boosting import booster_options
-from models.learning.estimators import LEAST_ROWS
-from models.scale.pieces import read_pieces
-from models.scale.rows import read_rows
+from models.learning.residual_model import LEAST_ROWS
+from models.scale.feature_file import FeatureFile, MeasuredRows, RowSequence
+from models.scale.first_pass import FirstPass
+from models.scale.run_rows import read_rows
+from models.scale.run_stream import read_run_batches
 from models.scale.scenes import TOLD_BY, build_scenes, ratios
-from models.scale.store import FeatureFile, Measured, Stream
-from models.scale.survey import Survey
 
 Progress = Callable[[str, float], None]
-Trainer = Callable[[Measured, Mapping[str, Any], int], lightgbm.Booster]
+Trainer = Callable[[MeasuredRows, Mapping[str, Any], int], lightgbm.Booster]
 
 CELLS_AT_ONCE = 2_000_000  # numbers in one chunk of features: 16 MB, a few times over while it is made
 MOST_ROWS, LEAST_CHUNK = 32_768, 256
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class FeatureChunk:
     """Measured rows of some runs: `x` (r, F) and `monotone` (F,) as in FeatureMatrix; `residual` by target (r,)
     log(ratio / base), nan = not measured."""
 
@@ -41,14 +41,14 @@ class Chunk:
     residual: Mapping[str, Floats]
 
 
-def chunks(found: Survey, metrics: Sequence[str]) -> Iterator[Chunk]:
+def chunks(found: FirstPass, metrics: Sequence[str]) -> Iterator[FeatureChunk]:
     """The rows that `build_examples` makes of a dataset, in the same order, without a Python object for any of them."""
     if found.table is None:
         return
     dataset = found.dataset
     table = ProfileTable.build(dataset.profiles, dataset.platform_numbers)
     at_once = int(np.clip(CELLS_AT_ONCE // (3 * len(metrics) + 40), LEAST_CHUNK, MOST_ROWS))
-    for piece in read_pieces(found.table, at_once):
+    for piece in read_run_batches(found.table, at_once):
         rows = read_rows(piece, dataset.platforms)
         scene, slot = rows.run[rows.first], rows.slot
         scenes = build_scenes(rows, dataset.platforms, table)
@@ -58,14 +58,14 @@ def chunks(found: Survey, metrics: Sequence[str]) -> Iterator[Chunk]:
         for target in TOLD_BY:
             grid = np.full(base[target].shape, np.nan)
             grid[scene, slot] = np.log(ratios(rows, target)) - np.log(base[target][scene, slot])
-            grid += np.log(alone_for(scenes, target, dataset.meta))
+            grid += np.log(solo_ratio_for(scenes, target, dataset.meta))
             residual[target] = grid[matrix.scene, matrix.slot]
         told = ~np.logical_and.reduce([np.isnan(one) for one in residual.values()])
-        yield Chunk(matrix.x[told], matrix.monotone, {target: one[told] for target, one in residual.items()})
+        yield FeatureChunk(matrix.x[told], matrix.monotone, {target: one[told] for target, one in residual.items()})
 
 
 @contextmanager
-def stored(surveys: Sequence[Survey], metrics: Sequence[str], say: Progress) -> Iterator[Mapping[str, Measured]]:
+def stored(surveys: Sequence[FirstPass], metrics: Sequence[str], say: Progress) -> Iterator[Mapping[str, MeasuredRows]]:
     """The measured rows of each target, their features in a temporary file that is gone afterwards, whatever happens.
 
     It lies where TMPDIR says and takes 4 bytes per row and feature; OSError when there is no room.
@@ -89,7 +89,7 @@ def stored(surveys: Sequence[Survey], metrics: Sequence[str], say: Progress) -> 
         file.seal()
         whole = {target: np.concatenate(parts) for target, parts in residuals.items()}
         yield {
-            target: Measured(file, np.flatnonzero(~np.isnan(values)), values[~np.isnan(values)])
+            target: MeasuredRows(file, np.flatnonzero(~np.isnan(values)), values[~np.isnan(values)])
             for target, values in whole.items()
         }
     finally:
@@ -97,14 +97,14 @@ def stored(surveys: Sequence[Survey], metrics: Sequence[str], say: Progress) -> 
             file.close()
 
 
-def train_here(rows: Measured, options: Mapping[str, Any], rounds: int) -> lightgbm.Booster:
+def train_here(rows: MeasuredRows, options: Mapping[str, Any], rounds: int) -> lightgbm.Booster:
     """Fit log(T/B / prior) in this process with only the binned features in memory, a byte per row and feature."""
-    data = lightgbm.Dataset(Stream(rows), rows.residual, params=dict(options))
+    data = lightgbm.Dataset(RowSequence(rows), rows.residual, params=dict(options))
     return lightgbm.train(dict(options), data, num_boost_round=rounds)
 
 
 def fit_boosters(
-    surveys: Sequence[Survey], trainer: Trainer, *, seed: int, progress: Progress
+    surveys: Sequence[FirstPass], trainer: Trainer, *, seed: int, progress: Progress
 ) -> tuple[Mapping[str, lightgbm.Booster], Mapping[str, int]]:
     """The booster of every target that has rows enough, and how many rows each was trained on."""
     metrics = metrics_of([found.dataset for found in surveys])

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import lightgbm
 import numpy as np
 
-from models.scale.store import Measured
+from models.scale.feature_file import MeasuredRows
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -43,7 +43,7 @@ class Cluster:
     def __init__(self, client: Any, address: str, workers: Sequence[str]) -> None:
         self._client, self._address, self.workers = client, address, tuple(workers)
 
-    def train(self, rows: Measured, options: Mapping[str, Any], rounds: int) -> lightgbm.Booster:
+    def train(self, rows: MeasuredRows, options: Mapping[str, Any], rounds: int) -> lightgbm.Booster:
         """Fit log(T/B / prior) with the rows spread over the workers; ClusterError when one of them goes away.
 
         `options` are those of `lightgbm.train`. Histograms are summed over the workers (tree_learner=data), so that the
@@ -140,7 +140,7 @@ class Cluster:
         with self._client.as_current():  # lightgbm.dask waits through the current client, whatever it was given
             model.fit(x, y)
 
-    def _deal(self, rows: Measured, used: Sequence[str]) -> tuple[Any, Any]:
+    def _deal(self, rows: MeasuredRows, used: Sequence[str]) -> tuple[Any, Any]:
         """Send the rows block by block and join them on each worker: one part each, in the same order every time."""
         import dask.array
 

@@ -13,14 +13,14 @@ from models.arrays import Bools, Floats, Hashes, Ints
 from models.data.dataset import HIGHER_IS_BETTER
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.examples import HIGHEST_RATIO, LOWEST_RATIO
-from models.scale.rows import Rows
+from models.scale.run_rows import RunRows
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Pinning
 
 # For each target the outcomes that tell it, the one that wins last; and whether it is colocated over solo for them.
 TOLD_BY = {"throughput": ("runtime_s", "throughput"), "latency": ("latency_mean_ms",)}
 
 
-def ratios(rows: Rows, target: str) -> Floats:
+def ratios(rows: RunRows, target: str) -> Floats:
     """The measured ratio of every entry, nan where there is none; (E,). `examples.measured` for whole tables."""
     found = np.full(len(rows.first), np.nan)
     for outcome in TOLD_BY[target]:
@@ -34,7 +34,7 @@ def ratios(rows: Rows, target: str) -> Floats:
     return found
 
 
-def pairs(rows: Rows) -> Hashes:
+def pairs(rows: RunRows) -> Hashes:
     """A number per run that is equal for the same set of workloads, in whatever order; (K,)."""
     names = [int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) for word in rows.workload.words]
     total = np.zeros(int(rows.run.max(initial=-1)) + 1, dtype=np.uint64)
@@ -42,7 +42,7 @@ def pairs(rows: Rows) -> Hashes:
     return total
 
 
-def highest_cpus(rows: Rows) -> dict[str, int]:
+def highest_cpus(rows: RunRows) -> dict[str, int]:
     """The highest pCPU that anybody or the driver domain is pinned to, by platform; -1 = nobody is."""
     pinned = rows.pinning.pick([max(pin.union, default=-1) if pin else -1 for pin in rows.pins])
     driver = rows.driver_cpus.pick([max(cpus, default=-1) if cpus else -1 for cpus in rows.driver])
@@ -51,7 +51,7 @@ def highest_cpus(rows: Rows) -> dict[str, int]:
     return {name: int(cpu) for name, cpu in zip(rows.platform.words, most, strict=True)}
 
 
-def build_scenes(rows: Rows, platforms: Mapping[str, Host], table: ProfileTable) -> SceneBatch:
+def build_scenes(rows: RunRows, platforms: Mapping[str, Host], table: ProfileTable) -> SceneBatch:
     """The K runs as scenes, an entry's slot being its place in its run; `scene.build_batch` for whole tables."""
     first, scene = rows.first, rows.run[rows.first]
     opening = np.flatnonzero(np.diff(rows.run, prepend=-1))
@@ -70,13 +70,13 @@ def build_scenes(rows: Rows, platforms: Mapping[str, Host], table: ProfileTable)
     return replace(bare, **{name: spread(values[first], empty) for name, (values, empty) in slots.items()})  # type: ignore[arg-type]
 
 
-def _host(rows: Rows, kind: int, platforms: Mapping[str, Host]) -> Host:
+def _host(rows: RunRows, kind: int, platforms: Mapping[str, Host]) -> Host:
     platform, driver = divmod(kind, max(len(rows.driver_cpus.words), 1))
     return replace(platforms[rows.platform.words[platform]], driver_cpus=rows.driver[driver] or ())
 
 
 def _slots(
-    rows: Rows, platforms: Mapping[str, Host], table: ProfileTable, width: int
+    rows: RunRows, platforms: Mapping[str, Host], table: ProfileTable, width: int
 ) -> dict[str, tuple[NDArray[np.generic], object]]:
     """Every per-slot field of a SceneBatch as one value per row, and what it is where nobody sits."""
     mode = rows.net_mode.pick([NET_MODES.index(word or "none") for word in rows.net_mode.words])
@@ -103,13 +103,13 @@ def _limit(values: Floats) -> Floats:
     return np.where(np.nan_to_num(values) > 0, values, np.inf)
 
 
-def _profiles(rows: Rows, table: ProfileTable) -> Ints:
+def _profiles(rows: RunRows, table: ProfileTable) -> Ints:
     """The row of the profile table for every row; (R,)."""
     known = [[table.row(name, platform) for name in rows.workload.words] for platform in rows.platform.words]
     return np.array(known, dtype=np.int64).reshape(len(rows.platform.words), -1)[rows.platform.code, rows.workload.code]
 
 
-def _affinity(rows: Rows, platforms: Mapping[str, Host], width: int) -> Bools:
+def _affinity(rows: RunRows, platforms: Mapping[str, Host], width: int) -> Bools:
     """The pCPUs that any vCPU may use, all of the platform's where it is not pinned; (R, P)."""
     pcpus = [platforms[name].pcpus for name in rows.platform.words]
     free = np.arange(width)[None, :] < np.array(pcpus)[:, None]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from profiler.collectors.samples import Row
-from profiler.collectors.windows import Window
+from profiler.collectors.samples import SampleRow
+from profiler.collectors.windows import MetricWindow
 from profiler.metrics import BY_NAME, SCOPES, Scope
 from profiler.observed import check_id
 
@@ -28,12 +28,12 @@ Sample = dict[str, str | float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SampleBatch:
     """The samples of one window; all have the time of its end, RFC 3339 in UTC."""
 
     host: str
     time: str
-    rows: tuple[Row, ...]
+    rows: tuple[SampleRow, ...]
 
     @property
     def size(self) -> int:
@@ -50,7 +50,7 @@ class Batch:
                 }  # fmt: skip
 
 
-def batch_of(window: Window) -> Batch:
+def batch_of(window: MetricWindow) -> SampleBatch:
     """Means under the metrics' names, and 95th percentiles of the eight as `<name>_p95`."""
     rows: dict[tuple[str | None, Scope], dict[str, float]] = {}
     for (instance, scope, metric), statistic in window.series.items():
@@ -59,14 +59,14 @@ def batch_of(window: Window) -> Batch:
         if metric in BY_NAME:
             values[f"{metric}_p95"] = _short(statistic.p95)
     time = datetime.fromtimestamp(window.end_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Batch(window.host, time, tuple(Row(*key, values) for key, values in rows.items()))
+    return SampleBatch(window.host, time, tuple(SampleRow(*key, values) for key, values in rows.items()))
 
 
 def _short(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-def encode(batch: Batch) -> bytes:
+def encode(batch: SampleBatch) -> bytes:
     """The batch as compressed JSON."""
     rows = [[row.instance, row.scope, dict(row.values)] for row in batch.rows]
     document = {"version": _VERSION, "host": batch.host, "time": batch.time, "rows": rows}
@@ -74,7 +74,7 @@ def encode(batch: Batch) -> bytes:
     return packer.compress(json.dumps(document, separators=(",", ":")).encode()) + packer.flush()
 
 
-def decode(data: bytes) -> Batch:
+def decode(data: bytes) -> SampleBatch:
     """Inverse of `encode`; ValueError for anything else, whatever is in it."""
     try:
         unpacker = zlib.decompressobj(_GZIP)
@@ -87,12 +87,12 @@ def decode(data: bytes) -> Batch:
         rows = tuple(_row(*row) for row in document["rows"])
         if not _TIME.match(document["time"]):
             raise ValueError("its time is none")
-        return Batch(check_id(document["host"], "host"), document["time"], rows)
+        return SampleBatch(check_id(document["host"], "host"), document["time"], rows)
     except (zlib.error, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"it is no batch: {type(error).__name__}: {error}"[:200]) from None
 
 
-def _row(instance: Any, scope: Any, values: Any) -> Row:
+def _row(instance: Any, scope: Any, values: Any) -> SampleRow:
     if instance is not None:
         check_id(instance, "instance")
     if scope not in SCOPES:
@@ -101,4 +101,4 @@ def _row(instance: Any, scope: Any, values: Any) -> Row:
         check_id(metric, "metric")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ValueError(f"{metric} is no finite number")
-    return Row(instance, cast(Scope, scope), {metric: float(value) for metric, value in values.items()})
+    return SampleRow(instance, cast(Scope, scope), {metric: float(value) for metric, value in values.items()})

@@ -33,7 +33,7 @@ class Exporter:
         self._lock = threading.Lock()
         self._made: tuple[float, bytes] | None = None
         try:
-            self._server = _Server(listen, self._render)
+            self._server = _MetricsServer(listen, self._render)
         except OSError as error:
             reason = error.strerror or str(error)
             raise ExporterError(f"cannot listen on {listen[0]}:{listen[1]} ({reason}); choose with --listen") from None
@@ -59,7 +59,7 @@ class Exporter:
             return self._made[1]
 
 
-class _Server(ThreadingHTTPServer):
+class _MetricsServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 32
@@ -68,7 +68,7 @@ class _Server(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in listen[0] else socket.AF_INET
         self.render = render
         self._slots = threading.BoundedSemaphore(_MOST_CLIENTS)
-        super().__init__(listen, _Handler)
+        super().__init__(listen, _MetricsHandler)
 
     def server_bind(self) -> None:
         TCPServer.server_bind(self)  # HTTPServer's asks the name service who we are, which may take long
@@ -98,8 +98,8 @@ def _cut(request: socket.socket) -> None:
         request.shutdown(socket.SHUT_RDWR)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+class _MetricsHandler(BaseHTTPRequestHandler):
+    server: _MetricsServer
     timeout = _SILENCE_S
     wbufsize = -1  # headers and body leave in one piece
     server_version = "cotenant-profiler"

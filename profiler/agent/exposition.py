@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from profiler.agent.loop import BUCKETS_S, View
+from profiler.agent.loop import BUCKETS_S, AgentView
 from profiler.collectors import unit_of
 from profiler.collectors.windows import Key
 from profiler.gauges import ATTRIBUTED, PREFIX, gauge_of
@@ -57,7 +57,7 @@ class _Family:
     lines: list[str] = field(default_factory=list)
 
 
-def page(view: View, spool: SpoolStatus | None, push: PushStatus | None, version: str) -> bytes:
+def page(view: AgentView, spool: SpoolStatus | None, push: PushStatus | None, version: str) -> bytes:
     """Everything there is to scrape, at one moment: text format 0.0.4."""
     registry = CollectorRegistry()
     registry.register(_Own(lambda: _own(view, spool, push, version)))
@@ -65,7 +65,7 @@ def page(view: View, spool: SpoolStatus | None, push: PushStatus | None, version
     return series_text(view).encode() + generate_latest(registry)
 
 
-def series_text(view: View) -> str:
+def series_text(view: AgentView) -> str:
     """Totals, and the last window's means and 95th percentiles, of every instance that is there.
 
     Written here and not by prometheus-client: a hundred instances have 4000 lines, which took it 36 ms and take 5.
@@ -146,7 +146,7 @@ def _counts(name: str, text: str, label: str, counts: Iterable[tuple[str, float]
     return family
 
 
-def _own(view: View, spool: SpoolStatus | None, push: PushStatus | None, version: str) -> Iterator[Metric]:
+def _own(view: AgentView, spool: SpoolStatus | None, push: PushStatus | None, version: str) -> Iterator[Metric]:
     yield from _of_agent(view, version)
     if spool is not None:
         yield from _of_spool(spool)
@@ -154,7 +154,7 @@ def _own(view: View, spool: SpoolStatus | None, push: PushStatus | None, version
         yield from _of_push(push)
 
 
-def _of_agent(view: View, version: str) -> Iterator[Metric]:
+def _of_agent(view: AgentView, version: str) -> Iterator[Metric]:
     prefix = "cotenant_profiler"
     build = InfoMetricFamily(f"{prefix}_build", "Version of the agent and what it reads.")
     build.add_metric((), {"version": version, "backend": view.backend})

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from profiler.agent.log import Log
-from profiler.agent.reader import Reader, Reading
+from profiler.agent.reader_thread import ReaderResult, ReaderThread
 from profiler.backends import Backend, Counters
 from profiler.collectors import collect
-from profiler.collectors.windows import Key, Window, Windows
+from profiler.collectors.windows import Key, MetricWindow, WindowAggregator
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # of how long readings take
 JUMP_S = 1.0  # more than this between wall clock and monotonic clock from one reading to the next is a jump
@@ -40,7 +40,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class AgentView:
     """The agent at one moment, for the exporter. `dropped` and `windows_dropped` count by reason.
 
     `durations` has one count for each of BUCKETS_S and one for longer readings.
@@ -49,7 +49,7 @@ class View:
     host: str
     backend: str
     totals: Mapping[Key, float]
-    window: Window | None
+    window: MetricWindow | None
     readings: int
     dropped: Mapping[str, int]
     windows: int
@@ -70,7 +70,7 @@ class Agent:
         self,
         backend: Backend,
         pace: Pace,
-        deliver: Callable[[Window], None],
+        deliver: Callable[[MetricWindow], None],
         log: Log,
         asleep: Callable[[], float] = suspended_s,
     ) -> None:
@@ -80,10 +80,10 @@ class Agent:
         self._log = log
         self._asleep = asleep
         self._slept_s = asleep()
-        self._inbox: SimpleQueue[Reading | None] = SimpleQueue()  # None = stop
+        self._inbox: SimpleQueue[ReaderResult | None] = SimpleQueue()  # None = stop
         self._lock = threading.Lock()  # over everything that view() shows
-        self._windows = Windows(pace.window_s, pace.interval_s)
-        self._window: Window | None = None
+        self._windows = WindowAggregator(pace.window_s, pace.interval_s)
+        self._window: MetricWindow | None = None
         self._before: Counters | None = None
         self._stopping = False
         self._reading = False
@@ -97,7 +97,7 @@ class Agent:
 
     def run(self) -> None:
         """Measure until `stop` is called or the time is up; then the window in progress is delivered, too."""
-        reader = Reader(self._backend, self._inbox.put)
+        reader = ReaderThread(self._backend, self._inbox.put)
         begin, interval = time.monotonic(), self._pace.interval_s
         last = None if self._pace.duration_s is None else int(self._pace.duration_s / interval + 1e-9)
         tick = 0
@@ -123,10 +123,10 @@ class Agent:
         self._stopping = True
         self._inbox.put(None)
 
-    def view(self) -> View:
+    def view(self) -> AgentView:
         """What there is to see now."""
         with self._lock:
-            return View(
+            return AgentView(
                 self._backend.host, self._backend.name, self._windows.totals(), self._window,
                 self._readings, dict(self._dropped), self._finished, dict(self._windows_dropped),
                 tuple(self._durations), self._duration_sum_s,
@@ -137,7 +137,7 @@ class Agent:
             return True
         return last is not None and tick > last and not self._reading
 
-    def _tick(self, reader: Reader) -> None:
+    def _tick(self, reader: ReaderThread) -> None:
         if not self._reading:
             self._reading, self._missed = True, 0
             reader.request()
@@ -157,7 +157,7 @@ class Agent:
         if reading is not None:
             self._take(reading)
 
-    def _take(self, reading: Reading) -> None:
+    def _take(self, reading: ReaderResult) -> None:
         missed, self._reading, self._missed = self._missed, False, 0
         with self._lock:
             self._readings += 1

@@ -13,9 +13,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from profiler.agent.batch import Sample
+from profiler.agent.http_client import KINDS, HttpAnswer, HttpClient, HttpError
 from profiler.agent.log import Log
-from profiler.agent.spool import Entry, Spool
-from profiler.agent.wire import KINDS, Answer, Wire, WireError
+from profiler.agent.spool import Spool, SpoolEntry
 
 MOST_SAMPLES = 10_000  # in one call, which is what the server takes unless it is told otherwise; at most 10 MB
 _GROW_AFTER = 50  # calls that arrived since the last change: a limit that stays refuses one call in 51
@@ -47,7 +47,7 @@ class _GarbageError(Exception):
 class Pusher:
     """Empties a spool over a wire. `step` makes one attempt; `start` makes a thread that goes on doing so."""
 
-    def __init__(self, spool: Spool, wire: Wire, log: Log, chance: Callable[[], float] = random.random) -> None:
+    def __init__(self, spool: Spool, wire: HttpClient, log: Log, chance: Callable[[], float] = random.random) -> None:
         self._spool = spool
         self._wire = wire
         self._log = log
@@ -91,7 +91,7 @@ class Pusher:
             self._alone = 0
             return None
         samples: list[Sample] = []
-        present: list[Entry] = []
+        present: list[SpoolEntry] = []
         for entry in entries:
             batch = self._spool.read(entry)
             if batch is not None:
@@ -101,7 +101,7 @@ class Pusher:
             return 0.0
         return self._send(present, samples)
 
-    def _send(self, entries: list[Entry], samples: list[Sample]) -> float:
+    def _send(self, entries: list[SpoolEntry], samples: list[Sample]) -> float:
         for begin in range(0, len(samples), self._most):
             part = samples[begin : begin + self._most]
             try:
@@ -110,7 +110,7 @@ class Pusher:
                     return self._on_status(answer, entries, len(part))
                 self._take(answer, len(part))
                 self._arrived += 1
-            except WireError as error:
+            except HttpError as error:
                 return self._back_off(error.kind, str(error))
             except _GarbageError as error:
                 return self._back_off("garbage", str(error))
@@ -127,7 +127,7 @@ class Pusher:
             self._most = min(2 * self._most, MOST_SAMPLES)
             self._arrived = 0
 
-    def _take(self, answer: Answer, sent: int) -> None:
+    def _take(self, answer: HttpAnswer, sent: int) -> None:
         """Count what the server says it did. Raises _GarbageError when that does not add up."""
         try:
             document: Any = json.loads(answer.body)
@@ -153,7 +153,7 @@ class Pusher:
             hint = {"hint": _HINTS[kind]} if kind in _HINTS else {}
             self._log.warn("not_stored", same=kind, samples=len(of_kind), reason=examples[:1000], **hint)
 
-    def _on_status(self, answer: Answer, entries: list[Entry], sent: int) -> float:
+    def _on_status(self, answer: HttpAnswer, entries: list[SpoolEntry], sent: int) -> float:
         detail, field = _problem(answer)
         status = answer.status
         too_many = status == 413 or (status == 422 and field == "samples")  # over the limit of bytes, or of samples
@@ -171,7 +171,7 @@ class Pusher:
         kind = "overloaded" if status in (429, 503) else "server_error" if status >= 500 else "unexpected_status"
         return self._back_off(kind, f"the server answers {status}: {detail}", _seconds(answer.retry_after))
 
-    def _refused(self, entries: list[Entry], status: int, detail: str) -> float:
+    def _refused(self, entries: list[SpoolEntry], status: int, detail: str) -> float:
         if len(entries) > 1:  # one of them is at fault: the others must not suffer
             self._alone = len(entries)
             return 0.0
@@ -215,7 +215,7 @@ class Pusher:
                 self._wake.clear()
 
 
-def _problem(answer: Answer) -> tuple[str, str]:
+def _problem(answer: HttpAnswer) -> tuple[str, str]:
     """Detail and field of a problem document; of anything else its beginning."""
     try:
         document = json.loads(answer.body)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from profiler.agent.batch import Batch, decode, encode
-from profiler.agent.durable import TEMPORARY, Losses, write_whole
+from profiler.agent.atomic_files import TEMPORARY, SpoolLosses, write_whole
+from profiler.agent.batch import SampleBatch, decode, encode
 from profiler.agent.log import Log
 from profiler.agent.loop import StartError
 
@@ -32,13 +32,13 @@ class SpoolError(StartError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SpoolEntry:
     """A batch that waits; in memory (`batch`) only as long as the disk does not take it."""
 
     number: int
     samples: int
     bytes: int = 0
-    batch: Batch | None = None
+    batch: SampleBatch | None = None
 
     @property
     def name(self) -> str:
@@ -67,12 +67,12 @@ class Spool:
         self._directory = directory
         self._most_bytes = most_bytes
         self._log = log
-        self._inbox: deque[Batch] = deque()
-        self._overflow: deque[Batch] = deque()  # dropped from the inbox, to be counted by `store`
+        self._inbox: deque[SampleBatch] = deque()
+        self._overflow: deque[SampleBatch] = deque()  # dropped from the inbox, to be counted by `store`
         self._lock = threading.Lock()
-        self._waiting: dict[int, Entry] = {}  # by number, oldest first
+        self._waiting: dict[int, SpoolEntry] = {}  # by number, oldest first
         self._next = 1  # never given twice while this agent runs
-        self._losses = Losses()
+        self._losses = SpoolLosses()
         self._bytes = 0
         self._write_failures = 0
         try:
@@ -101,7 +101,7 @@ class Spool:
         """Let another agent use the directory."""
         os.close(self._lock_file)
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: SampleBatch) -> None:
         """Take a batch into memory; `store` writes it. Over the limit the oldest in memory is dropped."""
         if len(self._inbox) >= _MOST_HELD:  # the disk hangs, and `store` with it
             with contextlib.suppress(IndexError):
@@ -115,16 +115,16 @@ class Spool:
                 self._count(dropped_batches=1, dropped_samples=self._overflow.popleft().size)
             while self._inbox:
                 batch = self._inbox.popleft()
-                self._waiting[self._next] = Entry(self._next, batch.size, 0, batch)
+                self._waiting[self._next] = SpoolEntry(self._next, batch.size, 0, batch)
                 self._next += 1
             held = [entry for entry in self._waiting.values() if entry.batch is not None]
             stored = all(self._write(entry) for entry in held)  # the first refusal ends it
             self._bound_memory()
             return stored
 
-    def oldest(self, most_samples: int) -> list[Entry]:
+    def oldest(self, most_samples: int) -> list[SpoolEntry]:
         """The batches to send next: as many as have at most `most_samples` together, and at least one if there is."""
-        chosen: list[Entry] = []
+        chosen: list[SpoolEntry] = []
         total = 0
         with self._lock:
             for entry in self._waiting.values():
@@ -134,7 +134,7 @@ class Spool:
                 chosen.append(entry)
         return chosen
 
-    def read(self, entry: Entry) -> Batch | None:
+    def read(self, entry: SpoolEntry) -> SampleBatch | None:
         """The batch of an entry; None when it is gone, or broken and therefore put aside. Raises OSError."""
         if entry.batch is not None:
             return entry.batch
@@ -153,7 +153,7 @@ class Spool:
             self._log.warn("spool_broken", file=entry.name, error=str(error)[:200])
         return None
 
-    def acknowledge(self, entries: Sequence[Entry]) -> None:
+    def acknowledge(self, entries: Sequence[SpoolEntry]) -> None:
         """Remove batches that the server has. One that cannot be removed is sent again later, which does no harm."""
         with self._lock:
             for entry in entries:
@@ -161,7 +161,7 @@ class Spool:
                     with contextlib.suppress(OSError):
                         (self._directory / entry.name).unlink(missing_ok=True)
 
-    def refuse(self, entry: Entry) -> None:
+    def refuse(self, entry: SpoolEntry) -> None:
         """Put a batch aside that the server will never take."""
         with self._lock:
             if self._forget(entry):
@@ -178,11 +178,11 @@ class Spool:
         )  # fmt: skip
 
     def _take_over(self) -> None:
-        self._losses = Losses.load(self._directory / _COUNTS)
+        self._losses = SpoolLosses.load(self._directory / _COUNTS)
         paths = [path for path in sorted(self._directory.iterdir()) if path.is_file() and not path.is_symlink()]
         aside = [int(match["number"]) for path in paths if (match := _ASIDE.match(path.name))]
         self._next = max((number for number in aside if number < _FAR), default=0) + 1
-        batches: dict[int, tuple[Path, Entry]] = {}
+        batches: dict[int, tuple[Path, SpoolEntry]] = {}
         for path in paths:
             if path.name in (_LOCK, _COUNTS) or path.suffix in (_BROKEN, _REFUSED):
                 continue
@@ -198,7 +198,7 @@ class Spool:
         for number in sorted(batches):
             self._take_batch(*batches[number])
 
-    def _take_batch(self, path: Path, entry: Entry) -> None:
+    def _take_batch(self, path: Path, entry: SpoolEntry) -> None:
         if entry.number >= _FAR:
             entry = replace(entry, number=self._next)
             path.rename(self._directory / entry.name)
@@ -206,7 +206,7 @@ class Spool:
         self._bytes += entry.bytes
         self._next = max(self._next, entry.number + 1)
 
-    def _write(self, entry: Entry) -> bool:
+    def _write(self, entry: SpoolEntry) -> bool:
         assert entry.batch is not None  # noqa: S101 - held entries only
         data = encode(entry.batch)
         if len(data) > self._most_bytes:
@@ -235,14 +235,14 @@ class Spool:
         for entry in held[: max(0, len(held) - _MOST_HELD)]:
             self._drop(entry)
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: SpoolEntry) -> None:
         self._forget(entry)
         with contextlib.suppress(OSError):
             (self._directory / entry.name).unlink(missing_ok=True)
         self._count(dropped_batches=1, dropped_samples=entry.samples)
         self._log.warn("spool_full", error="the oldest batch is dropped; is the server reachable?")
 
-    def _forget(self, entry: Entry) -> bool:
+    def _forget(self, entry: SpoolEntry) -> bool:
         known = self._waiting.pop(entry.number, None)
         if known is not None:
             self._bytes -= known.bytes
@@ -262,10 +262,10 @@ class Spool:
         self._losses.save(self._directory / _COUNTS)
 
 
-def _entry(path: Path) -> Entry | None:
+def _entry(path: Path) -> SpoolEntry | None:
     """The batch that a file's name says it is; None when no agent gives this name."""
     match = _NAME.match(path.name)
     if match is None:
         return None
-    entry = Entry(int(match["number"]), int(match["samples"]), path.stat().st_size)
+    entry = SpoolEntry(int(match["number"]), int(match["samples"]), path.stat().st_size)
     return entry if entry.name == path.name else None

@@ -2,7 +2,7 @@
 
 from profiler.backends.base import Backend, BackendError, Counters, DomainCounters, HostCounters, TaskCounters
 from profiler.backends.lxc.backend import LxcBackend
-from profiler.backends.recorded import RecordedBackend
+from profiler.backends.recording import RecordedBackend
 
 __all__ = [
     "Backend",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from profiler.backends.base import DomainCounters, HostCounters, TaskCounters
-from profiler.backends.source import Source
+from profiler.backends.source import HostSource
 from profiler.parse import (
     InterfaceBytes,
     ParseError,
@@ -56,7 +56,7 @@ def attempt(absent: dict[str, str], name: str, read: Callable[P, T], *args: P.ar
     return None
 
 
-def read_interfaces(source: Source, process: str = "self") -> dict[str, InterfaceBytes]:
+def read_interfaces(source: HostSource, process: str = "self") -> dict[str, InterfaceBytes]:
     """Bytes per interface in the network namespace of a process."""
     where = "/proc/net/dev" if process == "self" else f"/proc/{process}/net/dev"
     return parse_net_dev(source.read(where), where)
@@ -70,7 +70,7 @@ class TaskReader:
     them and costs seven times as much, is not read. A task whose text is the same as last time did not run.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: HostSource) -> None:
         self._source = source
         self._seen: dict[int, _Seen] = {}
 
@@ -108,7 +108,7 @@ class TaskReader:
 class HostReader:
     """Reads the whole host and its driver domain; keeps the list of kernel threads between readings."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: HostSource) -> None:
         self._source = source
         self._threads: dict[int, str] = {}
         self._reader = TaskReader(source)

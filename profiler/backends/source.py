@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from profiler.backends.live import LiveSource
+from profiler.backends.live_source import LiveSource
 
-__all__ = ["LiveSource", "Reading", "RecordedSource", "RecordingSource", "Source"]
+__all__ = ["HostSource", "LiveSource", "RecordedReading", "RecordedSource", "RecordingSource"]
 
 T = TypeVar("T")
 
 _NO_CLOCK = (0.0, 0.0)
 
 
-class Source(Protocol):
+class HostSource(Protocol):
     """Files of a host by absolute path, and what its tools say; every method raises OSError on failure."""
 
     def read(self, path: str) -> str: ...
@@ -41,7 +41,7 @@ class Source(Protocol):
 
 
 @dataclass(slots=True)
-class Reading:
+class RecordedReading:
     """Everything that one reading looked at, by path; an int in place of a value is the errno that came instead."""
 
     clock: tuple[float, float] = _NO_CLOCK
@@ -54,13 +54,13 @@ class Reading:
 class RecordingSource:
     """The live host; keeps what was read until `cut` starts the next reading."""
 
-    def __init__(self, live: Source) -> None:
+    def __init__(self, live: HostSource) -> None:
         self._live = live
-        self.readings: list[Reading] = [Reading()]
+        self.readings: list[RecordedReading] = [RecordedReading()]
 
     def cut(self) -> None:
         """Start a new reading."""
-        self.readings.append(Reading())
+        self.readings.append(RecordedReading())
 
     def read(self, path: str) -> str:
         return self._keep(self.readings[-1].files, path, self._live.read)
@@ -123,7 +123,7 @@ def _public(files: dict[str, str | int]) -> dict[str, str | int]:
 class RecordedSource:
     """Replays recorded readings one after another; a path that was not recorded does not exist."""
 
-    def __init__(self, readings: list[Reading]) -> None:
+    def __init__(self, readings: list[RecordedReading]) -> None:
         if not readings:
             raise ValueError("a recording needs at least one reading")
         self._readings = readings

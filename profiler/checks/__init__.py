@@ -10,25 +10,42 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from profiler.backends.source import LiveSource, Source
-from profiler.checks import clocks, counts, cpus, kvm, memory, xen
-from profiler.checks.base import Check, Finding, Rule, State, UnseenError, View
+from profiler.backends.source import HostSource, LiveSource
+from profiler.checks import clocks, cpus, kernel_counters, kvm, memory, xen
+from profiler.checks.base import Check, CheckFinding, CheckRule, HostView, State, UnseenError
 
-__all__ = ["RULES", "Check", "Finding", "Rule", "State", "UnseenError", "View", "check_host", "worst_first"]
+__all__ = [
+    "RULES",
+    "Check",
+    "CheckFinding",
+    "CheckRule",
+    "HostView",
+    "State",
+    "UnseenError",
+    "check_host",
+    "worst_first",
+]
 
-RULES: tuple[Rule, ...] = (*cpus.RULES, *counts.RULES, *memory.RULES, *clocks.RULES, *kvm.RULES, *xen.RULES)
+RULES: tuple[CheckRule, ...] = (
+    *cpus.RULES,
+    *kernel_counters.RULES,
+    *memory.RULES,
+    *clocks.RULES,
+    *kvm.RULES,
+    *xen.RULES,
+)
 
 _WATCH_S = 1.0
 _ORDER: dict[State, int] = {"warning": 0, "unknown": 1, "ok": 2}
 
 
-def check_host(source: Source | None = None, sleep: Callable[[float], None] = time.sleep) -> list[Check]:
+def check_host(source: HostSource | None = None, sleep: Callable[[float], None] = time.sleep) -> list[Check]:
     """Look at everything that applies to this host, in the order of RULES.
 
     Takes about a second, in which steal, swapping and the clocks are watched. Needs no root; what only root may see is
     unknown, and its `fix` says so.
     """
-    view = View(source or LiveSource(), ("/proc/stat", *memory.WATCHED))
+    view = HostView(source or LiveSource(), ("/proc/stat", *memory.WATCHED))
     sleep(_WATCH_S)
     view.look_again()
     return [check for rule in RULES if (check := rule.check(view)) is not None]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar
 
-from profiler.backends.source import Source
-from profiler.backends.tools import run_tool
+from profiler.backends.commands import run_tool
+from profiler.backends.source import HostSource
 from profiler.parse import ParseError, parse_counter
 
 State = Literal["ok", "warning", "unknown"]
@@ -39,7 +39,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """What a look at the host found; `fix` takes the place of the rule's where it depends on what was found."""
 
     fine: bool
@@ -60,7 +60,7 @@ class UnseenError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CheckRule:
     """One check: `look` returns None where it does not apply, and raises UnseenError where it cannot tell.
 
     `where` leaves out hosts on which the files mean something else: in Xen's Dom0, Linux sees virtual CPUs ("linux" =
@@ -68,12 +68,12 @@ class Rule:
     """
 
     name: str
-    look: Callable[[View], Finding | None]
+    look: Callable[[HostView], CheckFinding | None]
     distorts: str
     fix: str
     where: Where = "everywhere"
 
-    def check(self, view: View) -> Check | None:
+    def check(self, view: HostView) -> Check | None:
         """Look; whatever is malformed or hidden makes the state unknown, never an error."""
         if self.where != "everywhere" and view.dom0 != (self.where == "dom0"):
             return None
@@ -96,10 +96,10 @@ def shown(text: str) -> str:
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
 
 
-class View:
+class HostView:
     """What one visit sees of a host: files and tools now, and watched files as they were `seconds` before."""
 
-    def __init__(self, source: Source, watched: Sequence[str]) -> None:
+    def __init__(self, source: HostSource, watched: Sequence[str]) -> None:
         self.source = source
         self._said: dict[tuple[str, ...], str | OSError] = {}
         self._hung: dict[str, OSError] = {}

@@ -6,7 +6,7 @@ import errno
 import os
 import struct
 
-from profiler.checks.base import Finding, Rule, UnseenError, View
+from profiler.checks.base import CheckFinding, CheckRule, HostView, UnseenError
 from profiler.parse import ParseError
 
 _SOURCES = "/sys/devices/system/clocksource/clocksource0"
@@ -19,28 +19,28 @@ _TIMEX_BYTES = 512  # struct timex has 208
 _STEP_S = 0.05  # slewing moves the clock by at most 0.0005 s in a second (500 ppm, adjtimex(2)); more is a step
 
 
-def clock_source(view: View) -> Finding:
+def clock_source(view: HostView) -> CheckFinding:
     """Kernel: Documentation/timers/timekeeping.rst; the slow ones are read through I/O ports or are coarse."""
     current = view.read(f"{_SOURCES}/current_clocksource")
     if current in SLOW_SOURCES:
         others = view.read(f"{_SOURCES}/available_clocksource").split()
         better = next((name for name in _FAST if name in others), None)
         fix = f"echo {better} > {_SOURCES}/current_clocksource" if better else ""
-        return Finding(False, current, fix)
+        return CheckFinding(False, current, fix)
     if current not in _FAST:
         raise ParseError("clock source", "", 1, f"{current[:60]!r} is not known")
-    return Finding(True, current)
+    return CheckFinding(True, current)
 
 
-def wall_clock(view: View) -> Finding:
+def wall_clock(view: HostView) -> CheckFinding:
     """adjtimex(2): the kernel keeps whether anything sets its clock; a step is seen while watching."""
     if abs(view.wall_step_s) > _STEP_S:
-        return Finding(False, f"set by {view.wall_step_s:+.2f} s while watched")
+        return CheckFinding(False, f"set by {view.wall_step_s:+.2f} s while watched")
     status = view.value("adjtimex status", _clock_status)
     if not isinstance(status, int):
         raise UnseenError("the kernel's answer is not understood")
     synchronised = not status & _UNSYNCHRONISED
-    return Finding(synchronised, "synchronised" if synchronised else "nothing keeps it right")
+    return CheckFinding(synchronised, "synchronised" if synchronised else "nothing keeps it right")
 
 
 def _clock_status() -> int:
@@ -58,11 +58,11 @@ def _clock_status() -> int:
 
 
 RULES = (
-    Rule(
+    CheckRule(
         "clock source", clock_source, "reading the time is slow or coarse for every instance on this host",
         "find out why the TSC was given up: dmesg | grep -i -e tsc -e clocksource",
     ),
-    Rule(
+    CheckRule(
         "wall clock", wall_clock, "time stamps jump: windows overlap or have gaps, and hosts cannot be compared",
         "timedatectl set-ntp true (or run chronyd)",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from profiler.checks.base import NOTICEABLE_PERCENT, Finding, Rule, UnseenError, View
+from profiler.checks.base import NOTICEABLE_PERCENT, CheckFinding, CheckRule, HostView, UnseenError
 from profiler.observed import format_cpus
 from profiler.parse import ParseError, parse_cpuset, parse_stat
 
@@ -14,7 +14,7 @@ _TICK_PERCENT = 1.0  # one tick of /proc/stat is 10 ms: 1 % of a CPU in a second
 _SLOW_WAKE_US = 10  # halting takes 1-2 µs (C1), up to 10 µs (C1E); deeper states 30 µs and more (intel_idle.c)
 
 
-def governor(view: View) -> Finding:
+def governor(view: HostView) -> CheckFinding:
     """Kernel: Documentation/admin-guide/pm/cpufreq.rst, `scaling_governor`; every CPU may have its own."""
     by_governor: dict[str, list[int]] = {}
     for cpu in view.numbered(_CPU, "cpu"):
@@ -28,10 +28,10 @@ def governor(view: View) -> Finding:
     if not by_governor:
         raise UnseenError("this host shows no governor", "look on the machine below this VM" if view.virtual else "")
     found = ", ".join(f"{name} on CPUs {format_cpus(tuple(cpus))}" for name, cpus in sorted(by_governor.items()))
-    return Finding(set(by_governor) == {"performance"}, found)
+    return CheckFinding(set(by_governor) == {"performance"}, found)
 
 
-def boost(view: View) -> Finding:
+def boost(view: HostView) -> CheckFinding:
     """Kernel: pm/intel_pstate.rst, `no_turbo` (1 = off); pm/cpufreq.rst, `boost` (1 = on)."""
     for path, off in ((f"{_CPU}/intel_pstate/no_turbo", "1"), (f"{_CPU}/cpufreq/boost", "0")):
         setting = view.find(path)
@@ -39,21 +39,21 @@ def boost(view: View) -> Finding:
             continue
         if setting not in ("0", "1"):
             raise ParseError("boost", path, 1, f"{setting[:60]!r} is neither 0 nor 1")
-        return Finding(setting == off, "off" if setting == off else "on", f"echo {off} > {path}")
+        return CheckFinding(setting == off, "off" if setting == off else "on", f"echo {off} > {path}")
     raise UnseenError("this host shows no switch for it")
 
 
-def siblings(view: View) -> Finding:
+def siblings(view: HostView) -> CheckFinding:
     """Kernel: Documentation/ABI/testing/sysfs-devices-system-cpu, `smt/active`."""
     active = view.read(f"{_CPU}/smt/active")
     if active not in ("0", "1"):
         raise ParseError("smt", f"{_CPU}/smt/active", 1, f"{active[:60]!r} is neither 0 nor 1")
     if active == "0" and view.virtual:
         raise UnseenError("none shown, but the hypervisor below decides what is shown")
-    return Finding(active == "0", "off" if active == "0" else "two or more CPUs share a core")
+    return CheckFinding(active == "0", "off" if active == "0" else "two or more CPUs share a core")
 
 
-def idle_states(view: View) -> Finding:
+def idle_states(view: HostView) -> CheckFinding:
     """Kernel: Documentation/admin-guide/pm/cpuidle.rst, `latency` (exit latency in µs) and `disable`."""
     slow: dict[str, int] = {}
     seen = False
@@ -67,10 +67,10 @@ def idle_states(view: View) -> Finding:
     if not seen and (view.virtual is not False or view.find(f"{_CPU}/cpuidle/current_driver") != "none"):
         raise UnseenError("this host shows no idle states")
     found = ", ".join(f"{name} wakes in {latency} us" for name, latency in slow.items())
-    return Finding(not slow, found or f"none above {_SLOW_WAKE_US} us")
+    return CheckFinding(not slow, found or f"none above {_SLOW_WAKE_US} us")
 
 
-def offline(view: View) -> Finding:
+def offline(view: HostView) -> CheckFinding:
     """Kernel: Documentation/admin-guide/cputopology.rst, `present` and `online`."""
     present = set(parse_cpuset(view.read(f"{_CPU}/present"), f"{_CPU}/present"))
     online = set(parse_cpuset(view.read(f"{_CPU}/online"), f"{_CPU}/online"))
@@ -78,11 +78,11 @@ def offline(view: View) -> Finding:
         raise ParseError("online", f"{_CPU}/online", 1, "no CPU is online")
     missing = format_cpus(frozenset(present - online))
     if missing and view.find(f"{_CPU}/smt/control") in ("off", "forceoff"):
-        return Finding(True, f"CPUs {missing}, as siblings are switched off")
-    return Finding(not missing, f"CPUs {missing}" if missing else "none", f"chcpu -e {missing}")
+        return CheckFinding(True, f"CPUs {missing}, as siblings are switched off")
+    return CheckFinding(not missing, f"CPUs {missing}" if missing else "none", f"chcpu -e {missing}")
 
 
-def isolated(view: View) -> Finding:
+def isolated(view: HostView) -> CheckFinding:
     """Kernel: Documentation/admin-guide/kernel-parameters.txt, isolcpus= and nohz_full=."""
     found = []
     for name in ("isolated", "nohz_full"):
@@ -92,65 +92,65 @@ def isolated(view: View) -> Finding:
             found.append(f"{name}: {format_cpus(parse_cpuset(text, path))}")
     if not found:
         view.read(f"{_CPU}/online")  # the folder must be visible before its silence means anything
-    return Finding(not found, ", ".join(found) or "none")
+    return CheckFinding(not found, ", ".join(found) or "none")
 
 
-def steal(view: View) -> Finding:
+def steal(view: HostView) -> CheckFinding:
     """Kernel: Documentation/filesystems/proc.rst, /proc/stat: steal, the involuntary wait of virtual CPUs."""
     earlier, now = view.change("/proc/stat", parse_stat)
     ticks = max(0, now.ticks["steal"] - earlier.ticks["steal"])  # some hypervisors let it run backwards by a tick
     if view.virtual and now.ticks["steal"] == 0:
         raise UnseenError("zero since boot, as where the hypervisor below does not tell")
     percent = ticks * _TICK_PERCENT / view.seconds
-    return Finding(percent <= NOTICEABLE_PERCENT, f"{percent:.1f} % of a CPU in {view.seconds:.1f} s")
+    return CheckFinding(percent <= NOTICEABLE_PERCENT, f"{percent:.1f} % of a CPU in {view.seconds:.1f} s")
 
 
-def below(view: View) -> Finding:
+def below(view: HostView) -> CheckFinding:
     """Kernel: arch/x86/include/asm/cpufeatures.h, X86_FEATURE_HYPERVISOR: set by every hypervisor for its guests."""
     if view.virtual is None:
         raise UnseenError("this processor does not tell")
-    return Finding(not view.virtual, "this host is itself a virtual machine" if view.virtual else "none")
+    return CheckFinding(not view.virtual, "this host is itself a virtual machine" if view.virtual else "none")
 
 
-def guest_polling(view: View) -> Finding | None:
+def guest_polling(view: HostView) -> CheckFinding | None:
     """Kernel: Documentation/virt/guest-halt-polling.rst: in a VM, idle CPUs spin before they halt."""
     if view.find(f"{_CPU}/cpuidle/current_driver") != "haltpoll":
         return None
     poll_ns = view.count("/sys/module/haltpoll/parameters/guest_halt_poll_ns")
-    return Finding(poll_ns == 0, f"{poll_ns} ns" if poll_ns else "off")
+    return CheckFinding(poll_ns == 0, f"{poll_ns} ns" if poll_ns else "off")
 
 
 RULES = (
-    Rule(
+    CheckRule(
         "frequency governor", governor, "the clock follows the load, and so does every rate",
         "cpupower frequency-set -g performance", "linux",
     ),
-    Rule(
+    CheckRule(
         "turbo", boost, "who runs alone gets a faster clock than who has neighbours: they look worse than they are",
         "", "linux",
     ),
-    Rule(
+    CheckRule(
         "SMT", siblings, "two CPUs are one core: pinning to different CPUs may still share it",
         "pin to whole cores (lscpu -e), or: echo off > /sys/devices/system/cpu/smt/control", "linux",
     ),
-    Rule(
+    CheckRule(
         "idle states", idle_states, "a lone light instance wakes late: latency and block are higher than in company",
         f"cpupower idle-set -D {_SLOW_WAKE_US + 1}", "linux",
     ),
-    Rule("offline CPUs", offline, "the host has fewer CPUs than its inventory may say", "", "linux"),
-    Rule(
+    CheckRule("offline CPUs", offline, "the host has fewer CPUs than its inventory may say", "", "linux"),
+    CheckRule(
         "isolated CPUs", isolated, "unpinned instances never run there: they wait while those CPUs idle",
         "pin instances there, or boot without isolcpus= and nohz_full=", "linux",
     ),
-    Rule(
+    CheckRule(
         "steal", steal, "the hypervisor below gives these CPUs to others: all rates drop, unevenly",
         "use dedicated CPUs, or more repeats", "linux",
     ),
-    Rule(
+    CheckRule(
         "hypervisor below", below, "CPUs, siblings and clock are what it shows; its other guests disturb unseen",
         "measure on a machine of its own, or on dedicated CPUs", "linux",
     ),
-    Rule(
+    CheckRule(
         "guest halt polling", guest_polling, "idle CPUs of this VM burn CPU time of the machine below",
         "echo 0 > /sys/module/haltpoll/parameters/guest_halt_poll_ns", "linux",
     ),

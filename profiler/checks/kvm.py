@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from profiler.checks.base import Finding, Rule, View
+from profiler.checks.base import CheckFinding, CheckRule, HostView
 
 _POLL = "/sys/module/kvm/parameters/halt_poll_ns"
 _DEBUGFS = "/sys/kernel/debug"
 
 
-def halt_polling(view: View) -> Finding | None:
+def halt_polling(view: HostView) -> CheckFinding | None:
     """Kernel: Documentation/virt/kvm/halt-polling.rst: idle guests may take up to all of a CPU of the host."""
     if view.find(_POLL) is None:
         return None  # no KVM here
     poll_ns = view.count(_POLL)
-    return Finding(poll_ns == 0, f"{poll_ns} ns" if poll_ns else "off")
+    return CheckFinding(poll_ns == 0, f"{poll_ns} ns" if poll_ns else "off")
 
 
-def counters(view: View) -> Finding | None:
+def counters(view: HostView) -> CheckFinding | None:
     """Kernel: virt/kvm/kvm_main.c, kvm_init_debug: exits and injected interrupts stand in debugfs, for root only."""
     if not _runs_guests(view):
         return None
     if view.folders(f"{_DEBUGFS}/kvm") is None:
-        return Finding(False, "debugfs has no folder kvm, or is not mounted")
-    return Finding(True, "in debugfs")
+        return CheckFinding(False, "debugfs has no folder kvm, or is not mounted")
+    return CheckFinding(True, "in debugfs")
 
 
-def nested(view: View) -> Finding | None:
+def nested(view: HostView) -> CheckFinding | None:
     """Kernel: Documentation/virt/kvm/x86/running-nested-guests.rst."""
     if not view.virtual or not _runs_guests(view):
         return None
-    return Finding(False, "KVM runs inside a virtual machine")
+    return CheckFinding(False, "KVM runs inside a virtual machine")
 
 
-def _runs_guests(view: View) -> bool:
+def _runs_guests(view: HostView) -> bool:
     """Whether some QEMU has a vCPU thread of KVM; they are called `CPU n/KVM`, those of an emulated CPU `CPU n/TCG`."""
     for process, name in view.commands.items():
         if name.startswith(("qemu", "kvm")):
@@ -43,15 +43,15 @@ def _runs_guests(view: View) -> bool:
 
 
 RULES = (
-    Rule(
+    CheckRule(
         "halt polling", halt_polling, "idle vCPUs burn host CPU, so cpu reads too high and block too low",
         f"echo 0 > {_POLL}", "linux",
     ),
-    Rule(
+    CheckRule(
         "KVM counters", counters, "event is not made of exits and injected interrupts, but of wakes of QEMU's threads",
         f"mount -t debugfs none {_DEBUGFS}", "linux",
     ),
-    Rule(
+    CheckRule(
         "nested KVM", nested, "an exit of an instance exits to the hypervisor below as well: I/O costs a multiple",
         "measure guests on a machine of its own", "linux",
     ),

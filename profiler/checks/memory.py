@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from profiler.checks.base import NOTICEABLE_PERCENT, Finding, Rule, UnseenError, View
+from profiler.checks.base import NOTICEABLE_PERCENT, CheckFinding, CheckRule, HostView, UnseenError
 from profiler.parse import ParseError, parse_flat, parse_pressure
 
 _MM = "/sys/kernel/mm"
@@ -14,42 +14,42 @@ _NOTICEABLE_SWAP = 0.01  # of the memory: idle pages of daemons go out on any ho
 WATCHED = ("/proc/vmstat", "/proc/pressure/memory")
 
 
-def numa_balancing(view: View) -> Finding:
+def numa_balancing(view: HostView) -> CheckFinding:
     """Kernel: Documentation/admin-guide/sysctl/kernel.rst, numa_balancing (0 off, 1 normal, 2 between memory tiers)."""
     path = "/proc/sys/kernel/numa_balancing"
     if view.find(path) is None:
         view.read("/proc/sys/kernel/osrelease")  # the folder must be visible before its silence means anything
-        return Finding(True, "not in this kernel")
+        return CheckFinding(True, "not in this kernel")
     mode = view.count(path)
     if view.find(f"{_NODES}/online") == "0":
-        return Finding(True, "one node only")
-    return Finding(mode == 0, "on" if mode else "off")
+        return CheckFinding(True, "one node only")
+    return CheckFinding(mode == 0, "on" if mode else "off")
 
 
-def merging(view: View) -> Finding:
+def merging(view: HostView) -> CheckFinding:
     """Kernel: Documentation/admin-guide/mm/ksm.rst, `run` (1 = merging, 2 = stopped and unmerged)."""
     if not _in_kernel(view, "ksm"):
-        return Finding(True, "not in this kernel")
+        return CheckFinding(True, "not in this kernel")
     running = view.count(f"{_MM}/ksm/run") == 1
-    return Finding(not running, f"on, {view.count(f'{_MM}/ksm/pages_sharing')} pages shared" if running else "off")
+    return CheckFinding(not running, f"on, {view.count(f'{_MM}/ksm/pages_sharing')} pages shared" if running else "off")
 
 
-def huge_pages(view: View) -> Finding:
+def huge_pages(view: HostView) -> CheckFinding:
     """Kernel: Documentation/admin-guide/mm/transhuge.rst, `defrag`: with always, a page fault compacts memory."""
     if not _in_kernel(view, "transparent_hugepage"):
-        return Finding(True, "not in this kernel")
+        return CheckFinding(True, "not in this kernel")
     enabled, defrag = (_chosen(view, f"{_MM}/transparent_hugepage/{name}") for name in ("enabled", "defrag"))
-    return Finding(enabled == "never" or defrag != "always", f"enabled {enabled}, defrag {defrag}")
+    return CheckFinding(enabled == "never" or defrag != "always", f"enabled {enabled}, defrag {defrag}")
 
 
-def _in_kernel(view: View, name: str) -> bool:
+def _in_kernel(view: HostView, name: str) -> bool:
     folders = view.folders(_MM)
     if folders is None:
         raise UnseenError(f"{_MM} is not there")
     return name in folders
 
 
-def _chosen(view: View, path: str) -> str:
+def _chosen(view: HostView, path: str) -> str:
     text = view.read(path)
     match = re.search(r"\[([a-z+]{1,32})\]", text)
     if not match:
@@ -57,30 +57,30 @@ def _chosen(view: View, path: str) -> str:
     return match[1]
 
 
-def swap(view: View) -> Finding:
+def swap(view: HostView) -> CheckFinding:
     """Kernel: mm/vmstat.c, pswpin and pswpout in pages; Documentation/filesystems/proc.rst, SwapTotal and SwapFree."""
     memory = _meminfo(view, "MemTotal", "SwapTotal", "SwapFree")
     used_kb = max(0, memory["SwapTotal"] - memory["SwapFree"])
     moved = _moved(view, "pswpin", "pswpout")
     found = f"{used_kb // 1024} MB out, {moved / view.seconds:.0f} pages/s" if memory["SwapTotal"] else "none"
-    return Finding(moved == 0 and used_kb <= _NOTICEABLE_SWAP * memory["MemTotal"], found)
+    return CheckFinding(moved == 0 and used_kb <= _NOTICEABLE_SWAP * memory["MemTotal"], found)
 
 
-def promised(view: View) -> Finding:
+def promised(view: HostView) -> CheckFinding:
     """Kernel: Documentation/filesystems/proc.rst, Committed_AS: what processes, QEMU among them, were promised."""
     memory = _meminfo(view, "MemTotal", "SwapTotal", "Committed_AS")
     percent = 100 * memory["Committed_AS"] / max(1, memory["MemTotal"] + memory["SwapTotal"])
-    return Finding(percent <= 100, f"{percent:.0f} % of memory and swap")
+    return CheckFinding(percent <= 100, f"{percent:.0f} % of memory and swap")
 
 
-def stalls(view: View) -> Finding:
+def stalls(view: HostView) -> CheckFinding:
     """Kernel: Documentation/accounting/psi.rst, memory: time in which some task waited for memory, µs."""
     earlier, now = view.change("/proc/pressure/memory", parse_pressure)
     percent = max(0, now.some_us - earlier.some_us) / 1e4 / view.seconds
-    return Finding(percent <= NOTICEABLE_PERCENT, f"{percent:.1f} % of the time")
+    return CheckFinding(percent <= NOTICEABLE_PERCENT, f"{percent:.1f} % of the time")
 
 
-def balloon(view: View) -> Finding | None:
+def balloon(view: HostView) -> CheckFinding | None:
     """Kernel: include/linux/vm_event_item.h, BALLOON_*: pages that this VM gave away and got back."""
     if view.virtual is False:
         return None
@@ -89,10 +89,10 @@ def balloon(view: View) -> Finding | None:
         return None  # no balloon in this kernel
     moved = _moved(view, "balloon_inflate", "balloon_deflate")
     given = max(0, counts["balloon_inflate"] - counts["balloon_deflate"])
-    return Finding(moved == 0 and given == 0, f"{given} pages given away, {moved / view.seconds:.0f} pages/s")
+    return CheckFinding(moved == 0 and given == 0, f"{given} pages given away, {moved / view.seconds:.0f} pages/s")
 
 
-def _moved(view: View, *names: str) -> int:
+def _moved(view: HostView, *names: str) -> int:
     earlier, now = view.change("/proc/vmstat", parse_flat)
     try:
         return sum(max(0, now[name] - earlier[name]) for name in names)
@@ -100,7 +100,7 @@ def _moved(view: View, *names: str) -> int:
         raise ParseError("vmstat", "/proc/vmstat", 1, f"no line {missing.args[0]}") from None
 
 
-def _meminfo(view: View, *names: str) -> dict[str, int]:
+def _meminfo(view: HostView, *names: str) -> dict[str, int]:
     """Numbers of /proc/meminfo in kB."""
     found = {name: int(number) for name, number in _MEMINFO.findall(view.read("/proc/meminfo"))}
     for name in names:
@@ -110,31 +110,31 @@ def _meminfo(view: View, *names: str) -> dict[str, int]:
 
 
 RULES = (
-    Rule(
+    CheckRule(
         "NUMA balancing", numa_balancing, "pages and tasks are moved during a measurement",
         "sysctl -w kernel.numa_balancing=0", "linux",
     ),
-    Rule(
+    CheckRule(
         "memory merging (KSM)", merging, "ksmd's CPU time is nobody's, and writes to merged pages stall instances",
         f"systemctl stop ksmtuned; echo 2 > {_MM}/ksm/run", "linux",
     ),
-    Rule(
+    CheckRule(
         "huge pages", huge_pages, "page faults wait for memory to be compacted: latency peaks that no neighbour made",
         f"echo madvise > {_MM}/transparent_hugepage/defrag", "linux",
     ),
-    Rule(
+    CheckRule(
         "swap", swap, "instances wait for pages to come back, and that traffic counts as disk and block",
         "add memory or move instances away; then: swapoff -a && swapon -a",
     ),
-    Rule(
+    CheckRule(
         "memory promised", promised, "once it is all used, instances are swapped out or killed during a measurement",
         "move instances away, or lower their memory limits", "linux",
     ),
-    Rule(
+    CheckRule(
         "memory stalls", stalls, "instances wait for memory, which counts as block",
         "add memory or move instances away",
     ),
-    Rule(
+    CheckRule(
         "balloon", balloon, "memory of this VM belongs to the hypervisor below: caches shrink and grow meanwhile",
         "give this VM its memory for good (no ballooning) on the machine below", "linux",
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 
-from profiler.backends.source import Source
-from profiler.checks.base import Finding, Rule, UnseenError, View
+from profiler.backends.source import HostSource
+from profiler.checks.base import CheckFinding, CheckRule, HostView, UnseenError
 from profiler.observed import format_cpus
 from profiler.parse import ParseError
 from profiler.parse.xl import parse_vcpu_list
@@ -16,7 +16,7 @@ _DEFAULT_RATELIMIT_US = 1000  # xen-command-line, sched_ratelimit_us
 _TRACE_TOOL = "xentrace"
 
 
-def dom0_cpus(view: View) -> Finding:
+def dom0_cpus(view: HostView) -> CheckFinding:
     """Source: xl(1), vcpu-list: hard affinity of each vCPU of Dom0, `all` where it may run anywhere."""
     listed = parse_vcpu_list(view.tool("xl", "vcpu-list", "Domain-0"), "xl vcpu-list").values()
     affinities = [vcpu.hard for vcpu in listed if vcpu.domid == 0]
@@ -24,40 +24,40 @@ def dom0_cpus(view: View) -> Finding:
         raise ParseError("vcpu-list", "xl vcpu-list", 1, "no vCPU of Domain-0")
     pinned = [cpus for cpus in affinities if cpus is not None]
     where = format_cpus(frozenset(cpu for cpus in pinned for cpu in cpus))
-    return Finding(pinned == affinities, f"CPUs {where}" if pinned == affinities else "any CPU")
+    return CheckFinding(pinned == affinities, f"CPUs {where}" if pinned == affinities else "any CPU")
 
 
-def dom0_memory(view: View) -> Finding:
+def dom0_memory(view: HostView) -> CheckFinding:
     """Source: xl.conf(5), autoballoon: without dom0_mem on Xen's command line, each new guest takes Dom0's memory."""
     match = re.search(r"(?:^|\s)(dom0_mem=\S+)", _info(view, "xen_commandline"))
-    return Finding(match is not None, match[1] if match else "shrinks with every guest")
+    return CheckFinding(match is not None, match[1] if match else "shrinks with every guest")
 
 
-def governor(view: View) -> Finding:
+def governor(view: HostView) -> CheckFinding:
     """Source: tools/misc/xenpm.c, print_cpufreq_para; Xen sets the clock itself, Dom0's files do not show it."""
     governors = sorted(set(_lines(view, "get-cpufreq-para", "current_governor")))
     if not governors:
         raise UnseenError("xenpm shows no governor: Xen does not set the clock")
-    return Finding(governors == ["performance"], ", ".join(governors))
+    return CheckFinding(governors == ["performance"], ", ".join(governors))
 
 
-def boost(view: View) -> Finding:
+def boost(view: HostView) -> CheckFinding:
     """Source: tools/misc/xenpm.c, print_cpufreq_para, `turbo mode`."""
     modes = sorted(set(_lines(view, "get-cpufreq-para", "turbo mode")))
     if not modes:
         raise UnseenError("xenpm shows no turbo mode: Xen does not set the clock")
-    return Finding("enabled" not in modes, ", ".join(modes))
+    return CheckFinding("enabled" not in modes, ", ".join(modes))
 
 
-def siblings(view: View) -> Finding:
+def siblings(view: HostView) -> CheckFinding:
     """Source: xl(1), info, threads_per_core."""
     threads = _info(view, "threads_per_core")
     if not re.fullmatch(r"[0-9]{1,3}", threads):
         raise ParseError("info", "xl info", 1, f"{threads[:60]!r} is no number of threads")
-    return Finding(threads == "1", f"{threads} threads per core")
+    return CheckFinding(threads == "1", f"{threads} threads per core")
 
 
-def idle_states(view: View) -> Finding:
+def idle_states(view: HostView) -> CheckFinding:
     """Source: tools/misc/xenpm.c, print_cxstat: one line per state that a CPU has; C1 is halting."""
     states = set(re.findall(r"^(C[0-9]{1,2})\s+: transition ", view.tool("xenpm", "get-cpuidle-states"), re.MULTILINE))
     limit = re.search(r"^Max possible C-state: C([0-9]{1,2})$", view.tool("xenpm", "get-cpuidle-states"), re.MULTILINE)
@@ -65,10 +65,10 @@ def idle_states(view: View) -> Finding:
         raise UnseenError("xenpm shows no idle states")
     deepest = max(int(state[1:]) for state in states)
     allowed = min(deepest, int(limit[1])) if limit else deepest
-    return Finding(allowed <= 1, f"C{allowed} is the deepest")
+    return CheckFinding(allowed <= 1, f"C{allowed} is the deepest")
 
 
-def ratelimit(view: View) -> Finding | None:
+def ratelimit(view: HostView) -> CheckFinding | None:
     """Source: docs/misc/xen-command-line, sched_ratelimit_us: how long a vCPU runs before another may take over."""
     scheduler = _info(view, "xen_scheduler")
     if scheduler not in ("credit", "credit2"):
@@ -79,82 +79,84 @@ def ratelimit(view: View) -> Finding | None:
         raise UnseenError(f"xl {tool} shows no rate limit")
     unusual = sorted({int(limit) for limit in limits} - {_DEFAULT_RATELIMIT_US})
     fix = f"xl {tool} -s -r {_DEFAULT_RATELIMIT_US}"
-    return Finding(not unusual, ", ".join(f"{limit} us" for limit in unusual) or f"{_DEFAULT_RATELIMIT_US} us", fix)
+    return CheckFinding(
+        not unusual, ", ".join(f"{limit} us" for limit in unusual) or f"{_DEFAULT_RATELIMIT_US} us", fix
+    )
 
 
-def tracing(view: View) -> Finding:
+def tracing(view: HostView) -> CheckFinding:
     """Source: xentrace(8); run states of vCPUs are in no file."""
     found = view.value(f"path of {_TRACE_TOOL}", lambda: shutil.which(_TRACE_TOOL))
-    return Finding(bool(found), "installed" if found else "not installed")
+    return CheckFinding(bool(found), "installed" if found else "not installed")
 
 
-def traced_already(source: Source) -> bool:
+def traced_already(source: HostSource) -> bool:
     """Whether some xentrace reads Xen's trace now: a second one takes records away and ends with tracing switched off.
 
     Source: tools/xentrace/xentrace.c, disable_tracing; there is one set of trace buffers.
     """
-    view = View(source, ())
+    view = HostView(source, ())
     try:
         return view.dom0 and _TRACE_TOOL in view.commands.values()
     except UnseenError:
         return False
 
 
-def ring_counts(view: View) -> Finding:
+def ring_counts(view: HostView) -> CheckFinding:
     """Kernel: drivers/net/xen-netback/xenbus.c, xenvif_debugfs_addif: counters of every shared ring."""
     if view.folders(f"{_DEBUGFS}/xen-netback") is not None:
-        return Finding(True, "in debugfs")
+        return CheckFinding(True, "in debugfs")
     if view.folders(_DEBUGFS):
         raise UnseenError("no guest has a network interface now")
-    return Finding(False, "debugfs is not mounted")
+    return CheckFinding(False, "debugfs is not mounted")
 
 
-def _info(view: View, key: str) -> str:
+def _info(view: HostView, key: str) -> str:
     match = re.search(rf"^{key}\s*:(.*)$", view.tool("xl", "info"), re.MULTILINE)
     if not match:
         raise ParseError("info", "xl info", 1, f"no line {key}")
     return match[1].strip()
 
 
-def _lines(view: View, command: str, key: str) -> list[str]:
+def _lines(view: HostView, command: str, key: str) -> list[str]:
     found: list[str] = re.findall(rf"^{key}\s*:\s*(.*?)\s*$", view.tool("xenpm", command), re.MULTILINE)
     return found
 
 
 RULES = (
-    Rule(
+    CheckRule(
         "Dom0's CPUs", dom0_cpus, "Dom0 works on the CPUs of instances: their waiting follows everybody's I/O",
         "xl vcpu-pin Domain-0 all 0-1 (at boot: dom0_max_vcpus=2 dom0_vcpus_pin)", "dom0",
     ),
-    Rule(
+    CheckRule(
         "Dom0's memory", dom0_memory, "Dom0's caches, and with them all disk I/O, get slower with every guest",
         "boot Xen with dom0_mem=4096M,max:4096M (the size that it needs)", "dom0",
     ),
-    Rule(
+    CheckRule(
         "frequency governor", governor, "the clock follows the load, and so does every rate",
         "xenpm set-scaling-governor performance", "dom0",
     ),
-    Rule(
+    CheckRule(
         "turbo", boost, "who runs alone gets a faster clock than who has neighbours: they look worse than they are",
         "xenpm disable-turbo-mode", "dom0",
     ),
-    Rule(
+    CheckRule(
         "SMT", siblings, "two CPUs are one core: pinning to different CPUs may still share it",
         "pin to whole cores (xenpm get-cpu-topology), or boot Xen with smt=0", "dom0",
     ),
-    Rule(
+    CheckRule(
         "idle states", idle_states, "a lone light instance wakes late: latency and block are higher than in company",
         "xenpm set-max-cstate 1", "dom0",
     ),
-    Rule(
+    CheckRule(
         "scheduler rate limit", ratelimit, "waiting and switch are not comparable with hosts at Xen's default", "",
         "dom0",
     ),
-    Rule(
+    CheckRule(
         "xentrace", tracing, "waiting, block and execution are absent, cpu is only known to 0.1 s",
         "install Xen's tools (Debian: apt-get install xen-utils-common)", "dom0",
     ),
-    Rule(
+    CheckRule(
         "network rings", ring_counts, "pages_exchanged is made of bytes: small packets count too little",
         f"mount -t debugfs none {_DEBUGFS}", "dom0",
     ),

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from profiler.availability import Availability, availability, unavailable
 from profiler.backends import BackendError
-from profiler.backends.find import find_backend, passed_over
+from profiler.backends.detection import find_backend, passed_over
 from profiler.backends.source import LiveSource
 from profiler.checks import Check, check_host, worst_first
 from profiler.checks.xen import traced_already
-from profiler.cli.choice import add_backend
 from profiler.cli.output import DONE, FAILED, console, print_json
+from profiler.cli.shared_options import add_backend
+from profiler.metric_availability import Availability, availability, unavailable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 @dataclass(frozen=True, slots=True)
-class Hypervisor:
+class HypervisorStatus:
     """What reads this host; `problem` says why nothing does, or why what comes before it could not."""
 
     backend: str | None
@@ -32,10 +32,10 @@ class Hypervisor:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class HostReport:
     """All that the command found."""
 
-    hypervisor: Hypervisor
+    hypervisor: HypervisorStatus
     checks: list[Check]
     metrics: tuple[Availability, ...]
 
@@ -66,7 +66,7 @@ def _check(options: argparse.Namespace) -> int:
     return FAILED if options.strict and distorted else DONE
 
 
-def look(backend: str) -> Report:
+def look(backend: str) -> HostReport:
     """Check this host and read its instances twice, about a second apart; a backend that fails is told, not raised."""
     if backend in ("auto", "xen") and traced_already(LiveSource()):
         return _unread("another xentrace runs (that of cotenant-profiler run?) and would lose records", check_host())
@@ -82,15 +82,15 @@ def look(backend: str) -> Report:
         except BackendError as error:
             return _unread(str(error), checks)
     passed = "; ".join(passed_over(reader.name)) if backend == "auto" else ""
-    found = Hypervisor(reader.name, reader.host, tuple(sorted(second.instances)), passed)
-    return Report(found, worst_first(checks), availability(first, second, reader.name))
+    found = HypervisorStatus(reader.name, reader.host, tuple(sorted(second.instances)), passed)
+    return HostReport(found, worst_first(checks), availability(first, second, reader.name))
 
 
-def _unread(problem: str, checks: list[Check]) -> Report:
-    return Report(Hypervisor(None, None, problem=problem), worst_first(checks), unavailable(problem))
+def _unread(problem: str, checks: list[Check]) -> HostReport:
+    return HostReport(HypervisorStatus(None, None, problem=problem), worst_first(checks), unavailable(problem))
 
 
-def summary(report: Report) -> str:
+def summary(report: HostReport) -> str:
     """What was found, in two sentences."""
     warnings = sum(check.state == "warning" for check in report.checks)
     unseen = [check for check in report.checks if check.state == "unknown"]
@@ -104,7 +104,7 @@ def summary(report: Report) -> str:
     return f"{text}. {_metrics_sentence(report)}"
 
 
-def _metrics_sentence(report: Report) -> str:
+def _metrics_sentence(report: HostReport) -> str:
     hypervisor = report.hypervisor
     if hypervisor.backend is None:
         return f"No metric can be read: {hypervisor.problem}."
@@ -124,7 +124,7 @@ def _count(instances: Sequence[str]) -> str:
     return "1 instance" if len(instances) == 1 else f"all of {len(instances)} instances"
 
 
-def _draw(report: Report, screen: Console) -> None:
+def _draw(report: HostReport, screen: Console) -> None:
     rows = [(check.name, check.state, check.value, check.distorts, check.fix) for check in report.checks]
     _table(screen, ("check", "state", "found", "distorts", "fix"), rows)
     metrics = [

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from profiler import screen
+from profiler import rich_console
 from profiler.backends import BackendError
 
 if TYPE_CHECKING:
@@ -51,6 +51,6 @@ def console() -> Console:
     # Piped output is not cut at 80 columns: a table in a file must be whole.
     width = None if sys.stdout.isatty() else 200
     try:
-        return screen.console(width=width)
+        return rich_console.console(width=width)
     except ImportError:
         raise NoTablesError("tables need the Python package rich; ask for --json, or install rich") from None

@@ -156,8 +156,8 @@ def _list(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     from profiler.probes.base import ProbeError
-    from profiler.probes.serve import Responder
-    from profiler.probes.wire import DEFAULT_PORT
+    from profiler.probes.framing import DEFAULT_PORT
+    from profiler.probes.responder import Responder
 
     address, port = options.listen
     try:

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.agent.log import Log
-from profiler.agent.loop import Agent, Pace, StartError, View
-from profiler.backends.find import passed_over
-from profiler.cli.choice import add_choice, between, chosen_backend
+from profiler.agent.loop import Agent, AgentView, Pace, StartError
+from profiler.backends.detection import passed_over
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
+from profiler.cli.shared_options import add_choice, between, chosen_backend
 
 # Exporter and push are imported when they are asked for: their libraries are half of the agent's memory.
 if TYPE_CHECKING:
-    from profiler.agent.shipping import Shipping
-    from profiler.agent.wire import Server
+    from profiler.agent.delivery import Delivery
+    from profiler.agent.http_client import ServerUrl
 
 _GRACE_S = 0.4  # for each part, when the agent ends
 _SPOOL = Path("/var/lib/cotenant-profiler/spool")
@@ -62,8 +62,8 @@ def _listen(text: str) -> tuple[str, int]:
     return match[1].strip("[]"), int(match[2])
 
 
-def _server(text: str) -> Server:
-    from profiler.agent.wire import parse_url
+def _server(text: str) -> ServerUrl:
+    from profiler.agent.http_client import parse_url
 
     try:
         return parse_url(text)
@@ -104,24 +104,24 @@ def _run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _shipping(options: argparse.Namespace, log: Log, parts: contextlib.ExitStack) -> Shipping | None:
+def _shipping(options: argparse.Namespace, log: Log, parts: contextlib.ExitStack) -> Delivery | None:
     if options.push is None:
         return None
-    from profiler.agent.shipping import Shipping, Token
+    from profiler.agent.delivery import Delivery, PushToken
+    from profiler.agent.http_client import HttpClient
     from profiler.agent.spool import Spool
-    from profiler.agent.wire import Wire
 
     try:
-        token = Token(options.token_file, options.push)
+        token = PushToken(options.token_file, options.push)
     except ValueError as error:
         raise StartError(str(error)) from None
     spool = Spool(options.spool, int(options.spool_max_mb * 1e6), log)
-    shipping = Shipping(spool, Wire(options.push, token, f"cotenant-profiler/{_version()}"), log)
+    shipping = Delivery(spool, HttpClient(options.push, token, f"cotenant-profiler/{_version()}"), log)
     parts.callback(shipping.close, _GRACE_S)
     return shipping
 
 
-def _export(options: argparse.Namespace, agent: Agent, shipping: Shipping | None, parts: contextlib.ExitStack) -> str:
+def _export(options: argparse.Namespace, agent: Agent, shipping: Delivery | None, parts: contextlib.ExitStack) -> str:
     """Start the exporter; returns where it listens."""
     from profiler.agent.exporter import Exporter
     from profiler.agent.exposition import page
@@ -139,7 +139,7 @@ def _export(options: argparse.Namespace, agent: Agent, shipping: Shipping | None
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _summary(view: View, shipping: Shipping | None) -> dict[str, Any]:
+def _summary(view: AgentView, shipping: Delivery | None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "host": view.host, "backend": view.backend, "readings": view.readings, "dropped": view.dropped,
         "windows": view.windows, "windows_dropped": view.windows_dropped,

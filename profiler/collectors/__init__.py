@@ -1,6 +1,6 @@
 """Two readings of a Backend into rates and MetricSamples; formulas live here, reading does not."""
 
-from profiler.collectors.differences import Deltas, Difference, Drop, difference
-from profiler.collectors.samples import Absence, Collected, Row, collect, unit_of
+from profiler.collectors.counter_deltas import Deltas, Difference, Drop, difference
+from profiler.collectors.samples import Absence, Collected, SampleRow, collect, unit_of
 
-__all__ = ["Absence", "Collected", "Deltas", "Difference", "Drop", "Row", "collect", "difference", "unit_of"]
+__all__ = ["Absence", "Collected", "Deltas", "Difference", "Drop", "SampleRow", "collect", "difference", "unit_of"]

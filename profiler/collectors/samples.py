@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from profiler.backends import Counters
-from profiler.collectors import eight
-from profiler.collectors.differences import Deltas, Difference, Drop, difference
-from profiler.collectors.further import UNITS, further
+from profiler.collectors import paper_metrics
+from profiler.collectors.additional_metrics import UNITS, further
+from profiler.collectors.counter_deltas import Deltas, Difference, Drop, difference
 from profiler.metrics import BY_NAME, PAGE_BYTES, Scope
 from profiler.observed import MetricSample
 
@@ -35,7 +35,7 @@ class Absence:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SampleRow:
     """All values of one scope of one instance (None = of the host, or of the driver domain as a whole), by metric."""
 
     instance: str | None
@@ -53,7 +53,7 @@ class Collected:
     host: str
     time_s: float
     seconds: float
-    rows: tuple[Row, ...]
+    rows: tuple[SampleRow, ...]
     absences: tuple[Absence, ...]
     drops: tuple[Drop, ...]
 
@@ -88,7 +88,7 @@ def collect(first: Counters, second: Counters) -> Collected:
 class _Collection:
     def __init__(self, change: Difference) -> None:
         self._change = change
-        self.rows: list[Row] = []
+        self.rows: list[SampleRow] = []
         self.absences: list[Absence] = []
         self._pages: dict[str, float | None] = {}  # that each instance exchanged
 
@@ -96,17 +96,17 @@ class _Collection:
         self, instance: str | None, scope: Scope, values: Mapping[str, float | None], why: Mapping[str, str]
     ) -> None:
         if values and None not in values.values():  # most of the time, and looking costs less than copying
-            self.rows.append(Row(instance, scope, cast("Mapping[str, float]", values)))
+            self.rows.append(SampleRow(instance, scope, cast("Mapping[str, float]", values)))
             return
         known = {metric: value for metric, value in values.items() if value is not None}
         if known:
-            self.rows.append(Row(instance, scope, known))
+            self.rows.append(SampleRow(instance, scope, known))
         for metric in [name for name in values if name not in known]:
             reasons = [why[need] for need in _NEEDS.get(metric, ()) if need in why]
             self.absences.append(Absence(instance, metric, "; ".join(reasons) or "it did not run in this time"))
 
     def add_instance(self, name: str, deltas: Deltas) -> None:
-        values = eight.of_instance(deltas)
+        values = paper_metrics.of_instance(deltas)
         self._pages[name] = values["pages_exchanged"]
         values.update(further(deltas))
         self._add(name, "instance", values, deltas.absent)
@@ -124,12 +124,12 @@ class _Collection:
         complete = len(known) == len(self._pages)
         total = sum(known.values())
         carried = replace(driver, net_bytes=round(total * PAGE_BYTES * driver.seconds), disk_bytes=0)
-        values = eight.of_instance(carried)
+        values = paper_metrics.of_instance(carried)
         if not complete:
             values = {metric: value for metric, value in values.items() if not metric.startswith("pages_")}
         self._add(None, "driver_domain", values, driver.absent)
         if complete and total > 0:
-            used = eight.cpu(driver)
+            used = paper_metrics.cpu(driver)
             for name, value in sorted(known.items()):
                 share = None if used is None else used * value / total
                 self._add(name, "driver_domain", {"cpu": share}, driver.absent)
@@ -142,12 +142,12 @@ class _Collection:
         why |= change.whole.absent if change.whole else {"events": no_whole}
         if not domains:
             why.setdefault("tasks", "nothing was read in both readings that could be switched to")
-        values: dict[str, float | None] = {"event": None, "switch": eight.switch(domains, change.seconds)}
+        values: dict[str, float | None] = {"event": None, "switch": paper_metrics.switch(domains, change.seconds)}
         if change.whole is not None:
             if change.whole.switches is not None:
                 values["switch"] = change.whole.switches / change.whole.seconds
             events = change.whole.events
-            values["event"] = None if events is None else eight.event(events, change.whole.seconds)
+            values["event"] = None if events is None else paper_metrics.event(events, change.whole.seconds)
             values["busy"] = change.whole.busy_ns / 1e7 / change.whole.seconds
             values["steal"] = change.whole.steal_ns / 1e7 / change.whole.seconds
         self._add(None, "host", values, why)

@@ -23,7 +23,7 @@ class Statistic:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MetricWindow:
     """What was measured between two moments; `end_s` is wall clock time (epoch seconds), `seconds` monotonic.
 
     `thin` counts the series that were known in under half of the readings and are therefore not in `series`.
@@ -36,7 +36,7 @@ class Window:
     thin: int
 
 
-class _Series:
+class _SeriesSum:
     __slots__ = ("seconds", "total", "values", "weighted")
 
     def __init__(self) -> None:
@@ -46,13 +46,13 @@ class _Series:
         self.total = 0.0  # the same sum, of all windows before
 
 
-class Windows:
+class WindowAggregator:
     """The window in progress. Windows follow each other on a grid of `window_s`; readings come every `interval_s`."""
 
     def __init__(self, window_s: float, interval_s: float) -> None:
         self._window_s = window_s
         self._interval_s = interval_s
-        self._series: dict[Key, _Series] = {}
+        self._series: dict[Key, _SeriesSum] = {}
         self._begin_s: float | None = None  # monotonic; None = nothing was read yet
         self._host = ""
         self._end_s = 0.0
@@ -69,7 +69,7 @@ class Windows:
                 key = instance, scope, metric
                 one = series.get(key)
                 if one is None:
-                    one = series[key] = _Series()
+                    one = series[key] = _SeriesSum()
                 one.values.append(value)
                 one.weighted += value * seconds
                 one.seconds += seconds
@@ -78,7 +78,7 @@ class Windows:
         """Whether the window in progress is over: a reading may be half an interval early."""
         return self._begin_s is not None and monotonic_s >= self._begin_s + self._window_s - self._interval_s / 2
 
-    def close(self, monotonic_s: float) -> Window:
+    def close(self, monotonic_s: float) -> MetricWindow:
         """End the window in progress now and begin the next one where the grid says.
 
         An instance of which this window saw nothing is forgotten, totals included, unless it saw nothing of anybody.
@@ -102,7 +102,7 @@ class Windows:
         """Sum of value · seconds of each series since it appeared: what counters are made of."""
         return {key: one.total + one.weighted for key, one in self._series.items()}
 
-    def _window(self, seconds: float, expected: int) -> Window:
+    def _window(self, seconds: float, expected: int) -> MetricWindow:
         kept: dict[Key, Statistic] = {}
         thin = 0
         for key, one in self._series.items():
@@ -111,7 +111,7 @@ class Windows:
                 kept[key] = _statistic(one)
             elif known:
                 thin += 1
-        return Window(self._host, self._end_s, seconds, kept, thin)
+        return MetricWindow(self._host, self._end_s, seconds, kept, thin)
 
     def _forget_vanished(self) -> None:
         seen = {key[0] for key, one in self._series.items() if one.values}
@@ -125,7 +125,7 @@ class Windows:
             del one.values[:]
 
 
-def _statistic(series: _Series) -> Statistic:
+def _statistic(series: _SeriesSum) -> Statistic:
     ordered = sorted(series.values)
     lowest, highest = ordered[0], ordered[-1]
     mean = series.weighted / series.seconds

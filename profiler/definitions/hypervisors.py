@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from profiler.definitions.definition import Definition
 from profiler.definitions.libvirt import LIBVIRT
 from profiler.definitions.lxc import LXC
-from profiler.definitions.table import Definition
 from profiler.definitions.xen import XEN
 
 # Each holds the eight in the order of profiler.metrics.EIGHT.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.definitions.table import Definition
+from profiler.definitions.definition import Definition
 
 _LAB = "tests/libvirt (make test-libvirt, two real guests under TCG): "
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.definitions.table import Definition
+from profiler.definitions.definition import Definition
 
 _REAL = "tests/profiler/test_containers_real.py: "
 _TASKS = "tests/profiler/test_linux_tasks.py: "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from profiler.definitions.definition import Definition
 from profiler.definitions.hypervisors import DEFINITIONS, TITLES
-from profiler.definitions.table import Definition
 from profiler.metrics import EIGHT
 
 _INTRO = """\

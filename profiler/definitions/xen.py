@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.definitions.table import Definition
+from profiler.definitions.definition import Definition
 
 _LAB = "tests/xen (make test-xen, real Xen with two paravirtual guests): "
 _PLAIN = "tests/profiler/test_xen_trace.py: test_times_are_those_of_a_plain_reading of real traces"

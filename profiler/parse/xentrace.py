@@ -38,7 +38,7 @@ _CONTINUE_HEADER = CONTINUE_RUNNING | _ONE_WORD
 
 
 @dataclass(slots=True)
-class Batch:
+class TraceBatch:
     """What some pieces of a stream held.
 
     `changes` are (time stamp, vCPU, from, to) with vCPU = domain << 16 | number, without the idle domain's; a vCPU that
@@ -67,9 +67,9 @@ class TraceStream:
         self._cpu = 0
         self._running: dict[int, int] = {}
 
-    def feed(self, piece: bytes) -> Batch:
+    def feed(self, piece: bytes) -> TraceBatch:
         """Read a piece; ParseError when it cannot be the continuation of this stream, which then is useless."""
-        batch = Batch()
+        batch = TraceBatch()
         data = self._rest + piece
         position = 0
         while True:
@@ -95,7 +95,7 @@ class TraceStream:
             raise ParseError(_WHAT, "", 1, f"a window should begin where {header:#x} stands: the stream is out of step")
         self._cpu, self._left = cpu, size
 
-    def _records(self, data: bytes, position: int, end: int, batch: Batch) -> int:
+    def _records(self, data: bytes, position: int, end: int, batch: TraceBatch) -> int:
         """Read records while 16 bytes are left before `end`; return where the first one begins that was not read."""
         changes, unpack = batch.changes, _RECORD.unpack_from
         running = self._running.get(self._cpu)
@@ -136,7 +136,7 @@ class TraceStream:
         batch.records += count
         return position
 
-    def _last_records(self, data: bytes, position: int, end: int, batch: Batch) -> int:
+    def _last_records(self, data: bytes, position: int, end: int, batch: TraceBatch) -> int:
         """Read what is left of a window, less than 16 bytes, up to its end."""
         while position < end:
             size = self._other(data, position, end, batch, self._running.get(self._cpu))
@@ -147,7 +147,7 @@ class TraceStream:
         return position
 
     @staticmethod
-    def _other(data: bytes, position: int, end: int, batch: Batch, running: int | None) -> int:
+    def _other(data: bytes, position: int, end: int, batch: TraceBatch, running: int | None) -> int:
         """Take a record of any shape; return its size, 0 when it is not complete before `end`."""
         header: int = _HEADER.unpack_from(data, position)[0]
         words, event = header >> 28 & 7, header & 0x0FFFFFFF

@@ -30,7 +30,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class XenHost:
+class XlInfo:
     """What `xl info` says and is used: pCPUs, the rate of the time stamp counter, memory, the scheduler."""
 
     pcpus: int
@@ -91,12 +91,12 @@ def parse_xl_fields(text: str, where: str = "") -> dict[str, str]:
     return found
 
 
-def parse_xl_info(text: str, where: str = "") -> XenHost:
+def parse_xl_info(text: str, where: str = "") -> XlInfo:
     """Read what is used of `xl info`."""
     fields = parse_xl_fields(text, where)
     what = "xl info"
     try:
-        host = XenHost(
+        host = XlInfo(
             count(fields["nr_cpus"], what, where),
             decimal(fields["cpu_mhz"], what, where),
             count(fields["total_memory"], what, where),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProbeEntry:
     """What is known of a probe before it is imported: what it measures, after which paper, whether it has a far end."""
 
     summary: str
@@ -28,18 +28,18 @@ _EC2NET = "Wang, Ng: The Impact of Virtualization on Network Performance of Amaz
 _LATENCY = "Barker, Shenoy: Empirical Evaluation of Latency-sensitive Application Performance in the Cloud (2010)"
 _CSTACK = "Vogel et al.: An Intra-Cloud Networking Performance Evaluation on CloudStack Environment (2016)"
 
-PROBES: Mapping[str, Entry] = MappingProxyType({
-    "cpu-share": Entry("share of a CPU that a busy loop gets, and the gaps between", f"{_EC2NET}, section IV"),
-    "cpu-work": Entry("completion time of fixed floating-point work, and its jitter", f"{_LATENCY}, section 3"),
-    "rtt": Entry("round-trip times, by ICMP or UDP", f"{_EC2NET}, section V-B", needs_peer=True),
-    "tcp": Entry("TCP throughput per 256 KB, and quiet spells", f"{_EC2NET}, section V-A", needs_peer=True),
-    "udp": Entry("paced UDP throughput, quiet spells and bursts after", f"{_EC2NET}, section V-A", needs_peer=True),
-    "loss": Entry("packet loss by Badabing's estimator", f"{_EC2NET}, section VI", needs_peer=True),
-    "disk": Entry("small and sustained reads and writes without caches", f"{_LATENCY}, section 3"),
-    "hops": Entry("round-trip times to the first three hops", f"{_LATENCY}, section 3", needs_peer=True),
-    "transfer": Entry("time of 32 KB there and back over TCP", f"{_LATENCY}, section 3", needs_peer=True),
-    "messages": Entry("TCP throughput and latency over message size", f"{_CSTACK}, section III", needs_peer=True),
-    "requests": Entry("requests and responses per second", f"{_CSTACK}, section III", needs_peer=True),
+PROBES: Mapping[str, ProbeEntry] = MappingProxyType({
+    "cpu-share": ProbeEntry("share of a CPU that a busy loop gets, and the gaps between", f"{_EC2NET}, section IV"),
+    "cpu-work": ProbeEntry("completion time of fixed floating-point work, and its jitter", f"{_LATENCY}, section 3"),
+    "rtt": ProbeEntry("round-trip times, by ICMP or UDP", f"{_EC2NET}, section V-B", needs_peer=True), "tcp":
+    ProbeEntry("TCP throughput per 256 KB, and quiet spells", f"{_EC2NET}, section V-A", needs_peer=True), "udp":
+    ProbeEntry("paced UDP throughput, quiet spells and bursts after", f"{_EC2NET}, section V-A", needs_peer=True),
+    "loss": ProbeEntry("packet loss by Badabing's estimator", f"{_EC2NET}, section VI", needs_peer=True), "disk":
+    ProbeEntry("small and sustained reads and writes without caches", f"{_LATENCY}, section 3"), "hops":
+    ProbeEntry("round-trip times to the first three hops", f"{_LATENCY}, section 3", needs_peer=True), "transfer":
+    ProbeEntry("time of 32 KB there and back over TCP", f"{_LATENCY}, section 3", needs_peer=True), "messages":
+    ProbeEntry("TCP throughput and latency over message size", f"{_CSTACK}, section III", needs_peer=True), "requests":
+    ProbeEntry("requests and responses per second", f"{_CSTACK}, section III", needs_peer=True),
 })  # fmt: skip
 
 

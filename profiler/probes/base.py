@@ -25,7 +25,7 @@ class Stopped(KeyboardInterrupt):  # passes `except Exception`, and ends a comma
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class RawSeries:
     """The raw series of a run, column by column, all of one length; names end in their unit, None = unknown."""
 
     columns: Mapping[str, Sequence[Cell]]
@@ -50,7 +50,7 @@ class ProbeRun:
 
     values: Mapping[str, Quantity]
     main: str
-    series: Series
+    series: RawSeries
     circumstances: Mapping[str, str]
     marks: tuple[str, ...] = ()
 

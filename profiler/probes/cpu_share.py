@@ -14,10 +14,10 @@ from statistics import median
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure, new_figure
-from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.charts import histogram, line_at, over_time
 from profiler.probes.options import above, count
-from profiler.probes.picture import histogram, line_at, over_time
-from profiler.probes.summary import log_bins
+from profiler.probes.statistics import log_bins
 
 _READS = 1_000_000  # EC2NET section III-A
 _THRESHOLD_MS = 1.0  # section IV: a longer iteration is time scheduled off
@@ -67,7 +67,7 @@ class CpuShare:
         values["accounted_share"] = Quantity(min(100.0, 100 * used_s / (jumps.total_ns / 1e9)), "%")
         values["iteration_median"] = Quantity(iteration_ns, "ns")
         values["clock_resolution"] = Quantity(resolution_ns, "ns")
-        series = Series({
+        series = RawSeries({
             "at_s": array("d", (start / 1e9 for start in jumps.starts_ns)),
             "iteration_ms": array("d", (length / 1e6 for length in jumps.lengths_ns)),
         })  # fmt: skip

@@ -12,10 +12,10 @@ from statistics import median
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure, legend, new_figure
-from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.charts import distribution, line_at, over_time
 from profiler.probes.options import above, count
-from profiler.probes.picture import distribution, line_at, over_time
-from profiler.probes.summary import described, variation_percent
+from profiler.probes.statistics import described, variation_percent
 
 _WORK_MS = 500.0  # LATENCY section 3: most tests took roughly 500 ms
 _SAMPLES = 20
@@ -55,7 +55,7 @@ class CpuWork:
             raise ProbeError("stopped before the work was done once")
         values = times(took_ms)
         values["cpu_median"] = Quantity(median(cpu_ms), "ms")
-        series = Series({"at_s": at_s, "took_ms": took_ms, "cpu_ms": cpu_ms})
+        series = RawSeries({"at_s": at_s, "took_ms": took_ms, "cpu_ms": cpu_ms})
         held = sum(took_ms) / sum(cpu_ms)
         marks: tuple[str, ...] = ()
         if held > _HELD:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure, label, new_figure
-from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.charts import over_time
 from profiler.probes.disk_files import FILE_BYTES, LARGE_BYTES, SMALL_BYTES, Files, drop_cache, own_files
 from profiler.probes.options import above, count
-from profiler.probes.picture import over_time
-from profiler.probes.summary import described, variation_percent
+from profiler.probes.statistics import described, variation_percent
 
 TESTS = ("read_small", "write_small", "read_sustained", "write_sustained")
 _FILES = 200  # LATENCY section 3: several hundred files of 5 MB
@@ -28,7 +28,7 @@ _FROM_DEVICE = 0.99  # of the bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class DiskOperation:
     """One timed operation: a small block, or a whole file; `at_s` from the beginning of its test."""
 
     test: str
@@ -45,7 +45,7 @@ class Moved:
     written: int
 
 
-class Disk:
+class DiskProbe:
     """Random small operations show latency, whole files bandwidth; how much both vary is the finding."""
 
     name = "disk"
@@ -66,7 +66,7 @@ class Disk:
         parser.add_argument("--seed", type=count(2**31, 0), default=1, metavar="N", help="of the random places (1)")
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
-        done: list[Operation] = []
+        done: list[DiskOperation] = []
         accounts: dict[str, tuple[Moved | None, Moved | None]] = {}
         with own_files(options.dir, options.files, progress) as files:
             for test in TESTS if files.paths else ():
@@ -81,7 +81,7 @@ class Disk:
         small, large = ("O_DIRECT" if direct else "page cache dropped before each"
                         for direct in (files.direct_small, files.direct_large))  # fmt: skip
         circumstances = {"files": str(options.files), "directory": str(options.dir), "small": small, "sustained": large}
-        series = Series({
+        series = RawSeries({
             "test": [one.test for one in done], "at_s": [one.at_s for one in done],
             "took_ms": [one.took_ms for one in done], "bytes": [one.length for one in done],
         })  # fmt: skip
@@ -103,7 +103,9 @@ class Disk:
         return figure
 
 
-def perform(test: str, files: Files, options: argparse.Namespace, done: list[Operation], progress: Progress) -> None:
+def perform(
+    test: str, files: Files, options: argparse.Namespace, done: list[DiskOperation], progress: Progress
+) -> None:
     """Do one of TESTS, and append every operation to `done`; ends early when a quarter of `--seconds` is over."""
     operation = {"read_small": _read_small, "write_small": _write_small}.get(test)
     draw = random.Random(f"{test} {options.seed}")  # noqa: S311 - places in files, no secret
@@ -122,11 +124,11 @@ def perform(test: str, files: Files, options: argparse.Namespace, done: list[Ope
         if operation:
             offset = draw.randrange(FILE_BYTES // SMALL_BYTES) * SMALL_BYTES
             took_ns = operation(draw.choice(files.paths), offset, memory[:SMALL_BYTES], files.direct_small)
-            done.append(Operation(test, at_s, took_ns / 1e6, SMALL_BYTES))
+            done.append(DiskOperation(test, at_s, took_ns / 1e6, SMALL_BYTES))
         else:
             sustained = _read_whole if test == "read_sustained" else _write_whole
             took_ns = sustained(whole[place], memory, files.direct_large)
-            done.append(Operation(test, at_s, took_ns / 1e6, FILE_BYTES))
+            done.append(DiskOperation(test, at_s, took_ns / 1e6, FILE_BYTES))
         progress.update(place + 1)
 
 
@@ -192,7 +194,7 @@ def parse_io(text: str) -> Moved | None:
     return Moved(int(found["read_bytes"]), int(found["write_bytes"])) if len(found) == 2 else None
 
 
-def summarise(done: Sequence[Operation]) -> dict[str, Quantity]:
+def summarise(done: Sequence[DiskOperation]) -> dict[str, Quantity]:
     """Latency of small operations in ms, bandwidth of whole files in MB/s; tests that were not reached are absent."""
     values: dict[str, Quantity] = {}
     for test in TESTS:
@@ -207,7 +209,7 @@ def summarise(done: Sequence[Operation]) -> dict[str, Quantity]:
     return values
 
 
-def doubts(done: Sequence[Operation], accounts: Mapping[str, tuple[Moved | None, Moved | None]]) -> tuple[str, ...]:
+def doubts(done: Sequence[DiskOperation], accounts: Mapping[str, tuple[Moved | None, Moved | None]]) -> tuple[str, ...]:
     """Whether the bytes of each test went past this system's caches, by the kernel's own account."""
     marks = []
     for test, (before, after) in accounts.items():
@@ -222,4 +224,4 @@ def doubts(done: Sequence[Operation], accounts: Mapping[str, tuple[Moved | None,
     return tuple(marks)
 
 
-PROBE = Disk()
+PROBE = DiskProbe()

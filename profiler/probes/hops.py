@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure, legend, new_figure
-from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
-from profiler.probes.echoes import Probe, round_trip
-from profiler.probes.icmp import Answer, Icmp
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.charts import distribution, over_time
+from profiler.probes.echo_series import EchoProbe, round_trip
+from profiler.probes.icmp import Icmp, IcmpAnswer
 from profiler.probes.options import above, count
-from profiler.probes.picture import distribution, over_time
-from profiler.probes.summary import described
+from profiler.probes.statistics import described
 
 _ROUNDS, _EVERY_S = 100, 1.0
 _HOPS = 3  # LATENCY section 3: the next immediate hop, and the sum of the first three
@@ -24,7 +24,7 @@ _WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class HopRound:
     """One probe to each hop: round-trip times in ms by hop, None = no answer, and who answered."""
 
     at_s: float
@@ -56,7 +56,7 @@ class Hops:
         parser.add_argument("--hops", type=count(16), default=_HOPS, metavar="N", help=f"up to which hop ({_HOPS})")
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
-        rounds: list[Round] = []
+        rounds: list[HopRound] = []
         number = options.samples if options.seconds is None else max(1, int(options.seconds / options.every))
         progress.begin(number, "rounds")
         first = time.monotonic()
@@ -73,7 +73,7 @@ class Hops:
         path = " > ".join(_name(rounds, hop) for hop in range(hops))
         values, marks = summarise(rounds, hops, options.hops)
         columns = {f"hop{hop + 1}_ms": [_at(one, hop) for one in rounds] for hop in range(hops)}
-        series = Series({"at_s": [one.at_s for one in rounds], **columns})
+        series = RawSeries({"at_s": [one.at_s for one in rounds], **columns})
         circumstances = {"by": f"ICMP ({icmp.how})", "path": path, "every": f"{options.every:g} s"}
         return ProbeRun(values, "hop1_median", series, circumstances, marks)
 
@@ -89,7 +89,7 @@ class Hops:
         return figure
 
 
-def probe_hops(icmp: Icmp, base: int, hops: int, first: float) -> Round:
+def probe_hops(icmp: Icmp, base: int, hops: int, first: float) -> HopRound:
     """Send one probe to each hop, nearest first, each after the answer to the one before or a second of silence."""
     begin = time.monotonic() - first
     rtts: list[float | None] = []
@@ -98,7 +98,7 @@ def probe_hops(icmp: Icmp, base: int, hops: int, first: float) -> Round:
     for hop in range(1, hops + 1):
         sequence = (base + hop) & 0xFFFF
         sent = time.monotonic() - first
-        probe = Probe(sent, sent, time.time_ns())
+        probe = EchoProbe(sent, sent, time.time_ns())
         try:
             icmp.send(sequence, hop)
         except OSError as error:
@@ -109,10 +109,10 @@ def probe_hops(icmp: Icmp, base: int, hops: int, first: float) -> Round:
         if answer is not None and answer.kind != "exceeded":
             arrived, unreachable = hop, answer.kind == "unreachable"
             break
-    return Round(begin, tuple(rtts), tuple(senders), arrived, unreachable)
+    return HopRound(begin, tuple(rtts), tuple(senders), arrived, unreachable)
 
 
-def _wait(icmp: Icmp, sequence: int, first: float) -> tuple[Answer | None, float]:
+def _wait(icmp: Icmp, sequence: int, first: float) -> tuple[IcmpAnswer | None, float]:
     poll = select.poll()
     poll.register(icmp.socket, select.POLLIN)  # errors in the queue are told without being asked for
     deadline = time.monotonic() + _WAIT_S
@@ -125,7 +125,7 @@ def _wait(icmp: Icmp, sequence: int, first: float) -> tuple[Answer | None, float
     return None, 0.0
 
 
-def summarise(rounds: Sequence[Round], hops: int, wanted: int) -> tuple[dict[str, Quantity], tuple[str, ...]]:
+def summarise(rounds: Sequence[HopRound], hops: int, wanted: int) -> tuple[dict[str, Quantity], tuple[str, ...]]:
     """Numbers by hop and of the sums; ProbeError when the first hop never answered."""
     values: dict[str, Quantity] = {}
     marks = []
@@ -147,16 +147,16 @@ def summarise(rounds: Sequence[Round], hops: int, wanted: int) -> tuple[dict[str
     return values, tuple(marks)
 
 
-def _at(one: Round, hop: int) -> float | None:
+def _at(one: HopRound, hop: int) -> float | None:
     return one.rtt_ms[hop] if hop < len(one.rtt_ms) else None
 
 
-def _known(series: Series, name: str) -> list[tuple[float, float]]:
+def _known(series: RawSeries, name: str) -> list[tuple[float, float]]:
     pairs = zip(series.columns["at_s"], series.columns[name], strict=True)
     return [(at, rtt) for at, rtt in pairs if isinstance(at, float) and isinstance(rtt, float)]
 
 
-def _name(rounds: Sequence[Round], hop: int) -> str:
+def _name(rounds: Sequence[HopRound], hop: int) -> str:
     """Who answered at this hop; several where the path changes, ? where nobody did."""
     names = sorted({one.senders[hop] for one in rounds if hop < len(one.senders)} - {""})
     return "|".join(names) or "?"

@@ -27,7 +27,7 @@ _LARGEST = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class IcmpAnswer:
     """What came back for a probe: who sent it, and when the kernel saw it (ns, real-time clock; None = not told)."""
 
     sequence: int
@@ -103,7 +103,7 @@ class Icmp:
                 raise
             self.socket.sendto(bare, self._address)  # a ping socket told of an earlier probe's error; that clears it
 
-    def receive(self) -> Iterator[Answer]:
+    def receive(self) -> Iterator[IcmpAnswer]:
         """Everything that waits to be read, without waiting; what is not for us, or malformed, is passed over."""
         for flags in (0,) if self._raw else (0, socket.MSG_ERRQUEUE):
             while True:
@@ -122,14 +122,14 @@ class Icmp:
                 if answer is not None:
                     yield answer
 
-    def _from_ping(self, data: bytes, sender: str, kernel_ns: int | None) -> Answer | None:
+    def _from_ping(self, data: bytes, sender: str, kernel_ns: int | None) -> IcmpAnswer | None:
         """A ping socket only gets replies to what it sent."""
         if len(data) < _ECHO.size:
             return None
         kind, _, _, _, sequence = _ECHO.unpack_from(data)
-        return Answer(sequence, "reply", sender, kernel_ns) if kind == self._version.reply else None
+        return IcmpAnswer(sequence, "reply", sender, kernel_ns) if kind == self._version.reply else None
 
-    def _from_queue(self, data: bytes, control: list[tuple[int, int, bytes]]) -> Answer | None:
+    def _from_queue(self, data: bytes, control: list[tuple[int, int, bytes]]) -> IcmpAnswer | None:
         """An error about a probe: `data` is that probe, and the control message tells who complained of what."""
         for level, kind, value in control:
             if (level, kind) != (self._version.level, self._version.receive_errors) or len(value) < _EXTENDED.size:
@@ -139,10 +139,10 @@ class Icmp:
             if origin not in _FROM_ICMP or name is None or len(data) < _ECHO.size:
                 return None
             sequence = _ECHO.unpack_from(data)[4]
-            return Answer(sequence, name, _offender(value[_EXTENDED.size :]), kernel_time(control))
+            return IcmpAnswer(sequence, name, _offender(value[_EXTENDED.size :]), kernel_time(control))
         return None
 
-    def _from_raw(self, data: bytes, sender: str, kernel_ns: int | None) -> Answer | None:
+    def _from_raw(self, data: bytes, sender: str, kernel_ns: int | None) -> IcmpAnswer | None:
         return parse_raw(data, sender, kernel_ns, self._id, self._version)
 
     def _complaint(self, kind: int) -> Kind | None:
@@ -154,7 +154,9 @@ def complaint(kind: int, version: _Version = _V4) -> Kind | None:
     return {version.exceeded: "exceeded", version.unreachable: "unreachable"}.get(kind)  # type: ignore[return-value]
 
 
-def parse_raw(data: bytes, sender: str, kernel_ns: int | None, identity: int, version: _Version = _V4) -> Answer | None:
+def parse_raw(
+    data: bytes, sender: str, kernel_ns: int | None, identity: int, version: _Version = _V4
+) -> IcmpAnswer | None:
     """What a raw socket received: None unless it is an answer to a probe of ours, or a complaint about one.
 
     IPv4 comes with its header, IPv6 without; so does the probe that a complaint repeats, which always has one.
@@ -165,7 +167,7 @@ def parse_raw(data: bytes, sender: str, kernel_ns: int | None, identity: int, ve
         return None
     kind, _, _, number, sequence = _ECHO.unpack_from(data)
     if kind == version.reply and number == identity:
-        return Answer(sequence, "reply", sender, kernel_ns)
+        return IcmpAnswer(sequence, "reply", sender, kernel_ns)
     name = complaint(kind, version)
     if name is None:
         return None
@@ -175,7 +177,7 @@ def parse_raw(data: bytes, sender: str, kernel_ns: int | None, identity: int, ve
         return None
     kind, _, _, number, sequence = _ECHO.unpack_from(inner)
     ours = kind == version.request and number == identity
-    return Answer(sequence, name, sender, kernel_ns) if ours else None
+    return IcmpAnswer(sequence, name, sender, kernel_ns) if ours else None
 
 
 def checksum(data: bytes) -> int:

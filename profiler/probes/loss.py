@@ -9,12 +9,12 @@ from typing import Any
 
 from profiler.pictures import BAD, Figure, label, legend, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress
+from profiler.probes.charts import over_time
+from profiler.probes.congestion_marking import ALPHA, TAU_S
 from profiler.probes.datagrams import GapWatch, wait_until
 from profiler.probes.loss_estimator import PROBABILITY, SLOT_MS, draw, probed_slots
-from profiler.probes.loss_judgement import Sent, judge, read_report
-from profiler.probes.loss_marking import ALPHA, TAU_S
+from profiler.probes.loss_report import SentPackets, judge, read_report
 from profiler.probes.options import above, count
-from profiler.probes.picture import over_time
 from profiler.probes.services.loss_sink import HEADER, LEAST_BYTES, MOST_PACKETS
 
 _SECONDS = 60.0  # per test of the paper's campaign
@@ -22,7 +22,7 @@ _PACKETS = 3
 _PACKET_BYTES = 600
 
 
-class Loss:
+class LossProbe:
     """Sends probes in the slots of drawn experiments and judges each slot by losses and one-way delays."""
 
     name = "loss"
@@ -77,10 +77,10 @@ class Loss:
         return figure
 
 
-def _send(end: Any, slots: tuple[int, ...], options: argparse.Namespace, progress: Progress) -> list[Sent]:
+def _send(end: Any, slots: tuple[int, ...], options: argparse.Namespace, progress: Progress) -> list[SentPackets]:
     packet = bytearray(options.packet_bytes)
     length = int(options.slot_ms * 1e6)
-    sent: list[Sent] = []
+    sent: list[SentPackets] = []
     progress.begin(options.seconds, "s")
     begin = time.monotonic_ns() + length
     try:
@@ -95,7 +95,7 @@ def _send(end: Any, slots: tuple[int, ...], options: argparse.Namespace, progres
                     HEADER.pack_into(packet, 0, place * options.packets + step)
                     times.append(time.time_ns())
                     end.send(packet)
-                sent.append(Sent(slot, tuple(times), late))
+                sent.append(SentPackets(slot, tuple(times), late))
                 if not place % 256:
                     progress.update(slot * options.slot_ms / 1e3)
     except OSError as error:
@@ -103,4 +103,4 @@ def _send(end: Any, slots: tuple[int, ...], options: argparse.Namespace, progres
     return sent
 
 
-PROBE = Loss()
+PROBE = LossProbe()

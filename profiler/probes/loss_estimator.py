@@ -57,7 +57,7 @@ def probed_slots(experiments: Iterable[Experiment]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class LossEstimate:
     """Loss frequency (share of slots), mean duration of loss episodes in slots, and what they rest on.
 
     None = the outcomes do not say. `asymmetry` is |#01 - #10| / (#01 + #10) and `violations` counts 010 and 101: the
@@ -73,7 +73,7 @@ class Estimate:
     violations: int
 
 
-def estimate(outcomes: Iterable[str]) -> Estimate:
+def estimate(outcomes: Iterable[str]) -> LossEstimate:
     """Frequency and duration from the outcomes of all experiments, by the formulas on top of this module."""
     seen = Counter(outcomes)
     total = seen.total()
@@ -81,7 +81,7 @@ def estimate(outcomes: Iterable[str]) -> Estimate:
     changes = seen["01"] + seen["10"]  # S
     ratio = seen["11"] / changes if changes else None  # R / S - 1
     short, long = seen["001"] + seen["100"], seen["011"] + seen["110"]  # V, U
-    return Estimate(
+    return LossEstimate(
         experiments=total,
         frequency=first / total if total else None,
         duration_slots=2 * short / long * ratio + 1 if ratio is not None and short and long else None,

@@ -12,11 +12,11 @@ from typing import Any
 from profiler.observed import Quantity
 from profiler.pictures import ACCENT, Figure, label, new_figure
 from profiler.probes import messages_netpipe
-from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
-from profiler.probes.messages_sizes import LARGEST, PERTURBATION, Point, at, sizes
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.messages_sizes import LARGEST, PERTURBATION, MessagePoint, at, sizes
 from profiler.probes.options import above, count
-from profiler.probes.peer import Peer, Session
 from profiler.probes.services.ping_pong import MOST_BYTES, exactly
+from profiler.probes.sessions import Peer, ProbeSession
 
 _PER_SIZE_S = 0.25  # NetPIPE's own
 _TRIALS = 7  # NetPIPE's: the best one counts
@@ -47,12 +47,12 @@ class Messages:
         values = {"peak": Quantity(peak.mbit, "Mb/s"), "peak_size": Quantity(peak.size, "bytes")}
         for name, size in _THROUGHPUT_AT.items():
             if (one_way := at(curve, size)) is not None:
-                values[f"throughput_{name}"] = Quantity(Point(size, one_way).mbit, "Mb/s")
+                values[f"throughput_{name}"] = Quantity(MessagePoint(size, one_way).mbit, "Mb/s")
         for name, size in _LATENCY_AT.items():
             if (one_way := at(curve, size)) is not None:
                 values[f"latency_{name}"] = Quantity(1e6 * one_way, "us")
         circumstances = {"tool": tool, "perturbation": str(options.perturbation), "largest": str(options.largest)}
-        series = Series({
+        series = RawSeries({
             "size_bytes": [point.size for point in curve],
             "one_way_us": [1e6 * point.one_way_s for point in curve],
             "throughput_mbit_s": [point.mbit for point in curve],
@@ -71,7 +71,7 @@ class Messages:
         return figure
 
 
-def _measured(options: argparse.Namespace, progress: Progress) -> tuple[Sequence[Point], str, tuple[str, ...]]:
+def _measured(options: argparse.Namespace, progress: Progress) -> tuple[Sequence[MessagePoint], str, tuple[str, ...]]:
     """The curve, the tool that made it, and marks."""
     tool, marks = options.tool, []
     if tool == "netpipe" and shutil.which("NPtcp") is None:
@@ -95,10 +95,10 @@ def _measured(options: argparse.Namespace, progress: Progress) -> tuple[Sequence
 
 def _own(
     peer: Peer, wanted: Sequence[int], seconds: float | None, progress: Progress
-) -> tuple[list[Point], int]:  # fmt: skip
+) -> tuple[list[MessagePoint], int]:  # fmt: skip
     """Our own curve, and how many of its sizes rest on few round trips."""
     per_size = _PER_SIZE_S if seconds is None else seconds / len(wanted)
-    curve: list[Point] = []
+    curve: list[MessagePoint] = []
     few = 0
     progress.begin(len(wanted), "sizes")
     with peer.open("ping_pong") as session, session.connect() as stream:
@@ -112,14 +112,14 @@ def _own(
                         break
                     one_way, repeats = _best(session, stream, space[:size], per_size)
                     few += repeats < _FEW
-                    curve.append(Point(size, one_way))
+                    curve.append(MessagePoint(size, one_way))
                     progress.update(len(curve))
         except OSError as error:
             raise ProbeError(f"the responder closed the connection ({error.strerror})") from None
     return curve, few
 
 
-def _best(session: Session, stream: socket.socket, view: memoryview, seconds: float) -> tuple[float, int]:
+def _best(session: ProbeSession, stream: socket.socket, view: memoryview, seconds: float) -> tuple[float, int]:
     """One-way time in s by the best of some trials, and the round trips of each."""
     session.ask({"size": len(view), "count": 2})
     _round_trips(stream, view, 1)  # the first fills windows and caches

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.messages_sizes import NetpipeOutputError, Point, read_netpipe, sizes
-from profiler.probes.peer import Peer
+from profiler.probes.messages_sizes import MessagePoint, NetpipeOutputError, read_netpipe, sizes
+from profiler.probes.sessions import Peer
 
 PORT = 5002  # NetPIPE's own
 _LONGEST_S = 1800.0
@@ -21,7 +21,9 @@ def arguments(largest: int, perturbation: int, port: int, *more: str) -> list[st
     return ["NPtcp", "-u", str(largest), "-p", str(perturbation), "-P", str(port), *more]
 
 
-def measure(peer: Peer, largest: int, perturbation: int, progress: Progress, port: int = PORT) -> tuple[Point, ...]:
+def measure(
+    peer: Peer, largest: int, perturbation: int, progress: Progress, port: int = PORT
+) -> tuple[MessagePoint, ...]:
     """The curve up to one step above `largest`, so that it can be read off there; ProbeError when NetPIPE fails."""
     largest = 3 * largest // 2 + perturbation
     asked_for = {"largest": largest, "perturbation": perturbation, "port": port}
@@ -51,7 +53,7 @@ def _wait(sender: subprocess.Popen[bytes], curve: Path, total: int, progress: Pr
             progress.update(curve.read_bytes().count(b"\n") if curve.exists() else 0)
 
 
-def _curve(curve: Path, log: Path, *, stopped: bool, code: int) -> tuple[Point, ...]:
+def _curve(curve: Path, log: Path, *, stopped: bool, code: int) -> tuple[MessagePoint, ...]:
     try:
         text = curve.read_text(encoding="ascii", errors="replace") if curve.exists() else ""
         if stopped:  # its last line may be half written

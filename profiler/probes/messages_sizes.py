@@ -16,7 +16,7 @@ class NetpipeOutputError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MessagePoint:
     """A message size in bytes and the time in s for one way: half of a round trip."""
 
     size: int
@@ -47,7 +47,7 @@ def sizes(largest: int = LARGEST, perturbation: int = PERTURBATION) -> tuple[int
     return tuple(sorted(one for one in found if one <= largest))
 
 
-def at(curve: Sequence[Point], size: int) -> float | None:
+def at(curve: Sequence[MessagePoint], size: int) -> float | None:
     """One-way time in s at `size`, between two measured sizes by a power law; None outside of what was measured.
 
     `curve` is sorted by size.
@@ -62,7 +62,7 @@ def at(curve: Sequence[Point], size: int) -> float | None:
     return math.exp((1 - part) * math.log(low.one_way_s) + part * math.log(high.one_way_s))
 
 
-def read_netpipe(text: str) -> tuple[Point, ...]:
+def read_netpipe(text: str) -> tuple[MessagePoint, ...]:
     """NetPIPE's output file: size, Mb/s (of 2^20), one-way time in s per line. NetpipeOutputError names a bad line."""
     points = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -75,7 +75,7 @@ def read_netpipe(text: str) -> tuple[Point, ...]:
             raise NetpipeOutputError(f"line {number} of NetPIPE's output is not size, Mb/s, s: {line[:60]!r}") from None
         if size < 1 or not 0 < seconds < math.inf:
             raise NetpipeOutputError(f"line {number} of NetPIPE's output has no size or time above 0: {line[:60]!r}")
-        points.append(Point(size, seconds))
+        points.append(MessagePoint(size, seconds))
     if not points:
         raise NetpipeOutputError("NetPIPE wrote no sizes")
     return tuple(sorted(points, key=lambda point: point.size))

@@ -9,12 +9,12 @@ from typing import Any
 from profiler.collectors.windows import percentile
 from profiler.observed import Quantity
 from profiler.pictures import ACCENT, SERIES, Figure, label, legend, new_figure
-from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.framing import FramingError, number
 from profiler.probes.options import above, count
-from profiler.probes.peer import Session
-from profiler.probes.requests_client import Client, Load
+from profiler.probes.requests_client import LoadResult, RequestClient
 from profiler.probes.services.responses import MOST_BYTES
-from profiler.probes.wire import WireError, number
+from profiler.probes.sessions import ProbeSession
 
 _SECONDS = 90.0
 _SIZE = 64
@@ -36,7 +36,7 @@ class Requests:
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         progress.begin(options.seconds * len(options.threads), "s")
-        loads: dict[int, tuple[Load, float]] = {}
+        loads: dict[int, tuple[LoadResult, float]] = {}
         for place, threads in enumerate(options.threads):
             load, far = _load(threads, options, progress, place * options.seconds)
             if load.took_s:
@@ -79,24 +79,24 @@ def _threads(text: str) -> tuple[int, ...]:
     return tuple(sorted({read(part) for part in text.split(",")}))
 
 
-def _load(threads: int, options: argparse.Namespace, progress: Progress, done: float) -> tuple[Load, float]:
+def _load(threads: int, options: argparse.Namespace, progress: Progress, done: float) -> tuple[LoadResult, float]:
     """One run with so many at once, and the CPU in % that the responder used meanwhile."""
     with options.peer.open("responses", {"size": options.size}) as session:
         before = _far_cpu(session)
-        client = Client(session.connect, threads, options.size, reconnect=options.connect)
+        client = RequestClient(session.connect, threads, options.size, reconnect=options.connect)
         load = client.run(options.seconds, progress, done)
         return load, 100 * (_far_cpu(session) - before) / max(load.seconds, 1e-9)
 
 
-def _far_cpu(session: Session) -> float:
+def _far_cpu(session: ProbeSession) -> float:
     answer: Mapping[str, Any] = session.ask({"do": "report"})[0]
     try:
         return number(answer, "cpu_s", None, 0.0, 1e7)
-    except WireError as error:
+    except FramingError as error:
         raise ProbeError(f"the responder's report makes no sense: {error}") from None
 
 
-def _described(load: Load, threads: int) -> dict[str, Quantity]:
+def _described(load: LoadResult, threads: int) -> dict[str, Quantity]:
     ordered = sorted(load.took_s)
     return {
         f"requests_{threads}": Quantity(load.per_s, "1/s"),
@@ -106,10 +106,10 @@ def _described(load: Load, threads: int) -> dict[str, Quantity]:
     }
 
 
-def _series(loads: Mapping[int, tuple[Load, float]]) -> Series:
+def _series(loads: Mapping[int, tuple[LoadResult, float]]) -> RawSeries:
     """One row per number at once."""
     values = {threads: _described(load, threads) for threads, (load, _) in loads.items()}
-    return Series({
+    return RawSeries({
         "threads": list(loads),
         "requests_per_s": [values[n][f"requests_{n}"].value for n in loads],
         "mean_us": [values[n][f"mean_{n}"].value for n in loads],

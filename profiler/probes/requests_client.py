@@ -17,7 +17,7 @@ _RESET = struct.pack("@ii", 1, 0)  # SO_LINGER: closed by a reset, or every port
 
 
 @dataclass(slots=True)
-class Load:
+class LoadResult:
     """What a run gave: seconds that it lasted, seconds of each answer, and the CPU that the client used, in %."""
 
     seconds: float = 0.0
@@ -31,13 +31,13 @@ class Load:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingRequest:
     stream: socket.socket
     began: float
     missing: int
 
 
-class Client:
+class RequestClient:
     """Keeps `threads` requests on their way; each answer is followed by the next request.
 
     With `reconnect`, every request has a connection of its own, and its time begins before it is connected.
@@ -47,12 +47,12 @@ class Client:
         self._connect, self._size, self._reconnect = connect, size, reconnect
         self._request = bytes(size)
         self._poll = select.epoll()
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _PendingRequest] = {}
         self._threads = threads
 
-    def run(self, seconds: float, progress: Progress, done: float = 0.0) -> Load:
+    def run(self, seconds: float, progress: Progress, done: float = 0.0) -> LoadResult:
         """Ask for so long; `done` is what the progress begins with. ProbeError when the responder goes away."""
-        load = Load()
+        load = LoadResult()
         began = time.perf_counter()
         used = time.process_time()
         try:
@@ -72,7 +72,7 @@ class Client:
             self._poll.close()
         return load
 
-    def _loop(self, load: Load, began: float, seconds: float, progress: Progress, done: float) -> None:
+    def _loop(self, load: LoadResult, began: float, seconds: float, progress: Progress, done: float) -> None:
         clock, poll, asked = time.perf_counter, self._poll.poll, self._asked
         end, told = began + seconds, began
         while not progress.stopped:
@@ -95,7 +95,7 @@ class Client:
                 told = now
                 progress.update(done + now - began)
 
-    def _again(self, descriptor: int, one: _Asked) -> None:
+    def _again(self, descriptor: int, one: _PendingRequest) -> None:
         if self._reconnect:
             self._poll.unregister(descriptor)
             del self._asked[descriptor]
@@ -114,5 +114,5 @@ class Client:
         if not self._reconnect:
             began = time.perf_counter()
         stream.sendall(self._request)
-        self._asked[stream.fileno()] = _Asked(stream, began, self._size)
+        self._asked[stream.fileno()] = _PendingRequest(stream, began, self._size)
         self._poll.register(stream, select.EPOLLIN)

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure, new_figure
-from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
-from profiler.probes.echoes import Back, Echoes, exchange
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.charts import distribution, over_time
+from profiler.probes.echo_series import EchoAnswer, Echoes, exchange
+from profiler.probes.framing import SESSION_S
 from profiler.probes.icmp import SO_TIMESTAMPNS, Icmp, kernel_time
 from profiler.probes.options import above, count
-from profiler.probes.peer import Peer, Session
-from profiler.probes.picture import distribution, over_time
-from profiler.probes.summary import described
-from profiler.probes.wire import SESSION_S
+from profiler.probes.sessions import Peer, ProbeSession
+from profiler.probes.statistics import described
 
 _SAMPLES, _PER_SECOND, _DROPPED = 5000, 10.0, 50  # EC2NET sections III-A and V-B
 _LATE_MS = 1000.0  # what ping waits for the last answer, twice over
@@ -72,7 +72,7 @@ class Rtt:
             "by": line.how, "per_second": f"{options.per_second:g}", "dropped": str(dropped),
             "receive_times": "kernel" if kernel else "our own", "late": f"{options.late_ms:g} ms",
         }  # fmt: skip
-        series = Series({
+        series = RawSeries({
             "at_s": [probe.sent_s for probe in echoes.sent], "rtt_ms": [probe.rtt_ms for probe in echoes.sent],
         })  # fmt: skip
         return ProbeRun(values, "median", series, circumstances, marks(echoes, options.per_second))
@@ -131,8 +131,10 @@ class IcmpLine:
     def send(self, sequence: int) -> None:
         self._icmp.send(sequence)
 
-    def receive(self) -> Iterator[Back]:
-        return (Back(answer.sequence, answer.kernel_ns) for answer in self._icmp.receive() if answer.kind == "reply")
+    def receive(self) -> Iterator[EchoAnswer]:
+        return (
+            EchoAnswer(answer.sequence, answer.kernel_ns) for answer in self._icmp.receive() if answer.kind == "reply"
+        )
 
     def close(self) -> None:
         self._icmp.close()
@@ -143,7 +145,7 @@ class UdpLine:
 
     how = f"UDP ({_BYTES} bytes)"
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ProbeSession) -> None:
         self._socket = session.datagrams()
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -156,7 +158,7 @@ class UdpLine:
     def send(self, sequence: int) -> None:
         self._socket.send((self._ours + sequence.to_bytes(2, "big")).ljust(_BYTES, b"\0"))
 
-    def receive(self) -> Iterable[Back]:
+    def receive(self) -> Iterable[EchoAnswer]:
         while True:
             try:
                 data, control, _, _ = self._socket.recvmsg(2 * _BYTES, 256)
@@ -165,7 +167,7 @@ class UdpLine:
             except OSError as error:
                 raise ProbeError(f"the responder is gone ({error.strerror})") from None
             if len(data) == _BYTES and data.startswith(self._ours):
-                yield Back(int.from_bytes(data[16:18], "big"), kernel_time(control))
+                yield EchoAnswer(int.from_bytes(data[16:18], "big"), kernel_time(control))
 
     def close(self) -> None:
         self._socket.close()

@@ -14,9 +14,9 @@ from typing import Any
 from profiler.observed import ProbeResult
 from profiler.pictures import save
 from profiler.probes import PROBES, load
-from profiler.probes.base import Probe, ProbeError, ProbeRun, Progress, Series
-from profiler.probes.circumstances import doubts, read_counters, surroundings
-from profiler.probes.peer import far_end
+from profiler.probes.base import Probe, ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.environment import doubts, read_counters, surroundings
+from profiler.probes.sessions import far_end
 
 STOPPED = "stopped before its end"
 
@@ -52,7 +52,7 @@ def as_document(result: ProbeResult) -> dict[str, Any]:
     }
 
 
-def write_series(series: Series, path: Path) -> None:
+def write_series(series: RawSeries, path: Path) -> None:
     """Write the raw series as CSV, compressed where the name ends in .gz; ProbeError when that fails.
 
     Unknown cells are empty. The same series gives the same bytes.

@@ -11,10 +11,10 @@ from functools import partial
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure
-from profiler.probes import effort, throughput
+from profiler.probes import endpoint_cpu, throughput
 from profiler.probes.base import ProbeError, ProbeRun, Progress
 from profiler.probes.datagrams import set_buffer
-from profiler.probes.effort import Effort
+from profiler.probes.endpoint_cpu import EndpointCpu
 from profiler.probes.options import above, count
 
 WINDOW_BYTES = 256 << 10
@@ -41,10 +41,10 @@ def read_tcp_info(block: bytes) -> TcpInfo | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _TcpTransfer:
     window: int  # bytes that this kernel granted
     seconds: float
-    effort: Effort
+    effort: EndpointCpu
     info: TcpInfo | None
 
 
@@ -76,7 +76,7 @@ class Tcp:
         values["received"] = Quantity(arrivals.received / 1e6, "MB")
         values |= sent.effort.values("sender", sent.seconds)
         values |= throughput.far_effort(answer).values("receiver", arrivals.duration_ns / 1e9)
-        marks = throughput.few_marks(arrivals) + effort.marks(values)
+        marks = throughput.few_marks(arrivals) + endpoint_cpu.marks(values)
         for end, granted in (("near", sent.window), ("far", session.welcome.get("window_bytes"))):
             if isinstance(granted, int) and granted < window:
                 marks.append(f"the {end} end granted a window of {granted >> 10} KB instead of {window >> 10} KB")
@@ -86,11 +86,11 @@ class Tcp:
         return throughput.draw(run.series, "TCP throughput")
 
 
-def _send(stream: socket.socket, total: int, seconds: float | None, progress: Progress) -> _Sent:
+def _send(stream: socket.socket, total: int, seconds: float | None, progress: Progress) -> _TcpTransfer:
     """Send zeros until enough went or the time is over; then end the stream."""
     stream.settimeout(None)
     chunk = memoryview(bytes(_CHUNK))
-    began, before, size = time.monotonic(), Effort.now(), 0
+    began, before, size = time.monotonic(), EndpointCpu.now(), 0
     progress.begin(total / 1e6, "MB")
     told = began
     try:
@@ -103,13 +103,13 @@ def _send(stream: socket.socket, total: int, seconds: float | None, progress: Pr
                 if now - told > 0.5:
                     told = now
                     progress.update(size / 1e6)
-        elapsed, used = time.monotonic() - began, Effort.now().since(before)
+        elapsed, used = time.monotonic() - began, EndpointCpu.now().since(before)
         window = stream.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2  # the kernel doubles what was asked
         info = read_tcp_info(stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256))
         stream.shutdown(socket.SHUT_WR)
     except OSError as error:
         raise ProbeError(f"the responder closed the connection after {size} bytes ({error.strerror})") from None
-    return _Sent(window, elapsed, used, info)
+    return _TcpTransfer(window, elapsed, used, info)
 
 
 PROBE = Tcp()

@@ -8,11 +8,11 @@ from typing import Any
 from profiler.collectors.windows import percentile
 from profiler.observed import Quantity
 from profiler.pictures import Figure, new_figure
-from profiler.probes.base import ProbeError, Series
-from profiler.probes.buckets import Arrivals, quiet_spells
-from profiler.probes.effort import Effort
-from profiler.probes.picture import distribution, line_at, over_time
-from profiler.probes.wire import WireError
+from profiler.probes.base import ProbeError, RawSeries
+from profiler.probes.charts import distribution, line_at, over_time
+from profiler.probes.endpoint_cpu import EndpointCpu
+from profiler.probes.framing import FramingError
+from profiler.probes.throughput_buckets import Arrivals, quiet_spells
 
 _FEW_BUCKETS = 20  # under which a 5th percentile is hardly more than the minimum
 
@@ -46,11 +46,11 @@ def values(arrivals: Arrivals, usual_bucket_ns: float | None = None, *, prefix: 
     return {f"{prefix}{name}": value for name, value in found.items()}
 
 
-def far_effort(answer: Mapping[str, Any]) -> Effort:
+def far_effort(answer: Mapping[str, Any]) -> EndpointCpu:
     """What the receiving end did on its system; ProbeError when the answer does not hold it."""
     try:
-        return Effort.read(answer)
-    except WireError as error:
+        return EndpointCpu.read(answer)
+    except FramingError as error:
         raise ProbeError(f"the responder's report makes no sense: {error}") from None
 
 
@@ -64,14 +64,14 @@ def few_marks(arrivals: Arrivals) -> list[str]:
     return marks
 
 
-def series(arrivals: Arrivals) -> Series:
+def series(arrivals: Arrivals) -> RawSeries:
     """One row per bucket."""
-    return Series({
+    return RawSeries({
         "end_s": arrivals.times_s(), "throughput_mbit_s": arrivals.rates_mbit(), "bytes": list(arrivals.sizes),
     })  # fmt: skip
 
 
-def draw(run_series: Series, title: str, link_mbit: float | None = None) -> Figure:
+def draw(run_series: RawSeries, title: str, link_mbit: float | None = None) -> Figure:
     """Throughput of each bucket over time, and their distribution (EC2NET Fig. 5)."""
     figure, (left, right) = new_figure(2)
     times = [float(at) for at in run_series.columns["end_s"] if isinstance(at, int | float)]

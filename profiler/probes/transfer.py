@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure, new_figure
-from profiler.probes.base import ProbeError, ProbeRun, Progress, Series
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.charts import distribution, over_time
+from profiler.probes.framing import SESSION_S
 from profiler.probes.options import above, count
-from profiler.probes.peer import Peer
-from profiler.probes.picture import distribution, over_time
-from profiler.probes.summary import described
-from profiler.probes.wire import SESSION_S
+from profiler.probes.sessions import Peer
+from profiler.probes.statistics import described
 
 _BLOCK = 32 << 10  # LATENCY section 3
 _SAMPLES, _EVERY_S = 100, 0.1
@@ -62,7 +62,7 @@ class Transfer:
             "block": f"{options.block} bytes", "every": f"{options.every:g} s", "segment": f"{segment} bytes",
             "connection": "fresh" if options.fresh else "one",
         }  # fmt: skip
-        series = Series({"at_s": [one.at_s for one in transfers], "took_ms": took,
+        series = RawSeries({"at_s": [one.at_s for one in transfers], "took_ms": took,
                          "sent_ms": [one.sent_ms for one in transfers]})  # fmt: skip
         return ProbeRun(values, "median", series, circumstances)
 

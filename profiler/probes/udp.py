@@ -12,14 +12,14 @@ from typing import Any
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure
-from profiler.probes import effort, throughput
+from profiler.probes import endpoint_cpu, throughput
 from profiler.probes.base import ProbeError, ProbeRun, Progress
-from profiler.probes.buckets import BUCKET_BYTES, QUIET_FLOOR_NS, Arrivals, BufferBurst, buffer_burst
 from profiler.probes.datagrams import next_start, path_mtu, set_buffer, wait_until
-from profiler.probes.effort import Effort
+from profiler.probes.endpoint_cpu import EndpointCpu
+from profiler.probes.framing import FramingError, whole
 from profiler.probes.options import above, count
 from profiler.probes.services.udp_sink import HEADER
-from profiler.probes.wire import WireError, whole
+from profiler.probes.throughput_buckets import BUCKET_BYTES, QUIET_FLOOR_NS, Arrivals, BufferBurst, buffer_burst
 
 RATE_MBIT = 1000.0  # the paper's, the rate of its network cards
 MEGABYTES = 800.0
@@ -30,10 +30,10 @@ _REACHED = 0.98  # of the set rate: below, the sender did not keep its pace
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _UdpTransfer:
     packets: int
     rate_mbit: float
-    effort: Effort
+    effort: EndpointCpu
     seconds: float
 
 
@@ -69,7 +69,7 @@ class Udp:
         return throughput.draw(run.series, "UDP throughput", float(run.circumstances["rate_mbit"]))
 
 
-def _send(end: socket.socket, options: argparse.Namespace, progress: Progress) -> _Sent:
+def _send(end: socket.socket, options: argparse.Namespace, progress: Progress) -> _UdpTransfer:
     """Send bursts of whole packets, each an interval after the last, until enough went or the time is over."""
     size = options.packet_bytes
     burst = max(1, BURST_BYTES // size)
@@ -78,7 +78,7 @@ def _send(end: socket.socket, options: argparse.Namespace, progress: Progress) -
     packet = bytearray(size)
     progress.begin(total * size / 1e6, "MB")
     began = planned = told = time.monotonic_ns()
-    before, sent = Effort.now(), 0
+    before, sent = EndpointCpu.now(), 0
     now = began
     until = began + int(options.seconds * 1e9) if options.seconds else None
     with progress.interruptible():
@@ -94,7 +94,7 @@ def _send(end: socket.socket, options: argparse.Namespace, progress: Progress) -
             wait_until(planned)
             now = time.monotonic_ns()
     elapsed = max(time.monotonic_ns() - began, 1)
-    return _Sent(sent, sent * size * 8e3 / elapsed, Effort.now().since(before), elapsed / 1e9)
+    return _UdpTransfer(sent, sent * size * 8e3 / elapsed, EndpointCpu.now().since(before), elapsed / 1e9)
 
 
 def _give(end: socket.socket, packet: bytearray) -> None:
@@ -106,11 +106,11 @@ def _give(end: socket.socket, packet: bytearray) -> None:
         raise ProbeError(f"packets of {len(packet)} bytes cannot be sent: {error.strerror}") from None
 
 
-def _evaluate(sent: _Sent, answer: Mapping[str, Any], block: bytes, rate: float, packet_bytes: int) -> ProbeRun:
+def _evaluate(sent: _UdpTransfer, answer: Mapping[str, Any], block: bytes, rate: float, packet_bytes: int) -> ProbeRun:
     try:
         split = whole(answer, "first_bytes", None, 0, len(block))
         packets, reordered, dropped = (whole(answer, name, None, 0, 1 << 62) for name in _COUNTS)
-    except WireError as error:
+    except FramingError as error:
         raise ProbeError(f"the responder's report makes no sense: {error}") from None
     read, arrived = throughput.unpacked(block[:split]), throughput.unpacked(block[split:])
     lost = max(0, sent.packets - packets)
@@ -126,7 +126,7 @@ def _evaluate(sent: _Sent, answer: Mapping[str, Any], block: bytes, rate: float,
     }
     values |= sent.effort.values("sender", sent.seconds)
     values |= throughput.far_effort(answer).values("receiver", read.duration_ns / 1e9)
-    marks = throughput.few_marks(read) + effort.marks(values)
+    marks = throughput.few_marks(read) + endpoint_cpu.marks(values)
     if answer.get("kernel_times") is True:
         values |= _by_kernel(arrived, rate)
         if burst.excess_bytes > 2 * values["kernel_buffer_burst"].value:
@@ -148,7 +148,7 @@ def _by_kernel(arrived: Arrivals, rate: float) -> dict[str, Quantity]:
     return {**kept, "kernel_buffer_burst": Quantity(buffer_burst(arrived, rate).excess_bytes, "bytes")}
 
 
-def _marks(sent: _Sent, rate: float, dropped: int, burst: BufferBurst) -> list[str]:
+def _marks(sent: _UdpTransfer, rate: float, dropped: int, burst: BufferBurst) -> list[str]:
     marks = []
     if sent.rate_mbit < _REACHED * rate:
         marks.append(f"the sender reached {sent.rate_mbit:.0f} of {rate:g} Mb/s: a buffer burst may be underestimated")

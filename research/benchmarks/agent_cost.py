@@ -28,9 +28,9 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.errors import LabError
-from research.benchmarks.crowd import Crowd
-from research.benchmarks.simulated import simulate
-from research.benchmarks.watched import Scraper, Watched, agent, node_exporter
+from research.benchmarks.light_containers import LightContainers
+from research.benchmarks.simulated_instances import simulate
+from research.benchmarks.watched_processes import Scraper, WatchedProgram, agent, node_exporter
 
 SCRAPES_S = (15.0, 1.0)
 WARM_UP_S = 12.0  # the first window, and everything that is looked at once
@@ -70,7 +70,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run both programs beside real containers; periods of both kinds of scraping take turns."""
     instances, periods, seconds = options.instances, options.periods, options.seconds
     limit = 10_000.0 if options.disk_limits else None
-    with tempfile.TemporaryDirectory() as folder, Crowd(instances, disk_limit_mb_s=limit) as crowd:
+    with tempfile.TemporaryDirectory() as folder, LightContainers(instances, disk_limit_mb_s=limit) as crowd:
         programs = [agent(PORTS[0], "--backend", "lxc"), node_exporter(PORTS[1], Path(folder))]
         try:
             for program in programs:
@@ -92,7 +92,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return {"what": what, "seconds": seconds, "periods": periods, "rows": rows}
 
 
-def _period(programs: Sequence[Watched], scrape_s: float, seconds: float) -> dict[str, Any]:
+def _period(programs: Sequence[WatchedProgram], scrape_s: float, seconds: float) -> dict[str, Any]:
     """CPU time of each program in one period, in percent of one core, and what its scrapes were like."""
     before, begin = [program.cpu_s for program in programs], time.monotonic()
     with Scraper(programs, scrape_s) as scraper:

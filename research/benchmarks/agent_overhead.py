@@ -27,15 +27,15 @@ from lab import network
 from lab.control_groups import GroupMaker
 from lab.errors import LabError, RunError
 from lab.instances.containers import listens
-from lab.processes import Process, wait_until
-from lab.registry import Registry, clean
+from lab.processes import LabProcess, wait_until
+from lab.resource_registry import ResourceRegistry, clean
 from lab.statistics import describe
 from lab.workloads import Site
-from lab.workloads.web import Web
+from lab.workloads.web import WebWorkload
 from profiler.observed import IsolationSettings
 from research.benchmarks.agent_cost import PORTS, WARM_UP_S, circumstances
-from research.benchmarks.crowd import STATE, Crowd
-from research.benchmarks.watched import Watched, agent
+from research.benchmarks.light_containers import STATE, LightContainers
+from research.benchmarks.watched_processes import WatchedProgram, agent
 
 SERVER_CPU, CLIENT_CPU = 0, 1
 SETTLE_S = 1.5  # after the agent was stopped or went on
@@ -70,7 +70,7 @@ def main() -> None:
 def measure(instances: int, pairs: int, seconds: float) -> dict[str, Any]:
     """Requests per second in interleaved pairs, with the agent and without."""
     measured: list[dict[str, float]] = []
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, Crowd(instances), _web(Path(folder)) as load:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, LightContainers(instances), _web(Path(folder)) as load:
         program = agent(PORTS[0], "--backend", "lxc")
         try:
             program.wait()
@@ -89,16 +89,16 @@ def measure(instances: int, pairs: int, seconds: float) -> dict[str, Any]:
     }
 
 
-class _Load:
+class _WrkLoad:
     """wrk against the server, from a namespace and a group of its own."""
 
-    def __init__(self, web: Web, site: Site, groups: list[str], generators: str) -> None:
+    def __init__(self, web: WebWorkload, site: Site, groups: list[str], generators: str) -> None:
         self._web, self._site, self._groups, self._generators = web, site, groups, generators
 
     def run(self, seconds: float) -> float:
         """Requests per second; RunError when wrk fails."""
         command = self._web.work(self._site, seconds, None)
-        program = Process(command, groups=self._groups, network=self._generators, directory=self._site.directory)
+        program = LabProcess(command, groups=self._groups, network=self._generators, directory=self._site.directory)
         try:
             if not wait_until(lambda: program.returncode is not None, seconds + READY_S):
                 raise RunError("wrk does not end")
@@ -108,7 +108,7 @@ class _Load:
             program.stop(0)
 
 
-def _half(program: Watched, which: str, load: _Load, seconds: float) -> float:
+def _half(program: WatchedProgram, which: str, load: _WrkLoad, seconds: float) -> float:
     if which == "on":
         program.go_on()
     else:
@@ -118,11 +118,11 @@ def _half(program: Watched, which: str, load: _Load, seconds: float) -> float:
 
 
 @contextmanager
-def _web(folder: Path) -> Iterator[_Load]:
+def _web(folder: Path) -> Iterator[_WrkLoad]:
     """nginx in a container, ready to serve."""
     state = STATE.with_name(f"{STATE.name}-web")
     clean(state)
-    registry, maker, web = Registry(state), GroupMaker(), Web()
+    registry, maker, web = ResourceRegistry(state), GroupMaker(), WebWorkload()
     maker.prepare()
     server = None
     try:
@@ -134,11 +134,11 @@ def _web(folder: Path) -> Iterator[_Load]:
             name = registry.group("web", load=load)
             registry.made("group", name)
             groups.append(maker.make(name, (cpu,), IsolationSettings(), None))
-        server = Process(web.server(site), groups=groups[0], network=net.ports[0].namespace, directory=folder)
+        server = LabProcess(web.server(site), groups=groups[0], network=net.ports[0].namespace, directory=folder)
         pid = server.pid
         if not wait_until(lambda: listens(Path(f"/proc/{pid}/net"), *web.listens), READY_S):
             raise RunError(f"nginx was not ready within {READY_S:.0f} s: {server.errors()}")
-        yield _Load(web, site, groups[1], net.generators)
+        yield _WrkLoad(web, site, groups[1], net.generators)
     finally:
         if server is not None:
             server.stop()

@@ -258,9 +258,9 @@ def _where(work: Callable[[], object]) -> dict[str, float]:
         for share, wanted in SHARES.items():
             if place == wanted and ("advisor" in path):
                 found[share] += 1000 * spent
-        found["predict"] += 1000 * spent if place == "learned.py:predict" else 0.0
+        found["predict"] += 1000 * spent if place == "learned_predictor.py:predict" else 0.0
         found["prior"] += 1000 * spent if place == "prior.py:solve" else 0.0
-        found["trees"] += 1000 * spent if place in {"basic.py:__inner_predict_np2d", "leaves.py:__call__"} else 0.0
+        found["trees"] += 1000 * spent if place in {"basic.py:__inner_predict_np2d", "quickscorer.py:__call__"} else 0.0
     return {name: round(value, 2) for name, value in found.items()}
 
 

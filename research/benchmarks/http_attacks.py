@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from research.benchmarks.http_load import Cloud, rss_mb, service
+from research.benchmarks.http_load import LoadedCloud, rss_mb, service
 from research.benchmarks.open_loop import ask
 
 MB = 2**20
@@ -51,7 +51,7 @@ def main() -> None:
     }
     rows = []
     for name, attack in attacks.items():
-        with tempfile.TemporaryDirectory() as folder, service(Path(folder), Cloud.of(100), None, 1) as served:
+        with tempfile.TemporaryDirectory() as folder, service(Path(folder), LoadedCloud.of(100), None, 1) as served:
             rows.append({"attack": name} | _under(served.port, attack))
     print(json.dumps(rows, indent=1) if options.json else "\n".join(_line(row) for row in rows))
 

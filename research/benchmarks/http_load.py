@@ -40,8 +40,8 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from models.data.dataset import load_dataset
 from models.training import train
-from research.benchmarks.bare_http import ANSWER
-from research.benchmarks.open_loop import Asked, ask
+from research.benchmarks.fastapi_baseline import ANSWER
+from research.benchmarks.open_loop import LoadResults, ask
 
 DATASETS = ("datasets/lab-neighbours", "datasets/lab-colocations", "datasets/lab-findings")
 WORKLOADS, RESIDENTS, CONTENTS, FEW, QUESTIONS, ROUNDS = 20, 8, 40, 5, 2000, 3
@@ -50,14 +50,14 @@ PATH = "/v1/placements"
 
 
 @dataclass(frozen=True, slots=True)
-class Cloud:
+class LoadedCloud:
     """What the service is told, and what is asked of it."""
 
     inventory: Inventory
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, size: int) -> Cloud:
+    def of(cls, size: int) -> LoadedCloud:
         """So many hosts of 16 pCPUs."""
         profiles = _profiles()
         names = tuple(one.name for one in profiles)
@@ -135,7 +135,7 @@ def main() -> None:
 
 def measured(size: int, rate: float, model: Path, options: argparse.Namespace) -> dict[str, Any]:
     """One cloud: every figure with how it was come by."""
-    cloud = Cloud.of(size)
+    cloud = LoadedCloud.of(size)
     bodies = cloud.questions(keep=options.keep)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         port = stack.enter_context(service(Path(folder), cloud, model, options.workers)).port
@@ -144,7 +144,7 @@ def measured(size: int, rate: float, model: Path, options: argparse.Namespace) -
         (Path(folder) / "answer.json").write_bytes(answer)
         stack.enter_context(_changing(port, cloud))
         bare = stack.enter_context(_bare(Path(folder), options.workers))
-        turns: dict[str, list[Asked]] = {"service": [], "bare": []}
+        turns: dict[str, list[LoadResults]] = {"service": [], "bare": []}
         looked, known = _counted(port, "lookups"), _counted(port, "answers")
         for turn in range(options.rounds):
             for name, to, path, what in (("service", port, PATH, bodies), ("bare", bare, PATH, bodies)):
@@ -161,7 +161,7 @@ def measured(size: int, rate: float, model: Path, options: argparse.Namespace) -
         }
 
 
-def _figures(turns: list[Asked]) -> dict[str, Any]:
+def _figures(turns: list[LoadResults]) -> dict[str, Any]:
     """Medians over turns, and all of them."""
     each = [{"p50_ms": one.at(0.5), "p99_ms": one.at(0.99), "max_ms": one.at(1.0)} for one in turns]
     return {
@@ -173,7 +173,7 @@ def _figures(turns: list[Asked]) -> dict[str, Any]:
     }
 
 
-class Served(NamedTuple):
+class RunningService(NamedTuple):
     """A service that runs: its port, and the process that it was started as."""
 
     port: int
@@ -181,7 +181,7 @@ class Served(NamedTuple):
 
 
 @contextlib.contextmanager
-def service(folder: Path, cloud: Cloud, model: Path | None, workers: int) -> Iterator[Served]:
+def service(folder: Path, cloud: LoadedCloud, model: Path | None, workers: int) -> Iterator[RunningService]:
     """The product itself, started as users start it, with a model or the prior alone."""
     settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder, log_level="warning")
     with Advisor(settings) as advisor:
@@ -203,7 +203,7 @@ def service(folder: Path, cloud: Cloud, model: Path | None, workers: int) -> Ite
             if not line:
                 raise RuntimeError("the service did not start")
         rest.start()
-        yield Served(int(found[1]), process.pid)
+        yield RunningService(int(found[1]), process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
@@ -224,7 +224,8 @@ def _bare(folder: Path, workers: int) -> Iterator[int]:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.bind(("127.0.0.1", 0))
     port, number = int(listener.getsockname()[1]), listener.fileno()
-    argv = [sys.executable, "-m", "uvicorn", "research.benchmarks.bare_http:app", "--fd", str(number), "--http", "h11"]
+    app = "research.benchmarks.fastapi_baseline:app"
+    argv = [sys.executable, "-m", "uvicorn", app, "--fd", str(number), "--http", "h11"]
     argv += ["--workers", str(workers), "--log-level", "warning", "--no-access-log"]
     process = subprocess.Popen(argv, env=os.environ | {ANSWER: str(folder / "answer.json")}, pass_fds=[number])
     listener.close()
@@ -241,7 +242,7 @@ def _bare(folder: Path, workers: int) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _changing(port: int, cloud: Cloud) -> Iterator[None]:
+def _changing(port: int, cloud: LoadedCloud) -> Iterator[None]:
     """A cloud that changes once a second."""
     over = threading.Event()
 

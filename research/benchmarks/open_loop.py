@@ -14,7 +14,7 @@ DRAIN_S = 5.0  # answers that are on their way at the end are waited for so long
 
 
 @dataclass
-class Asked:
+class LoadResults:
     """What came of the questions: latency in ms of each that was answered, how many by status, how many were lost."""
 
     latency_ms: list[float] = field(default_factory=list)
@@ -28,15 +28,15 @@ class Asked:
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else float("nan")
 
 
-def ask(port: int, path: str, bodies: Sequence[bytes], *, rate: float, seconds: float, seed: int = 1) -> Asked:
+def ask(port: int, path: str, bodies: Sequence[bytes], *, rate: float, seconds: float, seed: int = 1) -> LoadResults:
     """POST the bodies in turn, `rate` a second on the average at random moments; GET where a body is empty."""
     return asyncio.run(_ask(port, path, bodies, rate, seconds, random.Random(seed)))
 
 
-class _Connection(asyncio.Protocol):
+class _QuestionConnection(asyncio.Protocol):
     """One question at a time; tells when it is free again."""
 
-    def __init__(self, load: _Load) -> None:
+    def __init__(self, load: _QuestionLoad) -> None:
         self._load = load
         self._due: float | None = None
         self._got = bytearray()
@@ -70,14 +70,14 @@ class _Connection(asyncio.Protocol):
             self._load.asked.lost += 1
 
 
-class _Load:
+class _QuestionLoad:
     def __init__(self, path: str, bodies: Sequence[bytes]) -> None:
-        self.asked = Asked()
-        self._free: deque[_Connection] = deque()
+        self.asked = LoadResults()
+        self._free: deque[_QuestionConnection] = deque()
         self._waiting: deque[float] = deque()
         self._requests = _requests(path, bodies)
 
-    def free(self, connection: _Connection) -> None:
+    def free(self, connection: _QuestionConnection) -> None:
         if self._waiting:
             connection.send(self._waiting.popleft(), next(self._requests))
         else:
@@ -104,11 +104,11 @@ def _requests(path: str, bodies: Sequence[bytes]) -> Iterator[bytes]:
 
 async def _ask(
     port: int, path: str, bodies: Sequence[bytes], rate: float, seconds: float, chance: random.Random
-) -> Asked:
+) -> LoadResults:
     loop = asyncio.get_running_loop()
-    load = _Load(path, bodies)
+    load = _QuestionLoad(path, bodies)
     for _ in range(CONNECTIONS):
-        await loop.create_connection(lambda: _Connection(load), "127.0.0.1", port)
+        await loop.create_connection(lambda: _QuestionConnection(load), "127.0.0.1", port)
     began = moment = time.perf_counter()
     asked = 0
     while (moment := moment + chance.expovariate(rate)) < began + seconds:

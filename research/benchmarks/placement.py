@@ -21,9 +21,9 @@ from typing import Any
 from models.data.dataset import load_dataset
 from models.data.tables import DatasetError
 from profiler import pictures
-from research.benchmarks.clouds import picture, runs
+from research.benchmarks.clouds import chart, runs
 from research.benchmarks.clouds.worlds import NoWorldError, worlds
-from research.benchmarks.measured import CrossFitted, cross_fitted
+from research.benchmarks.unseen_pair_predictor import CrossFitted, cross_fitted
 
 LAB = (Path("datasets/lab-neighbours"), Path("datasets/lab-colocations"))
 MOST_REGRET, LEAST_REMOVED = 3.0, 50.0  # percent: the targets
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         print("\n".join(targets(results)))
     if options.report:
-        picture.draw(results, options.report)
+        chart.draw(results, options.report)
         _say(f"drew {options.report}")
     return 0
 

@@ -36,9 +36,9 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import load_dataset
 from models.physics.prior import PriorPredictor
 from profiler.observed import Host, Instance
-from research.benchmarks.clouds import planned
-from research.benchmarks.clouds.planned import KEEP, NOW
-from research.benchmarks.clouds.worlds import World, worlds
+from research.benchmarks.clouds import plan_quality
+from research.benchmarks.clouds.plan_quality import KEEP, NOW
+from research.benchmarks.clouds.worlds import MeasuredWorld, worlds
 
 LAB = (Path("datasets/lab-neighbours"), Path("datasets/lab-colocations"))
 SIZES = ((100, 10), (500, 50), (1_000, 100), (10_000, 1_000))  # instances, hosts
@@ -52,7 +52,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class PlanDeadline:
     """`most` seconds for a plan, and until when all of them are to be done, by the monotonic clock."""
 
     most: float
@@ -98,7 +98,7 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
                 yield small(world, path.name, 4 if options.quick else 6, 20 if options.quick else options.tried)
                 yield against_first_fit(world, path.name, 40 if options.quick else 100)
     if options.only != "measured":
-        limit = Limit(options.seconds, time.monotonic() + 60 * options.minutes)
+        limit = PlanDeadline(options.seconds, time.monotonic() + 60 * options.minutes)
         for count, hosts in SIZES[:2] if options.quick else SIZES:
             if not options.smallest <= count <= options.largest:
                 continue
@@ -106,7 +106,7 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
                 yield from growth(count, hosts, flavours, limit, options.question or QUESTIONS)
 
 
-def small(world: World, dataset: str, most: int, tried: int) -> Row:
+def small(world: MeasuredWorld, dataset: str, most: int, tried: int) -> Row:
     """Every multiset of a world's workloads of up to `most` instances that two to four hosts have seats for, but of
     those of one size every so many that no more than `tried` are."""
     gaps: list[float] = []
@@ -115,10 +115,10 @@ def small(world: World, dataset: str, most: int, tried: int) -> Row:
         for size in range(2, min(most, hosts * world.seats) + 1):
             everything = list(combinations_with_replacement(world.workloads, size))
             for workloads in everything[:: -(-len(everything) // tried)]:
-                goal = Goal("admit", planned.newcomers(world, workloads), objective="total", keep_ratio=KEEP)
-                found = planned.planned(world, planned.cloud(world, hosts), goal)
-                count, value = planned.total(world, planned.situations(found.after))
-                best_count, best = planned.best_of_all(world, workloads, hosts)
+                goal = Goal("admit", plan_quality.newcomers(world, workloads), objective="total", keep_ratio=KEEP)
+                found = plan_quality.planned(world, plan_quality.cloud(world, hosts), goal)
+                count, value = plan_quality.total(world, plan_quality.situations(found.after))
+                best_count, best = plan_quality.best_of_all(world, workloads, hosts)
                 fewer += best_count - count
                 proven += found.search.ended == "optimal"
                 gaps.append(100 * (1 - value / best) if count == best_count else 0.0)
@@ -128,35 +128,39 @@ def small(world: World, dataset: str, most: int, tried: int) -> Row:
     }  # fmt: skip
 
 
-def against_first_fit(world: World, dataset: str, count: int) -> Row:
+def against_first_fit(world: MeasuredWorld, dataset: str, count: int) -> Row:
     """Hosts in use at the same limit, and who is below it where first fit counted seats alone, before and after a
     rebalance; five draws of the workloads."""
     hosts = {"first fit": 0, "plan": 0}
     below = {"first fit": 0, "rebalanced": 0}
     moves = 0
     for seed in range(5):
-        workloads = planned.drawn(world, count, seed)
-        fitted = planned.first_fit(world, workloads, SLO)
-        goal = Goal("admit", planned.newcomers(world, workloads), objective="pack", keep_ratio=SLO, time_limit_s=60.0)
-        found = planned.planned(world, planned.cloud(world, count), goal)
-        there = [one for one in planned.situations(found.after) if one]
-        if planned.below(world, there, SLO) or sum(map(len, there)) < count:
+        workloads = plan_quality.drawn(world, count, seed)
+        fitted = plan_quality.first_fit(world, workloads, SLO)
+        goal = Goal(
+            "admit", plan_quality.newcomers(world, workloads), objective="pack", keep_ratio=SLO, time_limit_s=60.0
+        )
+        found = plan_quality.planned(world, plan_quality.cloud(world, count), goal)
+        there = [one for one in plan_quality.situations(found.after) if one]
+        if plan_quality.below(world, there, SLO) or sum(map(len, there)) < count:
             raise AssertionError("the plan leaves somebody out, or below the limit")
         hosts["first fit"] += len(fitted)
         hosts["plan"] += len(there)
-        by_seats = planned.first_fit(world, workloads, None)
-        mended = planned.planned(
-            world, planned.cloud(world, len(by_seats), by_seats), Goal("rebalance", keep_ratio=SLO, time_limit_s=60.0)
+        by_seats = plan_quality.first_fit(world, workloads, None)
+        mended = plan_quality.planned(
+            world,
+            plan_quality.cloud(world, len(by_seats), by_seats),
+            Goal("rebalance", keep_ratio=SLO, time_limit_s=60.0),
         )
-        below["first fit"] += planned.below(world, by_seats, SLO)
-        below["rebalanced"] += planned.below(world, planned.situations(mended.after), SLO)
+        below["first fit"] += plan_quality.below(world, by_seats, SLO)
+        below["rebalanced"] += plan_quality.below(world, plan_quality.situations(mended.after), SLO)
         moves += len(mended.where)
     return {
         "dataset": dataset, "world": world.name, "instances": 5 * count, "hosts": hosts, "below": below, "moves": moves,
     }  # fmt: skip
 
 
-def growth(count: int, hosts: int, flavours: str, limit: Limit, questions: Collection[str]) -> Iterator[Row]:
+def growth(count: int, hosts: int, flavours: str, limit: PlanDeadline, questions: Collection[str]) -> Iterator[Row]:
     """Plans of one size: all admitted to an empty cloud; small ones of the same workloads, on hosts at random,
     rebalanced and then consolidated."""
     empty, instances = made_up(count, hosts, flavours)

@@ -29,8 +29,8 @@ from models.arrays import Floats
 from models.data.dataset import Dataset, load_dataset
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.examples import Examples, build_examples
-from models.features.matrix import build_matrix
-from models.learning.fitted import FittedTarget
+from models.features.feature_matrix import build_matrix
+from models.learning.fitted_target import FittedTarget
 from models.learning.intervals import HINTS
 from models.physics.prior import solve
 from models.training import fit_predictor, train
@@ -42,7 +42,7 @@ TARGET_RATIO, TARGET_TRAINING_S = 1.2, 120.0  # of the issue "Interference predi
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedRows:
     """R rows that a target is asked about, as `FittedTarget.estimate` takes them."""
 
     x: Floats
@@ -106,7 +106,7 @@ def _speed(dataset: Dataset) -> dict[str, Any]:
 
 def boosters_of(target: FittedTarget) -> list[Any]:
     """Every booster that an answer of this target asks: the members' and that of the intervals."""
-    members, difficulty = target.model.members, target.calibration.difficulty
+    members, difficulty = target.model.base_learners, target.calibration.difficulty
     trees_of = [] if members is None else [*members.boosters, members.forest]
     return trees_of if difficulty is None else [*trees_of, difficulty]
 
@@ -121,16 +121,16 @@ def trees(target: FittedTarget, x: Floats) -> Callable[[], object]:
     return lambda: [booster.predict(one, num_threads=0) for booster, one in zip(boosters, given, strict=True)]
 
 
-def answers(target: FittedTarget, asked: Asked) -> Callable[[], object]:
+def answers(target: FittedTarget, asked: AskedRows) -> Callable[[], object]:
     """The same rows as expected values with intervals and marks."""
     return lambda: target.estimate(asked.x, asked.base, asked.effects, asked.known, asked.size, asked.platform)
 
 
-def some_rows(target: FittedTarget, examples: Examples) -> Asked:
+def some_rows(target: FittedTarget, examples: Examples) -> AskedRows:
     """ROWS rows drawn from the examples, so that the trees are walked as real rows walk them."""
     some = np.random.default_rng(0).integers(0, len(examples), ROWS)
     rows = examples.take(some)
-    return Asked(
+    return AskedRows(
         x=np.ascontiguousarray(rows.x),
         base=rows.base,
         effects=target.model.effects.predict(rows.victim, rows.neighbours),

@@ -29,12 +29,12 @@ from rich.table import Table
 
 from lab.campaign import Member
 from lab.control_groups import GroupMaker
-from lab.instances import Setup
-from lab.instances.containers import Container, Containers
-from lab.processes import Process, call, wait_until
-from lab.registry import Registry, clean
-from lab.schedule import Placed
-from lab.workloads import Cpu
+from lab.instances import RunSetup
+from lab.instances.containers import ContainerInstances, LabContainer
+from lab.processes import LabProcess, call, wait_until
+from lab.resource_registry import ResourceRegistry, clean
+from lab.schedule import PlacedMember
+from lab.workloads import CpuWorkload
 from profiler.observed import MAX_WEIGHT, IsolationSettings, NetworkSettings
 
 STATE = Path("/run/cotenant-benchmark")  # its own list: a lab run beside is no reason to refuse, and never cleaned here
@@ -53,7 +53,7 @@ _GOODPUT = re.compile(r"(\[SUM\]|\[ *\d+\])\s+[\d.]+-[\d.]+\s+sec\s+[\d.]+ \w+\s
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ShapingCase:
     """One way to shape, with what is sent through it."""
 
     mode: Mode
@@ -76,7 +76,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ShapingResult:
     """Mbit/s of all senders together; `offered` counts what was dropped too, `first` is one sender's payload part."""
 
     payload_mbit: float
@@ -94,22 +94,24 @@ class _Uplink:
     dropped: int
 
     @classmethod
-    def read(cls, registry: Registry) -> _Uplink:
+    def read(cls, registry: ResourceRegistry) -> _Uplink:
         begin = time.monotonic()
         shown = call(["tc", "-n", registry.network("switch"), "-s", "-j", "qdisc", "show", "dev", "uplink", "root"])
         root = json.loads(shown)[0]
         return cls((begin + time.monotonic()) / 2, int(root["bytes"]), int(root["drops"]))
 
 
-def reach(case: Case, registry: Registry, maker: GroupMaker, folder: Path, seconds: float, warmup_s: float) -> Reached:
+def reach(
+    case: ShapingCase, registry: ResourceRegistry, maker: GroupMaker, folder: Path, seconds: float, warmup_s: float
+) -> ShapingResult:
     """Send through a network made for it; LabError when something cannot be made, RuntimeError without a result."""
     senders = [_placed(position, net) for position, net in enumerate(case.settings)]
-    setup = Setup(
-        registry, tuple(senders), tuple(Cpu() for _ in senders), folder,  # of the workload nothing is started
+    setup = RunSetup(
+        registry, tuple(senders), tuple(CpuWorkload() for _ in senders), folder,  # of the workload nothing is started
         link_mbit=case.rate_mbit if case.mode == "shared" else None,
         line_mbit=case.rate_mbit if case.mode == "line" else None,
     )  # fmt: skip
-    with Containers(setup, maker) as containers:
+    with ContainerInstances(setup, maker) as containers:
         ends = [end for container in containers.running for end in _pair(container, case)]
         receivers = ends[::2]
         time.sleep(warmup_s)
@@ -127,21 +129,21 @@ def reach(case: Case, registry: Registry, maker: GroupMaker, folder: Path, secon
         raise RuntimeError(f"{case}: nothing arrived")
     to_mbit = 8 / 1e6 / (second.at_s - first.at_s)
     frames, dropped = (second.bytes - first.bytes) * to_mbit, (second.dropped - first.dropped) * _FRAME * to_mbit
-    return Reached(sum(payload), frames, frames + dropped, payload[0] / sum(payload))
+    return ShapingResult(sum(payload), frames, frames + dropped, payload[0] / sum(payload))
 
 
-def _placed(position: int, net: NetworkSettings | None) -> Placed:
+def _placed(position: int, net: NetworkSettings | None) -> PlacedMember:
     # Shaping is judged, not who gets the CPU beside other programs of this host: hence the greatest weight.
     member = Member("sender", "sender", 1.0, 1, IsolationSettings(network=net, weight=MAX_WEIGHT))
-    return Placed(f"sender.{position + 1}", member, tuple(sorted(os.sched_getaffinity(0))), None, "none")
+    return PlacedMember(f"sender.{position + 1}", member, tuple(sorted(os.sched_getaffinity(0))), None, "none")
 
 
-def _pair(container: Any, case: Case) -> Iterator[Process]:
+def _pair(container: Any, case: ShapingCase) -> Iterator[LabProcess]:
     """A receiver beside the generators and a sender in the instance."""
-    assert isinstance(container, Container)
+    assert isinstance(container, LabContainer)
     port = str(_PORT + container.site.position)
     command = ["iperf3", "-s", "-1", "-p", port, "-i", str(_INTERVAL_S), "-f", "k", "--forceflush"]
-    receiver = Process(
+    receiver = LabProcess(
         command, groups=container.procs, network=container.generators, directory=container.site.directory
     )
     yield receiver
@@ -154,7 +156,7 @@ def _pair(container: Any, case: Case) -> Iterator[Process]:
     yield container.start_inside(["iperf3", "-c", "10.77.0.1", "-p", port, "-t", "600", *how])
 
 
-def _goodput(receiver: Process, streams: int) -> list[float]:
+def _goodput(receiver: LabProcess, streams: int) -> list[float]:
     """kbit/s of every interval so far, of all streams together."""
     return [float(rate) for who, rate in _GOODPUT.findall(receiver.output()) if (who == "[SUM]") == (streams > 1)]
 
@@ -169,10 +171,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     rates = [float(rate) for rate in options.rates.split(",")]
-    cases = [Case(mode, rate, how) for rate in rates for mode in MODES for how in ("tcp", "udp")]
-    results: dict[Case, list[Reached]] = {case: [] for case in cases}
+    cases = [ShapingCase(mode, rate, how) for rate in rates for mode in MODES for how in ("tcp", "udp")]
+    results: dict[ShapingCase, list[ShapingResult]] = {case: [] for case in cases}
     clean(STATE)
-    registry, maker = Registry(STATE), GroupMaker()
+    registry, maker = ResourceRegistry(STATE), GroupMaker()
     maker.prepare()
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -187,7 +189,7 @@ def main() -> None:
         options.json.write_text(json.dumps(_document(results), indent=1) + "\n", encoding="utf-8")
 
 
-def _table(results: dict[Case, list[Reached]]) -> Table:
+def _table(results: dict[ShapingCase, list[ShapingResult]]) -> Table:
     table = Table(title="Mbit/s through the lab's uplink: median (lowest to highest)", box=None)
     for name in ("mode", "limit", "sent", "payload", "frames", "frames/limit", "first sender's part", "within 10 %"):
         table.add_column(name)
@@ -202,7 +204,7 @@ def _table(results: dict[Case, list[Reached]]) -> Table:
     return table
 
 
-def _verdict(case: Case, reached: Sequence[Reached]) -> str:
+def _verdict(case: ShapingCase, reached: Sequence[ShapingResult]) -> str:
     """Of the worst repeat. A limit that a sender did not come near was not tried: UDP offers what its CPU can send."""
     near = case.rate_mbit * (1 - TOLERANCE)
     tried = [one for one in reached if case.transport == "tcp" or one.offered_mbit >= near]
@@ -218,7 +220,7 @@ def _range(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.4g} ({min(values):.4g} to {max(values):.4g})"
 
 
-def _document(results: dict[Case, list[Reached]]) -> list[dict[str, Any]]:
+def _document(results: dict[ShapingCase, list[ShapingResult]]) -> list[dict[str, Any]]:
     return [
         {
             "mode": case.mode, "limit_mbit": case.rate_mbit, "transport": case.transport, "repeat": repeat,

@@ -21,7 +21,7 @@ PINS = ("", "0:0", "0:0-1", "0:2")
 
 
 @dataclass(frozen=True, slots=True)
-class Cloud:
+class SimulatedCloud:
     """Runs of two and three instances; T/B is what sensitivity times pressure leaves, and a little noise.
 
     Both come from the metrics, but for a part that belongs to a workload and shows in none of them.

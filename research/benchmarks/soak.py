@@ -40,7 +40,7 @@ from scipy import stats
 
 from models.training import train
 from profiler.pictures import SERIES, label, legend, new_figure, save
-from research.benchmarks.http_load import DATASETS, Cloud, service
+from research.benchmarks.http_load import DATASETS, LoadedCloud, service
 
 STRETCHES = 10  # of the time after the warm-up
 ASKERS = 4  # connections that ask questions
@@ -56,7 +56,7 @@ Make = Callable[[int], Request]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ServiceReading:
     """All processes of the service after `seconds` and so many `questions`; memory in KB, CPU time in seconds."""
 
     seconds: float
@@ -80,7 +80,7 @@ class Slope:
 class Traffic:
     """What is asked, and how often each answer came; `questions` counts those for a host."""
 
-    def __init__(self, port: int, cloud: Cloud) -> None:
+    def __init__(self, port: int, cloud: LoadedCloud) -> None:
         self.port = port
         self.cloud = cloud
         self.statuses: Counter[int] = Counter()
@@ -193,7 +193,7 @@ class Traffic:
 
 
 @contextmanager
-def asked(port: int, cloud: Cloud, rate: float) -> Iterator[Traffic]:
+def asked(port: int, cloud: LoadedCloud, rate: float) -> Iterator[Traffic]:
     """Traffic while the block lasts."""
     traffic = Traffic(port, cloud)
     traffic.start(rate)
@@ -212,7 +212,7 @@ def processes_of(pid: int) -> list[int]:
     return [pid, *(one for child in text.split() for one in processes_of(int(child)))]
 
 
-def read(pid: int, seconds: float, questions: int) -> Reading:
+def read(pid: int, seconds: float, questions: int) -> ServiceReading:
     """The memory of a process and all that it started (proc(5), smaps_rollup)."""
     total: Counter[str] = Counter()
     cpu = 0
@@ -223,7 +223,7 @@ def read(pid: int, seconds: float, questions: int) -> Reading:
             total[name] += int(value.split()[0])
         stat = Path(f"/proc/{one}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         cpu += int(stat[11]) + int(stat[12])
-    return Reading(seconds, questions, total["Rss"], total["Pss"], total["Anonymous"], cpu * _TICK_S, len(pids))
+    return ServiceReading(seconds, questions, total["Rss"], total["Pss"], total["Anonymous"], cpu * _TICK_S, len(pids))
 
 
 def slope(questions: Sequence[float], kb: Sequence[float], parts: int = STRETCHES) -> Slope:
@@ -235,9 +235,9 @@ def slope(questions: Sequence[float], kb: Sequence[float], parts: int = STRETCHE
     return Slope(float(found.slope), float(found.slope) - half, float(found.slope) + half)
 
 
-def soak(options: argparse.Namespace) -> list[Reading]:
+def soak(options: argparse.Namespace) -> list[ServiceReading]:
     """Ask for so long; each reading is written as it is made."""
-    cloud = Cloud.of(options.hosts)
+    cloud = LoadedCloud.of(options.hosts)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-soak-")))
         model = None
@@ -246,9 +246,9 @@ def soak(options: argparse.Namespace) -> list[Reading]:
         running = stack.enter_context(service(folder, cloud, model, options.workers))
         out = stack.enter_context((options.folder / "soak.csv").open("w", encoding="ascii", newline=""))
         table = csv.writer(out)
-        table.writerow([one.name for one in fields(Reading)])
+        table.writerow([one.name for one in fields(ServiceReading)])
         traffic = stack.enter_context(asked(running.port, cloud, options.rate))
-        found: list[Reading] = []
+        found: list[ServiceReading] = []
         began = time.monotonic()
         while not found or found[-1].seconds < options.minutes * 60:
             time.sleep(max(began + len(found) * options.every - time.monotonic(), 0.0))
@@ -260,7 +260,7 @@ def soak(options: argparse.Namespace) -> list[Reading]:
     return found
 
 
-def draw(found: Sequence[Reading], warm_up_s: float, path: Path) -> None:
+def draw(found: Sequence[ServiceReading], warm_up_s: float, path: Path) -> None:
     """Memory over time; the warm-up ends at the line."""
     figure, (axes,) = new_figure(width=8.0, height=4.0)
     minutes = [one.seconds / 60 for one in found]

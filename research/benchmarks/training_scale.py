@@ -25,7 +25,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from research.benchmarks.simulated_cloud import METRICS, Cloud
+from research.benchmarks.simulated_cloud import METRICS, SimulatedCloud
 
 LIMIT_GB = 8.0
 CLOSE_TO = 0.05  # a step shorter than this share of all is not listed in the table
@@ -68,7 +68,7 @@ def _measure(rows: int, options: argparse.Namespace) -> dict[str, Any]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-scale-")))
         begin = time.monotonic()
-        Cloud(rows, options.workloads).write(folder / "cloud")
+        SimulatedCloud(rows, options.workloads).write(folder / "cloud")
         written_s = time.monotonic() - begin
         command = [
             sys.executable,

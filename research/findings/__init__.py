@@ -8,10 +8,10 @@ from advisor.errors import InvalidInput
 from advisor.prediction import active
 from advisor.settings import Settings
 from models.data.dataset import DatasetError, load_dataset
-from research.findings.lab import Lab
-from research.findings.measured import fill, read_remarks
-from research.findings.predicted import predict_with, rows_of_paper, without
-from research.findings.printed import Row, read_statements, read_titles, statement_rows
+from research.findings.lab_runs import LabRuns
+from research.findings.measured_column import fill, read_remarks
+from research.findings.paper_statements import Row, read_statements, read_titles, statement_rows
+from research.findings.predicted_column import predict_with, rows_of_paper, without
 
 PAPERS = "papers"
 
@@ -39,7 +39,7 @@ def findings(settings: Settings, model: Path | None) -> list[Row]:
             predict = predict_with(papers, chosen or without(lessons, papers, paper))
             rows += rows_of_paper(papers, paper, predict, statements)
         rows += statement_rows(statements)
-        fill(rows, Lab.of(dataset.path for dataset in measured), statements)
+        fill(rows, LabRuns.of(dataset.path for dataset in measured), statements)
         remarks = read_remarks(dataset.path for dataset in measured)
     except DatasetError as error:
         raise InvalidInput(str(error), field="datasets") from error

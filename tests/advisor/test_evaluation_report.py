@@ -17,7 +17,7 @@ from advisor.errors import InvalidInput
 from advisor.reports import evaluation_sentences as words
 from advisor.reports.number_format import NBSP
 from api.cli import app
-from models.evaluation.run import Evaluation, Points
+from models.evaluation.run import Evaluation, ScatterPoints
 
 FIGURES: dict[str, Any] = {
     "mape": 0.034, "mae": 0.021, "p90_abs_error": 0.049, "spearman": 0.9, "pair_ranking_accuracy": 0.934,
@@ -50,7 +50,7 @@ def evaluation(**protocols: Any) -> Evaluation:
         "limits": {"knn": "at most 10 rows"}, "average_rank": {}, "protocols": found,
         "curves": {"measured_pairs": CURVE, "share_of_pairs": {"skipped": "too few pairs"}},
     }  # fmt: skip
-    points = Points(np.array([0.5, 1.0]), np.array([0.6, 0.9]), np.array([True, False]))
+    points = ScatterPoints(np.array([0.5, 1.0]), np.array([0.6, 0.9]), np.array([True, False]))
     return Evaluation(figures, {name: points for name, one in found.items() if one["models"]})
 
 

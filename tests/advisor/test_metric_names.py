@@ -18,7 +18,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import OUTCOMES
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
-from profiler.collectors.further import UNITS
+from profiler.collectors.additional_metrics import UNITS
 from profiler.metrics import BY_NAME, split_key
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

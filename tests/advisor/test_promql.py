@@ -30,9 +30,9 @@ from advisor.telemetry.series_store import SeriesStore
 from api.cli import app
 from models.profiling.windows import align
 from profiler.agent.exposition import page, series_text
-from profiler.agent.loop import BUCKETS_S, View
-from profiler.collectors.further import UNITS
-from profiler.collectors.windows import Key, Statistic, Window
+from profiler.agent.loop import BUCKETS_S, AgentView
+from profiler.collectors.additional_metrics import UNITS
+from profiler.collectors.windows import Key, MetricWindow, Statistic
 from profiler.metrics import EIGHT
 from tests.servers.prometheus import Prometheus, prometheus
 from tests.servers.running import NotInstalled
@@ -64,9 +64,11 @@ def measured(number: int) -> dict[Key, float]:
     return found
 
 
-def view(host: str, series: dict[Key, float], *, end_s: float = 0.0, finished: int = 0) -> View:
-    window = Window(host, end_s, WINDOW_S, {key: Statistic(value, 2 * value, 10) for key, value in series.items()}, 0)
-    return View(host, "lxc", {}, window, 0, {}, finished, {}, tuple([0] * (len(BUCKETS_S) + 1)), 0.0)
+def view(host: str, series: dict[Key, float], *, end_s: float = 0.0, finished: int = 0) -> AgentView:
+    window = MetricWindow(
+        host, end_s, WINDOW_S, {key: Statistic(value, 2 * value, 10) for key, value in series.items()}, 0
+    )
+    return AgentView(host, "lxc", {}, window, 0, {}, finished, {}, tuple([0] * (len(BUCKETS_S) + 1)), 0.0)
 
 
 def scrapes(every_s: float, *, host: str = "h1", target: str = "h1:9405", **labels: str) -> Iterator[tuple[float, Any]]:

@@ -11,7 +11,7 @@ import pytest
 
 from lab.control_groups import GroupMaker
 from lab.errors import LabError
-from lab.registry import Registry
+from lab.resource_registry import ResourceRegistry
 
 TOOLS = ("qemu-system-x86_64", "busybox", "mkfs.ext4", "ip", "tc", "nginx", "wrk", "fio", "sysbench", "iperf3")
 
@@ -57,7 +57,7 @@ def lab(able: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object
     from guest_runs import Lab
 
     folder = tmp_path_factory.mktemp("guests")
-    registry = Registry(folder / "state")
+    registry = ResourceRegistry(folder / "state")
     try:
         scratch = registry.directory(folder)
         registry.made("directory", str(scratch))

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from lab.campaign.model import Member
 from lab.control_groups import GroupMaker
-from lab.instances import Setup
-from lab.instances.base import Program, Running
-from lab.instances.qemu import Qemu
-from lab.registry import Registry
-from lab.schedule import Placed
-from lab.workloads import Reached, Workload
+from lab.instances import RunSetup
+from lab.instances.base import Program, RunningInstance
+from lab.instances.qemu import QemuInstances
+from lab.resource_registry import ResourceRegistry
+from lab.schedule import PlacedMember
+from lab.workloads import Workload, WorkloadResult
 from profiler.collectors import Collected, collect
 from profiler.observed import IsolationSettings
 
@@ -27,22 +27,26 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 class Lab:
     """What runs need that stays over a campaign."""
 
-    registry: Registry
+    registry: ResourceRegistry
     maker: GroupMaker
     scratch: Path
 
-    def host(self, *members: tuple[Placed, Workload], driver_cpus: tuple[int, ...] | None = None) -> Qemu:
+    def host(
+        self, *members: tuple[PlacedMember, Workload], driver_cpus: tuple[int, ...] | None = None
+    ) -> QemuInstances:
         """Guests for one run, not yet entered."""
         placed, workloads = zip(*members, strict=True)
-        return Qemu(Setup(self.registry, placed, workloads, self.scratch, driver_cpus=driver_cpus), self.maker)
+        return QemuInstances(
+            RunSetup(self.registry, placed, workloads, self.scratch, driver_cpus=driver_cpus), self.maker
+        )
 
 
 def place(
     name: str, cpus: tuple[int, ...], clients: tuple[int, ...] | None = None, vcpus: int = 1, cap: float | None = None
-) -> Placed:
+) -> PlacedMember:
     """An instance of this name on these CPUs."""
     member = Member(name, name, 1.0, vcpus, IsolationSettings(cap_percent=cap))
-    return Placed(name, member, cpus, clients, f"solo:{name}")
+    return PlacedMember(name, member, cpus, clients, f"solo:{name}")
 
 
 def finish(programs: Sequence[Program]) -> None:
@@ -55,7 +59,7 @@ def finish(programs: Sequence[Program]) -> None:
         program.check()
 
 
-def work(guests: Qemu, seconds: float) -> list[Reached]:
+def work(guests: QemuInstances, seconds: float) -> list[WorkloadResult]:
     """Let all work at once and read what each reached."""
     programs = [start(one, seconds) for one in guests.running]
     for program in programs:
@@ -64,7 +68,7 @@ def work(guests: Qemu, seconds: float) -> list[Reached]:
     return [one.workload.read(program.output(), None) for one, program in zip(guests.running, programs, strict=True)]
 
 
-def start(one: Running, seconds: float) -> Program:
+def start(one: RunningInstance, seconds: float) -> Program:
     return one.start(one.workload.work(one.site, seconds, None), wait=True)
 
 
@@ -86,7 +90,7 @@ class Window:
         raise AssertionError(f"no {scope} {metric} of {instance}: {self.collected.absences} {self.collected.drops}")
 
 
-def over(guests: Qemu, seconds: float) -> Window:
+def over(guests: QemuInstances, seconds: float) -> Window:
     """Two readings so many seconds apart."""
     backend = guests.backend()
     first = backend.read_counters()
@@ -114,7 +118,7 @@ def allowed(task: Path) -> str:
     return next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list:"))
 
 
-def tap_bytes(guests: Qemu, position: int) -> int:
+def tap_bytes(guests: QemuInstances, position: int) -> int:
     """What the kernel counted on a guest's tap, both ways, by the file of sysfs and not the table of proc."""
     machine = guests.machines[position]
     from lab.processes import call

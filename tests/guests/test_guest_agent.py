@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.errors import RunError
-from lab.guests.channel import Channel, GuestProgram
+from lab.guests.channel import AgentChannel, GuestProgram
 from lab.guests.image import AGENT
 from lab.processes import wait_until
 from tests.servers.running import free_port
@@ -36,11 +36,11 @@ def _connect(port: int) -> socket.socket:
 
 
 @pytest.fixture
-def channel() -> Iterator[Channel]:
+def channel() -> Iterator[AgentChannel]:
     """A channel to a real agent, which here is not the first process."""
     port = free_port()
     agent = subprocess.Popen([sys.executable, "-I", "-S", "-B", str(AGENT), str(port)])
-    made = Channel(_connect(port), "here", lambda: "end of the console")
+    made = AgentChannel(_connect(port), "here", lambda: "end of the console")
     try:
         assert made.wait_up(20)
         yield made
@@ -58,7 +58,7 @@ def _end(program: GuestProgram) -> int:
     return code
 
 
-def test_a_program_gives_its_output_its_complaint_and_its_status(channel: Channel, tmp_path: Path) -> None:
+def test_a_program_gives_its_output_its_complaint_and_its_status(channel: AgentChannel, tmp_path: Path) -> None:
     program = channel.start(["sh", "-c", "pwd; echo trouble >&2; exit 3"], tmp_path)
     assert _end(program) == 3
     assert program.output() == f"{tmp_path}\n"
@@ -67,7 +67,7 @@ def test_a_program_gives_its_output_its_complaint_and_its_status(channel: Channe
         program.check()
 
 
-def test_a_program_that_waits_begins_when_it_is_released(channel: Channel, tmp_path: Path) -> None:
+def test_a_program_that_waits_begins_when_it_is_released(channel: AgentChannel, tmp_path: Path) -> None:
     program = channel.start(["touch", "begun"], tmp_path, wait=True)
     time.sleep(0.3)
     assert program.returncode is None
@@ -77,7 +77,7 @@ def test_a_program_that_waits_begins_when_it_is_released(channel: Channel, tmp_p
     assert (tmp_path / "begun").exists()
 
 
-def test_output_of_a_program_that_runs_can_be_read(channel: Channel, tmp_path: Path) -> None:
+def test_output_of_a_program_that_runs_can_be_read(channel: AgentChannel, tmp_path: Path) -> None:
     program = channel.start(["sh", "-c", "echo early; exec sleep 60"], tmp_path)
     deadline = time.monotonic() + 20
     while not program.output() and time.monotonic() < deadline:
@@ -86,7 +86,7 @@ def test_output_of_a_program_that_runs_can_be_read(channel: Channel, tmp_path: P
     program.stop()
 
 
-def test_stopping_is_polite_first(channel: Channel, tmp_path: Path) -> None:
+def test_stopping_is_polite_first(channel: AgentChannel, tmp_path: Path) -> None:
     script = "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"
     program = channel.start(["sh", "-c", script], tmp_path)
     while "up" not in program.output():
@@ -96,7 +96,7 @@ def test_stopping_is_polite_first(channel: Channel, tmp_path: Path) -> None:
     assert program.output().endswith("bye\n")
 
 
-def test_a_program_is_asked_to_end_once(channel: Channel, tmp_path: Path) -> None:
+def test_a_program_is_asked_to_end_once(channel: AgentChannel, tmp_path: Path) -> None:
     script = "trap 'echo asked' TERM; echo up; while :; do sleep 0.05; done"
     program = channel.start(["sh", "-c", script], tmp_path)
     assert wait_until(lambda: "up" in program.output(), 20)
@@ -107,7 +107,7 @@ def test_a_program_is_asked_to_end_once(channel: Channel, tmp_path: Path) -> Non
     assert program.output() == "up\nasked\n"
 
 
-def test_who_ignores_politeness_is_killed_with_its_children(channel: Channel, tmp_path: Path) -> None:
+def test_who_ignores_politeness_is_killed_with_its_children(channel: AgentChannel, tmp_path: Path) -> None:
     script = f"trap '' TERM; sleep 61.5 & echo $! >{tmp_path}/child; while :; do sleep 0.05; done"
     program = channel.start(["sh", "-c", script], tmp_path)
     deadline = time.monotonic() + 20
@@ -125,7 +125,7 @@ def test_who_ignores_politeness_is_killed_with_its_children(channel: Channel, tm
 
 
 def test_of_a_program_that_ends_while_it_is_asked_the_last_word_counts(
-    channel: Channel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    channel: AgentChannel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = channel.start(["echo", "last"], tmp_path, wait=True)
     ask = channel.ask
@@ -140,26 +140,26 @@ def test_of_a_program_that_ends_while_it_is_asked_the_last_word_counts(
     assert program.returncode == 0
 
 
-def test_a_program_that_is_not_there_says_so(channel: Channel, tmp_path: Path) -> None:
+def test_a_program_that_is_not_there_says_so(channel: AgentChannel, tmp_path: Path) -> None:
     program = channel.start(["no-such-program"], tmp_path)
     assert _end(program) == 127
     assert program.errors() == "no-such-program cannot be started: No such file or directory"
 
 
-def test_a_tool_that_fails_is_an_error_that_repeats_its_complaint(channel: Channel) -> None:
+def test_a_tool_that_fails_is_an_error_that_repeats_its_complaint(channel: AgentChannel) -> None:
     assert channel.call("echo", "a b", "c") == "a b c\n"
     with pytest.raises(RunError, match=r"in guest here ls /nowhere failed: .*No such file"):
         channel.call("ls", "/nowhere")
 
 
-def test_files_are_read_and_written_and_a_missing_one_is_an_error(channel: Channel, tmp_path: Path) -> None:
+def test_files_are_read_and_written_and_a_missing_one_is_an_error(channel: AgentChannel, tmp_path: Path) -> None:
     channel.write(str(tmp_path / "note"), "grüße\n")
     assert channel.read(str(tmp_path / "note")) == "grüße\n"
     with pytest.raises(RunError, match=r"guest here refused read .*nowhere: No such file"):
         channel.read("/nowhere")
 
 
-def test_the_agent_ends_everything_only_where_it_is_the_first_process(channel: Channel, tmp_path: Path) -> None:
+def test_the_agent_ends_everything_only_where_it_is_the_first_process(channel: AgentChannel, tmp_path: Path) -> None:
     program = channel.start(["sleep", "60"], tmp_path)
     with pytest.raises(RunError, match="not alone"):
         channel.ask("signal", signal=int(signal.SIGKILL))
@@ -167,21 +167,21 @@ def test_the_agent_ends_everything_only_where_it_is_the_first_process(channel: C
     program.stop()
 
 
-def test_what_nobody_understands_is_refused_and_the_agent_lives_on(channel: Channel) -> None:
+def test_what_nobody_understands_is_refused_and_the_agent_lives_on(channel: AgentChannel) -> None:
     with pytest.raises(RunError, match="refused dance"):
         channel.ask("dance")
     assert channel.call("echo", "still", "here") == "still here\n"
 
 
-def test_much_output_arrives_whole(channel: Channel, tmp_path: Path) -> None:
+def test_much_output_arrives_whole(channel: AgentChannel, tmp_path: Path) -> None:
     program = channel.start(["seq", "1", "300000"], tmp_path)
     assert _end(program) == 0
     assert program.output().splitlines() == [str(number) for number in range(1, 300_001)]
 
 
-def _pair(name: str = "here") -> tuple[Channel, socket.socket]:
+def _pair(name: str = "here") -> tuple[AgentChannel, socket.socket]:
     ours, theirs = socket.socketpair()
-    return Channel(ours, name, lambda: "Kernel panic"), theirs
+    return AgentChannel(ours, name, lambda: "Kernel panic"), theirs
 
 
 def test_a_guest_that_hangs_up_is_an_error_with_the_end_of_its_console() -> None:

@@ -20,18 +20,18 @@ from lab.campaign import Member
 from lab.errors import PreparationError, RunError, ToolError
 from lab.guests import domain as domains
 from lab.guests.domain import Domain, DomainConfig, config_text, connect_from, domain_type
-from lab.guests.image import AGENT, Image
-from lab.guests.renamed import Renamed
-from lab.instances import Setup
+from lab.guests.image import AGENT, BootImage
+from lab.guests.renaming_backend import RenamingBackend
+from lab.instances import RunSetup
 from lab.instances.xen import check_settings
-from lab.registry import Registry, clean
-from lab.schedule import Placed
-from lab.workloads import Web
+from lab.resource_registry import ResourceRegistry, clean
+from lab.schedule import PlacedMember
+from lab.workloads import WebWorkload
 from profiler.backends.base import Backend, BackendError, Counters, DomainCounters
 from profiler.observed import Instance, IsolationSettings
 
 CONFIG = DomainConfig(
-    "cotenant-0a1b2c-web.1", "pv", Image(Path("/cache/vmlinux"), Path("/cache/initramfs.cpio")), 256, 2, (0, 2, 3),
+    "cotenant-0a1b2c-web.1", "pv", BootImage(Path("/cache/vmlinux"), Path("/cache/initramfs.cpio")), 256, 2, (0, 2, 3),
     IsolationSettings(cap_percent=150.0, weight=512), "10.77.0.10", "cotenant-0a1b2c", 0, Path("/data/a,b/disk-0.raw"),
 )  # fmt: skip
 RECORDED = json.loads((Path(__file__).parents[1] / "recordings/xen-dom0.json").read_text())["readings"][0]["values"]
@@ -116,7 +116,7 @@ def test_a_domain_that_never_answers_is_an_error_with_its_console(
 
 
 def test_domains_of_a_dead_run_are_destroyed_and_others_are_not(xl: Path) -> None:
-    registry = Registry(xl / "state")
+    registry = ResourceRegistry(xl / "state")
     name = f"cotenant-{registry.run}-web.1"
     registry.made("domain", name)
     (xl / "list").write_text(XL_LIST.replace("vm1", name))
@@ -127,7 +127,7 @@ def test_domains_of_a_dead_run_are_destroyed_and_others_are_not(xl: Path) -> Non
 
 
 def test_a_domain_that_is_gone_is_not_destroyed_again(xl: Path) -> None:
-    registry = Registry(xl / "state")
+    registry = ResourceRegistry(xl / "state")
     registry.made("domain", f"cotenant-{registry.run}-web.1")
     registry.close()
     assert (xl / "calls").read_text().splitlines() == ["list"]
@@ -155,7 +155,7 @@ class _Two:
 
 def test_only_the_labs_domains_are_read_by_the_names_of_their_instances() -> None:
     below = _Two()
-    backend: Backend = Renamed(below, {"cotenant-0a1b2c-web.1": "web.1", "cotenant-0a1b2c-cpu.2": "cpu.2"})
+    backend: Backend = RenamingBackend(below, {"cotenant-0a1b2c-web.1": "web.1", "cotenant-0a1b2c-cpu.2": "cpu.2"})
     assert [one.id for one in backend.list_instances()] == ["web.1"]
     counters = backend.read_counters()
     assert {name: one.cpu_ns for name, one in counters.instances.items()} == {"web.1": 7}
@@ -224,9 +224,9 @@ def test_what_xen_does_not_have_is_said_before_anything_is_made(
     name: str, settings: IsolationSettings, driver_cpus: tuple[int, ...] | None, why: str
 ) -> None:
     registry: Any = None
-    placed = Placed(name, Member("web", "web", 1.0, 1, settings), (0,), (1,), "solo:web")
+    placed = PlacedMember(name, Member("web", "web", 1.0, 1, settings), (0,), (1,), "solo:web")
     with pytest.raises(PreparationError, match=why):
-        check_settings(Setup(registry, (placed,), (Web(1),), Path("/data"), driver_cpus=driver_cpus))
+        check_settings(RunSetup(registry, (placed,), (WebWorkload(1),), Path("/data"), driver_cpus=driver_cpus))
 
 
 def test_a_tool_that_is_missing_is_an_error_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

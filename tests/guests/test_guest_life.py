@@ -14,18 +14,18 @@ from guest_runs import place
 from lab.campaign import GuestSettings
 from lab.errors import RunError, StopRequested
 from lab.guests import pool
-from lab.guests.channel import Channel, GuestProgram
-from lab.guests.command import Shape
-from lab.guests.image import Image
-from lab.instances import Setup
-from lab.instances.hosted import Guest, Guests
-from lab.workloads import Cpu, Site
+from lab.guests.channel import AgentChannel, GuestProgram
+from lab.guests.image import BootImage
+from lab.guests.qemu_command import GuestShape
+from lab.instances import RunSetup
+from lab.instances.virtual_machines import GuestHandle, GuestInstances
+from lab.workloads import CpuWorkload, Site
 
 
 class _Machine:
     """A guest that comes up, but for the first one."""
 
-    def __init__(self, shape: Shape, *_: object) -> None:
+    def __init__(self, shape: GuestShape, *_: object) -> None:
         self.shape = shape
         self.boot_s = float(shape.number)
         self.done: list[str] = []
@@ -53,17 +53,17 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[_Machine]:
         machines.append(_Machine(*how))
         return machines[-1]
 
-    monkeypatch.setattr(pool, "Machine", make)
-    monkeypatch.setattr(pool, "shared_image", lambda: Image(Path("/k"), Path("/i")))
+    monkeypatch.setattr(pool, "QemuGuest", make)
+    monkeypatch.setattr(pool, "shared_image", lambda: BootImage(Path("/k"), Path("/i")))
     monkeypatch.setattr(pool, "choose_accelerator", lambda *_: "tcg")
     monkeypatch.setattr(pool, "call", lambda *_: "QEMU emulator version 7.2\n")
     return machines
 
 
-def _pool(scratch: Path) -> pool.Pool:
+def _pool(scratch: Path) -> pool.GuestPool:
     registry: Any = SimpleNamespace(network=str, group=str, made=lambda *_args, **_named: None)
     maker: Any = SimpleNamespace(make=lambda *_: [])
-    return pool.Pool(registry, maker, GuestSettings(), scratch)
+    return pool.GuestPool(registry, maker, GuestSettings(), scratch)
 
 
 def test_guests_that_were_not_whole_are_ended_and_not_taken_again(tmp_path: Path, made: list[_Machine]) -> None:
@@ -94,13 +94,13 @@ def test_guests_are_kept_and_one_that_died_is_replaced_without_a_word_in_the_cir
     assert guests.circumstances() == known
 
 
-class _OneGuest(Guests):
+class _OneGuest(GuestInstances):
     """A guest without work of its own, given as it is."""
 
-    def __init__(self, guest: Guest) -> None:
+    def __init__(self, guest: GuestHandle) -> None:
         registry: Any = SimpleNamespace(remove_run=lambda: None)
         maker: Any = None
-        super().__init__(Setup(registry, (), (), guest.site.directory), maker)
+        super().__init__(RunSetup(registry, (), (), guest.site.directory), maker)
         self._guest = guest
 
     def backend(self) -> Any:
@@ -128,9 +128,9 @@ def test_a_guest_that_is_gone_is_what_failed_the_run_but_hides_no_stop_request(
     tmp_path: Path, follows: BaseException | None, said: str
 ) -> None:
     ours, theirs = socket.socketpair()
-    with contextlib.closing(Channel(ours, "shop", lambda: "Kernel panic")) as channel:
+    with contextlib.closing(AgentChannel(ours, "shop", lambda: "Kernel panic")) as channel:
         inside: Any = SimpleNamespace(channel=channel)
-        guest = Guest(place("web.1", (0,)), Cpu(), Site(0, tmp_path, tmp_path, "", 1), None, 0.0, inside)
+        guest = GuestHandle(place("web.1", (0,)), CpuWorkload(), Site(0, tmp_path, tmp_path, "", 1), None, 0.0, inside)
         with pytest.raises((RunError, StopRequested), match=said), _OneGuest(guest):
             guest.server = GuestProgram(channel, 1, ("nginx",))
             theirs.close()

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from lab.campaign import GuestSettings
 from lab.errors import PreparationError
 from lab.guests import image, kernel, pool
-from lab.guests.archive import Archive
-from lab.guests.command import Shape, qemu_command
-from lab.guests.image import Image, agent_modules, libraries
+from lab.guests.cpio import CpioArchive
+from lab.guests.image import BootImage, agent_modules, libraries
 from lab.guests.machine import listing, make_disk
+from lab.guests.qemu_command import GuestShape, qemu_command
 
-SHAPE = Shape("guest0x1", 3, 2, 192, "tcg", vhost=False)
+SHAPE = GuestShape("guest0x1", 3, 2, 192, "tcg", vhost=False)
 NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
 
 
@@ -48,7 +48,7 @@ def test_an_archive_gives_back_what_was_put_in(files: dict[tuple[str, str], byte
     import tempfile
 
     files = {(f"d{folder}", f"f{name}"): content for (folder, name), content in files.items()}
-    archive = Archive()
+    archive = CpioArchive()
     for (folder, name), content in files.items():
         archive.file(f"/{folder}/{name}", content)
     with tempfile.TemporaryDirectory() as directory:
@@ -63,7 +63,7 @@ def test_an_archive_gives_back_what_was_put_in(files: dict[tuple[str, str], byte
 
 @pytest.mark.skipif(shutil.which("cpio") is None, reason="needs cpio")
 def test_cpio_reads_the_archive(tmp_path: Path) -> None:
-    archive = Archive()
+    archive = CpioArchive()
     archive.file("/bin/tool", b"#!/bin/sh\n", executable=True)
     archive.link("/bin/other", "tool")
     archive.folder("/empty")
@@ -101,7 +101,7 @@ def test_a_kernel_that_cannot_be_fetched_is_an_error_in_one_sentence(
 
 def test_commas_in_paths_do_not_become_options(tmp_path: Path) -> None:
     scratch = tmp_path / "a,readonly=on"
-    command = qemu_command(SHAPE, Image(Path("/k"), Path("/i")), scratch / "disk.raw", scratch, 5, 6)
+    command = qemu_command(SHAPE, BootImage(Path("/k"), Path("/i")), scratch / "disk.raw", scratch, 5, 6)
     (drive,) = [part for part in command if part.startswith("if=none")]
     assert drive.endswith(f"file={str(scratch).replace(',', ',,')}/disk.raw")
     shares = [part for part in command if part.startswith("local,")]
@@ -110,13 +110,13 @@ def test_commas_in_paths_do_not_become_options(tmp_path: Path) -> None:
 
 def test_a_drive_bypasses_the_page_cache_where_its_file_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def drive() -> str:
-        command = qemu_command(SHAPE, Image(Path("/k"), Path("/i")), tmp_path / "disk", tmp_path, 5, 6)
+        command = qemu_command(SHAPE, BootImage(Path("/k"), Path("/i")), tmp_path / "disk", tmp_path, 5, 6)
         return next(part for part in command if part.startswith("if=none"))
 
     (tmp_path / "disk").write_bytes(b"x")
-    monkeypatch.setattr("lab.guests.command.takes_direct", lambda _path: True)
+    monkeypatch.setattr("lab.guests.qemu_command.takes_direct", lambda _path: True)
     assert "cache=none" in drive()
-    monkeypatch.setattr("lab.guests.command.takes_direct", lambda _path: False)
+    monkeypatch.setattr("lab.guests.qemu_command.takes_direct", lambda _path: False)
     assert "cache=writeback" in drive()
 
 
@@ -169,7 +169,7 @@ def test_the_agents_modules_are_all_that_its_start_needs(tmp_path: Path) -> None
 
 def test_kvm_that_must_be_and_is_not_is_said_before_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "kvm_boots", lambda *_: False)
-    nothing = Image(Path("/k"), Path("/i"))
+    nothing = BootImage(Path("/k"), Path("/i"))
     with pytest.raises(PreparationError, match="no guest comes up under KVM"):
         pool.choose_accelerator(GuestSettings(accelerator="kvm"), nothing)
     assert pool.choose_accelerator(GuestSettings(), nothing) == "tcg"

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from lab.errors import RunError
-from lab.guests.channel import Channel
-from lab.guests.command import QEMU
+from lab.guests.channel import AgentChannel
 from lab.guests.domain import connect_from
 from lab.guests.image import TCP_PORT, build_image
-from lab.workloads import Cpu, Site
+from lab.guests.qemu_command import QEMU
+from lab.workloads import CpuWorkload, Site
 
 pytestmark = pytest.mark.guests
 
@@ -25,7 +25,7 @@ BOOT_WITHIN_S = 150.0
 
 
 @pytest.fixture
-def channel(able: None, tmp_path: Path) -> Iterator[Channel]:
+def channel(able: None, tmp_path: Path) -> Iterator[AgentChannel]:
     """To the agent of a guest that has nothing but its image, on a tap in a namespace of its own."""
     image = build_image(["sysbench"], tmp_path_cache(tmp_path))
     name = f"zz-image-{os.getpid()}"
@@ -40,7 +40,7 @@ def channel(able: None, tmp_path: Path) -> Iterator[Channel]:
     console = (tmp_path / "console").open("wb")
     guest = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], stdin=subprocess.DEVNULL, stdout=console)
     try:
-        made = Channel(_connected(name, guest), "image", (tmp_path / "console").read_text)
+        made = AgentChannel(_connected(name, guest), "image", (tmp_path / "console").read_text)
         assert made.wait_up(30)
         yield made
         made.close()
@@ -80,8 +80,8 @@ def _connected(namespace: str, guest: subprocess.Popen[bytes]) -> socket.socket:
             time.sleep(0.2)
 
 
-def test_a_program_works_in_a_guest_that_has_only_its_image(channel: Channel, tmp_path: Path) -> None:
-    workload = Cpu()
+def test_a_program_works_in_a_guest_that_has_only_its_image(channel: AgentChannel, tmp_path: Path) -> None:
+    workload = CpuWorkload()
     site = Site(0, tmp_path, tmp_path, ADDRESS, 1)
     program = channel.start(workload.work(site, 1, None), Path("/"))
     assert channel.wait(program, 60) == 0, program.errors()

@@ -16,9 +16,9 @@ import yaml
 from guest_runs import Lab, cpu_seconds, place, start, work
 
 from lab.errors import RunError
-from lab.registry import clean
-from lab.workloads import Cpu, Disk, Web
-from profiler.backends.lxc.groups import find_mounts
+from lab.resource_registry import clean
+from lab.workloads import CpuWorkload, DiskWorkload, WebWorkload
+from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 
 pytestmark = pytest.mark.guests
@@ -51,7 +51,7 @@ def _left_of(run: str) -> list[str]:
 
 
 def test_a_guest_between_runs_stands_still_and_nothing_of_the_run_is_left_in_it(lab: Lab) -> None:
-    with lab.host((place("cpu.1", (0,)), Cpu())) as guests:
+    with lab.host((place("cpu.1", (0,)), CpuWorkload())) as guests:
         machine = guests.machines[0]
         start(guests.running[0], 60).release()  # nobody ends it
     process = Path(f"/proc/{machine.process.pid}")
@@ -59,7 +59,7 @@ def test_a_guest_between_runs_stands_still_and_nothing_of_the_run_is_left_in_it(
     time.sleep(1)
     assert cpu_seconds(process) - used < 0.03
     assert [name for name in _left_of(lab.registry.run) if "cpu.1" in name] == []
-    with lab.host((place("cpu.1", (0,)), Cpu())) as guests:
+    with lab.host((place("cpu.1", (0,)), CpuWorkload())) as guests:
         assert guests.machines[0] is machine
         processes = machine.channel.call("ps", "-e", "-o", "comm=").split()
     assert "ps" in processes
@@ -67,7 +67,7 @@ def test_a_guest_between_runs_stands_still_and_nothing_of_the_run_is_left_in_it(
 
 
 def test_programs_that_lie_below_tmp_are_seen_and_what_a_guest_writes_there_stays_in_it(lab: Lab) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder, lab.host((place("cpu.1", (0,)), Cpu())) as guests:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, lab.host((place("cpu.1", (0,)), CpuWorkload())) as guests:
         program, written = Path(folder, "program"), Path(folder, "written")
         program.write_text("#!/bin/sh\necho here\n")
         program.chmod(0o755)
@@ -78,7 +78,7 @@ def test_programs_that_lie_below_tmp_are_seen_and_what_a_guest_writes_there_stay
 
 
 def test_files_of_a_workload_stay_on_the_guests_disk_and_are_not_cached(lab: Lab) -> None:
-    member = place("disk.1", (0,)), Disk(8, access="randwrite")
+    member = place("disk.1", (0,)), DiskWorkload(8, access="randwrite")
     with lab.host(member) as guests:
         machine, site = guests.machines[0], guests.running[0].site
         name = str(next(site.files.glob("disk-*")))
@@ -100,12 +100,12 @@ def test_files_of_a_workload_stay_on_the_guests_disk_and_are_not_cached(lab: Lab
 def test_a_guest_that_dies_fails_the_run_and_the_next_run_has_a_new_one(lab: Lab) -> None:
     with (
         pytest.raises(RunError, match=r"guest guest0x1 (hung up|takes no requests)"),
-        lab.host((place("web.1", (0,), (1,)), Web(1))) as guests,
+        lab.host((place("web.1", (0,), (1,)), WebWorkload(1))) as guests,
     ):
         machine = guests.machines[0]
         os.kill(machine.process.pid, signal.SIGKILL)
         guests.running[0].start_inside(["true"])
-    with lab.host((place("web.1", (0,), (1,)), Web(1))) as guests:
+    with lab.host((place("web.1", (0,), (1,)), WebWorkload(1))) as guests:
         assert guests.machines[0] is not machine
         (web,) = work(guests, 1)
     assert web.throughput > 10
@@ -116,7 +116,7 @@ def test_a_guest_that_hangs_is_an_error_in_one_sentence(lab: Lab, monkeypatch: p
     monkeypatch.setattr("lab.guests.qmp._ANSWER_WITHIN_S", 1.0)
     with (
         pytest.raises(RunError, match="the agent of guest guest0x1 did not answer within 1 s"),
-        lab.host((place("cpu.1", (0,)), Cpu())) as guests,
+        lab.host((place("cpu.1", (0,)), CpuWorkload())) as guests,
     ):
         machine = guests.machines[0]
         os.kill(machine.process.pid, signal.SIGSTOP)
@@ -127,7 +127,7 @@ def test_a_guest_that_hangs_is_an_error_in_one_sentence(lab: Lab, monkeypatch: p
 def test_a_server_that_ends_is_the_runs_error(lab: Lab) -> None:
     with (
         pytest.raises(RunError, match=r"nginx of web.1 ended with status"),
-        lab.host((place("web.1", (0,), (1,)), Web(1))) as guests,
+        lab.host((place("web.1", (0,), (1,)), WebWorkload(1))) as guests,
     ):
         guests.machines[0].channel.call("pkill", "nginx")
         time.sleep(1)

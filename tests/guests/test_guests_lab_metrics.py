@@ -9,8 +9,8 @@ import pytest
 from guest_runs import Lab, allowed, cpu_seconds, finish, over, place, start, tap_bytes, threads, work
 
 from lab.qdiscs import lab_qdiscs
-from lab.workloads import Cpu, Disk, Web
-from lab.workloads.bulk import Bulk
+from lab.workloads import CpuWorkload, DiskWorkload, WebWorkload
+from lab.workloads.bulk import BulkWorkload
 
 # the time of three tries, with guests booted anew for each
 pytestmark = [pytest.mark.guests, pytest.mark.measured, pytest.mark.timeout(900)]
@@ -19,7 +19,7 @@ DISK_MB = 16
 
 
 def test_web_and_cpu_work_give_outcomes_side_by_side(lab: Lab) -> None:
-    with lab.host((place("web.1", (0,), (1,)), Web(1)), (place("cpu.2", (1,)), Cpu())) as guests:
+    with lab.host((place("web.1", (0,), (1,)), WebWorkload(1)), (place("cpu.2", (1,)), CpuWorkload())) as guests:
         web, cpu = work(guests, 2)
         qdiscs = lab_qdiscs(lab.registry)
         assert guests.circumstances()["guest_accelerator"] in ("kvm", "tcg")
@@ -33,7 +33,10 @@ def test_web_and_cpu_work_give_outcomes_side_by_side(lab: Lab) -> None:
 
 
 def test_disk_and_bulk_work_give_outcomes_and_go_through_the_guests_devices(lab: Lab) -> None:
-    members = (place("bulk.1", (0,), (1,)), Bulk()), (place("disk.2", (1,)), Disk(DISK_MB, access="randwrite"))
+    members = (
+        (place("bulk.1", (0,), (1,)), BulkWorkload()),
+        (place("disk.2", (1,)), DiskWorkload(DISK_MB, access="randwrite")),
+    )
     with lab.host(*members) as guests:
         taps = tap_bytes(guests, 0)
         programs = [start(one, 3) for one in guests.running]
@@ -58,20 +61,20 @@ def test_disk_and_bulk_work_give_outcomes_and_go_through_the_guests_devices(lab:
 
 
 def test_vcpus_run_where_the_member_is_and_the_rest_of_qemu_on_the_drivers_cpus(lab: Lab) -> None:
-    with lab.host((place("cpu.1", (1,)), Cpu()), driver_cpus=(0,)) as guests:
+    with lab.host((place("cpu.1", (1,)), CpuWorkload()), driver_cpus=(0,)) as guests:
         pid = guests.machines[0].process.pid
         used = cpu_seconds(Path(f"/proc/{pid}"))
         work(guests, 1)
         assert cpu_seconds(Path(f"/proc/{pid}")) > used + 0.3
         assert {allowed(task) for task in threads(pid, vcpus=True)} == {"1"}
         assert {allowed(task) for task in threads(pid, vcpus=False)} == {"0"}
-    with lab.host((place("cpu.1", (0,)), Cpu())) as guests:
+    with lab.host((place("cpu.1", (0,)), CpuWorkload())) as guests:
         assert guests.machines[0].process.pid == pid  # it is the same guest, elsewhere
         assert {allowed(task) for task in Path(f"/proc/{pid}/task").iterdir()} == {"0"}
 
 
 def test_two_vcpus_are_two_threads_that_both_work(lab: Lab) -> None:
-    with lab.host((place("cpu.1", (0, 1), vcpus=2), Cpu())) as guests:
+    with lab.host((place("cpu.1", (0, 1), vcpus=2), CpuWorkload())) as guests:
         tasks = threads(guests.machines[0].process.pid, vcpus=True)
         before = [cpu_seconds(task) for task in tasks]
         work(guests, 2)
@@ -80,7 +83,7 @@ def test_two_vcpus_are_two_threads_that_both_work(lab: Lab) -> None:
 
 
 def test_a_cap_holds_for_the_whole_guest(lab: Lab) -> None:
-    with lab.host((place("cpu.1", (1,), cap=30.0), Cpu())) as guests:
+    with lab.host((place("cpu.1", (1,), cap=30.0), CpuWorkload())) as guests:
         process = Path(f"/proc/{guests.machines[0].process.pid}")
         (one,) = guests.running
         program = start(one, 5)
@@ -96,7 +99,7 @@ def test_a_cap_holds_for_the_whole_guest(lab: Lab) -> None:
 
 def test_cpu_is_what_the_kernel_accounts_to_the_vcpu_threads(lab: Lab) -> None:
     """Taken outside and inside of the readings: the backend must lie between, but for two ticks of 10 ms."""
-    with lab.host((place("cpu.1", (1,)), Cpu())) as guests:
+    with lab.host((place("cpu.1", (1,)), CpuWorkload())) as guests:
         (one,) = guests.running
         (thread,) = threads(guests.machines[0].process.pid, vcpus=True)
         program = start(one, 4)
@@ -116,7 +119,7 @@ def test_cpu_is_what_the_kernel_accounts_to_the_vcpu_threads(lab: Lab) -> None:
 
 
 def test_an_idle_guest_is_blocked_and_a_loaded_one_has_all_eight_metrics(lab: Lab) -> None:
-    with lab.host((place("web.1", (1,), (0,)), Web(100))) as guests:
+    with lab.host((place("web.1", (1,), (0,)), WebWorkload(100))) as guests:
         time.sleep(0.5)
         idle = over(guests, 1.5)
         (one,) = guests.running

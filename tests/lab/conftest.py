@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.backends.lxc.groups import find_mounts
+from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from lab.campaign import Member
 from lab.control_groups import GroupMaker
-from lab.instances import Setup
-from lab.instances.containers import Container, Containers
-from lab.processes import Process, wait_until
-from lab.registry import Registry
-from lab.schedule import Placed
-from lab.workloads import Cpu, Workload
-from profiler.backends.lxc.groups import find_mounts
+from lab.instances import RunSetup
+from lab.instances.containers import ContainerInstances, LabContainer
+from lab.processes import LabProcess, wait_until
+from lab.resource_registry import ResourceRegistry
+from lab.schedule import PlacedMember
+from lab.workloads import CpuWorkload, Workload
+from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 from profiler.observed import IsolationSettings
 
@@ -27,15 +27,15 @@ NOTHING = IsolationSettings()
 
 def placed(
     position: int, settings: IsolationSettings = NOTHING, cpus: tuple[int, ...] = (0,), clients: tuple[int, ...] = (1,)
-) -> Placed:
-    return Placed(f"one.{position + 1}", Member("one", "one", 1.0, 1, settings), cpus, clients, "solo:one")
+) -> PlacedMember:
+    return PlacedMember(f"one.{position + 1}", Member("one", "one", 1.0, 1, settings), cpus, clients, "solo:one")
 
 
 @contextmanager
-def registered() -> Iterator[tuple[Registry, Path]]:
+def registered() -> Iterator[tuple[ResourceRegistry, Path]]:
     """A registry with a state of its own and a scratch folder on the disk."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        registry = Registry(Path(folder) / "state")
+        registry = ResourceRegistry(Path(folder) / "state")
         scratch = Path(folder) / "scratch"
         scratch.mkdir()
         try:
@@ -46,15 +46,15 @@ def registered() -> Iterator[tuple[Registry, Path]]:
 
 @contextmanager
 def containers(
-    entries: Sequence[Placed], workloads: Sequence[Workload] | None = None, **more: Any
-) -> Iterator[list[Container]]:
+    entries: Sequence[PlacedMember], workloads: Sequence[Workload] | None = None, **more: Any
+) -> Iterator[list[LabContainer]]:
     """Containers that stand; without workloads nothing runs in them yet. More arguments are those of Setup."""
     with registered() as (registry, scratch):
         maker = GroupMaker()
         maker.prepare()
-        chosen = tuple(workloads or [Cpu() for _ in entries])
-        with Containers(Setup(registry, tuple(entries), chosen, scratch, **more), maker) as made:
-            yield [one for one in made.running if isinstance(one, Container)]
+        chosen = tuple(workloads or [CpuWorkload() for _ in entries])
+        with ContainerInstances(RunSetup(registry, tuple(entries), chosen, scratch, **more), maker) as made:
+            yield [one for one in made.running if isinstance(one, LabContainer)]
 
 
 @contextmanager
@@ -112,18 +112,18 @@ for attempt in range(3):
 _PYTHON = [sys.executable, "-I", "-S", "-c"]
 
 
-def echo(container: Container, *, outside: bool = False) -> Process:
+def echo(container: LabContainer, *, outside: bool = False) -> LabProcess:
     """A program that sends UDP datagrams back: in the container, or beside the load generators."""
     start = container.start if outside else container.start_inside
     return start([*_PYTHON, _ECHO])
 
 
-def ask(container: Container, address: str, timeout_s: float = 1.0) -> Process:
+def ask(container: LabContainer, address: str, timeout_s: float = 1.0) -> LabProcess:
     """A program that asks an echo; it prints the milliseconds of the first answer, nothing without one."""
     return container.start_inside([*_PYTHON, _ASK, address, str(timeout_s)])
 
 
-def answered_ms(asking: Process) -> float | None:
+def answered_ms(asking: LabProcess) -> float | None:
     """What `ask` found, once it has ended."""
     if not wait_until(lambda: asking.returncode is not None, 20):
         raise AssertionError("asked for 20 s")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from profiler.backends.lxc.groups import find_mounts
+from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 
 TINY = Path(__file__).with_name("tiny.yaml")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.campaign import Member
-from lab.schedule import Placed
-from lab.workloads import Reached, Site
+from lab.schedule import PlacedMember
+from lab.workloads import Site, WorkloadResult
 from profiler.backends import Backend, Counters, DomainCounters, HostCounters
 from profiler.observed import IsolationSettings
 
@@ -63,15 +63,15 @@ class FakeWorkload:
     def fill(self, _site: Site, _rate: float | None) -> list[str] | None:
         return ["fill", str(self.filler_s), str(self.filler_code)]
 
-    def read(self, _output: str, _rate: float | None) -> Reached:
-        return Reached(100.0, further={"told": (3.0, "things")})
+    def read(self, _output: str, _rate: float | None) -> WorkloadResult:
+        return WorkloadResult(100.0, further={"told": (3.0, "things")})
 
 
 @dataclass
 class FakeRunning:
     """One instance; `started` are all programs that ran in it."""
 
-    placed: Placed
+    placed: PlacedMember
     workload: Any
     site: Site = field(default_factory=lambda: Site(0, Path(), Path(), "", 1))
     started: list[FakeProgram] = field(default_factory=list)
@@ -135,5 +135,5 @@ class FakeInstances:
         return frozenset(cpu for one in self.members for cpu in one.placed.cpus)
 
 
-def _placed(name: str) -> Placed:
-    return Placed(name, Member(name, name, 1.0, 1, IsolationSettings()), (0,), None, f"solo:{name}:0")
+def _placed(name: str) -> PlacedMember:
+    return PlacedMember(name, Member(name, name, 1.0, 1, IsolationSettings()), (0,), None, f"solo:{name}:0")

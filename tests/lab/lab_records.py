@@ -6,30 +6,30 @@ import random
 from collections.abc import Sequence
 
 from lab.campaign import Campaign
-from lab.measure import Measured, Value
-from lab.records import Around, Record
+from lab.measure import MetricValue, RunMeasurement
+from lab.records import Record, RunConditions
 from lab.schedule import Run, expand
-from lab.windows import Series
-from lab.workloads import Reached
+from lab.usage_windows import UsageSeries
+from lab.workloads import WorkloadResult
 
 
 def record(
     campaign: Campaign, run: Run, number: int, factor: float = 1.0, *, windows: Sequence[float] = (),
-    unsteady: tuple[str, ...] = (), around: Around | None = None,
+    unsteady: tuple[str, ...] = (), around: RunConditions | None = None,
 ) -> Record:  # fmt: skip
     """A record as a run would give it: solo reaches 1000, each member of a pair half of it, times `factor`."""
     share = factor / len(run.placed)
     reached = {
-        entry.instance: Reached(
+        entry.instance: WorkloadResult(
             1000 * share, 2.0 / (share or 1), 3.0 / (share or 1), further={"retransmits": (7.0, "1/s")}
         )
         for entry in run.placed
     }
-    values = [Value(entry.instance, "instance", "cpu", 100 * share, "%") for entry in run.placed]
-    values += [Value(None, "driver_domain", "cpu", 7.0, "%"), Value(None, "host", "event", 9.0, "1/s")]
+    values = [MetricValue(entry.instance, "instance", "cpu", 100 * share, "%") for entry in run.placed]
+    values += [MetricValue(None, "driver_domain", "cpu", 7.0, "%"), MetricValue(None, "host", "event", 9.0, "1/s")]
     at_s = tuple(round(0.5 * (position + 1), 2) for position in range(len(windows)))
-    series = Series(at_s, {entry.instance: {"cpu": tuple(windows)} for entry in run.placed} if windows else {})
-    measured = Measured(
+    series = UsageSeries(at_s, {entry.instance: {"cpu": tuple(windows)} for entry in run.placed} if windows else {})
+    measured = RunMeasurement(
         "2026-01-01T00:00:00.000+00:00", 1.0, reached, tuple(values), {"web-1k.1": 55.0}, 0.0, 0.5, (), 1.25, unsteady,
         series, {0: 2.0, 1: 1.0},
     )  # fmt: skip

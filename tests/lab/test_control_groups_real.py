@@ -15,10 +15,10 @@ from container_run import containers, placed
 from lab import control_groups
 from lab.control_groups import GroupMaker, device_of
 from lab.errors import PreparationError
-from lab.instances.containers import Container
+from lab.instances.containers import LabContainer
 from lab.processes import wait_until
 from lab.workloads.disk import takes_direct
-from profiler.backends.lxc.groups import find_groups
+from profiler.backends.lxc.control_groups import find_groups
 from profiler.backends.source import LiveSource
 from profiler.observed import MAX_WEIGHT, IsolationSettings
 
@@ -41,7 +41,7 @@ def _shares(settings: Sequence[IsolationSettings], cpus: Sequence[int], seconds:
     return [(now - then) / 1e9 / took_s for then, now in zip(before, after, strict=True)]
 
 
-def _used(made: Sequence[Container]) -> list[int]:
+def _used(made: Sequence[LabContainer]) -> list[int]:
     groups = find_groups(LiveSource())
     return [groups.cpu_ns(one.group) for one in made]
 

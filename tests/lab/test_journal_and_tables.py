@@ -12,12 +12,12 @@ import yaml
 from lab_records import one_round, record
 
 from lab.campaign import Campaign, read_campaign
-from lab.circumstances import circumstances, read_machine
+from lab.dataset_writer import COLOCATIONS, OUTCOMES, PLATFORMS, PROFILES, RUNS, SERIES, write_dataset
+from lab.environment import circumstances, read_machine
 from lab.errors import LabError
-from lab.records import Around, Record
+from lab.records import Record, RunConditions
 from lab.schedule import expand
-from lab.show import show
-from lab.tables import COLOCATIONS, OUTCOMES, PLATFORMS, PROFILES, RUNS, SERIES, write_dataset
+from lab.show import analyse
 from models.data.dataset import load_dataset
 from profiler.observed import Pinning
 
@@ -106,7 +106,7 @@ def test_a_table_is_whole_or_not_there(tmp_path: Path, campaign: Campaign, monke
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lab.tables.os.fsync", full)
+    monkeypatch.setattr("lab.dataset_writer.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         _write(tmp_path, campaign, one_round(campaign, 1) + one_round(campaign, 2))
     assert (tmp_path / "profiles.csv").read_bytes() == before
@@ -115,7 +115,7 @@ def test_a_table_is_whole_or_not_there(tmp_path: Path, campaign: Campaign, monke
 
 def test_show_gives_ratios_scores_and_noise(tmp_path: Path, campaign: Campaign) -> None:
     _write(tmp_path, campaign, one_round(campaign, 1) + one_round(campaign, 2))
-    shown = show(tmp_path)
+    shown = analyse(tmp_path)
     form = shown.forms["same"]
     assert form.matrix["web-1k"]["cpu"].median == pytest.approx(0.5)
     assert {score.score.median for score in form.scores} == {1.0}
@@ -132,12 +132,12 @@ def test_show_names_file_line_and_column_of_a_bad_cell(tmp_path: Path, campaign:
     lines[1] = lines[1].replace(",500,", f",{value},")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(LabError, match=r"colocations\.csv, line 2, column colocated: '.*' is not a number"):
-        show(tmp_path)
+        analyse(tmp_path)
 
 
 def test_show_of_a_directory_without_tables_says_what_to_name(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="name a directory that lab run wrote"):
-        show(tmp_path)
+        analyse(tmp_path)
 
 
 def test_outcomes_hold_everything_that_a_workload_told(tmp_path: Path, campaign: Campaign) -> None:
@@ -166,7 +166,7 @@ def test_windows_are_a_table_that_is_the_same_bytes_for_the_same_runs(tmp_path: 
 
 
 def test_runs_tell_what_they_were_done_under(tmp_path: Path, campaign: Campaign) -> None:
-    around = Around("2026-01-01T00:00:00.000+00:00", 0.5, "abc", 3)
+    around = RunConditions("2026-01-01T00:00:00.000+00:00", 0.5, "abc", 3)
     (run,) = [run for run in expand(campaign) if run.run == "same:web-1k:cpu"]
     _write(tmp_path, campaign, [record(campaign, run, 1, unsteady=("cpu.2",), around=around)])
     rows = {row["instance"]: row for row in _table(tmp_path, "runs")}

@@ -17,11 +17,11 @@ from container_run import containers, left_of, placed, registered
 
 from lab.control_groups import GroupMaker
 from lab.errors import RunError, StopRequested
-from lab.instances import Setup
-from lab.instances.containers import Containers
+from lab.instances import RunSetup
+from lab.instances.containers import ContainerInstances
 from lab.processes import call, wait_until
-from lab.registry import Registry
-from lab.workloads import Cpu, Listens, Site, Web, Workload
+from lab.resource_registry import ResourceRegistry
+from lab.workloads import CpuWorkload, Listens, Site, WebWorkload, Workload
 
 pytestmark = pytest.mark.lab
 _PYTHON = [sys.executable, "-I", "-S", "-c"]
@@ -35,7 +35,7 @@ while True:
 
 
 @dataclass(frozen=True, slots=True)
-class Server(Cpu):
+class Server(CpuWorkload):
     """Listens on port 80 after some time, and answers a check that is given."""
 
     kind: ClassVar[str] = "test-server"
@@ -58,13 +58,13 @@ class Server(Cpu):
 def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Ids of the runs of a test, of which nothing may be left."""
     ids: list[str] = []
-    init = Containers.__init__
+    init = ContainerInstances.__init__
 
-    def noting(self: Containers, setup: Setup, maker: GroupMaker) -> None:
+    def noting(self: ContainerInstances, setup: RunSetup, maker: GroupMaker) -> None:
         ids.append(setup.registry.run)
         init(self, setup, maker)
 
-    monkeypatch.setattr(Containers, "__init__", noting)
+    monkeypatch.setattr(ContainerInstances, "__init__", noting)
     yield ids
     assert ids
     for run in ids:
@@ -125,7 +125,7 @@ def test_a_port_that_is_taken_inside_the_instance_is_said_with_its_name() -> Non
 
 @pytest.mark.usefixtures("runs")
 def test_a_server_that_does_not_get_ready_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Containers, "ready_within_s", 0.5)
+    monkeypatch.setattr(ContainerInstances, "ready_within_s", 0.5)
     with (
         pytest.raises(RunError, match=r"of one\.1 was not ready within"),
         containers([placed(0)], [Server(after_s=60)]),
@@ -138,7 +138,7 @@ def test_a_server_that_does_not_get_ready_is_named(monkeypatch: pytest.MonkeyPat
 def test_a_server_that_dies_in_the_middle_is_named_whatever_else_failed(follows: RunError | None) -> None:
     with (
         pytest.raises(RunError, match=r"^nginx of one\.1 ended with status -9: ") as caught,
-        containers([placed(0)], [Web(1)]) as (one,),
+        containers([placed(0)], [WebWorkload(1)]) as (one,),
     ):
         assert one.server is not None
         os.kill(one.server.pid, signal.SIGKILL)
@@ -200,13 +200,13 @@ def test_a_stop_request_while_servers_start_is_not_lost_when_something_cannot_be
 
 
 def _cannot_remove(monkeypatch: pytest.MonkeyPatch) -> None:
-    remove = Registry.remove_run
+    remove = ResourceRegistry.remove_run
 
-    def failing(registry: Registry) -> None:
+    def failing(registry: ResourceRegistry) -> None:
         remove(registry)
         raise RunError("it cannot be removed")
 
-    monkeypatch.setattr(Registry, "remove_run", failing)
+    monkeypatch.setattr(ResourceRegistry, "remove_run", failing)
 
 
 def test_a_collision_of_names_leaves_what_was_there_before() -> None:
@@ -216,9 +216,9 @@ def test_a_collision_of_names_leaves_what_was_there_before() -> None:
         try:
             maker = GroupMaker()
             maker.prepare()
-            workloads: tuple[Workload, ...] = (Cpu(), Cpu())
-            setup = Setup(registry, (placed(0), placed(1)), workloads, scratch)
-            with pytest.raises(RunError, match="is there already"), Containers(setup, maker):
+            workloads: tuple[Workload, ...] = (CpuWorkload(), CpuWorkload())
+            setup = RunSetup(registry, (placed(0), placed(1)), workloads, scratch)
+            with pytest.raises(RunError, match="is there already"), ContainerInstances(setup, maker):
                 raise AssertionError("unreachable")
             assert left_of(registry.run) == [f"/run/netns/{name}"]
         finally:

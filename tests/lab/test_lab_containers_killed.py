@@ -13,7 +13,7 @@ import pytest
 from container_run import left_of, native_programs_alone, programs_of
 
 from lab.processes import wait_until
-from lab.registry import clean
+from lab.resource_registry import clean
 
 pytestmark = pytest.mark.lab
 _LAB = """
@@ -25,7 +25,7 @@ from lab.control_groups import GroupMaker
 from lab.instances import Setup
 from lab.instances.containers import Containers
 from lab.instances.native import Native
-from lab.registry import Registry
+from lab.resource_registry import Registry
 from lab.workloads import Cpu, Web
 kind, works = {"container": (Containers, (Web(1), Web(1))), "native": (Native, (Cpu(), Cpu()))}[sys.argv[4]]
 maker, registry, folder = GroupMaker(), Registry(Path(sys.argv[3]) / "state"), Path(sys.argv[3])

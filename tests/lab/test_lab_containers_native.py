@@ -15,12 +15,12 @@ from container_run import answered_ms, ask, echo, left_of, native_programs_alone
 
 from lab.control_groups import GroupMaker
 from lab.errors import PreparationError
-from lab.instances import Setup
-from lab.instances.containers import Container
-from lab.instances.native import Native
+from lab.instances import RunSetup
+from lab.instances.containers import LabContainer
+from lab.instances.native import NativeInstances
 from lab.processes import call, wait_until
-from lab.schedule import Placed
-from lab.workloads import Cpu, Listens, Site, Workload
+from lab.schedule import PlacedMember
+from lab.workloads import CpuWorkload, Listens, Site, Workload
 from profiler.observed import IsolationSettings
 from tests.servers.running import free_port
 
@@ -34,18 +34,18 @@ while True:
 
 
 @contextmanager
-def _native(entries: list[Placed], workloads: list[Workload], **more: Any) -> Iterator[list[Container]]:
+def _native(entries: list[PlacedMember], workloads: list[Workload], **more: Any) -> Iterator[list[LabContainer]]:
     with native_programs_alone(), registered() as (registry, scratch):
         maker = GroupMaker()
         maker.prepare()
-        setup = Setup(registry, tuple(entries), tuple(workloads), scratch, **more)
-        with Native(setup, maker) as made:
-            yield [one for one in made.running if isinstance(one, Container)]
+        setup = RunSetup(registry, tuple(entries), tuple(workloads), scratch, **more)
+        with NativeInstances(setup, maker) as made:
+            yield [one for one in made.running if isinstance(one, LabContainer)]
         assert left_of(registry.run) == []
 
 
 @dataclass(frozen=True, slots=True)
-class Server(Cpu):
+class Server(CpuWorkload):
     """A server on a port that nobody else on the test's host has."""
 
     port: int = 0
@@ -59,7 +59,7 @@ class Server(Cpu):
 
 
 def test_native_programs_are_on_the_host_and_reach_the_generators_by_the_same_path() -> None:
-    with _native([placed(0), placed(1)], [Cpu(), Server(port=free_port())], driver_cpus=(0,)) as made:
+    with _native([placed(0), placed(1)], [CpuWorkload(), Server(port=free_port())], driver_cpus=(0,)) as made:
         for one in made:
             answering = echo(one, outside=True)
             asking = ask(one, "10.77.0.1")
@@ -72,7 +72,7 @@ def test_native_programs_are_on_the_host_and_reach_the_generators_by_the_same_pa
 
 @pytest.mark.measured
 def test_native_programs_share_a_line_as_others_do() -> None:
-    with _native([placed(0)], [Cpu()], line_mbit=2.0) as (one,):
+    with _native([placed(0)], [CpuWorkload()], line_mbit=2.0) as (one,):
         receiver = one.start(["iperf3", "-s", "-1", "-i", "0.5", "-f", "k", "--forceflush"])
         assert wait_until(lambda: "listening" in receiver.output(), 5)
         sender = one.start_inside(["iperf3", "-c", "10.77.0.1", "-t", "20"])
@@ -87,7 +87,7 @@ def test_native_programs_share_a_line_as_others_do() -> None:
 def test_native_programs_with_limits_are_refused() -> None:
     with (
         pytest.raises(PreparationError, match=r"one\.1 has limits, which native programs never have"),
-        _native([placed(0, IsolationSettings(cap_percent=50))], [Cpu()]),
+        _native([placed(0, IsolationSettings(cap_percent=50))], [CpuWorkload()]),
     ):
         raise AssertionError("unreachable")
 
@@ -96,7 +96,7 @@ def test_a_host_that_uses_the_labs_addresses_gets_no_native_programs() -> None:
     with registered() as (registry, scratch), native_programs_alone():
         maker = GroupMaker()
         maker.prepare()
-        native = Native(Setup(registry, (placed(0),), (Cpu(),), scratch), maker)
+        native = NativeInstances(RunSetup(registry, (placed(0),), (CpuWorkload(),), scratch), maker)
         call(["ip", "route", "add", "blackhole", "10.77.0.128/25"])
         try:
             with pytest.raises(PreparationError, match="this host has routes to"), native:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.campaign import Campaign, GuestSettings, Repeats, Temporal, read_campaign
+from lab.dry_run import estimate_campaign
 from lab.errors import CampaignError
-from lab.estimate import estimate
 from lab.schedule import expand, profile_keys
 from profiler.observed import NetworkSettings
 
@@ -173,7 +173,7 @@ def test_a_group_of_one_is_measured_alone_and_nobody_is_with_it(read: Read) -> N
     runs = expand(campaign)
     assert {run.kind for run in runs} == {"solo"}
     assert {run.run for run in runs} == {"solo:cpu:0", "solo:cpu.cap25:0", "solo:cpu.cap50:0"}
-    assert estimate(campaign, []).sentences()[0] == "campaign test: no groups"
+    assert estimate_campaign(campaign, []).sentences()[0] == "campaign test: no groups"
 
 
 def test_a_changed_time_grid_makes_other_rounds(read: Read) -> None:

@@ -15,7 +15,7 @@ from lab.campaign import Campaign, read_campaign
 from lab.cli import main
 from lab.errors import LabError
 from lab.journal import Journal, read_journal
-from lab.records import Around
+from lab.records import RunConditions
 from lab.schedule import expand
 
 TINY = Path(__file__).with_name("tiny.yaml")
@@ -115,7 +115,7 @@ def test_notes_are_kept_beside_runs_each_once(tmp_path: Path, campaign: Campaign
 
 
 def test_everything_about_a_run_comes_back_from_disk(tmp_path: Path, campaign: Campaign) -> None:
-    around = Around("2026-01-01T00:00:00.000+00:00", 0.5, "abc", 3)
+    around = RunConditions("2026-01-01T00:00:00.000+00:00", 0.5, "abc", 3)
     run = expand(campaign)[0]
     whole = record(campaign, run, 1, windows=[1.0, 2.5, 3.0], unsteady=("web-1k.1",), around=around)
     Journal(tmp_path, campaign).append(whole)

@@ -9,9 +9,9 @@ import pytest
 from lab_doubles import FakeInstances, FakeWorkload
 
 from lab import measure as module
-from lab import windows
+from lab import usage_windows
 from lab.errors import RunError
-from lab.measure import Measured, Timing, measure
+from lab.measure import RunMeasurement, Timing, measure
 from profiler.backends import BackendError
 
 SHORT = Timing(1, 0.1, 0.1)
@@ -36,12 +36,12 @@ class _Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     made = _Clock()
-    for place in (module, windows, lab_doubles):
+    for place in (module, usage_windows, lab_doubles):
         monkeypatch.setattr(place, "time", made)
     return made
 
 
-def _measure(instances: Any, timing: Timing = SHORT) -> Measured:
+def _measure(instances: Any, timing: Timing = SHORT) -> RunMeasurement:
     return measure(instances, timing, {})
 
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from lab import network
 from lab.control_groups import GroupMaker
 from lab.errors import PreparationError
-from lab.instances.containers import Container
+from lab.instances.containers import LabContainer
 from lab.processes import call, wait_until
 from lab.shaping import check_promises, htb_commands, most_segments
-from lab.workloads import Web
+from lab.workloads import WebWorkload
 from profiler.observed import IsolationSettings, NetworkSettings, parse_cpus
-from research.benchmarks.shaping import Case, reach
+from research.benchmarks.shaping import ShapingCase, reach
 
 GENERATORS = "10.77.0.1"
 HALF = NetworkSettings("dedicated", 0.5)
@@ -117,7 +117,7 @@ def test_what_arrives_is_within_a_tenth_of_the_limit(mode: str, rate_mbit: float
     maker = GroupMaker()
     maker.prepare()
     with registered() as (registry, scratch):
-        case = Case(mode, rate_mbit, transport)  # type: ignore[arg-type]
+        case = ShapingCase(mode, rate_mbit, transport)  # type: ignore[arg-type]
         reached = reach(case, registry, maker, scratch, 1.5, 0.7)
     assert reached.payload_mbit == pytest.approx(rate_mbit, rel=0.10)
     assert reached.frames_mbit == pytest.approx(rate_mbit, rel=0.10)
@@ -129,7 +129,7 @@ def test_shared_classes_get_what_they_were_promised_when_both_send() -> None:
     maker = GroupMaker()
     maker.prepare()
     with registered() as (registry, scratch):
-        reached = reach(Case("shared", 10.0, "udp"), registry, maker, scratch, 1.5, 0.7)
+        reached = reach(ShapingCase("shared", 10.0, "udp"), registry, maker, scratch, 1.5, 0.7)
     assert reached.frames_mbit == pytest.approx(10, rel=0.10)
     assert reached.first == pytest.approx(1 / 3, rel=0.05)
 
@@ -166,7 +166,7 @@ def _packets() -> list[int]:
 
 def _left_to_cpu_0(driver: int) -> float:
     """Part of the packets that CPU 0 works on while a web server and its client, both on CPU 0, talk."""
-    with containers([placed(0, clients=(0,))], [Web(1)], driver_cpus=(driver,)) as (web,):
+    with containers([placed(0, clients=(0,))], [WebWorkload(1)], driver_cpus=(driver,)) as (web,):
         load = web.start(web.workload.work(web.site, 60, None))
         before = _packets()
         assert wait_until(lambda: sum(_packets()) > sum(before) + 50_000, 50)  # however much of the CPU they get
@@ -198,7 +198,7 @@ def test_every_end_of_every_pair_is_steered() -> None:
                 assert int(mask.stdout.replace(",", ""), 16) == 2, (path, device)
 
 
-def _devices(made: list[Container]) -> list[tuple[str, list[str]]]:
+def _devices(made: list[LabContainer]) -> list[tuple[str, list[str]]]:
     ours = [Path(one.namespace).name for one in made]
     switch = Path(made[0].generators).name.removesuffix("load") + "switch"
     return [(switch, ["uplink", "port0", "port1"]), (Path(made[0].generators).name, ["eth0"])] + [

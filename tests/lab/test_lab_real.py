@@ -15,8 +15,8 @@ import yaml
 from lab_commands import TINY, Started, finished, lab, left_of, wait_for_runs, write_campaign
 
 from lab.processes import wait_until
-from lab.registry import Registry, clean
-from profiler.backends.lxc.groups import find_mounts
+from lab.resource_registry import ResourceRegistry, clean
+from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
 
 pytestmark = pytest.mark.lab
@@ -103,7 +103,7 @@ def test_after_kill_9_nothing_runs_on_and_the_next_run_cleans_up_and_resumes(tmp
 
 
 def test_clean_removes_only_what_dead_runs_made(state: Path) -> None:
-    alive = Registry(state)
+    alive = ResourceRegistry(state)
     group = alive.group("x")
     path = Path(find_mounts(LiveSource()).get("cpuacct") or find_mounts(LiveSource())["unified"]) / group
     alive.made("group", group)
@@ -122,7 +122,7 @@ def test_clean_removes_only_what_dead_runs_made(state: Path) -> None:
 
 
 def test_a_second_lab_on_the_same_host_is_refused(tmp_path: Path, state: Path) -> None:
-    first = Registry(state)
+    first = ResourceRegistry(state)
     try:
         done = lab("run", TINY, "--out", tmp_path / "data", "--state", state)
         assert done.returncode == 1

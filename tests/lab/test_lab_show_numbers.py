@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lab_show_cases import START, Made
 
-from lab.show import Shown, show
+from lab.show import DatasetAnalysis, analyse
+from lab.show.distributions import MOST_STEPS, distribution
 from lab.show.intervals import described
 from lab.show.noise import WIDTHS
-from lab.show.spread import MOST_STEPS, distribution
 
 POSITIVE = st.floats(0.01, 100, allow_nan=False)
 ROUNDS = st.lists(st.tuples(st.floats(0.05, 1.2), st.floats(0.05, 1.2)), min_size=1, max_size=8)
 IS = pytest.approx
 
 
-def _shown(made: Made, tmp_path: Path) -> Shown:
-    return show(made.write(tmp_path))
+def _shown(made: Made, tmp_path: Path) -> DatasetAnalysis:
+    return analyse(made.write(tmp_path))
 
 
 @settings(max_examples=25, deadline=None)

@@ -15,10 +15,10 @@ from rich.console import Console
 
 from lab.cli import main
 from lab.errors import LabError
-from lab.show import Shown, show
+from lab.show import DatasetAnalysis, analyse
 from lab.show.page import page, write_page
-from lab.show.text import draw
-from lab.show.view import STEPS, scale, strength
+from lab.show.page_model import STEPS, scale, strength
+from lab.show.terminal import draw
 
 NEIGHBOURS = Path(__file__).parents[2] / "datasets" / "lab-neighbours"
 VOID = {"meta", "col", "br", "use", "path", "rect"}
@@ -58,12 +58,12 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def campaign(tmp_path_factory: pytest.TempPathFactory) -> Shown:
-    return show(large(rounds=3, names=4, triples=30, windows=6).write(tmp_path_factory.mktemp("campaign")))
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> DatasetAnalysis:
+    return analyse(large(rounds=3, names=4, triples=30, windows=6).write(tmp_path_factory.mktemp("campaign")))
 
 
 @pytest.fixture(scope="module")
-def text(campaign: Shown) -> str:
+def text(campaign: DatasetAnalysis) -> str:
     return page(campaign)
 
 
@@ -83,7 +83,7 @@ def test_a_campaign_with_everything_has_every_section(reader: Reader) -> None:
 
 
 def test_sections_without_data_are_absent(tmp_path: Path) -> None:
-    text = page(show(_small().write(tmp_path, only=["colocations"])))
+    text = page(analyse(_small().write(tmp_path, only=["colocations"])))
     assert [section["id"] for section in Reader(text).all("section")] == ["pairs", "scores", "noise", "how"]
     assert "one round" in text
 
@@ -124,7 +124,7 @@ def test_pictures_wear_the_colours_of_the_page(text: str) -> None:
     assert "var(--s0)" in "".join(drawn)
 
 
-def test_cells_of_the_matrix_hold_number_and_interval(reader: Reader, campaign: Shown) -> None:
+def test_cells_of_the_matrix_hold_number_and_interval(reader: Reader, campaign: DatasetAnalysis) -> None:
     cell = campaign.forms["same"].matrix["web-1k"]["web-10k"]
     assert f"{cell.median:.2f}{cell.lower:.2f}–{cell.upper:.2f}" in reader.words
 
@@ -147,7 +147,7 @@ def test_whatever_a_file_says_is_text_on_the_page(tmp_path: Path) -> None:
     made.write(tmp_path)
     yaml = (tmp_path / "dataset.yaml").read_text(encoding="utf-8")
     (tmp_path / "dataset.yaml").write_text(yaml.replace("none", json.dumps(HOSTILE)), encoding="utf-8")
-    shown = show(tmp_path)
+    shown = analyse(tmp_path)
     text = page(shown)
     reader = Reader(text)
     assert "<script" not in text
@@ -157,18 +157,18 @@ def test_whatever_a_file_says_is_text_on_the_page(tmp_path: Path) -> None:
     assert "[red]" in console.export_text()
 
 
-def test_the_same_dataset_gives_the_same_page(campaign: Shown, text: str) -> None:
+def test_the_same_dataset_gives_the_same_page(campaign: DatasetAnalysis, text: str) -> None:
     assert page(campaign) == text
 
 
 def test_a_page_of_a_whole_campaign_stays_small(tmp_path: Path) -> None:
-    shown = show(large(rounds=3, names=12, triples=60, windows=2).write(tmp_path))
+    shown = analyse(large(rounds=3, names=12, triples=60, windows=2).write(tmp_path))
     assert len({score.run for form in shown.forms.values() for score in form.scores}) > 370
     assert len(page(shown).encode()) < 3_000_000
 
 
 def test_a_full_disk_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, path = show(_small().write(tmp_path / "data")), tmp_path / "report.html"
+    shown, path = analyse(_small().write(tmp_path / "data")), tmp_path / "report.html"
     write_page(shown, path)
     before = path.read_bytes()
 
@@ -183,7 +183,7 @@ def test_a_full_disk_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_what_is_no_file_is_not_overwritten(tmp_path: Path) -> None:
-    shown = show(_small().write(tmp_path / "data"))
+    shown = analyse(_small().write(tmp_path / "data"))
     with pytest.raises(LabError, match="not a regular file"):
         write_page(shown, tmp_path)
 
@@ -191,7 +191,7 @@ def test_what_is_no_file_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_named_before_anything_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = show(_small().write(tmp_path / "data"))
+    shown = analyse(_small().write(tmp_path / "data"))
     monkeypatch.delattr("lab.show.page.page")
     with pytest.raises(LabError, match=r"cannot be written to .*report\.html: there is no folder .*nowhere$"):
         write_page(shown, tmp_path / "nowhere" / "report.html")
@@ -234,7 +234,7 @@ def test_an_unknown_workload_is_wrong_usage(capsys: pytest.CaptureFixture[str]) 
 def test_a_matrix_of_twelve_fits_a_terminal(tmp_path: Path) -> None:
     made = large(rounds=2, names=12, triples=30, windows=0)
     console = Console(width=140, record=True, file=io.StringIO())
-    draw(show(made.write(tmp_path)), console)
+    draw(analyse(made.write(tmp_path)), console)
     lines = console.export_text().splitlines()
     row = next(line for line in lines if line.startswith("│web-1k "))
     assert len(re.findall(r"\d\.\d\d±\d+", row)) == 12
@@ -242,7 +242,7 @@ def test_a_matrix_of_twelve_fits_a_terminal(tmp_path: Path) -> None:
     assert len(lines) < 360
 
 
-def test_everything_is_printed_when_asked_for(campaign: Shown) -> None:
+def test_everything_is_printed_when_asked_for(campaign: DatasetAnalysis) -> None:
     console = Console(width=160, record=True, file=io.StringIO())
     draw(campaign, console, everything=True)
     text = console.export_text()

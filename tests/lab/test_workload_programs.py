@@ -24,8 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.workloads.base import program
-from lab.workloads.openloop import read_at_rate
-from lab.workloads.programs import load, watch
+from lab.workloads.open_loop import read_at_rate
+from lab.workloads.programs import open_loop, stream_clients
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -79,7 +79,7 @@ def _run(*command: str, timeout: float = 20) -> subprocess.CompletedProcess[str]
 
 
 def _load(server: _Server, rate: float, seconds: float, connections: int = 16) -> subprocess.CompletedProcess[str]:
-    return _run(*program("load", "http", "127.0.0.1", server.port, "/x", rate, seconds, connections))
+    return _run(*program("open_loop", "http", "127.0.0.1", server.port, "/x", rate, seconds, connections))
 
 
 @pytest.mark.measured
@@ -141,7 +141,7 @@ def test_a_connection_that_is_closed_before_any_reply_is_no_reply() -> None:
 @pytest.mark.measured
 def test_a_request_that_does_not_fit_at_once_is_sent_whole() -> None:
     target = f"set:1:{8_000_000}"  # above what a socket takes at once (tcp(7): tcp_wmem, at most 4 MB)
-    length = len(load.redis_requests(target)[0])
+    length = len(open_loop.redis_requests(target)[0])
 
     def answer(listener: socket.socket) -> None:
         with contextlib.suppress(OSError), listener.accept()[0] as peer:
@@ -156,7 +156,7 @@ def test_a_request_that_does_not_fit_at_once_is_sent_whole() -> None:
         listener.settimeout(10)
         thread = threading.Thread(target=answer, args=[listener])
         thread.start()
-        done = _run(*program("load", "redis", "127.0.0.1", listener.getsockname()[1], target, 4, 1.0, 1))
+        done = _run(*program("open_loop", "redis", "127.0.0.1", listener.getsockname()[1], target, 4, 1.0, 1))
         thread.join()
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -165,14 +165,14 @@ def test_a_request_that_does_not_fit_at_once_is_sent_whole() -> None:
 
 
 def test_large_values_are_not_held_a_thousand_times() -> None:
-    assert len(load.redis_requests("get:10:1048576")) == 1000
-    assert len(load.redis_requests("set:10:1024")) == 1000
-    assert 0 < sum(map(len, load.redis_requests("set:10:1048576"))) < 2 << 24
+    assert len(open_loop.redis_requests("get:10:1048576")) == 1000
+    assert len(open_loop.redis_requests("set:10:1024")) == 1000
+    assert 0 < sum(map(len, open_loop.redis_requests("set:10:1048576"))) < 2 << 24
 
 
 def test_nobody_there_is_one_sentence() -> None:
-    for name, rest in (("load", ("/x", 10, 1, 1)), ("watch", ("/x", 1, 1, 1, 1024, 1))):
-        kind = ("http",) if name == "load" else ()
+    for name, rest in (("open_loop", ("/x", 10, 1, 1)), ("stream_clients", ("/x", 1, 1, 1, 1024, 1))):
+        kind = ("http",) if name == "open_loop" else ()
         done = _run(*program(name, *kind, "127.0.0.1", 9, *rest))
         assert done.returncode == 1
         assert "Connection refused" in done.stderr
@@ -182,9 +182,9 @@ def test_nobody_there_is_one_sentence() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.floats(0.2, 5000), st.integers(1, 5))
 def test_requests_are_due_as_often_as_asked_and_in_order(rate: float, seconds: int) -> None:
-    due = list(islice(load.moments(rate), int(rate * seconds)))
+    due = list(islice(open_loop.moments(rate), int(rate * seconds)))
     assert all(earlier <= later for earlier, later in pairwise(due))
-    assert due == list(islice(load.moments(rate), len(due)))  # the same in every run
+    assert due == list(islice(open_loop.moments(rate), len(due)))  # the same in every run
     for second in range(seconds):
         count = sum(second <= moment < second + 1 for moment in due)
         assert abs(count - rate) <= 1
@@ -193,9 +193,9 @@ def test_requests_are_due_as_often_as_asked_and_in_order(rate: float, seconds: i
 class _Piecemeal:
     """The part of Load that puts replies together, fed by hand."""
 
-    def __init__(self, length: load.Length) -> None:
-        self.load = load.Load([], [b""], length)
-        self.connection: Any = load.Connection.__new__(load.Connection)
+    def __init__(self, length: open_loop.Length) -> None:
+        self.load = open_loop.OpenLoop([], [b""], length)
+        self.connection: Any = open_loop.LoadConnection.__new__(open_loop.LoadConnection)
         self.connection.left, self.connection.head = 0, b""
 
     def take(self, piece: bytes) -> bool:
@@ -209,7 +209,7 @@ def test_a_reply_is_whole_with_its_last_byte_however_it_comes(body: bytes, cuts:
     head = b"$%d\r\n" % len(body) if redis else b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
     whole = head + body + (b"\r\n" if redis else b"")
     places = [0, *sorted(cut for cut in cuts if cut < len(whole)), len(whole)]
-    one = _Piecemeal(load.redis_length if redis else load.http_length)
+    one = _Piecemeal(open_loop.redis_length if redis else open_loop.http_length)
     complete = [one.take(whole[begin:end]) for begin, end in pairwise(places)]
     assert complete == [False] * (len(complete) - 1) + [True]
     assert one.take(whole)  # and the next one begins afresh
@@ -218,8 +218,8 @@ def test_a_reply_is_whole_with_its_last_byte_however_it_comes(body: bytes, cuts:
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_length_or_an_error(data: bytes) -> None:
-    for length in (load.http_length, load.redis_length):
-        with contextlib.suppress(load.ServerError):
+    for length in (open_loop.http_length, open_loop.redis_length):
+        with contextlib.suppress(open_loop.WrongReplyError):
             found = length(data)
             assert found is None or found >= 0
 
@@ -228,8 +228,8 @@ def test_any_bytes_are_a_length_or_an_error(data: bytes) -> None:
 @given(st.integers(2, 200), st.floats(0.001, 0.2))
 def test_pieces_on_schedule_have_no_jitter_and_no_stalls(count: int, period: float) -> None:
     arrivals = array("d", [1 + number * period for number in range(count)])
-    assert max(watch.off_schedule(arrivals, period)) < 1e-9
-    assert watch.stalls(arrivals, period) == (0, 0.0)
+    assert max(stream_clients.off_schedule(arrivals, period)) < 1e-9
+    assert stream_clients.stalls(arrivals, period) == (0, 0.0)
 
 
 @settings(max_examples=100, deadline=None)
@@ -237,7 +237,7 @@ def test_pieces_on_schedule_have_no_jitter_and_no_stalls(count: int, period: flo
 def test_a_pause_longer_than_what_is_buffered_is_one_stall(count: int, place: int, pause: float) -> None:
     period, place = 0.03, min(place, count - 1)
     arrivals = array("d", [number * period + (pause if number >= place else 0) for number in range(count)])
-    stalls, waited = watch.stalls(arrivals, period)
+    stalls, waited = stream_clients.stalls(arrivals, period)
     assert stalls == 1
     assert waited == pytest.approx(pause)  # half a second less, which was buffered, and half a second to buffer anew
 
@@ -246,7 +246,7 @@ def test_a_pause_longer_than_what_is_buffered_is_one_stall(count: int, place: in
 @given(st.lists(st.floats(0, 3), min_size=1, max_size=60), st.floats(0.005, 0.2))
 def test_a_player_never_stands_still_longer_than_the_pieces_are_late(gaps: list[float], period: float) -> None:
     arrivals = array("d", accumulate(gaps))
-    stalls, waited = watch.stalls(arrivals, period)
+    stalls, waited = stream_clients.stalls(arrivals, period)
     assert stalls <= len(gaps)
     assert waited <= arrivals[-1] - arrivals[0] + 0.5 * stalls + 1e-9
     # whoever stood still so often gathered half a second each time, which only a pause as long can use up
@@ -256,7 +256,7 @@ def test_a_player_never_stands_still_longer_than_the_pieces_are_late(gaps: list[
 @pytest.mark.measured
 def test_a_viewer_takes_a_film_again_from_its_begin() -> None:
     with _Server(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + bytes(1000), lambda _: 0.01) as server:
-        done = _run(*program("watch", "127.0.0.1", server.port, "/film", 2, 0.1, 1.05, 250, 0.5))
+        done = _run(*program("stream_clients", "127.0.0.1", server.port, "/film", 2, 0.1, 1.05, 250, 0.5))
     report = json.loads(done.stdout)
     assert server.answered > 4
     assert report["mbit_s"] == pytest.approx(server.answered * 1000 * 8 / 1e6 / 0.5, rel=0.3)
@@ -301,7 +301,7 @@ def qstat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.measured
 def test_queries_without_an_answer_are_null_and_the_others_are_told_apart() -> None:
     with _game(lambda number: number % 2 == 0) as port:
-        report = json.loads(_run(*program("query", "127.0.0.1", port, 1)).stdout)
+        report = json.loads(_run(*program("game_queries", "127.0.0.1", port, 1)).stdout)
     own = [number for number in range(9) if number % 5 != 4]
     assert [value is not None for value in report["latencies_ms"]] == [number % 2 == 0 for number in own]
     assert statistics.fmean(value for value in report["latencies_ms"] if value is not None) < 500
@@ -310,9 +310,9 @@ def test_queries_without_an_answer_are_null_and_the_others_are_told_apart() -> N
 
 def test_a_game_server_that_does_not_answer_is_not_ready() -> None:
     with _game(lambda _: False) as port:
-        assert _run(*program("query", "127.0.0.1", port, 0)).returncode == 1
+        assert _run(*program("game_queries", "127.0.0.1", port, 0)).returncode == 1
     with _game(lambda _: True) as port:
-        assert _run(*program("query", "127.0.0.1", port, 0)).returncode == 0
+        assert _run(*program("game_queries", "127.0.0.1", port, 0)).returncode == 0
 
 
 def _alive(marker: str) -> list[str]:
@@ -328,7 +328,7 @@ def _alive(marker: str) -> list[str]:
 @pytest.mark.measured
 def test_programs_side_by_side_end_with_the_time_and_that_is_a_success() -> None:
     begin = time.monotonic()
-    done = _run(*program("beside", 0.3, "--", "sleep", "61.01", "--", "sleep", "61.02"))
+    done = _run(*program("run_together", 0.3, "--", "sleep", "61.01", "--", "sleep", "61.02"))
     assert (done.returncode, done.stderr) == (0, "")
     assert 0.3 <= time.monotonic() - begin < 5
     assert _alive("61.01") == _alive("61.02") == []
@@ -336,14 +336,14 @@ def test_programs_side_by_side_end_with_the_time_and_that_is_a_success() -> None
 
 def test_the_first_that_ends_ends_the_others_with_its_status() -> None:
     code = "import sys; sys.exit('out of luck')"
-    done = _run(*program("beside", 0, "--", "sleep", "61.03", "--", sys.executable, "-c", code))
+    done = _run(*program("run_together", 0, "--", "sleep", "61.03", "--", sys.executable, "-c", code))
     assert done.returncode == 1
     assert "out of luck" in done.stderr
     assert _alive("61.03") == []
 
 
 def test_a_program_that_is_not_there_is_named() -> None:
-    done = _run(*program("beside", 5, "--", "no-such-program"))
+    done = _run(*program("run_together", 5, "--", "no-such-program"))
     assert done.returncode == 127
     assert "no-such-program cannot be started: No such file" in done.stderr
 
@@ -351,7 +351,7 @@ def test_a_program_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_programs_side_by_side_die_with_who_started_them(number: signal.Signals) -> None:
     seconds = f"62.{os.getpid()}"
-    with subprocess.Popen(program("beside", 0, "--", "sleep", seconds)) as process:
+    with subprocess.Popen(program("run_together", 0, "--", "sleep", seconds)) as process:
         deadline = time.monotonic() + 60
         while not _alive(seconds) and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -12,41 +12,41 @@ from hypothesis import strategies as st
 
 from lab.errors import CampaignError, RunError
 from lab.fields import Fields
-from lab.preparation import PACKAGES
+from lab.preflight import PACKAGES
 from lab.workloads import (
     KINDS,
-    Bulk,
-    Cpu,
-    Disk,
-    DiskMix,
-    Game,
-    GameMap,
-    KeyValue,
-    Memory,
-    Probe,
+    BulkWorkload,
+    CpuWorkload,
+    DiskMixWorkload,
+    DiskWorkload,
+    GameMapWorkload,
+    GameWorkload,
+    KeyValueWorkload,
+    MemoryWorkload,
+    ProbeWorkload,
     Site,
-    Stream,
-    Web,
+    StreamWorkload,
+    WebWorkload,
     Workload,
 )
 from tests.profiler.recorded import RECORDINGS
 
 CASES: list[tuple[Workload, str, float | None]] = [
-    (Web(), "tools/wrk-1k.txt", None),
-    (Web(10), "workloads/load-web.json", 500.0),
-    (Cpu(), "tools/sysbench-cpu.txt", None),
-    (Memory(), "tools/sysbench-memory.txt", None),
-    (Disk(), "tools/fio-randread.txt", None),
-    (DiskMix(2, 2), "workloads/fio-mix.json", None),
-    (Bulk(), "workloads/iperf3-tcp.json", None),
-    (Bulk("udp", 2), "workloads/iperf3-udp.json", 50.0),
-    (KeyValue(), "workloads/redis-benchmark.csv", None),
-    (KeyValue("set"), "workloads/load-redis.json", 1000.0),
-    (Game(), "workloads/query.json", None),
-    (GameMap(3), "workloads/change-maps.json", None),
-    (Stream(), "workloads/watch.json", None),
-    (Probe("cpu-share"), "workloads/probe-cpu-share.json", None),
-    (Probe("rtt"), "workloads/probe-rtt.json", None),
+    (WebWorkload(), "tools/wrk-1k.txt", None),
+    (WebWorkload(10), "workloads/load-web.json", 500.0),
+    (CpuWorkload(), "tools/sysbench-cpu.txt", None),
+    (MemoryWorkload(), "tools/sysbench-memory.txt", None),
+    (DiskWorkload(), "tools/fio-randread.txt", None),
+    (DiskMixWorkload(2, 2), "workloads/fio-mix.json", None),
+    (BulkWorkload(), "workloads/iperf3-tcp.json", None),
+    (BulkWorkload("udp", 2), "workloads/iperf3-udp.json", 50.0),
+    (KeyValueWorkload(), "workloads/redis-benchmark.csv", None),
+    (KeyValueWorkload("set"), "workloads/load-redis.json", 1000.0),
+    (GameWorkload(), "workloads/query.json", None),
+    (GameMapWorkload(3), "workloads/change-maps.json", None),
+    (StreamWorkload(), "workloads/watch.json", None),
+    (ProbeWorkload("cpu-share"), "workloads/probe-cpu-share.json", None),
+    (ProbeWorkload("rtt"), "workloads/probe-rtt.json", None),
 ]
 
 
@@ -59,7 +59,7 @@ def _site(path: Path, vcpus: int = 1) -> Site:
 
 
 def test_wrk_throughput_is_requests_over_its_own_duration() -> None:
-    reached = Web().read(_output("tools/wrk-1k.txt"), None)
+    reached = WebWorkload().read(_output("tools/wrk-1k.txt"), None)
     assert reached.throughput == pytest.approx(68047, rel=1e-3)
     assert reached.latency_mean_ms == pytest.approx(0.2065, rel=1e-2)
     assert reached.latency_p95_ms == pytest.approx(0.283)
@@ -67,7 +67,7 @@ def test_wrk_throughput_is_requests_over_its_own_duration() -> None:
 
 def test_a_web_server_at_a_rate_has_a_percentile_and_timeouts() -> None:
     output = _output("workloads/load-web.json")
-    report, reached = json.loads(output), Web(10).read(output, 500.0)
+    report, reached = json.loads(output), WebWorkload(10).read(output, 500.0)
     assert reached.throughput == report["replies"] / report["seconds"]
     assert reached.throughput <= 500.0
     assert (reached.latency_mean_ms, reached.latency_p95_ms) == (report["mean_ms"], report["p95_ms"])
@@ -77,28 +77,30 @@ def test_a_web_server_at_a_rate_has_a_percentile_and_timeouts() -> None:
 
 def test_a_reply_that_came_too_late_counts_as_timed_out() -> None:
     report = json.loads(_output("workloads/load-web.json"))
-    late = Web(10).read(json.dumps({**report, "late": report["due"] // 4, "lag_p95_ms": None}), 500.0)
+    late = WebWorkload(10).read(json.dumps({**report, "late": report["due"] // 4, "lag_p95_ms": None}), 500.0)
     assert late.timeouts_percent == pytest.approx(25.0, abs=1)
     assert "generator_lag_p95" not in late.further
 
 
 def test_sysbench_memory_is_told_in_megabytes() -> None:
-    assert Memory().read(_output("tools/sysbench-memory.txt"), None).throughput == pytest.approx(19299.26 * 1.048576)
+    assert MemoryWorkload().read(_output("tools/sysbench-memory.txt"), None).throughput == pytest.approx(
+        19299.26 * 1.048576
+    )
 
 
 def test_sysbench_cpu_has_all_three_outcomes() -> None:
-    assert len(Cpu().read(_output("tools/sysbench-cpu.txt"), None).outcomes()) == 3
+    assert len(CpuWorkload().read(_output("tools/sysbench-cpu.txt"), None).outcomes()) == 3
 
 
 def test_fio_reads_the_side_that_it_worked_on() -> None:
     output = _output("tools/fio-randread.txt")
-    assert Disk(access="randread").read(output, None).throughput > 1
+    assert DiskWorkload(access="randread").read(output, None).throughput > 1
     with pytest.raises(RunError, match="no write request"):
-        Disk(access="write").read(output, None)
+        DiskWorkload(access="write").read(output, None)
 
 
 def test_a_disk_mix_tells_readers_and_writers_apart() -> None:
-    reached = DiskMix(2, 2).read(_output("workloads/fio-mix.json"), None)
+    reached = DiskMixWorkload(2, 2).read(_output("workloads/fio-mix.json"), None)
     sides = [reached.further[name][0] for name in ("read_throughput", "write_throughput")]
     assert reached.throughput == pytest.approx(sum(sides))
     assert all(side > 0 for side in sides)
@@ -108,26 +110,26 @@ def test_a_disk_mix_tells_readers_and_writers_apart() -> None:
 
 def test_a_mix_is_not_read_from_the_report_of_one_stream() -> None:
     with pytest.raises(RunError, match="no 2 jobs"):
-        DiskMix().read(_output("tools/fio-randread.txt"), None)
+        DiskMixWorkload().read(_output("tools/fio-randread.txt"), None)
 
 
 def test_iperf3_counts_what_the_receiver_got() -> None:
-    tcp = Bulk().read(_output("workloads/iperf3-tcp.json"), None)
+    tcp = BulkWorkload().read(_output("workloads/iperf3-tcp.json"), None)
     assert tcp.throughput == pytest.approx(20658.6, rel=1e-4)
     assert tcp.further == {"retransmits": (0.0, "1")}
-    udp = Bulk("udp", 2).read(_output("workloads/iperf3-udp.json"), 50.0)
+    udp = BulkWorkload("udp", 2).read(_output("workloads/iperf3-udp.json"), 50.0)
     assert udp.throughput == pytest.approx(50.3, rel=1e-2)
     assert udp.jitter_ms == pytest.approx(0.01112, rel=1e-3)
 
 
 def test_iperf3_without_a_server_fails_although_it_ends_well() -> None:
     with pytest.raises(RunError, match="unable to connect to server"):
-        Bulk().read(_output("workloads/iperf3-refused.json"), None)
+        BulkWorkload().read(_output("workloads/iperf3-refused.json"), None)
 
 
 def test_redis_batches_count_by_the_time_they_took() -> None:
     output = _output("workloads/redis-benchmark.csv")
-    reached = KeyValue().read(output, None)
+    reached = KeyValueWorkload().read(output, None)
     rates = [float(line.split('"')[3]) for line in output.splitlines()[1:]]
     assert reached.throughput == pytest.approx(len(rates) / sum(1 / rate for rate in rates))
     assert reached.latency_p95_ms is not None
@@ -135,16 +137,16 @@ def test_redis_batches_count_by_the_time_they_took() -> None:
 
 def test_a_batch_that_was_cut_off_does_not_count() -> None:
     output = _output("workloads/redis-benchmark.csv")
-    whole = KeyValue().read(output, None)
+    whole = KeyValueWorkload().read(output, None)
     last = output.splitlines()[-1]
-    assert KeyValue().read(output + last[: len(last) // 2], None) == whole
+    assert KeyValueWorkload().read(output + last[: len(last) // 2], None) == whole
     header = output.splitlines(keepends=True)[0]
     with pytest.raises(RunError, match="finished no"):
-        KeyValue().read(header + last[: len(last) // 2], None)
+        KeyValueWorkload().read(header + last[: len(last) // 2], None)
 
 
 def test_a_game_has_jitter_and_the_pings_of_qstat() -> None:
-    reached = Game().read(_output("workloads/query.json"), None)
+    reached = GameWorkload().read(_output("workloads/query.json"), None)
     assert reached.throughput == pytest.approx(11 / 3)
     assert reached.timeouts_percent == 0.0
     assert reached.latency_mean_ms == pytest.approx(7.657, rel=1e-3)
@@ -153,41 +155,41 @@ def test_a_game_has_jitter_and_the_pings_of_qstat() -> None:
 
 
 def test_a_game_that_never_answers_timed_out_wholly_and_has_no_latency() -> None:
-    outcomes = Game().read(_output("workloads/query-silent.json"), None).outcomes()
+    outcomes = GameWorkload().read(_output("workloads/query-silent.json"), None).outcomes()
     assert outcomes == {"throughput": 0.0, "timeouts_percent": 100.0}
 
 
 def test_a_change_of_the_map_is_the_time_over_the_changes() -> None:
-    reached = GameMap(3).read(_output("workloads/change-maps.json"), None)
+    reached = GameMapWorkload(3).read(_output("workloads/change-maps.json"), None)
     assert reached.runtime_s == pytest.approx(1.65945 / 3, rel=1e-4)
     assert reached.throughput == pytest.approx(3 / 1.65945, rel=1e-4)
 
 
 def test_a_stream_tells_quality_and_stalls() -> None:
-    reached = Stream().read(_output("workloads/watch.json"), None)
+    reached = StreamWorkload().read(_output("workloads/watch.json"), None)
     assert reached.throughput == pytest.approx(4.194, rel=1e-3)
     assert reached.further["quality"] == (100.0, "%")
     assert reached.jitter_ms == pytest.approx(2.872, rel=1e-3)
 
 
 def test_more_is_better_in_every_probe() -> None:
-    share = Probe("cpu-share").read(_output("workloads/probe-cpu-share.json"), None)
+    share = ProbeWorkload("cpu-share").read(_output("workloads/probe-cpu-share.json"), None)
     assert share.throughput == share.further["share"][0]
-    rtt = Probe("rtt").read(_output("workloads/probe-rtt.json"), None)
+    rtt = ProbeWorkload("rtt").read(_output("workloads/probe-rtt.json"), None)
     assert rtt.throughput == pytest.approx(1e3 / 0.13761)
     assert rtt.latency_mean_ms == pytest.approx(0.15299, rel=1e-3)
-    work = Probe("cpu-work").read(_output("workloads/probe-cpu-work.json"), None)
+    work = ProbeWorkload("cpu-work").read(_output("workloads/probe-cpu-work.json"), None)
     assert work.runtime_s == pytest.approx(1 / work.throughput)
-    loss = Probe("loss").read(_output("workloads/probe-loss.json"), None)
+    loss = ProbeWorkload("loss").read(_output("workloads/probe-loss.json"), None)
     assert loss.throughput == 100.0 - loss.further["frequency"][0]
-    tcp = Probe("tcp").read(_output("workloads/probe-tcp.json"), None)
+    tcp = ProbeWorkload("tcp").read(_output("workloads/probe-tcp.json"), None)
     assert tcp.throughput == tcp.further["throughput"][0]
 
 
 @pytest.mark.parametrize("name", ["wrk-404.txt", "wrk-refused.txt"])
 def test_a_server_that_does_not_serve_fails_the_run(name: str) -> None:
     with pytest.raises(RunError, match="wrk"):
-        Web().read(_output(f"tools/{name}"), None)
+        WebWorkload().read(_output(f"tools/{name}"), None)
 
 
 @settings(max_examples=120, deadline=None)
@@ -287,7 +289,12 @@ def test_what_serves_says_what_it_waits_on_and_what_does_not_serve_has_no_genera
 def test_who_measures_what_is_there_does_nothing_before_and_after(tmp_path: Path) -> None:
     silent = {case[0].kind for case in CASES if case[0].fill(_site(tmp_path), None) is None}
     assert silent == {"game", "game-map", "probe"}
-    assert [Probe("rtt").fixed, Probe("rtt", samples=5).fixed, GameMap().fixed, Web().fixed] == [
+    assert [
+        ProbeWorkload("rtt").fixed,
+        ProbeWorkload("rtt", samples=5).fixed,
+        GameMapWorkload().fixed,
+        WebWorkload().fixed,
+    ] == [
         False,
         True,
         True,
@@ -296,22 +303,22 @@ def test_who_measures_what_is_there_does_nothing_before_and_after(tmp_path: Path
 
 
 def test_the_filler_of_a_bulk_sender_takes_another_server_than_the_measuring_program(tmp_path: Path) -> None:
-    bulk, site = Bulk(), _site(tmp_path)
+    bulk, site = BulkWorkload(), _site(tmp_path)
     ports = [command[command.index("--port") + 1] for command in (bulk.work(site, 1, None), bulk.fill(site, None))]
     assert len(set(ports)) == 2
     assert all(port in bulk.server(site) for port in ports)
 
 
 def test_a_rate_is_shared_by_all_that_work(tmp_path: Path) -> None:
-    assert "--rate=25000000" in DiskMix(pairs=2).work(_site(tmp_path), 1, 100.0)
-    bulk = Bulk("udp", 4).work(_site(tmp_path), 1, 100.0)
+    assert "--rate=25000000" in DiskMixWorkload(pairs=2).work(_site(tmp_path), 1, 100.0)
+    bulk = BulkWorkload("udp", 4).work(_site(tmp_path), 1, 100.0)
     assert bulk[bulk.index("--bitrate") + 1] == "25000000"
-    watch = Stream(clients=8).work(_site(tmp_path), 1, 4.2)
+    watch = StreamWorkload(clients=8).work(_site(tmp_path), 1, 4.2)
     assert watch[watch.index("/film.bin") + 1] == "4"
 
 
 def test_disk_files_hold_data_and_are_made_once(tmp_path: Path) -> None:
-    disk = Disk(file_mb=8)
+    disk = DiskWorkload(file_mb=8)
     disk.prepare(_site(tmp_path))
     (path,) = tmp_path.iterdir()
     before = path.stat()
@@ -321,7 +328,7 @@ def test_disk_files_hold_data_and_are_made_once(tmp_path: Path) -> None:
 
 
 def test_a_file_of_the_wrong_size_is_made_anew(tmp_path: Path) -> None:
-    mix = DiskMix(pairs=1, files=1)
+    mix = DiskMixWorkload(pairs=1, files=1)
     mix.prepare(_site(tmp_path))
     paths = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     assert [path.name for path in paths] == ["reader.0.0", "writer.0.0"]
@@ -331,7 +338,7 @@ def test_a_file_of_the_wrong_size_is_made_anew(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_cut_short_is_made_again(tmp_path: Path) -> None:
-    web = Web(3)
+    web = WebWorkload(3)
     web.prepare(_site(tmp_path))
     (file,) = (tmp_path / "www").iterdir()
     file.write_bytes(b"a part")

@@ -7,11 +7,11 @@ import sys
 import time
 
 from profiler.backends.libvirt.backend import LibvirtBackend
-from profiler.backends.libvirt.connection import Connection
+from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.collectors import collect
 
 if __name__ == "__main__":
-    backend = LibvirtBackend(host="h", connection=Connection(sys.argv[1]))
+    backend = LibvirtBackend(host="h", connection=LibvirtConnection(sys.argv[1]))
     first = backend.read_counters()
     time.sleep(0.5)
     second = backend.read_counters()

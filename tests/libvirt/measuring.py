@@ -13,10 +13,10 @@ from guests import Guest, Lab
 from lab_source import LabSource
 
 from profiler.backends.base import Counters
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.backend import LibvirtBackend
-from profiler.backends.libvirt.connection import Connection
-from profiler.backends.names import instance_id
-from profiler.backends.source import Source
+from profiler.backends.libvirt.connection import LibvirtConnection
+from profiler.backends.source import HostSource
 from profiler.collectors import Collected, collect
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -48,9 +48,9 @@ class Window:
         raise AssertionError(f"no {scope} {metric} of {instance}: {self.collected.absences} {self.collected.drops}")
 
 
-def open_backend(lab: Lab, source: Source | None = None) -> LibvirtBackend:
+def open_backend(lab: Lab, source: HostSource | None = None) -> LibvirtBackend:
     """The backend on the lab's libvirtd."""
-    return LibvirtBackend(source or LabSource(lab.daemon.state), "lab-host", Connection(lab.uri))
+    return LibvirtBackend(source or LabSource(lab.daemon.state), "lab-host", LibvirtConnection(lab.uri))
 
 
 def during(backend: LibvirtBackend, work: Callable[[], object]) -> Window:

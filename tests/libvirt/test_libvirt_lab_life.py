@@ -17,8 +17,8 @@ from image import LabError
 from measuring import during, open_backend, over
 
 from profiler.backends import BackendError
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.backend import LibvirtBackend
-from profiler.backends.names import instance_id
 from profiler.backends.source import LiveSource
 from profiler.collectors import Drop
 from profiler.observed import Instance

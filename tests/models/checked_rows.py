@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from models.evaluation.monitoring import Checked
+from models.evaluation.prediction_checks import CheckedPrediction
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 HALF = 0.1  # half width of every interval on the log scale
 Z90 = 1.6449  # standard deviations that a normal 90 % interval reaches
 
 
-def one(number: int = 0, *, off: float = 0.0, half: float = HALF, **given: object) -> Checked:
+def one(number: int = 0, *, off: float = 0.0, half: float = HALF, **given: object) -> CheckedPrediction:
     """A row whose measurement is `off` half widths from what was expected, on the log scale."""
     row: dict[str, object] = {
         "source": f"s{number:06d}",
@@ -31,10 +31,10 @@ def one(number: int = 0, *, off: float = 0.0, half: float = HALF, **given: objec
         "outside": False,
         "observed": 0.8 * np.exp(off * half),
     }
-    return Checked(**{**row, **given})  # type: ignore[arg-type]
+    return CheckedPrediction(**{**row, **given})  # type: ignore[arg-type]
 
 
-def series(offs: Sequence[float], **given: object) -> list[Checked]:
+def series(offs: Sequence[float], **given: object) -> list[CheckedPrediction]:
     """One row per scene, in order of time."""
     return [one(number, off=float(off), **given) for number, off in enumerate(offs)]
 

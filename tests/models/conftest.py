@@ -10,7 +10,7 @@ from synthetic import World
 from models import training
 from models.data.dataset import Dataset, load_dataset
 from models.features.examples import Examples, build_examples, metrics_of
-from models.learning.learned import LearnedPredictor
+from models.learning.learned_predictor import LearnedPredictor
 
 
 @pytest.fixture(scope="session")

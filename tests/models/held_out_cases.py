@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.learning.held_out import HeldOut
+from models.learning.held_out import HeldOutPredictions
 
 
 def table(
@@ -20,7 +20,7 @@ def table(
     seed: int = 0,
     world: int = 0,
     dataset: str = "lab",
-) -> HeldOut:
+) -> HeldOutPredictions:
     """Rows whose expectation is off by about `off` up or down, the prior's by `prior_off`; intervals of +- `half`.
 
     `world` chooses what was measured and what the prior says, `seed` what the model says.
@@ -31,7 +31,7 @@ def table(
     measured = measuring.uniform(0.4, 0.9, rows)
     sign = np.repeat(saying.choice([-1.0, 1.0], pairs), repeats)  # repeats of a pair are off alike
     expected = np.clip(measured + sign * off + saying.normal(0, noise, rows), 0.01, None)
-    return HeldOut(
+    return HeldOutPredictions(
         target,
         protocol,
         key=tuple(f"{dataset}/p1/{name}/{row % repeats}/vm0" for row, name in enumerate(pair)),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from synthetic import Floats
 
 from models.features.examples import Examples, Neighbour
-from models.features.repeats import Grouped, group_repeats
+from models.features.repeats import GroupedExamples, group_repeats
 
 Group = tuple[str, ...]
 PAIRS = st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=3).map(tuple), min_size=1, max_size=30)
@@ -46,6 +46,6 @@ def made_up(
     )
 
 
-def grouped(groups: Sequence[Group], **more: object) -> Grouped:
+def grouped(groups: Sequence[Group], **more: object) -> GroupedExamples:
     """The same with repeats joined."""
     return group_repeats(made_up(groups, **more))  # type: ignore[arg-type]

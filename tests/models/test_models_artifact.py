@@ -22,9 +22,9 @@ from models.data.scene import ProfileTable, SceneBatch
 from models.learning import artifact
 from models.learning.artifact import ArtifactError
 from models.learning.boosting import SEEDS
-from models.learning.estimators import NOTHING_LEARNED
 from models.learning.held_out import held_out_of
-from models.learning.learned import LearnedPredictor
+from models.learning.learned_predictor import LearnedPredictor
+from models.learning.residual_model import NOTHING_LEARNED
 from models.physics.prior import PriorPredictor
 
 TARGETS = ("throughput", "latency", "jitter")
@@ -89,8 +89,8 @@ def test_what_is_loaded_knows_the_platforms_and_profiles_of_training(saved: Path
     assert again.metrics == predictor.metrics
     for name, target in predictor.targets.items():
         other = again.targets[name]
-        assert other.model.known_blend == target.model.known_blend
-        assert other.model.unknown_blend == target.model.unknown_blend
+        assert other.model.known_weights == target.model.known_weights
+        assert other.model.unknown_weights == target.model.unknown_weights
         assert other.model.effects == target.model.effects
         assert other.calibration.quantiles == target.calibration.quantiles
         assert other.figures == target.figures

@@ -22,10 +22,10 @@ from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.evaluation.methods import predict_rows
 from models.features.examples import Examples, build_examples, metrics_of, scene_of
-from models.features.selection import MOST_METRICS
+from models.features.feature_selection import MOST_METRICS
 from models.learning import artifact
 from models.learning.intervals import UNTESTED
-from models.learning.learned import LearnedPredictor
+from models.learning.learned_predictor import LearnedPredictor
 from models.physics.prior import PRIOR_HALF_WIDTH, PriorPredictor
 from models.prediction import InterferencePrediction
 from models.training import fit_predictor

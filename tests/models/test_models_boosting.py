@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import TABLE, Floats, batch, host, instance
 
-from models.features.matrix import FeatureMatrix, build_matrix
+from models.features.feature_matrix import FeatureMatrix, build_matrix
 from models.learning.boosting import (
     MANY_ROWS,
     SEEDS,

@@ -7,7 +7,7 @@ import pytest
 from checked_rows import HALF, honest, one, series
 
 from models.evaluation.drift import alarms, detect, split
-from models.evaluation.monitoring import FEW, WINDOW
+from models.evaluation.prediction_checks import FEW, WINDOW
 
 SEEDS = range(20)
 

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from synthetic import NAMES, TABLE, Floats, Scene, batch, host, instance, scenes
 
 from models.features.examples import Neighbour
-from models.features.matrix import cpu_overlap
+from models.features.feature_matrix import cpu_overlap
 from models.learning.effects import (
     PAIR_PENALTY,
     PENALTIES,
     RANKS,
     Effects,
-    Strength,
-    choose_strengths,
+    Regularisation,
+    choose_regularisation,
     fit_effects,
     terms_of,
 )
-from models.learning.learned import scene_effects
+from models.learning.learned_predictor import scene_effects
 
 KEYS = [
     *(f"{kind}|{domain}|{name}" for kind in ("victim", "neighbour") for domain in ("near", "far") for name in NAMES),
@@ -96,7 +96,7 @@ def test_the_order_of_neighbours_does_not_matter() -> None:
 def learned(
     victims: list[str], around: list[list[Neighbour]], residual: Floats, penalty: float | None = None
 ) -> Effects:
-    return fit_effects(terms_of(victims, around), residual, Strength(penalty))
+    return fit_effects(terms_of(victims, around), residual, Regularisation(penalty))
 
 
 def test_pair_effects_are_learned_and_shrunk() -> None:
@@ -132,22 +132,22 @@ def test_main_effects_are_dropped_where_they_do_not_help_on_left_out_rows() -> N
     half = np.arange(12) < 6
     folds = [(np.flatnonzero(half), np.flatnonzero(~half)), (np.flatnonzero(~half), np.flatnonzero(half))]
     terms, pairs = terms_of(victims, around), pairs_of(victims, around)
-    assert choose_strengths(terms, noise, folds, pairs)[0] == Strength()
-    assert choose_strengths(terms, noise, [], pairs) == (Strength(), ())
+    assert choose_regularisation(terms, noise, folds, pairs)[0] == Regularisation()
+    assert choose_regularisation(terms, noise, [], pairs) == (Regularisation(), ())
 
 
 def test_rows_that_were_not_judged_teach_nothing() -> None:
     victims, around = ["a", "b"] * 10, [[Neighbour("b", 1.0)], [Neighbour("a", 1.0)]] * 10
     residual = np.array([0.5, -0.5] * 10)
     some = np.concatenate([residual[:8], np.full(12, np.nan)])
-    terms, strong = terms_of(victims, around), Strength(2.0, 2, 1.0)
+    terms, strong = terms_of(victims, around), Regularisation(2.0, 2, 1.0)
     kept = fit_effects(terms_of(victims[:8], around[:8]), residual[:8], strong)
     found = fit_effects(terms, some, strong)
     assert found.values == pytest.approx(kept.values, abs=1e-6)
     assert found.predict(victims, around) == pytest.approx(kept.predict(victims, around), abs=1e-6)
     assert fit_effects(terms, np.full(20, np.nan), strong) == Effects()
     folds = [(np.arange(0, 20, 2), np.arange(1, 20, 2)), (np.arange(4), np.arange(4, 20))]
-    assert choose_strengths(terms, some, folds, pairs_of(victims, around))[0].main in {None, *PENALTIES}
+    assert choose_regularisation(terms, some, folds, pairs_of(victims, around))[0].main in {None, *PENALTIES}
 
 
 def test_rows_without_neighbours_have_no_effects_to_learn() -> None:
@@ -181,11 +181,11 @@ def test_products_of_two_numbers_each_are_found_for_pairs_that_were_left_out(see
     terms, pairs = terms_of(victims, around), pairs_of(victims, around)
     trained, asked = folds_by_pair(pairs, seed)[0]
     residual[asked] = np.nan
-    strength, _ = choose_strengths(terms, residual, folds_by_pair(pairs, seed + 9), pairs)
+    strength, _ = choose_regularisation(terms, residual, folds_by_pair(pairs, seed + 9), pairs)
     assert strength.rank in RANKS
-    said = {one: fit_effects(terms, residual, one).predict(victims, around) for one in (strength, Strength(2.0))}
+    said = {one: fit_effects(terms, residual, one).predict(victims, around) for one in (strength, Regularisation(2.0))}
     errors = {one: np.abs(guess - truth)[asked].mean() for one, guess in said.items()}
-    assert errors[strength] < 0.5 * min(errors[Strength(2.0)], np.abs(truth[asked]).mean())
+    assert errors[strength] < 0.5 * min(errors[Regularisation(2.0)], np.abs(truth[asked]).mean())
     assert len(trained)
 
 
@@ -193,12 +193,12 @@ def test_rows_have_no_say_in_the_strength_by_which_they_are_judged() -> None:
     victims, around, truth = cloud(2)
     terms, pairs = terms_of(victims, around), pairs_of(victims, around)
     folds = folds_by_pair(pairs, 3)
-    _, before = choose_strengths(terms, truth, folds, pairs)
+    _, before = choose_regularisation(terms, truth, folds, pairs)
     changed = truth.copy()
     changed[folds[0][1]] = np.random.default_rng(0).normal(0, 5.0, len(folds[0][1]))
     others = [(np.setdiff1d(trained, folds[0][1]), rows) for trained, rows in folds[1:]]
-    alone = choose_strengths(terms, truth, [(folds[0][0], folds[0][1]), *others], pairs)[1]
-    _, after = choose_strengths(terms, changed, [(folds[0][0], folds[0][1]), *others], pairs)
+    alone = choose_regularisation(terms, truth, [(folds[0][0], folds[0][1]), *others], pairs)[1]
+    _, after = choose_regularisation(terms, changed, [(folds[0][0], folds[0][1]), *others], pairs)
     assert after[0] == alone[0]
     assert before[0].rank
     assert after[1] != alone[1]
@@ -210,13 +210,13 @@ def test_factors_are_not_taken_from_noise() -> None:
     taken = 0
     for seed in range(10):
         noise = np.random.default_rng(seed).normal(0, 0.1, len(truth))
-        taken += choose_strengths(terms, noise, folds_by_pair(pairs, seed), pairs)[0].rank > 0
+        taken += choose_regularisation(terms, noise, folds_by_pair(pairs, seed), pairs)[0].rank > 0
     assert taken <= 2
 
 
 def test_the_same_rows_give_the_same_factors() -> None:
     victims, around, truth = cloud(1)
-    one, other = (fit_effects(terms_of(victims, around), truth, Strength(2.0, 2, 1.0)) for _ in range(2))
+    one, other = (fit_effects(terms_of(victims, around), truth, Regularisation(2.0, 2, 1.0)) for _ in range(2))
     assert one == other
 
 
@@ -240,7 +240,7 @@ def test_factors_are_learned_from_runs_of_three_too() -> None:
     runs = [random.choice(names, 3, replace=False).tolist() for _ in range(400)]
     beside = [[Neighbour(other, 1.0) for other in run[1:]] for run in runs]
     residual = np.array([told[run[0], run[1]] + told[run[0], run[2]] for run in runs])
-    found = fit_effects(terms_of([run[0] for run in runs], beside), residual, Strength(None, 2, 0.1))
+    found = fit_effects(terms_of([run[0] for run in runs], beside), residual, Regularisation(None, 2, 0.1))
     only = Effects({}, found.factors)
     assert np.abs(only.predict(victims, around) - truth).mean() < 0.25 * np.abs(truth).mean()
 
@@ -267,7 +267,7 @@ def error_of_a_new_workload(pairs: int, seed: int, *, products: bool) -> float:
         return [names[one] for one, _ in which], [[Neighbour(names[other], 1.0)] for _, other in which], truth
 
     victims, around, truth = rows(measured)
-    strength = Strength(PENALTIES[0], 2, 1.0) if products else Strength(PENALTIES[0])
+    strength = Regularisation(PENALTIES[0], 2, 1.0) if products else Regularisation(PENALTIES[0])
     effects = fit_effects(terms_of(victims, around), truth + random.normal(0, 0.02, len(truth)), strength)
     victims, around, truth = rows(asked)
     return float(np.abs(effects.predict(victims, around) - truth).mean())

@@ -14,16 +14,16 @@ from synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, Floats, World, write_
 from models.data.dataset import DatasetError, load_dataset
 from models.evaluation import methods
 from models.evaluation.baselines import BASELINES
-from models.evaluation.clock import Clock
-from models.evaluation.errors import errors
-from models.evaluation.judging import judge
-from models.evaluation.methods import Guess, Method, plain
+from models.evaluation.error_metrics import errors
+from models.evaluation.method_runs import run_methods
+from models.evaluation.methods import IntervalPrediction, Method, plain
+from models.evaluation.pairwise_ranking import pair_ranking_accuracy
+from models.evaluation.progress import EvaluationProgress
 from models.evaluation.protocols import PROTOCOLS, folds_of
-from models.evaluation.ranking import pair_ranking_accuracy
 from models.evaluation.run import evaluate
 from models.features.examples import Examples, build_examples, metrics_of
-from models.learning.estimators import LEAST_ROWS
-from models.learning.fitted import Estimate
+from models.learning.fitted_target import TargetEstimate
+from models.learning.residual_model import LEAST_ROWS
 
 MODELS = {
     "cotenant", "prior", "ones", "mean", "additive", "koh_linear", "knn", "matrix_factorisation", "random_forest",
@@ -102,7 +102,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
 def test_under_unseen_workload_no_training_row_involves_the_left_out_workload(examples: Examples) -> None:
     left_out = []
     for fold in folds_of(examples, "unseen_workload"):
-        trained, judged = fold.trained, fold.judged
+        trained, judged = fold.train, fold.test
         missing = set(examples.take(judged).workloads) - set(examples.take(trained).workloads)
         (workload,) = [one for one in missing if examples.take(judged).involves(one).all()]
         assert not examples.take(trained).involves(workload).any()
@@ -121,20 +121,20 @@ def test_under_the_other_protocols_nothing_of_what_is_judged_was_trained_on(exam
         folds = folds_of(examples, protocol)
         assert folds
         for fold in folds:
-            assert not {labels[row] for row in fold.trained} & {labels[row] for row in fold.judged}
+            assert not {labels[row] for row in fold.train} & {labels[row] for row in fold.test}
     (fold,) = folds_of(examples, "pairs_to_n")
-    assert examples.size[fold.trained].max() == 2
-    assert examples.size[fold.judged].min() == 3
+    assert examples.size[fold.train].max() == 2
+    assert examples.size[fold.test].min() == 3
 
 
 def test_random_rows_leave_repeats_on_both_sides_which_is_why_they_only_warn(examples: Examples) -> None:
     fold = folds_of(examples, "random_row")[0]
-    assert {examples.pair[row] for row in fold.trained} & {examples.pair[row] for row in fold.judged}
+    assert {examples.pair[row] for row in fold.train} & {examples.pair[row] for row in fold.test}
 
 
 def test_every_row_is_judged_once_where_folds_part_the_rows(examples: Examples) -> None:
     for protocol in ("random_row", "unseen_pair", "unseen_platform", "unseen_setting"):
-        judged = [row for fold in folds_of(examples, protocol) for row in fold.judged]
+        judged = [row for fold in folds_of(examples, protocol) for row in fold.test]
         assert sorted(judged) == list(range(len(examples)))
 
 
@@ -147,8 +147,8 @@ def test_large_data_is_judged_in_few_folds_that_leave_out_groups(
         folds = folds_of(examples, protocol)
         assert len(folds) == 2
         for fold in folds:
-            assert not {examples.pair[row] for row in fold.trained} & {examples.pair[row] for row in fold.judged}
-            assert not fold.left_out & set(examples.take(fold.trained).workloads)
+            assert not {examples.pair[row] for row in fold.train} & {examples.pair[row] for row in fold.test}
+            assert not fold.left_out & set(examples.take(fold.train).workloads)
     groups = [fold.left_out for fold in folds_of(examples, "unseen_workload")]
     assert sorted(name for group in groups for name in group) == list(examples.workloads)
 
@@ -170,10 +170,10 @@ def test_the_model_never_sees_the_left_out_workload(
 ) -> None:
     seen: list[tuple[set[str], set[str]]] = []
 
-    def spy(train: Examples, test: Examples) -> Estimate:
+    def spy(train: Examples, test: Examples) -> TargetEstimate:
         seen.append((set(train.workloads), set(test.workloads)))
         ones = np.ones(len(test))
-        return Estimate(ones, ones, ones, ones > 0, ones < 0)
+        return TargetEstimate(ones, ones, ones, ones > 0, ones < 0)
 
     monkeypatch.setattr(methods, "predict_rows", spy)
     evaluate(World(workloads=4).write(tmp_path / "world"), ["unseen_workload"])
@@ -199,9 +199,9 @@ def memorise(train: Examples, test: Examples) -> Floats:
     return np.array([np.mean(means.get(key, [whole])) for key in zip(test.victim, test.pair, strict=True)])
 
 
-def as_the_prior(_: Examples, test: Examples) -> Guess:
+def as_the_prior(_: Examples, test: Examples) -> IntervalPrediction:
     """In place of our own method, which takes its time."""
-    return Guess(test.base, test.base, test.base)
+    return IntervalPrediction(test.base, test.base, test.base)
 
 
 MEAN = plain(BASELINES["mean"])
@@ -244,8 +244,10 @@ def test_a_workload_that_only_ever_ran_beside_the_left_out_one_is_not_taken_for_
     examples = examples_of(path)
     folds = folds_of(examples, "unseen_workload")
     assert [fold.left_out for fold in folds] == [{name} for name in examples.workloads]
-    judged = judge(examples, folds, {"cotenant": as_the_prior}, Clock(lambda *_: None, {"cotenant": len(folds)}), "")
-    expected = [examples.victim[row] in fold.left_out for fold in folds for row in fold.judged]
+    judged = run_methods(
+        examples, folds, {"cotenant": as_the_prior}, EvaluationProgress(lambda *_: None, {"cotenant": len(folds)}), ""
+    )
+    expected = [examples.victim[row] in fold.left_out for fold in folds for row in fold.test]
     assert judged.unseen_victim.tolist() == expected
 
 

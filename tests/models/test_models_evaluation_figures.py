@@ -14,16 +14,16 @@ from synthetic import Floats, World
 from models.data.dataset import load_dataset
 from models.evaluation import methods
 from models.evaluation.bootstrap import interval, resampled_means
-from models.evaluation.clock import Clock
 from models.evaluation.compositions import COMPOSITIONS
-from models.evaluation.curve import new_workload, share_of_pairs
-from models.evaluation.factorisation import PENALTY, Entries, apply, factorise
-from models.evaluation.labels import limiting, repeats
-from models.evaluation.methods import Guess
-from models.evaluation.noise import Noise
-from models.evaluation.ranking import Ranking
+from models.evaluation.factorisation_baseline import PENALTY, Entries, apply, factorise
+from models.evaluation.learning_curves import new_workload, share_of_pairs
+from models.evaluation.methods import IntervalPrediction
+from models.evaluation.noise_floor import NoiseFloor
+from models.evaluation.pairwise_ranking import PairwiseRanking
+from models.evaluation.progress import EvaluationProgress
+from models.evaluation.results_table import average_ranks, ranks
+from models.evaluation.row_groups import limiting, repeats
 from models.evaluation.run import evaluate
-from models.evaluation.table import average_ranks, ranks
 from models.features.examples import Examples, Neighbour, build_examples, metrics_of
 
 
@@ -49,7 +49,7 @@ def test_noise_is_the_error_that_a_perfect_predictor_of_the_mean_would_show() ->
     runs, repeat = 3000, 4
     ratio = 0.5 + random.normal(0, 0.02, (runs, repeat))
     number = np.repeat(np.arange(runs), repeat)
-    found = Noise.of(rows(ratio.ravel(), ["a"] * ratio.size, [("b",)] * ratio.size), number)
+    found = NoiseFloor.of(rows(ratio.ravel(), ["a"] * ratio.size, [("b",)] * ratio.size), number)
     perfect = np.abs(ratio - 0.5)
     assert found.mae == pytest.approx(perfect.mean(), rel=0.03)
     assert found.mape == pytest.approx((perfect / ratio).mean(), rel=0.03)
@@ -57,10 +57,10 @@ def test_noise_is_the_error_that_a_perfect_predictor_of_the_mean_would_show() ->
 
 def test_rows_that_were_measured_once_have_no_noise() -> None:
     examples = rows([0.5, 0.6, 0.9], ["a"] * 3, [("b",)] * 3)
-    found = Noise.of(examples, np.array([0, 0, 1]))
+    found = NoiseFloor.of(examples, np.array([0, 0, 1]))
     assert found.repeated.tolist() == [True, True, False]
     assert found.mae == pytest.approx(0.1 * np.sqrt(0.5))
-    assert Noise.of(examples, np.arange(3)).to_json() is None
+    assert NoiseFloor.of(examples, np.arange(3)).to_json() is None
     times = found.times(examples, found.repeated, np.array([0.55, 0.55, 0.0]))
     assert times is not None
     assert times["mae"] == pytest.approx(0.05 / (0.1 * np.sqrt(0.5)), abs=1e-4)
@@ -135,15 +135,17 @@ def test_the_ranking_is_that_of_a_plain_loop(seed: int) -> None:
     examples = rows(random.uniform(0.2, 1, count), victims, beside)
     guess = np.round(random.uniform(0.2, 1, count), 1)
     expected = plain_accuracy(examples, guess)
-    assert Ranking.of(examples).accuracy(guess) == (None if expected is None else pytest.approx(expected, abs=1e-4))
+    assert PairwiseRanking.of(examples).accuracy(guess) == (
+        None if expected is None else pytest.approx(expected, abs=1e-4)
+    )
 
 
 def test_a_row_that_is_judged_twice_is_one_measurement() -> None:
     examples = rows([0.90, 0.915], ["a", "a"], [("b",), ("c",)])
     twice = examples.take(np.array([0, 1, 0, 1]))
     guess = np.array([0.9, 0.5, 0.9, 0.5])
-    assert Ranking.of(twice, np.array([0, 1, 0, 1])).accuracy(guess) is None
-    assert Ranking.of(examples).accuracy(guess[:2]) is None
+    assert PairwiseRanking.of(twice, np.array([0, 1, 0, 1])).accuracy(guess) is None
+    assert PairwiseRanking.of(examples).accuracy(guess[:2]) is None
 
 
 # compositions
@@ -163,8 +165,8 @@ def test_compositions_are_their_formulas_where_all_pairs_were_measured() -> None
 def test_compositions_stand_beside_the_models_where_pairs_predict_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ours(_: Examples, test: Examples) -> Guess:
-        return Guess(test.base, test.base * 0.9, test.base * 1.1)
+    def ours(_: Examples, test: Examples) -> IntervalPrediction:
+        return IntervalPrediction(test.base, test.base * 0.9, test.base * 1.1)
 
     monkeypatch.setattr(methods, "METHODS", {"cotenant": ours, "mean": methods.METHODS["mean"]})
     world = World(workloads=4, repeats=2, triples=True).write(tmp_path / "world")
@@ -193,7 +195,7 @@ def test_more_sweeps_never_fit_worse(seed: int, most: int) -> None:
     losses = []
     for sweeps in (1, 2, 4, 8, 16):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("models.evaluation.factorisation.SWEEPS", sweeps)
+            patch.setattr("models.evaluation.factorisation_baseline.SWEEPS", sweeps)
             left, right = factorise(entries, target, len(names))
         penalty = PENALTY * ((left[:, 1:] ** 2).sum() + (right[:, [0, 2, 3]] ** 2).sum())
         losses.append(((target - apply(entries, left, right)) ** 2).sum() + penalty)
@@ -214,11 +216,11 @@ def test_a_new_workload_is_trained_on_in_so_many_pairs_and_the_same_others_are_j
     assert curve is not None
     assert curve.x == (0, 1, 2, 4, 8)
     for draw in curve.draws:
-        judged = {examples.pair[row] for row in draw[0].judged}
+        judged = {examples.pair[row] for row in draw[0].test}
         (name,) = set.intersection(*(set(pair.split("+")) for pair in judged))
         for step, fold in zip(curve.x, draw, strict=True):
-            assert fold.judged.tolist() == draw[0].judged.tolist()
-            measured = {examples.pair[row] for row in fold.trained if name in examples.pair[row].split("+")}
+            assert fold.test.tolist() == draw[0].test.tolist()
+            measured = {examples.pair[row] for row in fold.train if name in examples.pair[row].split("+")}
             assert len(measured) == step
             assert not measured & judged
 
@@ -227,26 +229,26 @@ def test_a_growing_share_of_pairs_holds_the_smaller_ones_and_never_what_is_judge
     curve = share_of_pairs(examples, np.random.default_rng(0))
     assert curve is not None
     for draw in curve.draws:
-        pairs = [{examples.pair[row] for row in fold.trained} for fold in draw]
+        pairs = [{examples.pair[row] for row in fold.train} for fold in draw]
         assert all(one <= other for one, other in pairwise(pairs))
         assert [len(one) for one in pairs] == [round(share * 78) for share in curve.x]
-        assert all(not one & {examples.pair[row] for row in draw[0].judged} for one in pairs)
+        assert all(not one & {examples.pair[row] for row in draw[0].test} for one in pairs)
 
 
 def test_a_draw_of_large_data_is_bounded_by_whole_pairs(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.evaluation.curve.MOST_ROWS", 60)
+    monkeypatch.setattr("models.evaluation.learning_curves.MOST_ROWS", 60)
     for curve in (new_workload(examples, np.random.default_rng(0)), share_of_pairs(examples, np.random.default_rng(0))):
         assert curve is not None
         for draw in curve.draws:
-            assert all(len(fold.trained) <= 60 + 2 * 8 for fold in draw)
+            assert all(len(fold.train) <= 60 + 2 * 8 for fold in draw)
 
 
 def test_a_model_that_needs_a_pair_of_the_workload_gets_better_with_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def needs_a_pair(train: Examples, test: Examples) -> Guess:
+    def needs_a_pair(train: Examples, test: Examples) -> IntervalPrediction:
         known = [one in train.workloads for one in test.victim]
-        return Guess(np.where(known, test.ratio, test.ratio / 2))
+        return IntervalPrediction(np.where(known, test.ratio, test.ratio / 2))
 
     monkeypatch.setattr(methods, "METHODS", {"cotenant": needs_a_pair, "mean": methods.METHODS["mean"]})
     world = World(workloads=7, repeats=1).write(tmp_path / "world")
@@ -289,7 +291,7 @@ def test_the_limiting_resource_is_the_one_the_prior_lets_an_instance_go_least() 
 def test_the_time_left_is_that_of_what_is_left() -> None:
     said: list[tuple[str, float]] = []
     now = [0.0]
-    clock = Clock(lambda what, done: said.append((what, done)), {"slow": 2, "fast": 2}, now=lambda: now[0])
+    clock = EvaluationProgress(lambda what, done: said.append((what, done)), {"slow": 2, "fast": 2}, now=lambda: now[0])
     for (name, seconds), fold in product((("slow", 90.0), ("fast", 10.0)), (1, 2)):
         with clock.doing(name, f"fold {fold}"):
             now[0] += seconds

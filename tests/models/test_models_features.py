@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
-from models.features.matrix import LIMITS, PLATFORM, SOCKETS, FeatureMatrix, build_matrix, cpu_overlap, socket_overlap
+from models.features.feature_matrix import (
+    LIMITS,
+    PLATFORM,
+    SOCKETS,
+    FeatureMatrix,
+    build_matrix,
+    cpu_overlap,
+    socket_overlap,
+)
 
 METRICS = ("cpu", "driver_domain.cpu", "net_mbit", "llc_misses")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from models.evaluation import comparison
 from models.evaluation.gate import NEGLIGIBLE, gate
-from models.learning.held_out import HeldOut
+from models.learning.held_out import HeldOutPredictions
 
 
 def test_a_model_better_than_prior_and_active_passes_with_its_numbers() -> None:
@@ -168,7 +168,7 @@ cases = st.builds(
 
 @settings(max_examples=15, deadline=None)
 @given(cases)
-def test_the_active_model_never_refuses_its_own_twin(one: HeldOut) -> None:
+def test_the_active_model_never_refuses_its_own_twin(one: HeldOutPredictions) -> None:
     verdict = gate([one], [one])
     assert verdict.figures[0].active is not None
     assert verdict.figures[0].active.passed
@@ -177,7 +177,7 @@ def test_the_active_model_never_refuses_its_own_twin(one: HeldOut) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(cases, st.integers(0, 100))
-def test_the_order_of_rows_does_not_matter(one: HeldOut, seed: int) -> None:
+def test_the_order_of_rows_does_not_matter(one: HeldOutPredictions, seed: int) -> None:
     mixed = one.take(np.random.default_rng(seed).permutation(len(one)))
     here, there = gate([one], None), gate([mixed], None)
     assert here.passed == there.passed
@@ -186,7 +186,7 @@ def test_the_order_of_rows_does_not_matter(one: HeldOut, seed: int) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(cases, st.floats(0, 0.05))
-def test_a_model_with_smaller_errors_everywhere_is_never_refused_for_them(one: HeldOut, gain: float) -> None:
+def test_a_model_with_smaller_errors_everywhere_is_never_refused_for_them(one: HeldOutPredictions, gain: float) -> None:
     nearer = one.measured + (one.expected - one.measured) * (1 - gain)
     better = replace(one, expected=nearer)
     verdict = gate([better], [one])
@@ -226,7 +226,7 @@ def test_a_bound_from_few_pairs_is_as_far_away_as_it_says() -> None:
     assert all(found)
 
 
-def _by_chance(pairs: int, seed: int, protocol: str) -> HeldOut:
+def _by_chance(pairs: int, seed: int, protocol: str) -> HeldOutPredictions:
     base = table(pairs=pairs, repeats=2, prior_off=0.3, half=0.3, protocol=protocol)
     random = np.random.default_rng([seed, len(protocol)])
     off = np.repeat(random.exponential(0.05, pairs), 2)

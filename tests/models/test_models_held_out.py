@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from models.data.tables import DatasetError
 from models.learning import held_out
-from models.learning.held_out import COLUMNS, HELD_OUT, HeldOut, held_out_of, read_held_out, write_held_out
+from models.learning.held_out import COLUMNS, HELD_OUT, HeldOutPredictions, held_out_of, read_held_out, write_held_out
 
 names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12)
 ratios = st.floats(1e-3, 1e3)
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> list[HeldOut]:
+def tables(draw: st.DrawFn) -> list[HeldOutPredictions]:
     """One table for some of the targets and protocols."""
     kinds = draw(st.sets(st.tuples(st.sampled_from(held_out.TARGETS), st.sampled_from(held_out.PROTOCOLS)), max_size=3))
     found = []
@@ -33,7 +33,7 @@ def tables(draw: st.DrawFn) -> list[HeldOut]:
         lower, upper = np.sort(numbers[:, 3:], axis=1).T
         unbounded = draw(st.booleans())
         found.append(
-            HeldOut(
+            HeldOutPredictions(
                 target,
                 protocol,
                 tuple(keys),
@@ -48,7 +48,7 @@ def tables(draw: st.DrawFn) -> list[HeldOut]:
 
 
 @given(tables())
-def test_what_is_written_is_read_back_to_seven_digits(written: list[HeldOut]) -> None:
+def test_what_is_written_is_read_back_to_seven_digits(written: list[HeldOutPredictions]) -> None:
     with TemporaryDirectory() as folder:
         read = read_held_out(write_held_out(Path(folder) / HELD_OUT, written))
     assert [(one.target, one.protocol, one.key, one.platform, one.pair) for one in read] == [

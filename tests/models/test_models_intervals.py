@@ -23,7 +23,7 @@ from models.learning.intervals import (
     calibrate,
     finite_quantile,
     hints_of,
-    judged_scales,
+    out_of_fold_scales,
 )
 
 SCORES = st.lists(st.floats(0, 100), min_size=1, max_size=60)
@@ -148,10 +148,10 @@ def test_a_difficulty_has_not_seen_the_row_that_it_judges_in_any_fold() -> None:
     row = np.tile(np.arange(len(made.x)), 2)
     fold = np.concatenate([made.fold, random.permutation(made.fold)])
     x, hints, error = (np.concatenate([values, values]) for values in (made.x, made.hints, made.error))
-    before = judged_scales(x, hints, error, row, fold)
+    before = out_of_fold_scales(x, hints, error, row, fold)
     for odd in (3, 100):
         mine = row == odd
-        after = judged_scales(x, hints, np.where(mine, 50.0, error), row, fold)
+        after = out_of_fold_scales(x, hints, np.where(mine, 50.0, error), row, fold)
         np.testing.assert_array_equal(after[mine], before[mine])
         assert not np.array_equal(after, before)
 

@@ -18,7 +18,7 @@ from models.features.examples import scene_of
 from models.physics.demands import GOODPUT
 from models.physics.latency import BACKLOG_MBIT
 from models.physics.prior import PriorPredictor, solve
-from models.physics.waiting import behind_turns, budget_runs_out, cap_stall, processor_sharing
+from models.physics.queueing import behind_turns, budget_runs_out, cap_stall, processor_sharing
 from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, NetworkSettings
 

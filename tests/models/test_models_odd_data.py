@@ -11,8 +11,8 @@ from synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, World, batch, host, i
 
 from models.data.dataset import DatasetError, load_dataset
 from models.data.scene import ProfileTable
-from models.learning.estimators import LEAST_ROWS
-from models.learning.learned import LearnedPredictor
+from models.learning.learned_predictor import LearnedPredictor
+from models.learning.residual_model import LEAST_ROWS
 from models.training import fit_predictor
 
 Rows = list[dict[str, object]]
@@ -96,7 +96,7 @@ def test_what_nothing_could_be_left_out_of_is_not_trusted_with_strangers(
     tmp_path: Path, few_trees: None, name: str
 ) -> None:
     predictor, table = trained(odd_dataset(tmp_path / "odd", name))
-    assert predictor.throughput.model.unknown_blend.nothing
+    assert predictor.throughput.model.unknown_weights.prior_only
     said = predictor.predict(
         batch((host("lxc", 2), [instance("a", "w2", pins="0:0"), instance("b", "w0", pins="0:0")]), table=table)
     )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.profiling.phases import SHORTEST, Levels, Phases, as_levels, find_phases, partition
+from models.profiling.phases import SHORTEST, LevelSeries, Phases, as_levels, find_phases, partition
 
 SEEDS = st.integers(0, 2**31)
 BOUNDS = settings(max_examples=60, deadline=None)
@@ -38,7 +38,7 @@ def steps(seed: int, *parts: tuple[float, int], sigma: float = 0.05) -> Floats:
     return levels[:, None] * noise(seed, len(levels), sigma=sigma)
 
 
-def slow_partition(levels: Levels, shortest: int) -> float:
+def slow_partition(levels: LevelSeries, shortest: int) -> float:
     """Every way to cut a series, without any pruning and without running sums."""
 
     def cost(begin: int, end: int) -> float:
@@ -63,7 +63,7 @@ def test_the_fast_search_finds_a_cheapest_partition(
     random = np.random.default_rng(seed)
     jumps = np.cumsum(random.normal(size=(windows, metrics)) * (random.random((windows, 1)) < 0.1) * 4, axis=0)
     weight = random.uniform(0.2, 3, (windows, metrics)) * (random.random((windows, metrics)) >= missing)
-    levels = Levels(jumps + random.normal(size=(windows, metrics)), weight, penalty)
+    levels = LevelSeries(jumps + random.normal(size=(windows, metrics)), weight, penalty)
     if windows < shortest:
         return
     changes, found = partition(levels, shortest)

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats, Ints
-from models.probe_plan import SETTLED, Z90, Planned, Uncertain, plan
+from models.probe_plan import SETTLED, Z90, MeasurementPlan, UncertainRatios, plan
 
 
 @dataclass(frozen=True)
 class Choice:
     """Takes the option with the highest expected ratio; each option is worth the smallest of its ratios."""
 
-    uncertain: Uncertain
+    uncertain: UncertainRatios
     options: tuple[tuple[int, ...], ...]  # rows of each
 
     def worth(self, ratios: Floats) -> Floats:
@@ -39,12 +39,12 @@ def question(options: Sequence[Sequence[tuple[float, float, int | None]]]) -> Ch
     ends = expected * np.exp(-Z90 * spread), expected * np.exp(Z90 * spread)
     starts = np.cumsum([0, *(len(option) for option in options)])
     places = tuple(tuple(range(a, b)) for a, b in pairwise(starts))
-    return Choice(Uncertain(expected, *ends, np.array(errors, dtype=np.int64), weights), places)
+    return Choice(UncertainRatios(expected, *ends, np.array(errors, dtype=np.int64), weights), places)
 
 
 def planned(
     questions: Sequence[Choice], budget: float = 100.0, pairs: Sequence[int] | None = None, **more: int
-) -> Planned:
+) -> MeasurementPlan:
     """A plan in which each error is a pair of its own and costs 1."""
     count = 1 + max(int(error) for one in questions for error in one.uncertain.errors)
     return plan(questions, np.array(pairs if pairs is not None else range(count)), lambda *_: 1.0, budget, **more)
@@ -151,7 +151,7 @@ def test_a_plan_keeps_its_budget_repeats_nothing_and_leaves_no_more_regret_than_
 @given(st.floats(0.2, 1.2), st.floats(0.01, 0.5), st.floats(0.0, 0.3))
 def test_ratios_drawn_have_the_predicted_median_and_ends(expected: float, down: float, up: float) -> None:
     band = expected, expected * exp(-down), expected * exp(up)
-    one = Uncertain(*(np.array([end]) for end in band), np.array([0, 1]), np.array([[0.6, 0.8]]))
+    one = UncertainRatios(*(np.array([end]) for end in band), np.array([0, 1]), np.array([[0.6, 0.8]]))
     assert one.at(np.array([[0.0], [-Z90], [Z90]]))[:, 0] == pytest.approx(band)
     drawn = np.array([[0.0, 0.0]])
     assert [float(end[0, 0]) for end in one.known(drawn, np.array([False, False]))] == pytest.approx(band[:2])

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from profiling_cases import BEGIN_S, PERIOD_S, cpu_samples, host_samples, profiled, recorded
 
 from models.data.profile import WorkloadProfile
-from models.profiling.estimates import estimate
-from models.profiling.evidence import LEAST_WINDOWS
-from models.profiling.loads import Level, Limits, at_full_load, is_alike, load_levels, use
+from models.profiling.load_estimation import DemandLevel, InstanceLimits, at_full_load, is_alike, load_levels, use
+from models.profiling.mean_intervals import estimate
 from models.profiling.profiles import SOLO_CPU, profile_windows
+from models.profiling.window_selection import LEAST_WINDOWS
 from models.profiling.windows import FILLED, align, by_series
 from profiler.observed import MetricSample
 
@@ -273,20 +273,20 @@ def test_whatever_was_stored_gives_a_profile_or_a_reason(samples: list[MetricSam
 @pytest.mark.parametrize(
     ("metrics", "limits", "method", "value"),
     [
-        ({"cpu": 97.0}, Limits(100.0), "saturated", 1.0),
-        ({"cpu": 60.0, "waiting": 38.0}, Limits(100.0), "saturated", 1.0),
-        ({"cpu": 49.0, "waiting": 0.0}, Limits(50.0, is_cap=True), "saturated", 1.0),
-        ({"cpu": 20.0, "net_mbit": 97.0}, Limits(100.0, net_mbit=100.0), "saturated", 1.0),
-        ({"cpu": 20.0, "disk_mb_s": 20.0}, Limits(100.0, disk_mb_s=20.0), "saturated", 1.0),
-        ({"cpu": 60.0}, Limits(100.0), "busiest", 1.0),
-        ({"cpu": 0.3, "pages_exchanged": 2.0}, Limits(100.0), "idle", 0.0),
-        ({"rss_mb": 30.0}, Limits(100.0), "unknown", None),
+        ({"cpu": 97.0}, InstanceLimits(100.0), "saturated", 1.0),
+        ({"cpu": 60.0, "waiting": 38.0}, InstanceLimits(100.0), "saturated", 1.0),
+        ({"cpu": 49.0, "waiting": 0.0}, InstanceLimits(50.0, is_cap=True), "saturated", 1.0),
+        ({"cpu": 20.0, "net_mbit": 97.0}, InstanceLimits(100.0, net_mbit=100.0), "saturated", 1.0),
+        ({"cpu": 20.0, "disk_mb_s": 20.0}, InstanceLimits(100.0, disk_mb_s=20.0), "saturated", 1.0),
+        ({"cpu": 60.0}, InstanceLimits(100.0), "busiest", 1.0),
+        ({"cpu": 0.3, "pages_exchanged": 2.0}, InstanceLimits(100.0), "idle", 0.0),
+        ({"rss_mb": 30.0}, InstanceLimits(100.0), "unknown", None),
     ],
 )
 def test_a_load_says_how_it_was_found(
-    metrics: dict[str, float], limits: Limits, method: str, value: float | None
+    metrics: dict[str, float], limits: InstanceLimits, method: str, value: float | None
 ) -> None:
-    (load,) = load_levels([Level(metrics, solo=True)], limits)
+    (load,) = load_levels([DemandLevel(metrics, solo=True)], limits)
     assert (load.method, load.value) == (method, value)
 
 
@@ -300,25 +300,25 @@ def test_part_load_is_measured_against_the_same_work_when_saturated() -> None:
 
 def test_other_work_is_no_measure_of_load() -> None:
     levels = [
-        Level({"cpu": 30.0, "pages_exchanged": 9000.0}, solo=True),
-        Level({"cpu": 100.0, "pages_exchanged": 0.0}, solo=True),
+        DemandLevel({"cpu": 30.0, "pages_exchanged": 9000.0}, solo=True),
+        DemandLevel({"cpu": 100.0, "pages_exchanged": 0.0}, solo=True),
     ]
     assert not is_alike(*levels)
-    web, batch = load_levels(levels, Limits(100.0))
+    web, batch = load_levels(levels, InstanceLimits(100.0))
     assert (web.method, web.lower, web.upper) == ("busiest", 0.3, 1.0)
     assert batch.method == "saturated"
 
 
 def test_time_beside_others_is_no_reference() -> None:
-    levels = [Level({"cpu": 30.0}, solo=False), Level({"cpu": 60.0}, solo=False)]
-    assert [load.method for load in load_levels(levels, Limits(100.0))] == ["unknown", "unknown"]
+    levels = [DemandLevel({"cpu": 30.0}, solo=False), DemandLevel({"cpu": 60.0}, solo=False)]
+    assert [load.method for load in load_levels(levels, InstanceLimits(100.0))] == ["unknown", "unknown"]
 
 
 @BOUNDS
 @given(st.lists(st.floats(2.5, 100), min_size=1, max_size=6))
 def test_loads_lie_in_their_ranges_and_follow_the_demand(cpus: list[float]) -> None:
-    levels = [Level({"cpu": cpu, "pages_exchanged": 50 * cpu}, solo=True) for cpu in cpus]
-    loads = load_levels(levels, Limits(100.0))
+    levels = [DemandLevel({"cpu": cpu, "pages_exchanged": 50 * cpu}, solo=True) for cpu in cpus]
+    loads = load_levels(levels, InstanceLimits(100.0))
     for load in loads:
         assert load.value is not None
         assert 0 <= (load.lower or 0) <= load.value <= (load.upper or 0) <= 1
@@ -329,10 +329,10 @@ def test_loads_lie_in_their_ranges_and_follow_the_demand(cpus: list[float]) -> N
 
 def test_full_load_is_extrapolated_in_proportion_and_within_limits_only_where_it_was_seen() -> None:
     levels = [
-        Level({"cpu": 40.0, "net_mbit": 40.0}, solo=True),
-        Level({"cpu": 99.0, "net_mbit": 99.0}, solo=True),
+        DemandLevel({"cpu": 40.0, "net_mbit": 40.0}, solo=True),
+        DemandLevel({"cpu": 99.0, "net_mbit": 99.0}, solo=True),
     ]
-    part, full = load_levels(levels, Limits(100.0))
+    part, full = load_levels(levels, InstanceLimits(100.0))
     measured = WorkloadProfile(
         "w",
         {
@@ -340,7 +340,7 @@ def test_full_load_is_extrapolated_in_proportion_and_within_limits_only_where_it
             "rss_mb": 64.0, "event": 10.0, "driver_domain.cpu": 8.0, "net_mbit": 40.0, "psi_cpu": 1.0,
         },
     )  # fmt: skip
-    scaled = at_full_load(measured, part, Limits(100.0, net_mbit=70.0), 1.0)
+    scaled = at_full_load(measured, part, InstanceLimits(100.0, net_mbit=70.0), 1.0)
     assert scaled is not None
     assert scaled.origin == "extrapolated"
     growth = 99 / 40
@@ -350,13 +350,13 @@ def test_full_load_is_extrapolated_in_proportion_and_within_limits_only_where_it
             "event": 10 * growth, "driver_domain.cpu": 8 * growth, "net_mbit": 70.0,
         }
     )  # fmt: skip
-    assert at_full_load(measured, full, Limits(100.0), 1.0) is None
-    (alone,) = load_levels(levels[:1], Limits(100.0))
-    assert at_full_load(measured, alone, Limits(100.0), 1.0) is None, "nobody knows where it would have ended"
+    assert at_full_load(measured, full, InstanceLimits(100.0), 1.0) is None
+    (alone,) = load_levels(levels[:1], InstanceLimits(100.0))
+    assert at_full_load(measured, alone, InstanceLimits(100.0), 1.0) is None, "nobody knows where it would have ended"
 
 
 def test_use_is_unknown_where_limits_are() -> None:
-    assert use(Level({"cpu": 50.0, "net_mbit": 5.0}, solo=True), Limits()) == {}
+    assert use(DemandLevel({"cpu": 50.0, "net_mbit": 5.0}, solo=True), InstanceLimits()) == {}
 
 
 def test_vcpus_are_measured_and_given_only_where_they_cannot_be() -> None:

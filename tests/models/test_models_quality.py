@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from checked_rows import honest, one, series
 
-from models.evaluation.monitoring import WINDOW, figures
+from models.evaluation.prediction_checks import WINDOW, figures
 from models.evaluation.quality import assess, compare
 
 

@@ -13,8 +13,8 @@ from synthetic import World
 from models import scale
 from models.data.dataset import load_dataset
 from models.features.examples import build_examples, metrics_of
-from models.scale import Streamed, boosting, stream
-from models.scale.store import Measured
+from models.scale import StreamedDatasets, boosting, stream
+from models.scale.feature_file import MeasuredRows
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_streamed_booster_predicts_as_one_from_memory(folder: Path, tmp_path: Path) -> None:
     path = World(workloads=4, latency=True).write(tmp_path / "world")
-    found: Streamed = stream([path])
+    found: StreamedDatasets = stream([path])
     dataset = load_dataset(path)
     assert list(found.datasets) == [dataset]  # so few rows are all in the sample
     for target, booster in found.boosters.items():
@@ -47,7 +47,7 @@ def test_a_failure_on_the_way_leaves_no_features_behind(
 ) -> None:
     files = []
 
-    def fail(rows: Measured, *_: object) -> None:
+    def fail(rows: MeasuredRows, *_: object) -> None:
         assert len(rows.x(0, len(rows))) == 24
         assert not list(folder.iterdir())  # it has no name: even who is killed leaves nothing
         files.append(rows.file)

@@ -25,7 +25,7 @@ from models.learning.boosting import booster_options
 from models.scale import cluster
 from models.scale.boosting import train_here
 from models.scale.cluster import ClusterError, connected
-from models.scale.store import FeatureFile, Measured
+from models.scale.feature_file import FeatureFile, MeasuredRows
 from tests.servers.dask import scheduler, workers
 
 ROWS, TREES = 3000, 30
@@ -44,7 +44,7 @@ def local() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def rows() -> Iterator[Measured]:
+def rows() -> Iterator[MeasuredRows]:
     """Rows whose target is a smooth function of some features, with noise."""
     random = np.random.default_rng(0)
     x = random.normal(size=(ROWS, 12))
@@ -52,16 +52,16 @@ def rows() -> Iterator[Measured]:
     file = FeatureFile(np.zeros(12, dtype=np.int8))
     file.append(x)
     file.seal()
-    yield Measured(file, np.arange(ROWS), residual.astype(np.float32))
+    yield MeasuredRows(file, np.arange(ROWS), residual.astype(np.float32))
     file.close()
 
 
-def predicted(booster: object, rows: Measured) -> Floats:
+def predicted(booster: object, rows: MeasuredRows) -> Floats:
     return np.asarray(booster.predict(rows.x(0, len(rows)).astype(float)))  # type: ignore[attr-defined]
 
 
 def test_two_workers_give_the_numbers_of_one_process_within_what_a_seed_changes(
-    local: LocalCluster, rows: Measured
+    local: LocalCluster, rows: MeasuredRows
 ) -> None:
     options = [booster_options(len(rows), seed=seed)[0] | {"num_threads": 1} for seed in (0, 1)]
     here, seeded = (predicted(train_here(rows, options[seed], TREES), rows) for seed in (0, 1))
@@ -117,7 +117,7 @@ def test_a_cluster_without_workers_is_said_in_one_sentence() -> None:
 
 @pytest.mark.measured
 def test_programs_started_by_hand_train_and_a_killed_worker_ends_the_training(
-    rows: Measured, monkeypatch: pytest.MonkeyPatch
+    rows: MeasuredRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options, _ = booster_options(len(rows), seed=0)
     monkeypatch.setattr(cluster, "WATCH_S", 0.2)

@@ -18,11 +18,11 @@ from synthetic import COLOCATION_COLUMNS, World, write_csv
 from models import scale
 from models.data.dataset import DatasetError, load_dataset
 from models.features.examples import build_examples, metrics_of
-from models.learning.estimators import target_of
-from models.scale import pieces
+from models.learning.residual_model import target_of
+from models.scale import run_stream
 from models.scale.boosting import chunks
-from models.scale.cells import hashes
-from models.scale.survey import choose, survey_of
+from models.scale.columns import hashes
+from models.scale.first_pass import choose, survey_of
 
 CELL = {
     "workload": st.sampled_from(["w0", "w1", "w2", "elsewhere"]),
@@ -113,9 +113,9 @@ def test_a_stream_gives_the_rows_of_the_row_by_row_reader(
 ) -> None:
     rewrite(folder, rows, typed=typed)
     with pytest.MonkeyPatch.context() as patch:
-        real = pieces.read_pieces
-        for module in (scale.survey, scale.boosting):
-            patch.setattr(module, "read_pieces", lambda table, _rows: real(table, at_once))
+        real = run_stream.read_run_batches
+        for module in (scale.first_pass, scale.boosting):
+            patch.setattr(module, "read_run_batches", lambda table, _rows: real(table, at_once))
         complaint = told(load_dataset, folder)
         if complaint is None:
             check_equal(folder)

@@ -10,7 +10,7 @@ from synthetic import COLOCATION_COLUMNS, World, write_csv
 
 from models.data.dataset import DatasetError, load_dataset
 from models.learning import artifact
-from models.learning.estimators import MEMBERS
+from models.learning.residual_model import BASE_LEARNERS
 from models.training import LIBRARIES, train
 
 
@@ -61,7 +61,7 @@ def test_the_card_says_where_the_numbers_come_from(small: Path, tmp_path: Path) 
         assert protocol["mae"] <= protocol["mae_prior"]
     assert card["origin_mix"] == {"measured": 0.5, "simulated": 0.5}
     assert set(card["blends"]["latency"]) == {"known", "unknown"}
-    assert set(card["blends"]["latency"]["known"]) == {*MEMBERS, "effects"}
+    assert set(card["blends"]["latency"]["known"]) == {*BASE_LEARNERS, "effects"}
     assert all(0 <= share <= 1 for share in card["blends"]["throughput"]["known"].values())
     assert card["created_at"].endswith("+00:00")
 

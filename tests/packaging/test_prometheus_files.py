@@ -18,11 +18,11 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from profiler.agent.exposition import page
-from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, View
+from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, AgentView
 from profiler.agent.push import PushStatus
 from profiler.agent.spool import SpoolStatus
-from profiler.collectors.further import UNITS
-from profiler.collectors.windows import Statistic, Window
+from profiler.collectors.additional_metrics import UNITS
+from profiler.collectors.windows import MetricWindow, Statistic
 from profiler.metrics import EIGHT
 from profiler.observed import Colocation, Outcome
 from tests.servers.prometheus import Prometheus, prometheus, promtool
@@ -72,14 +72,14 @@ def _outcome() -> Colocation:
     return Colocation("run-1", "h1", "1", outcomes)
 
 
-def _view() -> View:
+def _view() -> AgentView:
     keys = [("i1", "instance", metric.name) for metric in EIGHT if "instance" in metric.scopes]
     keys += [("i1", "instance", name) for name in UNITS]
     keys += [(None, scope, metric.name) for metric in EIGHT for scope in metric.scopes if scope != "instance"]
     keys += [(None, "host", "steal"), (None, "host", "busy")]
     series: dict[Any, Statistic] = {key: Statistic(1.0, 1.0, 10) for key in keys}
-    window = Window("h1", 0.0, 10.0, series, 0)
-    return View(
+    window = MetricWindow("h1", 0.0, 10.0, series, 0)
+    return AgentView(
         "h1", "lxc", dict.fromkeys(series, 1.0), window, 0, dict.fromkeys(REASONS, 0), 0,
         dict.fromkeys(WINDOW_REASONS, 0), tuple([0] * (len(BUCKETS_S) + 1)), 0.0,
     )  # fmt: skip

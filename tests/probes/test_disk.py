@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.disk import PROBE, TESTS, Moved, Operation, doubts, parse_io, perform, summarise
+from profiler.probes.disk import PROBE, TESTS, DiskOperation, Moved, doubts, parse_io, perform, summarise
 from profiler.probes.disk_files import FILE_BYTES, SMALL_BYTES, Files, own_files, remove, remove_stale
 
 ROOT = Path(__file__).parents[2]
@@ -29,10 +29,10 @@ PREFIX = "cotenant-probe-disk-"
 
 def test_small_operations_are_times_and_whole_files_are_rates() -> None:
     done = [
-        Operation("read_small", 0, 4.0, 1024),
-        Operation("read_small", 1, 20.0, 1024),
-        Operation("write_sustained", 0, 50.0, 5_000_000),
-        Operation("write_sustained", 1, 100.0, 5_000_000),
+        DiskOperation("read_small", 0, 4.0, 1024),
+        DiskOperation("read_small", 1, 20.0, 1024),
+        DiskOperation("write_sustained", 0, 50.0, 5_000_000),
+        DiskOperation("write_sustained", 1, 100.0, 5_000_000),
     ]
     values = summarise(done)
     assert (values["read_small_max"].value, values["read_small_max"].unit) == (20, "ms")
@@ -41,7 +41,7 @@ def test_small_operations_are_times_and_whole_files_are_rates() -> None:
 
 
 def test_bytes_that_reached_no_device_are_marked_by_test() -> None:
-    done = [Operation("read_small", 0, 1, 1000), Operation("write_small", 0, 1, 1000)]
+    done = [DiskOperation("read_small", 0, 1, 1000), DiskOperation("write_small", 0, 1, 1000)]
     accounts = {"read_small": (Moved(0, 0), Moved(200, 0)), "write_small": (Moved(200, 0), Moved(200, 1000))}
     (mark,) = doubts(done, accounts)
     assert mark.startswith("read_small: only 20 % of the bytes")

@@ -26,11 +26,11 @@ from profiler.collectors.windows import percentile
 from profiler.observed import ProbeResult, Quantity, UnlikeError
 from profiler.pictures import PictureError, inline_svg, label, new_figure, save
 from profiler.probes import PROBES, load
-from profiler.probes.base import Progress, Series, Stopped
-from profiler.probes.circumstances import Reading, doubts, surroundings
-from profiler.probes.picture import MOST_POINTS, thinned
+from profiler.probes.base import Progress, RawSeries, Stopped
+from profiler.probes.charts import MOST_POINTS, thinned
+from profiler.probes.environment import CounterReading, doubts, surroundings
 from profiler.probes.run import write_series
-from profiler.probes.summary import described, log_bins
+from profiler.probes.statistics import described, log_bins
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "profiler.cli", "probe"]
@@ -250,7 +250,7 @@ def test_what_was_measured_is_shown_even_if_a_file_cannot_be_written() -> None:
 
 
 def test_the_same_series_gives_the_same_bytes_and_unknown_is_empty(tmp_path: Path) -> None:
-    series = Series({"at_s": [0.0, 1.0], "rtt_ms": [None, 0.25]})
+    series = RawSeries({"at_s": [0.0, 1.0], "rtt_ms": [None, 0.25]})
     for name in ("a.csv", "b.csv.gz", "c.csv.gz"):
         write_series(series, tmp_path / name)
     assert (tmp_path / "a.csv").read_text() == "at_s,rtt_ms\n0.0,\n1.0,0.25\n"
@@ -259,7 +259,7 @@ def test_the_same_series_gives_the_same_bytes_and_unknown_is_empty(tmp_path: Pat
 
 def test_a_series_of_unequal_columns_is_refused() -> None:
     with pytest.raises(ValueError, match="unequal"):
-        Series({"a": [1.0], "b": []})
+        RawSeries({"a": [1.0], "b": []})
 
 
 def test_without_matplotlib_a_picture_is_refused_before_the_probe_runs(tmp_path: Path) -> None:
@@ -293,16 +293,16 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_a_hypervisor_below_is_read_from_the_flags_of_the_processor_and_not_guessed(
     cpuinfo: str, below: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profiler.probes.circumstances._text", lambda path: cpuinfo if path.name == "cpuinfo" else "")
+    monkeypatch.setattr("profiler.probes.environment._text", lambda path: cpuinfo if path.name == "cpuinfo" else "")
     assert surroundings().get("hypervisor") == below
 
 
 def test_steal_and_a_slow_clock_are_marked() -> None:
     ticks = os.sysconf("SC_CLK_TCK")
-    found = doubts(Reading(0, 0.0), Reading(ticks, 10.0), {"clock_source": "hpet"})
+    found = doubts(CounterReading(0, 0.0), CounterReading(ticks, 10.0), {"clock_source": "hpet"})
     assert found[0].startswith("the hypervisor below took 10.0 % of a CPU")
     assert "hpet" in found[1]
-    assert doubts(Reading(None, 0.0), Reading(ticks, 10.0), {"clock_source": "tsc"}) == ()
+    assert doubts(CounterReading(None, 0.0), CounterReading(ticks, 10.0), {"clock_source": "tsc"}) == ()
 
 
 @given(st.lists(sizes, min_size=2, max_size=200))

@@ -22,9 +22,9 @@ from two_ends import children, gone
 from two_ends import responder as another_responder
 
 from profiler.probes.base import ProbeError
-from profiler.probes.peer import Peer, Session, far_end
-from profiler.probes.serve import MOST_SESSIONS, Responder
-from profiler.probes.wire import MAX_LINE, TOKEN_BYTES, Channel, WireError, number, whole
+from profiler.probes.framing import MAX_LINE, TOKEN_BYTES, ControlChannel, FramingError, number, whole
+from profiler.probes.responder import MOST_SESSIONS, Responder
+from profiler.probes.sessions import Peer, ProbeSession, far_end
 
 ROOT = Path(__file__).parents[2]
 SERVE = [sys.executable, "-m", "profiler.cli", "probe", "serve", "--json", "--listen"]
@@ -42,8 +42,8 @@ def responder() -> Iterator[tuple[Peer, int]]:
 
 
 @contextlib.contextmanager
-def control(peer: Peer) -> Iterator[Channel]:
-    with contextlib.closing(Channel(socket.create_connection((peer.host, peer.port), 60))) as channel:
+def control(peer: Peer) -> Iterator[ControlChannel]:
+    with contextlib.closing(ControlChannel(socket.create_connection((peer.host, peer.port), 60))) as channel:
         yield channel
 
 
@@ -144,7 +144,7 @@ def test_too_many_sessions_are_refused_and_room_comes_back(responder: tuple[Peer
 
 def test_no_session_lasts_for_ever() -> None:
     code = (
-        "from profiler.probes.serve import Responder; r = Responder(('127.0.0.1', 0), 0, most_s=0.5);"
+        "from profiler.probes.responder import Responder; r = Responder(('127.0.0.1', 0), 0, most_s=0.5);"
         "print(r.address[1], flush=True); r.run()"
     )
     command = [sys.executable, "-c", code]
@@ -204,7 +204,7 @@ def test_a_far_end_that_is_gone_before_it_is_greeted_is_an_error() -> None:
     near, far = socket.socketpair()
     far.close()
     with pytest.raises(ProbeError, match="the other end is gone"):
-        Session(Peer("there", 9), Channel(near), "echo-udp", {})
+        ProbeSession(Peer("there", 9), ControlChannel(near), "echo-udp", {})
 
 
 def test_a_name_that_cannot_be_encoded_is_one_sentence() -> None:
@@ -261,7 +261,7 @@ def test_a_far_end_that_speaks_nonsense_is_an_error(answer: bytes) -> None:
 )
 def test_objects_and_bytes_arrive_as_they_were_sent(document: dict[str, Any], payload: bytes) -> None:
     document.pop("payload_bytes", None)
-    near, far = (Channel(end) for end in socket.socketpair())
+    near, far = (ControlChannel(end) for end in socket.socketpair())
     sender = threading.Thread(target=near.send, args=(document, payload))
     sender.start()
     got = far.receive(5)
@@ -270,7 +270,7 @@ def test_objects_and_bytes_arrive_as_they_were_sent(document: dict[str, Any], pa
     assert got == document
     sender.join()
     near.close()
-    with pytest.raises(WireError):
+    with pytest.raises(FramingError):
         far.receive(1)
     far.close()
 
@@ -284,7 +284,7 @@ def test_numbers_from_outside_are_in_range_or_refused(value: object) -> None:
     for read in reads:
         try:
             got = read({"n": value}, "n", 1, 1, 10)
-        except WireError as error:
+        except FramingError as error:
             assert str(error).startswith("n must be")
         else:
             assert 1 <= got <= 10
@@ -297,6 +297,6 @@ def test_an_announced_length_is_in_range_or_refused(value: object) -> None:
         return
     near, far = socket.socketpair()
     near.close()
-    channel = Channel(far)
-    with contextlib.closing(channel), pytest.raises(WireError):
+    channel = ControlChannel(far)
+    with contextlib.closing(channel), pytest.raises(FramingError):
         channel.receive_payload({"payload_bytes": value}, 0.1)

@@ -18,14 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.hops import PROBE, Round, summarise
-from profiler.probes.peer import Peer
+from profiler.probes.hops import PROBE, HopRound, summarise
+from profiler.probes.sessions import Peer
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_sum_is_of_all_three_hops_of_a_round() -> None:
-    rounds = [Round(0, (1.0, 2.0, 3.0), ("a", "b", "c")), Round(1, (2.0, 3.0, 40.0), ("a", "b", "c"))]
+    rounds = [HopRound(0, (1.0, 2.0, 3.0), ("a", "b", "c")), HopRound(1, (2.0, 3.0, 40.0), ("a", "b", "c"))]
     values, marks = summarise(rounds, 3, 3)
     assert (values["sum_min"].value, values["sum_max"].value) == (6, 45)
     assert values["hop1_median"].value == 1.5
@@ -33,28 +33,28 @@ def test_the_sum_is_of_all_three_hops_of_a_round() -> None:
 
 
 def test_a_round_with_a_silent_hop_has_no_sum_and_counts_as_lost_there() -> None:
-    rounds = [Round(0, (1.0, None, 3.0), ("a", "", "c")), Round(1, (1.0, 2.0, 3.0), ("a", "b", "c"))]
+    rounds = [HopRound(0, (1.0, None, 3.0), ("a", "", "c")), HopRound(1, (1.0, 2.0, 3.0), ("a", "b", "c"))]
     values, _ = summarise(rounds, 3, 3)
     assert values["sum_max"].value == 6
     assert values["hop2_lost"].value == 1
 
 
 def test_a_hop_that_never_answers_is_marked_and_has_no_times() -> None:
-    values, marks = summarise([Round(0, (1.0, None, 3.0), ("a", "", "c"))] * 3, 3, 3)
+    values, marks = summarise([HopRound(0, (1.0, None, 3.0), ("a", "", "c"))] * 3, 3, 3)
     assert "hop2_median" not in values
     assert "sum_median" not in values
     assert any("hop 2 never answers" in mark for mark in marks)
 
 
 def test_a_far_end_that_is_nearer_is_marked() -> None:
-    values, marks = summarise([Round(0, (1.0, 2.0), ("a", "b"), arrived=2)], 2, 3)
+    values, marks = summarise([HopRound(0, (1.0, 2.0), ("a", "b"), arrived=2)], 2, 3)
     assert values["sum_median"].value == 3
     assert any("sum is of 2 and not of 3" in mark for mark in marks)
 
 
 def test_a_first_hop_that_never_answers_is_an_error() -> None:
     with pytest.raises(ProbeError, match="first hop gives no answer"):
-        summarise([Round(0, (None, 2.0), ("", "b"))], 2, 2)
+        summarise([HopRound(0, (None, 2.0), ("", "b"))], 2, 2)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, or a ping_group_range that allows us ICMP")
@@ -72,7 +72,7 @@ rtts = st.none() | st.floats(0.001, 1e4)
 
 @given(st.lists(st.tuples(rtts, rtts, rtts), min_size=1, max_size=20))
 def test_a_sum_is_never_less_than_its_hops_and_losses_add_up(rounds: list[tuple[float | None, ...]]) -> None:
-    found = [Round(0, one, ("a", "b", "c")) for one in rounds]
+    found = [HopRound(0, one, ("a", "b", "c")) for one in rounds]
     try:
         values, _ = summarise(found, 3, 3)
     except ProbeError:

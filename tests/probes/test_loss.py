@@ -13,9 +13,9 @@ import pytest
 from two_ends import FAR, StopAfter, joined, needs_namespaces, needs_tun, responder, run, shape, values
 
 from profiler.probes.base import ProbeError
-from profiler.probes.buckets import pack
 from profiler.probes.loss import PROBE
-from profiler.probes.loss_judgement import read_report
+from profiler.probes.loss_report import read_report
+from profiler.probes.throughput_buckets import pack
 
 CPU = Path("/sys/fs/cgroup/cpu")
 needs_cap = pytest.mark.skipif(

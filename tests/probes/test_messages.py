@@ -14,7 +14,7 @@ from two_ends import StopOnce, responder, run
 
 from profiler.probes.base import ProbeError
 from profiler.probes.messages import PROBE
-from profiler.probes.messages_sizes import LARGEST, NetpipeOutputError, Point, at, read_netpipe, sizes
+from profiler.probes.messages_sizes import LARGEST, MessagePoint, NetpipeOutputError, at, read_netpipe, sizes
 from profiler.probes.services.netpipe import listens
 
 RECORDED = Path(__file__).parents[1] / "recordings" / "probes" / "netpipe-loopback.out"
@@ -41,7 +41,7 @@ def test_sizes_rise_up_to_the_largest(largest: int, perturbation: int) -> None:
 def test_what_netpipe_wrote_is_read() -> None:
     curve = read_netpipe(RECORDED.read_text())
     assert len(curve) == 82
-    assert curve[0] == Point(1, 8.23e-6)
+    assert curve[0] == MessagePoint(1, 8.23e-6)
     assert at(curve, 65_536) == pytest.approx(20.4e-6)
     assert curve[-2].mbit == pytest.approx(25_700, rel=0.01)  # of 10^6; NetPIPE printed 24508 of 2^20
 
@@ -65,7 +65,7 @@ def test_anything_is_read_or_refused(text: str) -> None:
 
 @given(st.integers(2, 1 << 20), st.floats(1e-6, 1), st.floats(1e-6, 1))
 def test_between_two_sizes_the_time_is_between_theirs(size: int, low: float, high: float) -> None:
-    curve = (Point(1, low), Point(1 << 20, high))
+    curve = (MessagePoint(1, low), MessagePoint(1 << 20, high))
     found = at(curve, size)
     assert found is not None
     assert min(low, high) * 0.999999 <= found <= max(low, high) * 1.000001

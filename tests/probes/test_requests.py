@@ -14,10 +14,10 @@ from two_ends import StopAfter, run
 
 from profiler.observed import ProbeResult
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.peer import far_end
 from profiler.probes.requests import PROBE, _threads
-from profiler.probes.requests_client import Client
+from profiler.probes.requests_client import RequestClient
 from profiler.probes.services.responses import MOST_BYTES
+from profiler.probes.sessions import far_end
 
 
 def found(result: ProbeResult) -> dict[str, float]:
@@ -49,7 +49,7 @@ def test_a_connection_for_each_request_costs_time() -> None:
 @pytest.mark.measured
 def test_a_connection_for_each_request_leaves_no_port_waiting() -> None:
     with far_end(None) as peer, peer.open("responses", {"size": 64}) as session:
-        load = Client(session.connect, 1, 64, reconnect=True).run(0.3, Progress())
+        load = RequestClient(session.connect, 1, 64, reconnect=True).run(0.3, Progress())
         table = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
     waiting = [one for one in table if one[2].endswith(f":{session.port:04X}") and one[3] == "06"]  # TIME_WAIT, proc(5)
     assert len(load.took_s) > 10
@@ -86,7 +86,7 @@ def test_a_run_can_be_stopped_and_shows_what_it_has() -> None:
 def test_a_responder_that_is_silent_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("profiler.probes.requests_client._LOST_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        client = Client(lambda: socket.create_connection(server.getsockname()), 2, 64, reconnect=False)
+        client = RequestClient(lambda: socket.create_connection(server.getsockname()), 2, 64, reconnect=False)
         with pytest.raises(ProbeError, match="does not answer any more"):
             client.run(5.0, Progress())
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.echoes import Back, Echoes, Probe, exchange, round_trip
+from profiler.probes.echo_series import EchoAnswer, Echoes, EchoProbe, exchange, round_trip
 from profiler.probes.icmp import SO_TIMESTAMPNS, checksum, kernel_time, parse_raw
-from profiler.probes.peer import Peer, far_end
 from profiler.probes.rtt import PROBE, marks, summarise
+from profiler.probes.sessions import Peer, far_end
 
 ME = 0x1234
 
@@ -43,12 +43,12 @@ class Wire:
         if delay is not None:
             self._due += [(time.monotonic() + delay, sequence)] * (1 + self._twice)
 
-    def receive(self) -> Iterable[Back]:
+    def receive(self) -> Iterable[EchoAnswer]:
         time.sleep(0.001)  # readable all the time
         now = time.monotonic()
         ready = [one for one in self._due if one[0] <= now]
         self._due = [one for one in self._due if one[0] > now]
-        return [Back(sequence, None) for _, sequence in ready]
+        return [EchoAnswer(sequence, None) for _, sequence in ready]
 
     def close(self) -> None:
         self._ours.close()
@@ -104,7 +104,7 @@ def test_no_answer_at_all_is_an_error_and_not_zero() -> None:
 
 
 def test_the_first_probes_are_dropped() -> None:
-    probes = [Probe(0, 0, 0, rtt) for rtt in (500.0, 400.0, 1.0, 2.0, 3.0)]
+    probes = [EchoProbe(0, 0, 0, rtt) for rtt in (500.0, 400.0, 1.0, 2.0, 3.0)]
     values = summarise(Echoes(probes), 2, 1000)
     assert (values["max"].value, values["samples"].value) == (3, 3)
 
@@ -125,16 +125,16 @@ def test_a_stop_does_not_count_what_was_under_way_as_lost() -> None:
 
 @given(st.floats(0, 10), st.integers(-(10**12), 10**12), st.floats(0, 1e3))
 def test_a_kernel_time_that_cannot_be_is_not_used(sent_s: float, off_ns: int, ours_ms: float) -> None:
-    probe = Probe(sent_s, sent_s, 10**18)
+    probe = EchoProbe(sent_s, sent_s, 10**18)
     rtt, by_kernel = round_trip(probe, sent_s + ours_ms / 1e3, 10**18 + off_ns)
     assert 0 <= rtt <= ours_ms + 0.011
     assert by_kernel == (0 < off_ns / 1e6 <= (sent_s + ours_ms / 1e3 - sent_s) * 1e3 + 0.01)
 
 
 def test_probes_that_leave_late_are_marked() -> None:
-    late = Echoes([Probe(0.1 * place, 0.1 * place + 0.06, 0, 1.0, True) for place in range(10)])
+    late = Echoes([EchoProbe(0.1 * place, 0.1 * place + 0.06, 0, 1.0, True) for place in range(10)])
     assert any("10 of 10 probes left late" in mark for mark in marks(late, 10))
-    fine = Echoes([Probe(0.1 * place, 0.1 * place + 0.001, 0, 1.0, True) for place in range(10)])
+    fine = Echoes([EchoProbe(0.1 * place, 0.1 * place + 0.001, 0, 1.0, True) for place in range(10)])
     assert marks(fine, 10) == ()
 
 

@@ -23,7 +23,7 @@ from two_ends import (
 
 from profiler.probes.base import ProbeError
 from profiler.probes.datagrams import set_buffer
-from profiler.probes.effort import Effort
+from profiler.probes.endpoint_cpu import EndpointCpu
 from profiler.probes.tcp import read_tcp_info
 from profiler.probes.throughput import far_effort, unpacked
 
@@ -66,9 +66,9 @@ def test_an_end_that_shares_its_cpu_with_others_of_its_system_is_named() -> None
 
 
 def test_what_an_end_did_is_told_and_read_back() -> None:
-    told = Effort.now().document()
-    assert Effort.read(told).document() == told
-    assert Effort.read({"cpu_s": 1.5, "waited_s": None}).values("sender", 3.0).keys() == {"sender_cpu"}
+    told = EndpointCpu.now().document()
+    assert EndpointCpu.read(told).document() == told
+    assert EndpointCpu.read({"cpu_s": 1.5, "waited_s": None}).values("sender", 3.0).keys() == {"sender_cpu"}
 
 
 @pytest.mark.parametrize("answer", [{}, {"cpu_s": "much"}, {"cpu_s": -1}, {"cpu_s": 1, "waited_s": float("nan")}])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.peer import far_end
+from profiler.probes.sessions import far_end
 from profiler.probes.transfer import PROBE, _connect, there_and_back
 
 

@@ -17,9 +17,9 @@ from two_ends import (
 )
 
 from profiler.probes.base import ProbeError
-from profiler.probes.buckets import BUCKET_BYTES, pack
-from profiler.probes.effort import Effort
-from profiler.probes.udp import PROBE, _evaluate, _Sent
+from profiler.probes.endpoint_cpu import EndpointCpu
+from profiler.probes.throughput_buckets import BUCKET_BYTES, pack
+from profiler.probes.udp import PROBE, _evaluate, _UdpTransfer
 
 
 @pytest.mark.measured
@@ -92,7 +92,7 @@ def test_packets_that_do_not_fit_are_a_sentence() -> None:
 
 REPORT: dict[str, object] = {"packets": 10, "reordered": 0, "dropped": 0, "first_bytes": 56, "cpu_s": 0.1}
 BUCKETS = pack([2 * BUCKET_BYTES, 10, 0, 1, 0, 10, BUCKET_BYTES])  # as Recorder packs them: one bucket, no gap
-SENT = _Sent(10, 100.0, Effort(0.1, None), 1.0)
+SENT = _UdpTransfer(10, 100.0, EndpointCpu(0.1, None), 1.0)
 
 
 @pytest.mark.parametrize(

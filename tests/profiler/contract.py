@@ -13,7 +13,7 @@ from recorded import RECORDINGS
 from xen_host import first_second, two_guests
 
 from profiler.backends import Backend, Counters, LxcBackend, RecordedBackend
-from profiler.backends.source import Source
+from profiler.backends.source import HostSource
 from profiler.backends.xen.backend import XenBackend
 from profiler.collectors import Collected
 from profiler.metrics import EIGHT
@@ -28,7 +28,7 @@ class Case:
 
     name: str
     source: Callable[[], Any]
-    backend: Callable[[Source], Backend]
+    backend: Callable[[HostSource], Backend]
     later: Callable[[Any], None]
 
 
@@ -77,7 +77,7 @@ def _libvirt() -> LibvirtHost:
     return host
 
 
-def _lxc(source: Source) -> Backend:
+def _lxc(source: HostSource) -> Backend:
     return LxcBackend(source, host="h1")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from fake_host import FakeHost
 
 from profiler.backends.libvirt.backend import LibvirtBackend
-from profiler.backends.libvirt.connection import Connection
+from profiler.backends.libvirt.connection import LibvirtConnection
 
 UUID = "b9e6c92f-9135-4c69-87a6-{:012d}"
 RUNNING, PAUSED, CRASHED = 1, 3, 6
@@ -100,7 +100,7 @@ class LibvirtHost(FakeHost):
 
 def open_backend(host: LibvirtHost) -> LibvirtBackend:
     """The backend on a fake host."""
-    return LibvirtBackend(host, "h1", Connection("fake:///"))
+    return LibvirtBackend(host, "h1", LibvirtConnection("fake:///"))
 
 
 def libvirt_backend_for_contract() -> LibvirtBackend:

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 
 from lab.control_groups import GroupMaker
-from lab.processes import Process, call
-from lab.registry import Registry
+from lab.processes import LabProcess, call
+from lab.resource_registry import ResourceRegistry
 from profiler.observed import IsolationSettings
 
 ADDRESS, GATEWAY = "10.79.0.2", "10.79.0.1"
@@ -19,10 +19,10 @@ class RealContainers:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._registry = Registry(folder / "state")
+        self._registry = ResourceRegistry(folder / "state")
         self._maker = GroupMaker()
         self._maker.prepare()
-        self._processes: list[Process] = []
+        self._processes: list[LabProcess] = []
 
     def __enter__(self) -> RealContainers:
         return self
@@ -46,7 +46,7 @@ class RealContainers:
         call(["ip", "-n", network, "-batch", "-"], inside)
         self._registry.made("group", group)
         join = self._maker.make(group, (cpu,), IsolationSettings(), None)
-        process = Process(command, groups=join, network=f"/run/netns/{network}", directory=self._folder)
+        process = LabProcess(command, groups=join, network=f"/run/netns/{network}", directory=self._folder)
         self._processes.append(process)
         return group.removeprefix("cotenant-lab-")
 

@@ -14,7 +14,7 @@ from steady_backend import SteadyBackend
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace
 from profiler.backends import BackendError, Counters
-from profiler.collectors.windows import Window
+from profiler.collectors.windows import MetricWindow
 
 CPU = ("a", "instance", "cpu")
 TICK = 0.05
@@ -25,7 +25,7 @@ class Bench:
 
     def __init__(self, backend: SteadyBackend, asleep: Callable[[], float] = lambda: 0.0, **pace: float | bool) -> None:
         self.backend = backend
-        self.windows: list[Window] = []
+        self.windows: list[MetricWindow] = []
         self.said = io.StringIO()
         settings = {"interval_s": TICK, "window_s": 0.5, **pace}
         self.agent = Agent(backend, Pace(**settings), self.windows.append, Log(self.said), asleep)  # type: ignore[arg-type]

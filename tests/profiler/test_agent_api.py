@@ -18,13 +18,13 @@ from steady_backend import SteadyBackend
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
+from profiler.agent.delivery import Delivery
+from profiler.agent.http_client import HttpClient, parse_url
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace
 from profiler.agent.push import Pusher
-from profiler.agent.shipping import Shipping
 from profiler.agent.spool import Spool
-from profiler.agent.wire import Wire, parse_url
-from profiler.collectors.windows import Window
+from profiler.collectors.windows import MetricWindow
 from profiler.metrics import EIGHT
 from profiler.observed import Host, Instance
 
@@ -54,13 +54,13 @@ def url(tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         thread.join(10)
 
 
-def windows(names: tuple[str, ...]) -> list[Window]:
+def windows(names: tuple[str, ...]) -> list[MetricWindow]:
     """The first three windows that a real agent makes of a steady host; beside other work some are too thin."""
     backend = SteadyBackend()
     backend.names = names
-    made: list[Window] = []
+    made: list[MetricWindow] = []
 
-    def keep(window: Window) -> None:
+    def keep(window: MetricWindow) -> None:
         made.append(window)
         if len(made) == 3:
             agent.stop()
@@ -84,7 +84,7 @@ def stored(database: Path) -> dict[tuple[str, str, str, float], list[float]]:
 
 def drain(directory: Path, url: str) -> Pusher:
     log = Log(io.StringIO())
-    spool, wire = Spool(directory, 10**9, log), Wire(parse_url(url), lambda: None, "test/1")
+    spool, wire = Spool(directory, 10**9, log), HttpClient(parse_url(url), lambda: None, "test/1")
     pusher = Pusher(spool, wire, log)
     while (wait := pusher.step()) is not None:
         assert wait == 0, pusher.status()
@@ -100,8 +100,8 @@ def test_samples_are_stored_exactly_once_though_every_batch_is_sent_twice(
     assert len(made) >= 3
     first = tmp_path / "spool"
     spool = Spool(first, 10**9, Log(io.StringIO()))
-    nobody = Wire(parse_url("http://127.0.0.1:1"), lambda: None, "test/1")
-    shipping = Shipping(spool, nobody, Log(io.StringIO()))
+    nobody = HttpClient(parse_url("http://127.0.0.1:1"), lambda: None, "test/1")
+    shipping = Delivery(spool, nobody, Log(io.StringIO()))
     for window in made:
         shipping.deliver(window)
     shipping.close(5)
@@ -134,7 +134,7 @@ def test_samples_of_an_instance_that_the_server_does_not_know_are_counted_and_th
     url: str, database: Path, tmp_path: Path
 ) -> None:
     spool = Spool(tmp_path / "spool", 10**9, Log(io.StringIO()))
-    shipping = Shipping(spool, Wire(parse_url("http://127.0.0.1:1"), lambda: None, "test/1"), Log(io.StringIO()))
+    shipping = Delivery(spool, HttpClient(parse_url("http://127.0.0.1:1"), lambda: None, "test/1"), Log(io.StringIO()))
     made = windows(("a", "stranger"))
     for window in made:
         shipping.deliver(window)
@@ -146,9 +146,9 @@ def test_samples_of_an_instance_that_the_server_does_not_know_are_counted_and_th
 
 def test_a_running_agent_fills_the_database(url: str, database: Path, tmp_path: Path) -> None:
     log = Log(io.StringIO())
-    shipping = Shipping(Spool(tmp_path / "spool", 10**9, log), Wire(parse_url(url), lambda: None, "test/1"), log)
+    shipping = Delivery(Spool(tmp_path / "spool", 10**9, log), HttpClient(parse_url(url), lambda: None, "test/1"), log)
 
-    def deliver(window: Window) -> None:
+    def deliver(window: MetricWindow) -> None:
         shipping.deliver(window)
         if agent.view().windows == 3:
             agent.stop()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from profiler.backends import LxcBackend
-from research.benchmarks import crowd
+from research.benchmarks import light_containers
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "packaging" / "build_agent.py"
@@ -150,11 +150,12 @@ def test_the_units_capabilities_are_enough_to_read_containers_and_all_are_needed
 ) -> None:
     if shutil.which("setpriv") is None:
         pytest.skip("needs setpriv (apt-get install util-linux)")
-    monkeypatch.setattr(crowd, "STATE", tmp_path / "state")  # its own list, so that a benchmark may run beside
+    # its own list, so that a benchmark may run beside
+    monkeypatch.setattr(light_containers, "STATE", tmp_path / "state")
     where = Path("/tmp") / f"cotenant-{os.getpid()}.pyz"  # nobody may not look into pytest's own folders
     shutil.copy(archive, where)
     try:
-        with crowd.Crowd(2) as made:
+        with light_containers.LightContainers(2) as made:
             ours = {group.removeprefix("cotenant-lab-") for group in made.groups}
             assert _absences(where, f",{_capabilities()}", ours) == []
             # A kernel on which some group ever had a disk limit counts bytes by group, and files of tasks are not read.

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.backends import Counters, DomainCounters, HostCounters, RecordedBackend, TaskCounters
-from profiler.collectors import Deltas, collect, difference, eight, unit_of
+from profiler.collectors import Deltas, collect, difference, paper_metrics, unit_of
 from profiler.metrics import EIGHT
 
 SECOND_NS = 1_000_000_000
@@ -142,16 +142,16 @@ counts = st.integers(0, 10 * SECOND_NS)
 @given(counts, counts, st.integers(1, 8), st.floats(0.05, 60))
 def test_cpu_waiting_and_block_fill_the_virtual_cpus(cpu: int, wait: int, vcpus: int, seconds: float) -> None:
     deltas = Deltas(seconds, vcpus, cpu, wait, 1, 1, 0, 0)
-    parts = [eight.cpu(deltas), eight.waiting(deltas), eight.block(deltas)]
+    parts = [paper_metrics.cpu(deltas), paper_metrics.waiting(deltas), paper_metrics.block(deltas)]
     known = [part for part in parts if part is not None]
     assert min(known) >= 0
-    assert sum(known) == pytest.approx(max(100 * vcpus, eight.cpu(deltas)))
+    assert sum(known) == pytest.approx(max(100 * vcpus, paper_metrics.cpu(deltas)))
 
 
 def test_own_tasks_queueing_for_each_other_are_not_waiting_when_the_instance_is_busy() -> None:
     four_on_one = Deltas(1.0, 1, SECOND_NS, 3 * SECOND_NS, 100, 100, 0, 0)
-    assert eight.waiting(four_on_one) == 0
-    assert eight.block(four_on_one) == 0
+    assert paper_metrics.waiting(four_on_one) == 0
+    assert paper_metrics.block(four_on_one) == 0
 
 
 unknown_or = st.one_of(st.none(), counts)
@@ -164,4 +164,4 @@ def test_the_six_metrics_at_once_are_those_of_each_formula(
 ) -> None:  # fmt: skip
     deltas = Deltas(seconds, vcpus, cpu, wait, executions, executions, net, disk, pages)
     formulas = ("pages_exchanged", "execution", "pages_per_execution", "cpu", "waiting", "block")
-    assert eight.of_instance(deltas) == {name: getattr(eight, name)(deltas) for name in formulas}
+    assert paper_metrics.of_instance(deltas) == {name: getattr(paper_metrics, name)(deltas) for name in formulas}

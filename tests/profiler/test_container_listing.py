@@ -8,7 +8,7 @@ import pytest
 from fake_host import FakeHost
 
 from profiler.backends import BackendError, LxcBackend
-from profiler.backends.names import instance_id
+from profiler.backends.instance_ids import instance_id
 from profiler.observed import Instance, check_id
 
 DOCKER_ID = "ab12" * 16

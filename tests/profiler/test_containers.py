@@ -10,8 +10,8 @@ from contract import MAKERS
 from fake_host import FakeHost
 
 from profiler.backends import BackendError, LxcBackend
-from profiler.backends.lxc import groups
-from profiler.backends.lxc.groups import GroupsV2
+from profiler.backends.lxc import control_groups
+from profiler.backends.lxc.control_groups import GroupsV2
 from profiler.collectors import collect
 
 DOCKER_ID = "ab12" * 16
@@ -53,14 +53,14 @@ def test_a_task_that_ends_while_it_is_read_is_left_out() -> None:
 
 
 def test_task_lists_that_change_all_the_time_do_not_fill_the_memory() -> None:
-    groups._known_ids.cache_clear()
+    control_groups._known_ids.cache_clear()
     host = FakeHost()
     found = GroupsV2(host, "/cg")
     for turn in range(3000):
         many = turn % 2 * 500
         host.files["/cg/shop/cgroup.threads"] = "".join(f"{turn + number}\n" for number in range(1 + many))
         assert found.tasks("shop") == tuple(range(turn, turn + 1 + many))
-    remembered = groups._known_ids.cache_info()
+    remembered = control_groups._known_ids.cache_info()
     assert remembered.currsize <= 1024
     assert remembered.misses <= 3000 / 2 + 1024, "long lists are not remembered at all"
 

@@ -13,7 +13,7 @@ from contract import check_whole
 from real_container import GATEWAY, RealContainers
 
 from profiler.backends import Counters, LxcBackend
-from profiler.backends.lxc.groups import find_mounts
+from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.lxc.netlink import namespace_id, veths_by_namespace
 from profiler.backends.source import LiveSource
 from profiler.collectors import Collected, collect

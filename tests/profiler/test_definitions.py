@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.backends.find import NAMES
+from profiler.backends.detection import NAMES
 from profiler.definitions import DEFINITIONS, TITLES, Definition, page_markdown, table_markdown
 from profiler.host_kinds import TRAITS
 from profiler.metrics import EIGHT

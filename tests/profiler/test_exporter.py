@@ -18,22 +18,22 @@ from prometheus_client.parser import text_string_to_metric_families
 from profiler.agent import exporter
 from profiler.agent.exporter import Exporter, ExporterError
 from profiler.agent.exposition import page
-from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, View
+from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, AgentView
 from profiler.agent.push import PushStatus
 from profiler.agent.spool import SpoolStatus
 from profiler.collectors import unit_of
-from profiler.collectors.further import UNITS
-from profiler.collectors.windows import Key, Statistic, Window
+from profiler.collectors.additional_metrics import UNITS
+from profiler.collectors.windows import Key, MetricWindow, Statistic
 from profiler.metrics import EIGHT
 
 SPOOL = SpoolStatus(5, 4, 3, 2, 1, 6, 7, 8)
 PUSH = PushStatus(10, 2, {"unknown_host": 3}, 4, {"timeout": 5}, 1.5e9)
 
 
-def view(series: dict[Key, float], totals: dict[Key, float] | None = None) -> View:
-    window = Window("h1", 1e9, 10.0, {key: Statistic(value, 2 * value, 10) for key, value in series.items()}, 1)
+def view(series: dict[Key, float], totals: dict[Key, float] | None = None) -> AgentView:
+    window = MetricWindow("h1", 1e9, 10.0, {key: Statistic(value, 2 * value, 10) for key, value in series.items()}, 1)
     durations = tuple(range(len(BUCKETS_S) + 1))
-    return View(
+    return AgentView(
         "h1", "lxc", series if totals is None else totals, window, 78, dict.fromkeys(REASONS, 1), 3,
         dict.fromkeys(WINDOW_REASONS, 2), durations, 1.25,
     )  # fmt: skip
@@ -53,7 +53,7 @@ def everything() -> dict[Key, float]:
     return dict.fromkeys(keys, 50.0)
 
 
-def scraped(seen: View) -> dict[tuple[str, str], float]:
+def scraped(seen: AgentView) -> dict[tuple[str, str], float]:
     """Sample name and the labels other than host → value."""
     found = {}
     for family in text_string_to_metric_families(page(seen, SPOOL, PUSH, "1.2.3").decode()):

@@ -10,10 +10,10 @@ import pytest
 from libvirt_host import CRASHED, DIRECT, PAUSED, STARTED, UUID, LibvirtHost, domain_xml, open_backend
 
 from profiler.backends import BackendError, Counters
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.backend import LibvirtBackend
-from profiler.backends.libvirt.connection import Connection
+from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.libvirt.processes import search_processes
-from profiler.backends.names import instance_id
 from profiler.collectors import collect
 from profiler.observed import Instance
 
@@ -246,12 +246,12 @@ def _asked_for_drives(backend: LibvirtBackend, monkeypatch: pytest.MonkeyPatch, 
     """What the backend asks libvirt in its readings from now on."""
     asked: list[bool] = []
 
-    def stats(_connection: Connection, *, drives: bool) -> object:
+    def stats(_connection: LibvirtConnection, *, drives: bool) -> object:
         asked.append(drives)
         return list(host.domains.values())
 
     del host.values["libvirt domstats"]
-    monkeypatch.setattr(Connection, "stats", stats)
+    monkeypatch.setattr(LibvirtConnection, "stats", stats)
     monkeypatch.setattr(host, "value", lambda key, read: host.values[key] if key in host.values else read())
     backend.read_counters()
     backend.read_counters()

@@ -12,7 +12,7 @@ import pytest
 
 from profiler.backends import BackendError
 from profiler.backends.libvirt.backend import LibvirtBackend
-from profiler.backends.libvirt.connection import DEFAULT_URI, Connection, Worker
+from profiler.backends.libvirt.connection import DEFAULT_URI, LibvirtConnection, Worker
 
 SOON_S = 0.2  # for what hangs; what answers has the time that it takes beside other work
 
@@ -85,37 +85,37 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 
 @pytest.fixture
 def connection(library: Library) -> Any:
-    made = Connection("test:///", timeout_s=30.0)
+    made = LibvirtConnection("test:///", timeout_s=30.0)
     yield made
     made.close()
 
 
 @pytest.fixture
 def impatient(library: Library) -> Any:
-    made = Connection("test:///", timeout_s=SOON_S)
+    made = LibvirtConnection("test:///", timeout_s=SOON_S)
     yield made
     made.close()
 
 
-def test_one_connection_serves_all_questions(library: Library, connection: Connection) -> None:
+def test_one_connection_serves_all_questions(library: Library, connection: LibvirtConnection) -> None:
     assert connection.version() == connection.version() == 9_000_000
     assert library.opened == ["test:///"]
 
 
-def test_all_domains_are_asked_for_in_one_call_of_few_groups(library: Library, connection: Connection) -> None:
+def test_all_domains_are_asked_for_in_one_call_of_few_groups(library: Library, connection: LibvirtConnection) -> None:
     assert connection.stats() == [[3, "u", "n", {"state.state": 1}]]
     connection.stats(drives=False)
     assert library.asked == [(1 + 16 + 32, 1), (1 + 16, 1)]
 
 
-def test_a_lost_connection_is_opened_anew_at_once(library: Library, connection: Connection) -> None:
+def test_a_lost_connection_is_opened_anew_at_once(library: Library, connection: LibvirtConnection) -> None:
     connection.version()
     library.broken = True
     assert connection.version() == 9_000_000
     assert (len(library.opened), library.closed) == (2, 1)
 
 
-def test_a_daemon_that_stays_away_is_an_error_until_it_is_back(library: Library, connection: Connection) -> None:
+def test_a_daemon_that_stays_away_is_an_error_until_it_is_back(library: Library, connection: LibvirtConnection) -> None:
     connection.version()
     library.broken = True
 
@@ -132,7 +132,7 @@ def test_a_daemon_that_stays_away_is_an_error_until_it_is_back(library: Library,
 
 @pytest.mark.parametrize(("code", "error"), [(42, FileNotFoundError), (45, PermissionError), (88, PermissionError)])
 def test_errors_of_libvirt_become_those_of_the_system(
-    library: Library, connection: Connection, code: int, error: type[OSError]
+    library: Library, connection: LibvirtConnection, code: int, error: type[OSError]
 ) -> None:
     library.error = LibvirtError(code, "said so")
     with pytest.raises(error):
@@ -142,7 +142,7 @@ def test_errors_of_libvirt_become_those_of_the_system(
 
 @pytest.mark.measured
 def test_a_daemon_that_hangs_is_given_up_in_time_and_asked_again_when_it_is_back(
-    library: Library, impatient: Connection
+    library: Library, impatient: LibvirtConnection
 ) -> None:
     freed = threading.Event()
     library.opening = freed.wait
@@ -161,7 +161,7 @@ def test_a_daemon_that_hangs_is_given_up_in_time_and_asked_again_when_it_is_back
 def test_closing_is_harmless_twice_and_while_the_daemon_hangs(library: Library) -> None:
     freed = threading.Event()
     library.opening = freed.wait
-    connection = Connection("test:///", timeout_s=SOON_S)
+    connection = LibvirtConnection("test:///", timeout_s=SOON_S)
     with pytest.raises(TimeoutError):
         connection.version()
     connection.close()
@@ -177,9 +177,9 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
 
 def test_the_daemon_is_the_one_that_virsh_would_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LIBVIRT_DEFAULT_URI", raising=False)
-    assert Connection().uri == DEFAULT_URI
+    assert LibvirtConnection().uri == DEFAULT_URI
     monkeypatch.setenv("LIBVIRT_DEFAULT_URI", "qemu:///session")
-    assert Connection().uri == "qemu:///session"
+    assert LibvirtConnection().uri == "qemu:///session"
 
 
 def test_a_late_answer_is_not_taken_for_that_of_the_next_question() -> None:

@@ -15,8 +15,8 @@ from recorded import RECORDINGS
 
 from profiler.backends import BackendError, RecordedBackend
 from profiler.backends.libvirt.backend import LibvirtBackend
-from profiler.backends.libvirt.connection import Connection
-from profiler.backends.source import Reading, RecordedSource
+from profiler.backends.libvirt.connection import LibvirtConnection
+from profiler.backends.source import RecordedReading, RecordedSource
 from profiler.collectors import Collected, collect
 from profiler.metrics import EIGHT
 
@@ -62,10 +62,10 @@ def test_settings_are_those_that_were_made() -> None:
     assert (str(shop.pinning), shop.cap_percent, shop.weight) == ("0:0", None, 256)
 
 
-def _readings() -> list[Reading]:
+def _readings() -> list[RecordedReading]:
     document: Any = json.loads(Path(RECORDING).read_text(encoding="utf-8"))
     return [
-        Reading(tuple(entry["clock"]), entry["files"], entry["directories"], entry["links"], entry["values"])
+        RecordedReading(tuple(entry["clock"]), entry["files"], entry["directories"], entry["links"], entry["values"])
         for entry in document["readings"]
     ]
 
@@ -80,11 +80,11 @@ PLACES = [
 DAMAGE = [errno.ENOENT, errno.EACCES, errno.EIO, errno.ESRCH]
 
 
-def _replay(readings: list[Reading]) -> None:
+def _replay(readings: list[RecordedReading]) -> None:
     """Everything that a program does with a backend; BackendError is an answer."""
     source = RecordedSource(readings)
     try:
-        backend = LibvirtBackend(source, "h", Connection("test:///"))
+        backend = LibvirtBackend(source, "h", LibvirtConnection("test:///"))
         first = backend.read_counters()
         source.advance()
         second = backend.read_counters()

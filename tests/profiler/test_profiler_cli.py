@@ -11,7 +11,7 @@ import pytest
 from steady_backend import SteadyBackend
 
 from profiler.backends import BackendError
-from profiler.cli import choice, main
+from profiler.cli import main, shared_options
 
 EIGHT = {"event", "switch", "pages_exchanged", "execution", "pages_per_execution", "cpu", "waiting", "block"}
 
@@ -71,7 +71,7 @@ def test_once_names_the_backend_that_it_is_told_to_use(
         return backends[-1]
 
     backends: list[SteadyBackend] = []
-    monkeypatch.setattr(choice, "find_backend", find)
+    monkeypatch.setattr(shared_options, "find_backend", find)
     for name in ("xen", "libvirt", "lxc", "auto"):
         assert main(["once", "--interval", "0.01", "--json", "--backend", name]) == 0
         assert json.loads(capsys.readouterr().out)["host"] == "h1"
@@ -128,7 +128,7 @@ def test_a_replay_refuses_what_it_would_not_heed(
 def test_a_trace_that_is_in_use_is_not_disturbed(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(choice, "traced_already", lambda _source: True)
+    monkeypatch.setattr(shared_options, "traced_already", lambda _source: True)
     assert main([command, "--backend", "xen"]) == 1
     assert "another xentrace runs here" in capsys.readouterr().err
 
@@ -140,7 +140,7 @@ def test_a_backend_is_closed_though_reading_fails(monkeypatch: pytest.MonkeyPatc
         raise BackendError("xl gives no answer")
 
     backend.trouble = fail
-    monkeypatch.setattr(choice, "find_backend", lambda *_asked: backend)
+    monkeypatch.setattr(shared_options, "find_backend", lambda *_asked: backend)
     assert main(["once", "--json"]) == 1
     assert backend.closed.is_set()
 

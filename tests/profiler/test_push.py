@@ -20,21 +20,21 @@ from api_double import Double, Reply, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.agent import push, wire
-from profiler.agent.batch import Batch
+from profiler.agent import http_client, push
+from profiler.agent.batch import SampleBatch
+from profiler.agent.delivery import PushToken
+from profiler.agent.http_client import HttpClient, check_token, may_carry_token, parse_url
 from profiler.agent.log import Log
 from profiler.agent.push import Pusher
-from profiler.agent.shipping import Token
 from profiler.agent.spool import Spool
-from profiler.agent.wire import Wire, check_token, may_carry_token, parse_url
-from profiler.collectors.samples import Row
+from profiler.collectors.samples import SampleRow
 
 SECRET = "tok-3n-of-nobody"
 
 
-def batch(number: int, samples: int = 1) -> Batch:
+def batch(number: int, samples: int = 1) -> SampleBatch:
     values = {f"m{position}": float(number) for position in range(samples)}
-    return Batch("h", f"2026-01-31T12:00:{number:02d}.000Z", (Row("a", "instance", values),))
+    return SampleBatch("h", f"2026-01-31T12:00:{number:02d}.000Z", (SampleRow("a", "instance", values),))
 
 
 class Bench:
@@ -44,10 +44,10 @@ class Bench:
         self.said = io.StringIO()
         log = Log(self.said)
         self.spool = Spool(directory, 10**9, log)
-        self.wire = Wire(parse_url(url), lambda: token, "test/1")
+        self.wire = HttpClient(parse_url(url), lambda: token, "test/1")
         self.pusher = Pusher(self.spool, self.wire, log, chance=lambda: 1.0)
 
-    def put(self, *batches: Batch) -> None:
+    def put(self, *batches: SampleBatch) -> None:
         for one in batches:
             self.spool.put(one)
         assert self.spool.store()
@@ -152,8 +152,8 @@ def test_a_success_that_does_not_add_up_acknowledges_nothing(bench: Bench, doubl
 @given(st.binary(max_size=300))
 def test_no_answer_whatsoever_crashes_the_pusher_or_loses_a_batch(body: bytes) -> None:
     class Canned:
-        def post(self, _body: bytes) -> wire.Answer:
-            return wire.Answer(200, body, None)
+        def post(self, _body: bytes) -> http_client.HttpAnswer:
+            return http_client.HttpAnswer(200, body, None)
 
     with tempfile.TemporaryDirectory() as name:
         spool = Spool(Path(name), 10**9, Log(io.StringIO()))
@@ -328,7 +328,7 @@ def test_nobody_listening_is_a_failure_of_its_kind(tmp_path: Path) -> None:
 
 
 def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "_SILENCE_S", 0.2)
+    monkeypatch.setattr(http_client, "_SILENCE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         bench = Bench(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
         bench.put(batch(1))
@@ -350,7 +350,7 @@ def _drip(listener: socket.socket) -> None:
 
 @pytest.mark.measured
 def test_a_server_that_answers_a_byte_at_a_time_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "_DEADLINE_S", 0.5)
+    monkeypatch.setattr(http_client, "_DEADLINE_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as slow:
         thread = threading.Thread(target=_drip, args=(slow,), daemon=True)
         thread.start()
@@ -427,7 +427,7 @@ def test_a_token_that_was_renewed_is_used(tmp_path: Path, double: Double) -> Non
     file.touch(0o600)
     file.write_text("first\n")
     bench = Bench(tmp_path / "spool", double.url)
-    bench.wire._token = Token(file, parse_url(double.url))
+    bench.wire._token = PushToken(file, parse_url(double.url))
     for name in ("first", "second"):
         file.write_text(f"{name}\n")
         bench.put(batch(1))
@@ -505,4 +505,4 @@ def test_tokens_travel_only_over_https_or_inside_this_machine(tmp_path: Path, mo
     assert verdicts == {"https://h": True, "http://h": False, "http://127.0.0.1": True, "http://[::1]": True}
     monkeypatch.setenv("COTENANT_TOKEN", SECRET)
     with pytest.raises(ValueError, match="use https"):
-        Token(None, parse_url("http://h"))
+        PushToken(None, parse_url("http://h"))

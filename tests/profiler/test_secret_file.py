@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from profiler.agent.shipping import Token
-from profiler.agent.wire import parse_url
+from profiler.agent.delivery import PushToken
+from profiler.agent.http_client import parse_url
 from profiler.secret_file import read_secret
 
 
@@ -59,9 +59,9 @@ def test_the_agent_refuses_a_token_that_others_may_change_at_its_start_and_later
     server = parse_url("http://127.0.0.1:1")
     file = secret_of_mode(tmp_path, 0o666)
     with pytest.raises(ValueError, match=r"token file .*/secret is refused because others may change it"):
-        Token(file, server)
+        PushToken(file, server)
     file.chmod(0o600)
-    token = Token(file, server)
+    token = PushToken(file, server)
     assert token() == "geheim"
     file.chmod(0o604)
     with pytest.raises(ValueError, match="others may read it"):

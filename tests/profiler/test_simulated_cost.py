@@ -6,7 +6,7 @@ from pathlib import Path
 
 from profiler.backends import RecordedBackend
 from profiler.collectors import collect
-from research.benchmarks.simulated import simulate
+from research.benchmarks.simulated_instances import simulate
 
 RECORDING = Path(__file__).parents[1] / "recordings" / "xen-dom0.json"
 

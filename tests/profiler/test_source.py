@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.backends import live as module
+from profiler.backends import live_source as module
 from profiler.backends.source import LiveSource, RecordingSource
 
 

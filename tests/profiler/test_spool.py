@@ -14,28 +14,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.agent.batch import Batch, decode, encode
+from profiler.agent.batch import SampleBatch, decode, encode
 from profiler.agent.log import Log
 from profiler.agent.spool import Spool, SpoolError
-from profiler.collectors.samples import Row
+from profiler.collectors.samples import SampleRow
 
 BIG = 10**9
 names = st.text("abcXYZ019._:-", min_size=1, max_size=20).filter(lambda name: name not in {".", ".."})
 rows = st.builds(
-    Row,
+    SampleRow,
     st.none() | names,
     st.sampled_from(["instance", "driver_domain", "host"]),
     st.dictionaries(names, st.floats(0, 1e15), min_size=1, max_size=5),
 )
-batches = st.builds(Batch, names, st.just("2026-01-31T12:00:00.000Z"), st.lists(rows, max_size=5).map(tuple))
+batches = st.builds(SampleBatch, names, st.just("2026-01-31T12:00:00.000Z"), st.lists(rows, max_size=5).map(tuple))
 
 
-def batch(number: int, samples: int = 1) -> Batch:
+def batch(number: int, samples: int = 1) -> SampleBatch:
     values = {f"m{position}": float(number) for position in range(samples)}
-    return Batch("h", "2026-01-31T12:00:00.000Z", (Row("a", "instance", values),))
+    return SampleBatch("h", "2026-01-31T12:00:00.000Z", (SampleRow("a", "instance", values),))
 
 
-def number_of(one: Batch | None) -> float:
+def number_of(one: SampleBatch | None) -> float:
     assert one is not None
     return one.rows[0].values["m0"]
 
@@ -66,12 +66,12 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 
 @given(batches)
-def test_a_batch_comes_back_as_it_was(one: Batch) -> None:
+def test_a_batch_comes_back_as_it_was(one: SampleBatch) -> None:
     assert decode(encode(one)) == one
 
 
 @given(batches, st.data())
-def test_a_damaged_batch_is_refused_and_never_crashes(one: Batch, data: st.DataObject) -> None:
+def test_a_damaged_batch_is_refused_and_never_crashes(one: SampleBatch, data: st.DataObject) -> None:
     whole = encode(one)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     with pytest.raises(ValueError):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.collectors import Collected, Row
-from profiler.collectors.windows import Window, Windows, percentile
+from profiler.collectors import Collected, SampleRow
+from profiler.collectors.windows import MetricWindow, WindowAggregator, percentile
 
 CPU = ("a", "instance", "cpu")
 values = st.floats(0, 1e9, allow_subnormal=False)
@@ -18,12 +18,13 @@ seconds = st.floats(0.05, 3)
 
 def reading(of: dict[str | None, float], length: float = 1.0, time_s: float = 1e9) -> Collected:
     rows = tuple(
-        Row(name, "instance" if name else "host", {"cpu" if name else "event": value}) for name, value in of.items()
+        SampleRow(name, "instance" if name else "host", {"cpu" if name else "event": value})
+        for name, value in of.items()
     )
     return Collected("h", time_s, length, rows, (), ())
 
 
-def fill(windows: Windows, readings: list[dict[str | None, float]], begin: float = 0.0) -> Window:
+def fill(windows: WindowAggregator, readings: list[dict[str | None, float]], begin: float = 0.0) -> MetricWindow:
     """Readings one second apart, then the end of the window."""
     for number, one in enumerate(readings, 1):
         windows.add(reading(one), begin + number)
@@ -33,7 +34,7 @@ def fill(windows: Windows, readings: list[dict[str | None, float]], begin: float
 @given(st.lists(st.tuples(values, seconds), min_size=1, max_size=50))
 def test_the_mean_is_weighted_by_time_and_lies_between_the_extremes(pairs: list[tuple[float, float]]) -> None:
     whole = sum(length for _, length in pairs)
-    windows = Windows(1e6, whole / len(pairs))
+    windows = WindowAggregator(1e6, whole / len(pairs))
     now = 0.0
     for value, length in pairs:
         now += length
@@ -59,7 +60,7 @@ def test_p95_of_a_single_value_is_that_value() -> None:
 
 @given(st.lists(st.sets(st.sampled_from("abcd")), min_size=10, max_size=10))
 def test_only_series_known_in_half_of_the_readings_are_reported(present: list[set[str]]) -> None:
-    window = fill(Windows(10, 1), [{None: 1.0, **dict.fromkeys(names, 5.0)} for names in present])
+    window = fill(WindowAggregator(10, 1), [{None: 1.0, **dict.fromkeys(names, 5.0)} for names in present])
     known = {name: sum(name in names for names in present) for name in "abcd"}
     assert {key[0] for key in window.series if key[0]} == {name for name, count in known.items() if count >= 5}
     assert window.thin == sum(0 < count < 5 for count in known.values())
@@ -67,7 +68,7 @@ def test_only_series_known_in_half_of_the_readings_are_reported(present: list[se
 
 @given(st.lists(st.sets(st.sampled_from("abcd")), min_size=1, max_size=40))
 def test_totals_never_fall_while_an_instance_lives_and_vanish_with_it(present: list[set[str]]) -> None:
-    windows = Windows(4, 1)
+    windows = WindowAggregator(4, 1)
     before: dict[str, float] = {}
     since: set[str] = set()
     for number, names in enumerate(present, 1):
@@ -83,21 +84,21 @@ def test_totals_never_fall_while_an_instance_lives_and_vanish_with_it(present: l
 
 
 def test_totals_count_everything_once_across_windows() -> None:
-    windows = Windows(10, 1)
+    windows = WindowAggregator(10, 1)
     fill(windows, [{"a": 50.0}] * 10)
     fill(windows, [{"a": 50.0}] * 10, begin=10)
     assert windows.totals() == {CPU: 1000.0}
 
 
 def test_a_window_in_which_nothing_was_read_forgets_nobody() -> None:
-    windows = Windows(10, 1)
+    windows = WindowAggregator(10, 1)
     fill(windows, [{"a": 50.0}] * 10)
     assert windows.close(20.0).series == {}
     assert windows.totals() == {CPU: 500.0}
 
 
 def test_a_hung_tail_makes_a_window_thin() -> None:
-    windows = Windows(10, 1)
+    windows = WindowAggregator(10, 1)
     for number in range(1, 5):
         windows.add(reading({"a": 1.0}), number)
     assert windows.due(10.0)
@@ -106,7 +107,7 @@ def test_a_hung_tail_makes_a_window_thin() -> None:
 
 
 def test_a_window_that_ends_early_is_judged_by_its_own_length() -> None:
-    windows = Windows(10, 1)
+    windows = WindowAggregator(10, 1)
     for number in range(1, 4):
         windows.add(reading({"a": 1.0}, time_s=1e9 + number), number)
     window = windows.close(3.2)
@@ -115,7 +116,7 @@ def test_a_window_that_ends_early_is_judged_by_its_own_length() -> None:
 
 
 def test_windows_stay_on_their_grid_though_readings_jitter() -> None:
-    windows = Windows(10, 1)
+    windows = WindowAggregator(10, 1)
     ends = []
     for number in range(1, 41):
         now = number + (0.2 if number % 2 else -0.2)
@@ -127,7 +128,7 @@ def test_windows_stay_on_their_grid_though_readings_jitter() -> None:
 
 
 def test_an_abandoned_window_is_gone_and_its_totals_are_not() -> None:
-    windows = Windows(10, 1)
+    windows = WindowAggregator(10, 1)
     for number in range(1, 6):
         windows.add(reading({"a": 100.0}), number)
     windows.abandon()

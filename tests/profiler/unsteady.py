@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from profiler.backends.source import Source
+from profiler.backends.source import HostSource
 
 T = TypeVar("T")
 _ERRORS = (errno.ENOENT, errno.EACCES, errno.ESRCH, errno.EIO, errno.ENODEV, errno.EINVAL)
@@ -17,7 +17,7 @@ _ERRORS = (errno.ENOENT, errno.EACCES, errno.ESRCH, errno.EIO, errno.ENODEV, err
 class Unsteady:
     """Passes on what `source` answers, except for a `share` of the questions. The same seed gives the same failures."""
 
-    def __init__(self, source: Source, seed: int, *, garbled: bool) -> None:
+    def __init__(self, source: HostSource, seed: int, *, garbled: bool) -> None:
         self.share = 0.0
         self._source = source
         self._random = random.Random(seed)

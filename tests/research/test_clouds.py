@@ -15,31 +15,56 @@ from models.data.profile import WorkloadProfile
 from models.physics.prior import PriorPredictor
 from profiler.observed import Colocation, Host, Instance, IsolationSettings, Outcome, Pinning
 from research.benchmarks import placement
-from research.benchmarks.clouds import optimum, picture, runs
-from research.benchmarks.clouds.advised import Advised, name_of
-from research.benchmarks.clouds.policies import BubbleUp, Lowest, oracles, rules_of_thumb, scores, worst_kept
-from research.benchmarks.clouds.streams import Choice, Decisions, Event, Offer, arrivals, churn, counts, fill, judge
-from research.benchmarks.clouds.worlds import Measured, NoWorldError, Situation, World, at_most_alone, halves, worlds
+from research.benchmarks.clouds import chart, optimum, runs
+from research.benchmarks.clouds.advisor_policy import AdvisorPolicy, name_of
+from research.benchmarks.clouds.policies import (
+    BubbleUpPolicy,
+    LowestPolicy,
+    oracles,
+    rules_of_thumb,
+    scores,
+    worst_kept,
+)
+from research.benchmarks.clouds.streams import (
+    Decisions,
+    Event,
+    Offer,
+    SituationChoice,
+    arrivals,
+    churn,
+    counts,
+    fill,
+    judge,
+)
+from research.benchmarks.clouds.worlds import (
+    MeasuredSet,
+    MeasuredWorld,
+    NoWorldError,
+    Situation,
+    at_most_alone,
+    halves,
+    worlds,
+)
 
 RANDOM = np.random.default_rng(0)
 HOST = Host("lab", "lxc", pcpus=2, memory_mb=1000.0, platform="lab")
 CPU = {"a": 100.0, "b": 40.0, "c": 20.0, "d": 5.0}
 
 
-def world(seats: int = 2, **measured: tuple[float, ...]) -> World:
+def world(seats: int = 2, **measured: tuple[float, ...]) -> MeasuredWorld:
     """Four workloads on one CPU; pairs share it fairly, and what is named is measured otherwise (`a_b=(0.9, 1)`)."""
     found = {
-        together: Measured(tuple(min(1.0, 100 / (CPU[one] + CPU[other])) for _ in together), 0.0)
+        together: MeasuredSet(tuple(min(1.0, 100 / (CPU[one] + CPU[other])) for _ in together), 0.0)
         for together in combinations_with_replacement(CPU, 2)
         for one, other in [together]
     }
-    found |= {tuple(name.split("_")): Measured(ratios, 0.0) for name, ratios in measured.items()}
+    found |= {tuple(name.split("_")): MeasuredSet(ratios, 0.0) for name, ratios in measured.items()}
     instances = {name: Instance(name, workload=name) for name in CPU}
     profiles = tuple(
         WorkloadProfile(name, {"cpu": cpu, "rss_mb": 10 * at}, "lab")
         for at, (name, cpu) in enumerate(CPU.items(), start=1)
     )
-    return World("same CPU", HOST, ("0:0",) * seats, found, instances, profiles)
+    return MeasuredWorld("same CPU", HOST, ("0:0",) * seats, found, instances, profiles)
 
 
 def offer(*hosts: Situation) -> Offer:
@@ -88,7 +113,7 @@ def test_a_world_holds_the_means_of_what_was_measured_plainly_on_one_platform() 
 def test_halves_share_no_repeat_and_hold_what_was_repeated() -> None:
     repeats = ((0.5, 0.7), (0.9, 0.9), (0.7, 0.9))
     w = world()
-    w = replace(w, measured={("a", "b"): Measured.of(repeats), ("a", "c"): Measured.of(repeats[:1])}, _after={})
+    w = replace(w, measured={("a", "b"): MeasuredSet.of(repeats), ("a", "c"): MeasuredSet.of(repeats[:1])}, _after={})
     assert w.measured["a", "b"].ratios == pytest.approx((0.7, 2.5 / 3))
     parts = halves(w)
     assert parts is not None
@@ -104,7 +129,7 @@ def test_who_knows_other_repeats_is_held_against_who_knows_those_that_count() ->
         replace(
             w,
             measured={
-                together: Measured.of(
+                together: MeasuredSet.of(
                     [tuple(random.normal(1, spread, 2)) for _ in range(2)] if spread else [one.ratios] * 2
                 )
                 for together, one in w.measured.items()
@@ -145,7 +170,7 @@ def test_a_dataset_with_few_of_its_pairs_makes_no_world() -> None:
 
 def test_a_stream_fills_seats_only_with_what_was_measured_and_opens_a_host_where_nothing_was() -> None:
     w = world()
-    only = replace(w, measured={("a", "b"): Measured((0.5, 0.9), 0.0)}, _after={})
+    only = replace(w, measured={("a", "b"): MeasuredSet((0.5, 0.9), 0.0)}, _after={})
     events = [Event(number, workload) for number, workload in enumerate("aabb")]
     filled = fill(only, 1, events, rules_of_thumb(w)["first fit"], 0)
     assert filled.hosts == (("a", "b"), ("a", "b"))
@@ -172,7 +197,7 @@ def test_the_lowest_host_of_a_situation_is_offered_after_any_history() -> None:
         def __init__(self) -> None:
             self.asked = 0
 
-        def choose(self, offered: Offer, workload: str, random: np.random.Generator) -> Choice:
+        def choose(self, offered: Offer, workload: str, random: np.random.Generator) -> SituationChoice:
             self.asked += 1
             assert all(self.hosts[at] == one for one, at in offered.first.items())
             assert all(self.hosts.index(one) == at for one, at in offered.first.items())
@@ -181,7 +206,7 @@ def test_the_lowest_host_of_a_situation_is_offered_after_any_history() -> None:
             after = w.after(choice, workload)
             assert after is not None
             self.hosts[offered.first[choice]] = after
-            return Choice(choice)
+            return SituationChoice(choice)
 
     checked = Checked()
     checked.hosts = [()] * 12
@@ -190,14 +215,14 @@ def test_the_lowest_host_of_a_situation_is_offered_after_any_history() -> None:
 
 
 @pytest.mark.parametrize(("choice", "right", "with_ties", "tied", "regret"), [
-    (Choice(("c",)), 1, 1, 0, 0.0),
-    (Choice(("b",)), 0, 0, 0, 1.0),
-    (Choice(("b",), frozenset({("c",)})), 0, 1, 1, 1.0),
-    (Choice(("b",), frozenset({("d",)})), 0, 0, 1, 1.0),
-    (Choice(("b",), frozenset({("a",)})), 0, 0, 0, 1.0),  # with what is not on offer nothing is tied
+    (SituationChoice(("c",)), 1, 1, 0, 0.0),
+    (SituationChoice(("b",)), 0, 0, 0, 1.0),
+    (SituationChoice(("b",), frozenset({("c",)})), 0, 1, 1, 1.0),
+    (SituationChoice(("b",), frozenset({("d",)})), 0, 0, 1, 1.0),
+    (SituationChoice(("b",), frozenset({("a",)})), 0, 0, 0, 1.0),  # with what is not on offer nothing is tied
 ])  # fmt: skip
 def test_a_decision_is_right_when_none_was_better_and_with_ties_when_a_tied_one_was_best(
-    choice: Choice, right: int, with_ties: int, tied: int, regret: float
+    choice: SituationChoice, right: int, with_ties: int, tied: int, regret: float
 ) -> None:
     w = world(a_b=(0.5, 0.5), a_c=(1.0, 1.0), a_d=(0.6, 0.6))
     said = Decisions()
@@ -207,11 +232,11 @@ def test_a_decision_is_right_when_none_was_better_and_with_ties_when_a_tied_one_
 
 def test_a_difference_inside_the_measurements_noise_is_none_and_one_situation_is_no_decision() -> None:
     w = world(a_c=(0.9, 0.9))
-    w = replace(w, measured={**w.measured, ("a", "d"): Measured((1.0, 1.0), 0.11)}, _after={})
+    w = replace(w, measured={**w.measured, ("a", "d"): MeasuredSet((1.0, 1.0), 0.11)}, _after={})
     said = Decisions()
-    judge(w, offer(("c",), ("d",)), "a", Choice(("c",)), said)
+    judge(w, offer(("c",), ("d",)), "a", SituationChoice(("c",)), said)
     assert (said.made, said.right) == (1, 1)
-    judge(w, offer(("c",)), "a", Choice(("c",)), said)
+    judge(w, offer(("c",)), "a", SituationChoice(("c",)), said)
     assert said.made == 1
 
 
@@ -273,8 +298,8 @@ def test_scores_find_sensitivity_and_pressure_that_made_the_losses() -> None:
 
 def test_the_bubble_rule_predicts_a_set_without_its_own_measurement() -> None:
     one, same, other = (world(b_b=(bb, bb), a_b=(ab, ab)) for bb, ab in ((0.5, 0.7), (0.5, 0.01), (0.9, 0.7)))
-    assert BubbleUp(one).ratios(("a", "b")) == BubbleUp(same).ratios(("a", "b"))
-    assert BubbleUp(one).ratios(("a", "b")) != BubbleUp(other).ratios(("a", "b"))
+    assert BubbleUpPolicy(one).ratios(("a", "b")) == BubbleUpPolicy(same).ratios(("a", "b"))
+    assert BubbleUpPolicy(one).ratios(("a", "b")) != BubbleUpPolicy(other).ratios(("a", "b"))
 
 
 def test_the_bubble_rule_reads_sweeps_where_there_are_some() -> None:
@@ -286,21 +311,21 @@ def test_the_bubble_rule_reads_sweeps_where_there_are_some() -> None:
             *(WorkloadProfile(name, {**curve, "bubble_reporter": 0.7}) for name in CPU),
         ),
     )
-    assert dict(BubbleUp(w).ratios(("a", "b"))) == pytest.approx({"a.0": 0.7, "b.0": 0.7})
+    assert dict(BubbleUpPolicy(w).ratios(("a", "b"))) == pytest.approx({"a.0": 0.7, "b.0": 0.7})
 
 
 @pytest.mark.parametrize("objective", ["worst", "total", "pack"])
 @pytest.mark.parametrize("seats", [2, 3])
 def test_one_host_per_situation_has_the_whole_clouds_answer(objective: str, seats: int) -> None:
     w = world(seats, **({"a_b_c": (0.4, 0.5, 0.6), "b_c_d": (0.9, 0.9, 1.0)} if seats == 3 else {}))
-    advised = Advised(w, PriorPredictor(), objective)  # type: ignore[arg-type]
+    advised = AdvisorPolicy(w, PriorPredictor(), objective)  # type: ignore[arg-type]
     asked = 0
 
     class Both:
-        def choose(self, offered: Offer, workload: str, random: np.random.Generator) -> Choice:
+        def choose(self, offered: Offer, workload: str, random: np.random.Generator) -> SituationChoice:
             nonlocal asked
             choice = advised.choose(offered, workload, random)
-            (first,) = Advised(w, PriorPredictor(), objective).ask(hosts, workload).candidates  # type: ignore[arg-type]
+            (first,) = AdvisorPolicy(w, PriorPredictor(), objective).ask(hosts, workload).candidates  # type: ignore[arg-type]
             assert first.host == name_of(offered.first[choice.situation])
             tied = {hosts[int(name[1:])] for name in first.tied_with} - {choice.situation}
             assert tied == choice.tied & offered.first.keys() - {choice.situation}
@@ -425,9 +450,9 @@ def test_a_target_is_met_or_missed_as_the_figures_say(
 
 
 def test_the_picture_shows_the_largest_full_cloud(results: list[placement.Result], tmp_path: Path) -> None:
-    (shown,) = picture.largest(results)
+    (shown,) = chart.largest(results)
     assert (shown["hosts"], shown["load"]) == (8, runs.FULL.name)
-    picture.draw(results, tmp_path / "out.svg")
+    chart.draw(results, tmp_path / "out.svg")
     drawn = (tmp_path / "out.svg").read_text()
     assert all(name in drawn for name in ("cotenant (worst)", "first fit", "made-up, same CPU, 8 hosts"))
 
@@ -457,7 +482,7 @@ def test_a_lowest_key_is_asked_once_for_each_situation() -> None:
         asked.append((situation, workload))
         return (0.0,)
 
-    policy = Lowest(key)
+    policy = LowestPolicy(key)
     for _ in range(3):
         policy.choose(offer((), ("a",)), "b", RANDOM)
     assert sorted(asked) == [((), "b"), (("a",), "b")]

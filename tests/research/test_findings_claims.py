@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from research.findings.estimates import Values
-from research.findings.lab import Lab
-from research.findings.measured import fill
-from research.findings.printed import Row, read_statements, row
-from research.findings.registry import NUMBERS
+from research.findings.claim_registry import NUMBERS
+from research.findings.claim_values import Values
+from research.findings.lab_runs import LabRuns
+from research.findings.measured_column import fill
+from research.findings.paper_statements import Row, read_statements, row
 
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = (
@@ -54,12 +54,12 @@ def _web(one: str, other: str) -> BaseLearners:
 
 
 def _measured(finding: str, situation: str, *datasets: Path) -> Values | None:
-    return NUMBERS[finding, situation][0](Lab.of(datasets))
+    return NUMBERS[finding, situation][0](LabRuns.of(datasets))
 
 
 def _filled(finding: str, situation: str, *datasets: Path) -> Row:
     one = row(finding, situation, "", "", None)
-    fill([one], Lab.of(datasets), read_statements(ROOT / "datasets" / "papers"))
+    fill([one], LabRuns.of(datasets), read_statements(ROOT / "datasets" / "papers"))
     return one
 
 

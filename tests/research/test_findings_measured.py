@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.data.tables import DatasetError
-from research.findings.estimates import Values, against, agrees, ordered, over
-from research.findings.lab import Lab, LabRun, Member
-from research.findings.measured import fill, read_remarks
-from research.findings.printed import read_statements, row
-from research.findings.registry import NUMBERS, ORDERS
+from research.findings.claim_registry import NUMBERS, ORDERS
+from research.findings.claim_values import Values, against, agrees, ordered, over
+from research.findings.lab_runs import LabRun, LabRuns, RunMember
+from research.findings.measured_column import fill, read_remarks
+from research.findings.paper_statements import read_statements, row
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = "run,repeat,kind,pinning\n"
@@ -33,7 +33,7 @@ def _values(*values: float) -> Values:
     return Values(values, "lab")
 
 
-def _lab(tmp_path: Path, first: float = 50.0, second: float = 40.0) -> Lab:
+def _lab(tmp_path: Path, first: float = 50.0, second: float = 40.0) -> LabRuns:
     """One pair of 1 KB servers on one CPU in two rounds."""
     directory = tmp_path / "lab"
     directory.mkdir()
@@ -54,7 +54,7 @@ def _lab(tmp_path: Path, first: float = 50.0, second: float = 40.0) -> Lab:
         "same:a,1,,,driver_domain,waiting,7,%\n"
     )
     (directory / "metrics.csv.gz").write_bytes(gzip.compress(metrics.encode()))
-    return Lab.of([directory])
+    return LabRuns.of([directory])
 
 
 def test_runs_are_read_with_outcomes_solo_values_and_metrics(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_claim_fills_its_row_and_is_judged_by_the_printed_figure(tmp_path: Pat
 
 def test_a_claim_without_runs_leaves_its_row_as_it_is() -> None:
     rows = [row("N5", "1k-loss", "throughput_loss", "58 %", None)]
-    fill(rows, Lab(()), read_statements(ROOT / "datasets" / "papers"))
+    fill(rows, LabRuns(()), read_statements(ROOT / "datasets" / "papers"))
     assert rows[0]["measured"] == "not measured here"
     assert rows[0]["measured_agrees"] is None
 
@@ -135,7 +135,7 @@ def test_an_order_is_kept_where_the_intervals_do_not_contradict_it() -> None:
 def test_values_are_matched_by_round() -> None:
     def run(repeat: str, reached: float, dataset: str = "lab") -> LabRun:
         return LabRun(
-            dataset, "lab", "r", repeat, "group", "same", (Member("a", "a", reached={"throughput": reached}),), {}
+            dataset, "lab", "r", repeat, "group", "same", (RunMember("a", "a", reached={"throughput": reached}),), {}
         )
 
     def quotient(one: LabRun, base: LabRun) -> float:
@@ -182,4 +182,4 @@ def test_a_damaged_table_names_its_dataset(tmp_path: Path) -> None:
     packed = tmp_path / "lab" / "metrics.csv.gz"
     packed.write_bytes(packed.read_bytes()[:-9])
     with pytest.raises(DatasetError, match=r"^lab: metrics\.csv\.gz is not a whole gzip file"):
-        Lab.of([tmp_path / "lab"]).runs("web-1k", "web-1k")
+        LabRuns.of([tmp_path / "lab"]).runs("web-1k", "web-1k")

@@ -10,9 +10,9 @@ import pytest
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.prediction import TARGETS, Band, InterferencePrediction
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
 from profiler.observed import Host, Instance
-from research.benchmarks.measured import CrossFitted, folds_of, pairs_of
+from research.benchmarks.unseen_pair_predictor import CrossFitted, folds_of, pairs_of
 
 NAMES = "abcdefgh"
 PAIRS = list(combinations_with_replacement(NAMES, 2))
@@ -42,7 +42,7 @@ class Constant:
         self.value = value
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
-        band = Band(*(np.full(scenes.present.shape, self.value) for _ in range(3)))
+        band = BandArrays(*(np.full(scenes.present.shape, self.value) for _ in range(3)))
         return InterferencePrediction(band, band, band, np.zeros(scenes.present.shape, dtype=bool))
 
 

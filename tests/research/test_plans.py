@@ -21,9 +21,9 @@ def test_only_the_questions_and_flavours_that_are_wanted_are_asked(capsys: pytes
 
 def test_no_plan_has_more_than_a_third_of_what_is_left() -> None:
     now = time.monotonic()
-    assert plans.Limit(300.0, now + 10_000).seconds() == 300.0
-    assert plans.Limit(300.0, now + 60).seconds() == pytest.approx(20, abs=1)
-    assert plans.Limit(300.0, now - 60).seconds() == 1.0
+    assert plans.PlanDeadline(300.0, now + 10_000).seconds() == 300.0
+    assert plans.PlanDeadline(300.0, now + 60).seconds() == pytest.approx(20, abs=1)
+    assert plans.PlanDeadline(300.0, now - 60).seconds() == 1.0
 
 
 def test_scattered_clouds_are_the_same_each_time_and_hold_everybody() -> None:

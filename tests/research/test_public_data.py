@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from models.data.dataset import Dataset, DatasetError, load_dataset, throughput_ratio
 from research.benchmarks.public_data import gavel, pitot, spec2017
 from research.benchmarks.public_data.__main__ import main
-from research.benchmarks.public_data.writing import FILES, Converted, write_whole
+from research.benchmarks.public_data.dataset_writer import FILES, Converted, write_whole
 
 
 def loaded(converted: Converted, folder: Path) -> Dataset:

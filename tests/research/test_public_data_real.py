@@ -12,7 +12,7 @@ import pytest
 
 from models.data.dataset import Dataset, load_dataset, throughput_ratio
 from research.benchmarks.public_data import gavel, pitot, spec2017
-from research.benchmarks.public_data.writing import Converted, write_whole
+from research.benchmarks.public_data.dataset_writer import Converted, write_whole
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the public measurements are not beside the repository")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from research.benchmarks import soak
-from research.benchmarks.http_load import Cloud
+from research.benchmarks.http_load import LoadedCloud
 
 
 def test_a_slope_is_found_and_told_from_none() -> None:
@@ -26,7 +26,7 @@ def test_a_slope_is_found_and_told_from_none() -> None:
 
 
 def test_no_two_questions_are_alike() -> None:
-    traffic = soak.Traffic(0, Cloud.of(2))
+    traffic = soak.Traffic(0, LoadedCloud.of(2))
     asked = [traffic._question(turn)[2] for turn in range(5000)]
     for one in asked:
         del one["instance"]["name"]

@@ -11,10 +11,10 @@ from advisor.settings import Settings
 from lab.control_groups import GroupMaker, device_of
 from lab.errors import ToolError
 from lab.measure import Timing
-from lab.registry import Registry
-from research.benchmarks.scenarios.campaign import Campaign, Told
-from research.benchmarks.scenarios.scenes import CPUS, DISKS, SENDERS, Scene
-from research.benchmarks.scenarios.stage import unfit
+from lab.resource_registry import ResourceRegistry
+from research.benchmarks.scenarios.campaign import ScenarioCampaign, ScenarioResult
+from research.benchmarks.scenarios.scenes import CPUS, DISKS, SENDERS, PairScene
+from research.benchmarks.scenarios.testbed import unfit
 
 pytestmark = [
     pytest.mark.lab,
@@ -29,18 +29,18 @@ pytestmark = [
 SCENES = (*SENDERS[::2], *CPUS[::2], *DISKS[::2])
 ROUNDS = 2
 LEAST_COVERED = 0.85
-TOLD: dict[str, Told] = {}  # what the tests of single scenes measured, for the one about all of them
+TOLD: dict[str, ScenarioResult] = {}  # what the tests of single scenes measured, for the one about all of them
 
 
-def follow(scene: Scene, folder: Path) -> Told:
+def follow(scene: PairScene, folder: Path) -> ScenarioResult:
     """Measure a scene, and keep what it told."""
     if trouble := unfit([scene]):
         pytest.skip(trouble)
     if scene in DISKS and device_of(folder) is None:
         pytest.skip(f"{folder} lies on no single disk")
-    maker, registry = GroupMaker(), Registry(folder / "state")
+    maker, registry = GroupMaker(), ResourceRegistry(folder / "state")
     maker.prepare()
-    campaign = Campaign(ROUNDS, Timing(2, 0.5, 0.5), None, Settings(state_dir=folder / "no-models"))
+    campaign = ScenarioCampaign(ROUNDS, Timing(2, 0.5, 0.5), None, Settings(state_dir=folder / "no-models"))
     try:
         TOLD[scene.name] = campaign.tell(scene, registry, maker, folder)
     except ToolError as error:
@@ -53,7 +53,9 @@ def follow(scene: Scene, folder: Path) -> Told:
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-def test_who_suffered_is_better_off_in_every_round_once_the_advice_is_followed(scene: Scene, tmp_path: Path) -> None:
+def test_who_suffered_is_better_off_in_every_round_once_the_advice_is_followed(
+    scene: PairScene, tmp_path: Path
+) -> None:
     told = follow(scene, tmp_path)
     assert told.left_behind == ()
     assert told.mended, f"{told.advice.says}: {told.of(scene.sufferer)}"

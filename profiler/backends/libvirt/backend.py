@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
-from profiler.backends.libvirt.connection import Connection
+from profiler.backends.instance_ids import instance_id
+from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.libvirt.disks import Disks
 from profiler.backends.libvirt.events import Events
 from profiler.backends.libvirt.isolation import read_settings, xml_key
-from profiler.backends.libvirt.processes import HiddenError, Process, Processes
+from profiler.backends.libvirt.processes import DomainProcesses, HiddenError, QemuProcess
 from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, reason
-from profiler.backends.names import instance_id
-from profiler.backends.source import LiveSource, Source
+from profiler.backends.source import HostSource, LiveSource
 from profiler.observed import Instance, IsolationSettings
 from profiler.parse import ParseError
 from profiler.parse.libvirt import (
@@ -53,17 +53,17 @@ class LibvirtBackend:
     name = "libvirt"
 
     def __init__(
-        self, source: Source | None = None, host: str | None = None, connection: Connection | None = None
+        self, source: HostSource | None = None, host: str | None = None, connection: LibvirtConnection | None = None
     ) -> None:
         self._source = source or LiveSource()
-        self._connection = connection or Connection()
+        self._connection = connection or LibvirtConnection()
         self.host = host or instance_id(socket.gethostname() or "localhost")
         try:
             self._source.value("libvirt version", self._connection.version)
         except OSError as error:
             self._connection.close()
             raise BackendError(self._said(error)) from None
-        self._processes = Processes(self._source)
+        self._processes = DomainProcesses(self._source)
         self._tasks = TaskReader(self._source)
         self._events = Events(self._source)
         self._host_reader = HostReader(self._source)
@@ -143,7 +143,7 @@ class LibvirtBackend:
         self._descriptions = {uuid: known for uuid, known in self._descriptions.items() if uuid in uuids}
         self._disks.keep(uuids)
         self._processes.begin(uuids)
-        found: list[tuple[DomainRecord, str, Process]] = []
+        found: list[tuple[DomainRecord, str, QemuProcess]] = []
         for record in alive:
             name = instance_id(record.name)
             start = (record.uuid, record.id)
@@ -160,7 +160,7 @@ class LibvirtBackend:
             self._read_domain(reading, record, name, process, counts, unread)
         return counts
 
-    def _process(self, reading: _Reading, record: DomainRecord, name: str) -> Process | None:
+    def _process(self, reading: _Reading, record: DomainRecord, name: str) -> QemuProcess | None:
         try:
             return self._processes.process(record)
         except HiddenError as error:
@@ -177,7 +177,7 @@ class LibvirtBackend:
         reading: _Reading,
         record: DomainRecord,
         name: str,
-        process: Process,
+        process: QemuProcess,
         counts: Mapping[str, TaskCounters],
         unread: Mapping[str, str],
     ) -> None:
@@ -195,7 +195,11 @@ class LibvirtBackend:
             reading.emulators |= {key: task for key, task in others.items() if task is not None}
 
     def _domain(
-        self, record: DomainRecord, tasks: dict[str, TaskCounters], process: Process | None, cpu_ns: int | None = None
+        self,
+        record: DomainRecord,
+        tasks: dict[str, TaskCounters],
+        process: QemuProcess | None,
+        cpu_ns: int | None = None,
     ) -> DomainCounters:
         stats = parse_stats(record.stats)
         described = self._described(record)

@@ -70,7 +70,7 @@ class Worker:
                 self._answers.put((None, error))
 
 
-class Connection:
+class LibvirtConnection:
     """libvirt's answers as structures that JSON can hold; every method raises OSError, TimeoutError among them.
 
     Without `uri` it is LIBVIRT_DEFAULT_URI as for virsh, else the system's QEMU driver.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from profiler.backends.libvirt.processes import Process
+from profiler.backends.libvirt.processes import QemuProcess
 from profiler.backends.linux import attempt
-from profiler.backends.source import Source
+from profiler.backends.source import HostSource
 from profiler.parse import parse_task_io
 from profiler.parse.libvirt import DomainDescription, DomainRecord, DomainStats
 
@@ -16,7 +16,7 @@ class Disks:
     page cache, /proc/<pid>/io of QEMU counts the same bytes (and what QEMU itself writes to logs). It needs root.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: HostSource) -> None:
         self._source = source
         self._by_kernel: dict[str, tuple[int, bool]] = {}  # uuid → domain, and whether the kernel counts for it
 
@@ -34,7 +34,7 @@ class Disks:
         record: DomainRecord,
         stats: DomainStats,
         described: DomainDescription | None,
-        process: Process | None,
+        process: QemuProcess | None,
         absent: dict[str, str],
     ) -> int | None:
         """Bytes read and written; None with the reason in `absent`."""
@@ -48,7 +48,7 @@ class Disks:
             absent["disk_bytes"] = stats.absent["disk_bytes"]
         return stats.disk_bytes
 
-    def _of_process(self, process: Process | None, absent: dict[str, str]) -> int | None:
+    def _of_process(self, process: QemuProcess | None, absent: dict[str, str]) -> int | None:
         if process is None:
             absent["disk_bytes"] = "its QEMU process is not seen"
             return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from profiler.backends.base import TaskCounters
 from profiler.backends.linux import GONE, reason
-from profiler.backends.source import Source
+from profiler.backends.source import HostSource
 from profiler.parse import ParseError, parse_counter, parse_status
 
 # Sums over all VMs (kernel: virt/kvm/kvm_main.c, vcpu_stat_get); what a VM counted goes with it.
@@ -20,7 +20,7 @@ class Events:
     With `kvm` False the guests are known to be emulated, and KVM's sums are those of others.
     """
 
-    def __init__(self, source: Source, *, kvm: bool = True) -> None:
+    def __init__(self, source: HostSource, *, kvm: bool = True) -> None:
         self._source = source
         self._kvm: bool | None = None if kvm else False
         self._last = 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from profiler.backends.libvirt.connection import Connection
+from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.linux import attempt
-from profiler.backends.lxc.groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
-from profiler.backends.source import Source
+from profiler.backends.lxc.control_groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
+from profiler.backends.source import HostSource
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, IsolationSettings, NetworkSettings, Pinning
 from profiler.parse import parse_stat
 from profiler.parse.libvirt import Bandwidth, DomainDescription, DomainRecord, parse_domain, scheduler_number
@@ -18,7 +18,7 @@ def xml_key(record: DomainRecord) -> str:
     return f"libvirt xml {record.uuid}"
 
 
-def read_settings(source: Source, connection: Connection, record: DomainRecord) -> IsolationSettings:
+def read_settings(source: HostSource, connection: LibvirtConnection, record: DomainRecord) -> IsolationSettings:
     """The settings of one domain; one that cannot be read is None."""
     unread: dict[str, str] = {}
     key = xml_key(record)
@@ -36,7 +36,7 @@ def read_settings(source: Source, connection: Connection, record: DomainRecord) 
     )
 
 
-def _pinning(source: Source, described: DomainDescription) -> Pinning | None:
+def _pinning(source: HostSource, described: DomainDescription) -> Pinning | None:
     """Which pCPUs each vCPU may use; None where none is pinned. A free vCPU beside pinned ones may use all."""
     if not described.pins:
         return None
@@ -58,7 +58,7 @@ def _cap_percent(parameters: object, vcpus: int) -> float | None:
     return min(caps, default=None)
 
 
-def _weight(source: Source, parameters: object) -> int | None:
+def _weight(source: HostSource, parameters: object) -> int | None:
     """cpu_shares on Xen's scale: libvirt hands cpu.shares on as they are on version 1, cpu.weight on version 2."""
     shares = scheduler_number(parameters, "cpu_shares")
     mounts = attempt({}, "", find_mounts, source)

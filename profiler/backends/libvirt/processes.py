@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from profiler.backends.linux import attempt
-from profiler.backends.source import Source
+from profiler.backends.source import HostSource
 from profiler.parse import ParseError, parse_counter, parse_statm
 from profiler.parse.libvirt import DomainRecord
 
@@ -32,7 +32,7 @@ class HiddenError(Exception):
 
 
 @dataclass(slots=True)
-class Process:
+class QemuProcess:
     """A domain's QEMU process: vCPU threads by their lasting names, all others with their names, by number."""
 
     domain: int
@@ -45,12 +45,12 @@ class Process:
     rss_mb: float | None = None
 
 
-class Processes:
+class DomainProcesses:
     """Finds and keeps the processes of domains, by uuid."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: HostSource) -> None:
         self._source = source
-        self._known: dict[str, Process] = {}
+        self._known: dict[str, QemuProcess] = {}
         self._unfound: dict[str, tuple[int, int]] = {}  # uuid → domain and reading in which the search was in vain
         self._searched: Mapping[str, int] | None = None
         self._readings = 0
@@ -62,7 +62,7 @@ class Processes:
         self._known = {uuid: process for uuid, process in self._known.items() if uuid in alive}
         self._unfound = {uuid: when for uuid, when in self._unfound.items() if uuid in alive}
 
-    def process(self, domain: DomainRecord) -> Process:
+    def process(self, domain: DomainRecord) -> QemuProcess:
         """The process with its threads of now; OSError when it was known and is gone, HiddenError when it is not seen.
 
         Costs one listing of a small folder as long as the threads stay the same.
@@ -80,7 +80,7 @@ class Processes:
             raise HiddenError(f"no thread of QEMU process {process.pid} is named CPU n/KVM or CPU n/TCG")
         return process
 
-    def rss_mb(self, process: Process, absent: dict[str, str]) -> float | None:
+    def rss_mb(self, process: QemuProcess, absent: dict[str, str]) -> float | None:
         """Resident memory of QEMU, not older than ten readings; None with the reason in `absent`."""
         if process.rss_mb is None or (self._readings + process.pid) % _RSS_AGAIN == 0:
             where = f"/proc/{process.pid}/statm"
@@ -89,11 +89,11 @@ class Processes:
             process.rss_mb = pages / _PAGES_PER_MB if pages is not None else None
         return process.rss_mb
 
-    def lives(self, process: Process) -> bool:
+    def lives(self, process: QemuProcess) -> bool:
         """Whether its threads are still there."""
         return any(self._thread_name(tid) for tid in process.vcpus)
 
-    def _list(self, process: Process) -> None:
+    def _list(self, process: QemuProcess) -> None:
         listed = self._source.names(f"/proc/{process.pid}/task")
         if listed != process.listed:
             # only now can the number be another process's: that cannot have the very same threads
@@ -112,14 +112,14 @@ class Processes:
     def _thread_name(self, tid: int) -> str:
         return (attempt({}, "", self._source.read, f"/proc/{tid}/comm") or "").strip()
 
-    def _find(self, domain: DomainRecord) -> Process:
+    def _find(self, domain: DomainRecord) -> QemuProcess:
         unfound, reading = self._unfound.get(domain.uuid, (-1, 0))
         if unfound == domain.id and self._readings - reading < _SEARCH_AGAIN:
             raise HiddenError(_NOT_FOUND)
         pid = self._by_file(domain) or self._by_search(domain.uuid)
         try:
             if pid is not None:
-                return Process(domain.id, pid, self._start_time(pid))
+                return QemuProcess(domain.id, pid, self._start_time(pid))
         except (OSError, ParseError):
             pass
         self._unfound[domain.uuid] = (domain.id, self._readings)

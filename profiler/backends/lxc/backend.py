@@ -6,13 +6,13 @@ import socket
 from collections.abc import Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.linux import GONE, HostReader, attempt
 from profiler.backends.lxc.container import ContainerReader
-from profiler.backends.lxc.groups import Groups, GroupsMissingError, find_groups
-from profiler.backends.lxc.listing import Container, Listing
+from profiler.backends.lxc.control_groups import Groups, GroupsMissingError, find_groups
+from profiler.backends.lxc.listing import ContainerListing, ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic, HostInterfaces
-from profiler.backends.names import instance_id
-from profiler.backends.source import LiveSource, Source
+from profiler.backends.source import HostSource, LiveSource
 from profiler.observed import Instance, IsolationSettings, Pinning
 from profiler.parse import ParseError
 
@@ -28,7 +28,7 @@ class LxcBackend:
 
     def __init__(
         self,
-        source: Source | None = None,
+        source: HostSource | None = None,
         host: str | None = None,
         known: Mapping[str, Instance] | None = None,
         interfaces: Mapping[str, str] | None = None,
@@ -39,7 +39,7 @@ class LxcBackend:
         except (GroupsMissingError, ParseError, OSError) as error:
             raise BackendError(f"containers cannot be read: {error}") from None
         self.host = host or instance_id(socket.gethostname() or "localhost")
-        self._listing = Listing(self._groups, self.host, known)
+        self._listing = ContainerListing(self._groups, self.host, known)
         self._interfaces = dict(interfaces or {})
         self._host_interfaces = HostInterfaces(self._source)
         self._readers: dict[str, ContainerReader] = {}
@@ -93,7 +93,7 @@ class LxcBackend:
     def close(self) -> None:
         self._source.close()
 
-    def _reader(self, container: Container) -> ContainerReader:
+    def _reader(self, container: ListedContainer) -> ContainerReader:
         reader = self._readers.get(container.path)
         if reader is None:
             interface = self._interfaces.get(container.instance.id)
@@ -101,7 +101,7 @@ class LxcBackend:
             reader = ContainerReader(self._source, self._groups, traffic)
         return reader
 
-    def _containers(self, now_s: float) -> list[Container]:
+    def _containers(self, now_s: float) -> list[ListedContainer]:
         try:
             return self._listing.at(now_s)
         except OSError as error:

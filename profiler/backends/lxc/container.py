@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from profiler.backends.base import DomainCounters, TaskCounters
 from profiler.backends.linux import GONE, TaskReader, attempt
-from profiler.backends.lxc.groups import Groups
-from profiler.backends.lxc.listing import Container
+from profiler.backends.lxc.control_groups import Groups
+from profiler.backends.lxc.listing import ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic
-from profiler.backends.source import Source
+from profiler.backends.source import HostSource
 from profiler.parse import ParseError, parse_statm
 
 _FURTHER_S = 9.5  # with a reading per second, the counters beyond the eight metrics are read in every tenth …
@@ -28,7 +28,7 @@ class ContainerReader:
     are taken; resident memory, and whether the group counts block I/O, every thirty seconds.
     """
 
-    def __init__(self, source: Source, groups: Groups, traffic: ContainerTraffic) -> None:
+    def __init__(self, source: HostSource, groups: Groups, traffic: ContainerTraffic) -> None:
         self._source = source
         self._groups = groups
         self._traffic = traffic
@@ -43,7 +43,7 @@ class ContainerReader:
         self._rss_mb: float | None = None
         self._counts_disk = True  # kernels since 6.10 count a group's block I/O only after a limit was set on the disk
 
-    def read(self, container: Container, now_s: float) -> DomainCounters:
+    def read(self, container: ListedContainer, now_s: float) -> DomainCounters:
         """Counters now, at `now_s` on the monotonic clock.
 
         Raises OSError when its group is gone or cannot be read, ParseError when its list of tasks is garbled.
@@ -77,7 +77,7 @@ class ContainerReader:
         )  # fmt: skip
 
     def _read_tasks(
-        self, container: Container, used_ns: int | None, absent: dict[str, str], *, with_io: bool
+        self, container: ListedContainer, used_ns: int | None, absent: dict[str, str], *, with_io: bool
     ) -> dict[str, TaskCounters]:
         """Counters of its tasks.
 
@@ -102,7 +102,7 @@ class ContainerReader:
         self._run_ns = sum([task.run_ns for task in tasks.values()])
         return tasks
 
-    def _look(self, container: Container, now_s: float) -> None:
+    def _look(self, container: ListedContainer, now_s: float) -> None:
         """Look at what changes slowly."""
         self._looked_s, self._counts_disk = now_s, True
         try:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, takewhile
 
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.linux import attempt
-from profiler.backends.lxc.groups import Groups, walk
-from profiler.backends.names import instance_id
+from profiler.backends.lxc.control_groups import Groups, walk
 from profiler.observed import Instance
 
 # Groups of the container programs in use; `name` becomes the instance's id.
@@ -29,7 +29,7 @@ _KEEP_CPUS_S = 15.0  # a changed cpuset or quota is seen after that long; it cha
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ListedContainer:
     """One container: its group, and the groups below it (an init system makes some)."""
 
     path: str
@@ -37,18 +37,18 @@ class Container:
     below: tuple[str, ...] = ()
 
 
-class Listing:
+class ContainerListing:
     """The containers on this host, ordered by id; `known` maps group paths to instances and replaces the search."""
 
     def __init__(self, groups: Groups, host: str, known: Mapping[str, Instance] | None = None) -> None:
         self._groups = groups
         self._host = host
         self._known = dict(known) if known is not None else None
-        self._containers: list[Container] = []
+        self._containers: list[ListedContainer] = []
         self._listed_s: float | None = None
         self._vcpus: dict[str, tuple[float, int]] = {}  # when it was read, and what, by group
 
-    def at(self, now_s: float) -> list[Container]:
+    def at(self, now_s: float) -> list[ListedContainer]:
         """Who runs at this time of the monotonic clock, as far as it is known without looking too often.
 
         Raises OSError when control groups cannot be listed at all.
@@ -64,13 +64,13 @@ class Listing:
         """Look anew next time: what was found does not hold any more."""
         self._listed_s = None
 
-    def _look_up(self, known: Mapping[str, Instance]) -> list[Container]:
-        return [Container(path, instance, tuple(walk(self._groups, path))) for path, instance in known.items()]
+    def _look_up(self, known: Mapping[str, Instance]) -> list[ListedContainer]:
+        return [ListedContainer(path, instance, tuple(walk(self._groups, path))) for path, instance in known.items()]
 
-    def _search(self, now_s: float) -> list[Container]:
+    def _search(self, now_s: float) -> list[ListedContainer]:
         paths = [path for top in self._groups.children("") for path in (top, *walk(self._groups, top))]
         before = {container.path: container for container in self._containers}
-        found: dict[str, Container] = {}
+        found: dict[str, ListedContainer] = {}
         for position, path in enumerate(paths):
             identifier = _identifier(path)
             if identifier is None or identifier in found:
@@ -78,7 +78,7 @@ class Listing:
             vcpus, below = self._vcpus_of(path, now_s), _below(paths, position)
             container = before.get(path)
             if container is None or container.below != below or container.instance.vcpus != vcpus:
-                container = Container(path, Instance(identifier, vcpus=vcpus, host=self._host), below)
+                container = ListedContainer(path, Instance(identifier, vcpus=vcpus, host=self._host), below)
             found[identifier] = container
         return list(found.values())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.backends.linux import attempt, read_interfaces
 from profiler.backends.lxc.netlink import namespace_id, veths_by_namespace
-from profiler.backends.source import Source
+from profiler.backends.source import HostSource
 from profiler.parse import InterfaceBytes
 
 _KEEP_S = 60.0  # how long it is believed whose an interface is, as long as it is there
@@ -16,7 +16,7 @@ _MOVED = "its traffic is counted at another place since this reading"
 class HostInterfaces:
     """The host's interfaces in one reading after another; read once per reading, and only when somebody asks."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: HostSource) -> None:
         self._source = source
         self.network: str | None = None  # the host's network namespace
         self._bytes: dict[str, InterfaceBytes] | None = None
@@ -59,7 +59,7 @@ class ContainerTraffic:
     host's end where the caller knows it.
     """
 
-    def __init__(self, source: Source, host: HostInterfaces, interface: str | None = None) -> None:
+    def __init__(self, source: HostSource, host: HostInterfaces, interface: str | None = None) -> None:
         self._source = source
         self._host = host
         self._fixed = (interface,) if interface else ()

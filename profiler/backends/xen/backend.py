@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
+from profiler.backends.commands import TIMEOUT_S, run_tool
+from profiler.backends.instance_ids import instance_id
 from profiler.backends.linux import attempt
-from profiler.backends.names import instance_id
-from profiler.backends.source import LiveSource, Source
-from profiler.backends.tools import TIMEOUT_S, run_tool
+from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.xen import DEFAULT_MODE, Mode
 from profiler.backends.xen.cpu_clock import CpuClock
 from profiler.backends.xen.devices import Attached, attached_devices, renamed_vifs
@@ -43,7 +43,7 @@ class XenBackend:
 
     name = "xen"
 
-    def __init__(self, source: Source | None = None, host: str | None = None, trace: Mode = DEFAULT_MODE) -> None:
+    def __init__(self, source: HostSource | None = None, host: str | None = None, trace: Mode = DEFAULT_MODE) -> None:
         self._source = source or LiveSource()
         self._deadline = time.monotonic() + TIMEOUT_S
         try:

@@ -10,7 +10,7 @@ from profiler.parse.xl import ListedDomain
 
 
 @dataclass(slots=True)
-class _Clock:
+class _DomainClock:
     total_ns: int
     listed_ns: int  # what xl list showed …
     base_ns: int  # … when the total was this
@@ -24,7 +24,7 @@ class CpuClock:
     """
 
     def __init__(self) -> None:
-        self._clocks: dict[int, _Clock] = {}
+        self._clocks: dict[int, _DomainClock] = {}
         self.busy_ns = 0  # run time of all domains, ended ones included
         self.traced = False  # the trace knew all domains at the last reading, so it can know the next interval
 
@@ -36,7 +36,7 @@ class CpuClock:
         for domid, row in domains.items():
             clock = self._clocks.get(domid)
             if clock is None:
-                clock = self._clocks[domid] = _Clock(row.cpu_ns, row.cpu_ns, row.cpu_ns, traced.get(domid))
+                clock = self._clocks[domid] = _DomainClock(row.cpu_ns, row.cpu_ns, row.cpu_ns, traced.get(domid))
                 self.busy_ns += row.cpu_ns
                 continue
             self.busy_ns += self._advance(clock, row.cpu_ns, traced.get(domid))
@@ -45,7 +45,7 @@ class CpuClock:
         self.traced = traced.keys() >= domains.keys()
 
     @staticmethod
-    def _advance(clock: _Clock, listed_ns: int, traced_ns: int | None) -> int:
+    def _advance(clock: _DomainClock, listed_ns: int, traced_ns: int | None) -> int:
         before = clock.total_ns
         if traced_ns is not None and clock.traced_ns is not None and traced_ns >= clock.traced_ns:
             clock.total_ns += traced_ns - clock.traced_ns

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from profiler.backends.linux import attempt, read_interfaces
-from profiler.backends.source import Source
+from profiler.backends.source import HostSource
 from profiler.metrics import PAGE_BYTES
 from profiler.parse import parse_counter
 from profiler.parse.proc import InterfaceBytes
@@ -60,7 +60,7 @@ class Index32:
 class IoReader:
     """Reads the backends of all domains, reading after reading."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: HostSource) -> None:
         self._source = source
         self._rings = Index32()
         self._slots: dict[int, int] = {}

@@ -10,7 +10,7 @@ from profiler.observed import IsolationSettings, NetworkSettings, Pinning
 from profiler.parse import ParseError
 from profiler.parse.xen_dom0 import parse_xenstore, vif_rate_mbit
 from profiler.parse.xl import ListedDomain, parse_vcpu_list
-from profiler.parse.xl_host import XenHost, parse_sched
+from profiler.parse.xl_host import XlInfo, parse_sched
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,7 +24,7 @@ def or_none(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None
     return attempt({}, "", read, *args, **kwargs)
 
 
-def read_isolation(tool: Tool, host: XenHost, domain: ListedDomain) -> IsolationSettings:
+def read_isolation(tool: Tool, host: XlInfo, domain: ListedDomain) -> IsolationSettings:
     """Settings of one domain; `tool` gives what a command prints. What cannot be read is None."""
     share = or_none(_share, tool, host, domain.domid)
     weight, cap = share or (None, None)
@@ -36,7 +36,7 @@ def read_isolation(tool: Tool, host: XenHost, domain: ListedDomain) -> Isolation
     )
 
 
-def _pinning(tool: Tool, host: XenHost, domid: int) -> Pinning:
+def _pinning(tool: Tool, host: XlInfo, domid: int) -> Pinning:
     where = "xl vcpu-list"
     vcpus = parse_vcpu_list(tool("xl", "vcpu-list"), where)
     hard = {number: vcpu.hard for (domain, number), vcpu in vcpus.items() if domain == domid}
@@ -46,7 +46,7 @@ def _pinning(tool: Tool, host: XenHost, domid: int) -> Pinning:
     return Pinning(tuple(every if cpus is None else cpus for _, cpus in sorted(hard.items())))
 
 
-def _share(tool: Tool, host: XenHost, domid: int) -> tuple[int, float | None] | None:
+def _share(tool: Tool, host: XlInfo, domid: int) -> tuple[int, float | None] | None:
     """Weight and cap; None with schedulers that have neither, and for domains in a pool of another scheduler."""
     command = _SHARES.get(host.scheduler)
     if command is None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
-from profiler.backends.source import Source
+from profiler.backends.source import HostSource
 from profiler.backends.xen import Mode
 from profiler.backends.xen.runstates import LAG_S, RunStates
 from profiler.parse.text import ParseError
@@ -165,7 +165,7 @@ class SchedulerTrace:
     `problem` says why the interval up to this reading is not known; "" = `states` holds it.
     """
 
-    def __init__(self, source: Source, mhz: float, mode: Mode) -> None:
+    def __init__(self, source: HostSource, mhz: float, mode: Mode) -> None:
         self._source = source
         self._mhz = mhz
         self._child = TraceChild(xentrace_argv(mode)) if mode != "off" else None

@@ -16,15 +16,15 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from profiler.probes.wire import TOKEN_BYTES, Channel, WireError
+from profiler.probes.framing import TOKEN_BYTES, ControlChannel, FramingError
 
 _MEET_S = 10.0
 
 
-class Served:
+class ServedSession:
     """The far end's view of one session: the control connection, what was asked for, and the token of the session."""
 
-    def __init__(self, channel: Channel, parameters: Mapping[str, Any], token: bytes) -> None:
+    def __init__(self, channel: ControlChannel, parameters: Mapping[str, Any], token: bytes) -> None:
         self.channel = channel
         self.parameters = parameters  # from outside: read it with wire.whole and wire.number
         self.token = token
@@ -52,14 +52,14 @@ class Served:
     def accept(self, listener: socket.socket, timeout_s: float = _MEET_S) -> socket.socket:
         """The next data connection of this session: others, and those without the token, are closed unanswered.
 
-        WireError when none comes in time.
+        FramingError when none comes in time.
         """
         listener.settimeout(timeout_s)
         while True:
             try:
                 connection, address = listener.accept()
             except OSError as error:
-                raise WireError(f"no data connection came ({error.strerror or 'too late'})") from None
+                raise FramingError(f"no data connection came ({error.strerror or 'too late'})") from None
             connection.settimeout(timeout_s)
             if address[0] == self._peer and _exactly(connection, TOKEN_BYTES) == self.token:
                 return connection
@@ -76,14 +76,14 @@ class Served:
     def meet(self, datagrams: socket.socket, timeout_s: float = _MEET_S) -> None:
         """Wait for the token from the client's address, answer it, and connect to where it came from.
 
-        From then on the kernel drops what comes from elsewhere. WireError when it does not come in time.
+        From then on the kernel drops what comes from elsewhere. FramingError when it does not come in time.
         """
         datagrams.settimeout(timeout_s)
         while True:
             try:
                 said, address = datagrams.recvfrom(2 * TOKEN_BYTES)
             except OSError as error:
-                raise WireError(f"no datagram came ({error.strerror or 'too late'})") from None
+                raise FramingError(f"no datagram came ({error.strerror or 'too late'})") from None
             if address[0] == self._peer and said == self.token:
                 datagrams.connect(address)
                 datagrams.send(self.token)
@@ -91,12 +91,12 @@ class Served:
                 return
 
 
-def find(name: str) -> Callable[[Served], None]:
-    """The service of this name; WireError when there is none."""
+def find(name: str) -> Callable[[ServedSession], None]:
+    """The service of this name; FramingError when there is none."""
     module = name.replace("-", "_") if isinstance(name, str) else ""
     if module not in names():
-        raise WireError("this responder has no such service: is it of another version?")
-    serve: Callable[[Served], None] = importlib.import_module(f"{__name__}.{module}").serve
+        raise FramingError("this responder has no such service: is it of another version?")
+    serve: Callable[[ServedSession], None] = importlib.import_module(f"{__name__}.{module}").serve
     return serve
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from profiler.probes.services import Served
+from profiler.probes.services import ServedSession
 
 _LARGEST = 65_536
 _LOOK_S = 1.0  # of silence between looks whether the client is still there
 
 
-def serve(served: Served) -> None:
+def serve(served: ServedSession) -> None:
     """No parameters. Answers are never larger than what came."""
     with served.datagrams() as datagrams:
         served.ready(datagrams.getsockname()[1])

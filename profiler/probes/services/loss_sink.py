@@ -7,10 +7,10 @@ import struct
 from array import array
 from functools import partial
 
-from profiler.probes import wire
-from profiler.probes.buckets import pack
+from profiler.probes import framing
 from profiler.probes.datagrams import GapWatch, Inbox, prepare_receiver
-from profiler.probes.services import Served
+from profiler.probes.services import ServedSession
+from profiler.probes.throughput_buckets import pack
 
 HEADER = struct.Struct("!Q")  # the number of the packet
 LEAST_BYTES = 64
@@ -18,13 +18,13 @@ MOST_PACKETS = 2_000_000  # their report is 48 MB
 _BUFFER = 1 << 20  # bytes: room for a second of probes, so that loss is the path's
 
 
-def serve(served: Served) -> None:
+def serve(served: ServedSession) -> None:
     """Parameters `packet_bytes` and `drop_one_in`. Any command ends it once 0.2 s were quiet.
 
     With `drop_one_in` it overlooks so rare a packet: a loss that is known, by which an estimate can be judged.
     """
-    packet = wire.whole(served.parameters, "packet_bytes", 600, LEAST_BYTES, 65_507)
-    rare = wire.whole(served.parameters, "drop_one_in", 0, 0, MOST_PACKETS)
+    packet = framing.whole(served.parameters, "packet_bytes", 600, LEAST_BYTES, 65_507)
+    rare = framing.whole(served.parameters, "drop_one_in", 0, 0, MOST_PACKETS)
     chance = random.Random()  # noqa: S311 - which packets, not a secret
     numbers, read, arrived = array("q"), array("q"), array("q")
     with served.datagrams(partial(prepare_receiver, buffer_bytes=_BUFFER)) as end:

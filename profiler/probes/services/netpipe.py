@@ -7,24 +7,24 @@ import subprocess
 import time
 from pathlib import Path
 
-from profiler.probes import wire
+from profiler.probes import framing
 from profiler.probes.messages_netpipe import PORT, arguments
 from profiler.probes.messages_sizes import LARGEST, PERTURBATION
-from profiler.probes.services import Served
+from profiler.probes.services import ServedSession
 
 _START_S = 5.0
 _LOOK_S = 1.0
 
 
-def serve(served: Served) -> None:
+def serve(served: ServedSession) -> None:
     """Parameters `largest`, `perturbation` and `port` must be the sender's; ends with NetPIPE, or ends it."""
-    largest = wire.whole(served.parameters, "largest", LARGEST, 1, 1 << 30)
-    perturbation = wire.whole(served.parameters, "perturbation", PERTURBATION, 0, 64)
-    port = wire.whole(served.parameters, "port", PORT, 1024, 65_535)
+    largest = framing.whole(served.parameters, "largest", LARGEST, 1, 1 << 30)
+    perturbation = framing.whole(served.parameters, "perturbation", PERTURBATION, 0, 64)
+    port = framing.whole(served.parameters, "port", PORT, 1024, 65_535)
     if shutil.which("NPtcp") is None:
-        raise wire.WireError("NetPIPE (NPtcp) is not installed there")
+        raise framing.FramingError("NetPIPE (NPtcp) is not installed there")
     if listens(port):
-        raise wire.WireError(f"port {port}, which NetPIPE needs there, is in use")
+        raise framing.FramingError(f"port {port}, which NetPIPE needs there, is in use")
     with subprocess.Popen(
         arguments(largest, perturbation, port),
         stdin=subprocess.DEVNULL,
@@ -36,7 +36,7 @@ def serve(served: Served) -> None:
         while not listens(port):
             if receiver.poll() is not None or time.monotonic() > deadline:
                 receiver.kill()
-                raise wire.WireError("NetPIPE's receiver did not start there")
+                raise framing.FramingError("NetPIPE's receiver did not start there")
             time.sleep(0.02)
         served.ready(port)
         while receiver.poll() is None and not served.left(_LOOK_S):

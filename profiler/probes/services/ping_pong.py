@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from profiler.probes import wire
-from profiler.probes.services import Served
+from profiler.probes import framing
+from profiler.probes.services import ServedSession
 
 MOST_BYTES = 64 << 20
 _MOST_MESSAGES = 10_000_000
@@ -23,7 +23,7 @@ def exactly(stream: socket.socket, view: memoryview) -> bool:
     return True
 
 
-def serve(served: Served) -> None:
+def serve(served: ServedSession) -> None:
     """Commands `size` and `count`: so many messages follow, and are answered, after "ok"."""
     with served.listener() as listener:
         served.ready(listener.getsockname()[1])
@@ -33,12 +33,12 @@ def serve(served: Served) -> None:
             _answer(served, stream)
 
 
-def _answer(served: Served, stream: socket.socket) -> None:
+def _answer(served: ServedSession, stream: socket.socket) -> None:
     space = memoryview(bytearray(1))
     while True:
         command = served.channel.receive(_SILENCE_S)
-        size = wire.whole(command, "size", 1, 1, MOST_BYTES)
-        count = wire.whole(command, "count", 1, 1, _MOST_MESSAGES)
+        size = framing.whole(command, "size", 1, 1, MOST_BYTES)
+        count = framing.whole(command, "count", 1, 1, _MOST_MESSAGES)
         if len(space) < size:
             space = memoryview(bytearray(size))
         view = space[:size]

@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from profiler.probes import wire
-from profiler.probes.services import Served
+from profiler.probes import framing
+from profiler.probes.services import ServedSession
 
 MOST_CONNECTIONS = 1024
 MOST_BYTES = 65_536
@@ -22,16 +22,16 @@ class _Client:
     missing: int
 
 
-def serve(served: Served) -> None:
+def serve(served: ServedSession) -> None:
     """Parameter `size`: bytes of a request and of its answer. A command is answered by the CPU time used so far."""
-    size = wire.whole(served.parameters, "size", 64, 1, MOST_BYTES)
+    size = framing.whole(served.parameters, "size", 64, 1, MOST_BYTES)
     with served.listener(backlog=MOST_CONNECTIONS) as listener:
         served.ready(listener.getsockname()[1])
-        _Server(served, listener, size).run()
+        _ResponseServer(served, listener, size).run()
 
 
-class _Server:
-    def __init__(self, served: Served, listener: socket.socket, size: int) -> None:
+class _ResponseServer:
+    def __init__(self, served: ServedSession, listener: socket.socket, size: int) -> None:
         self._served, self._listener, self._size = served, listener, size
         self._answer = bytes(size)
         self._control = served.channel.socket.fileno()
@@ -54,7 +54,7 @@ class _Server:
                     self._serve(descriptor)
 
     def _welcome(self) -> None:
-        with suppress(wire.WireError):
+        with suppress(framing.FramingError):
             stream = self._served.accept(self._listener, 1.0)
             if len(self._clients) >= MOST_CONNECTIONS:
                 stream.close()

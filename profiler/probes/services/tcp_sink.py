@@ -5,16 +5,16 @@ from __future__ import annotations
 import socket
 import time
 
-from profiler.probes import wire
-from profiler.probes.buckets import BUCKET_BYTES, Recorder
+from profiler.probes import framing
 from profiler.probes.datagrams import set_buffer
-from profiler.probes.effort import Effort
-from profiler.probes.services import Served
+from profiler.probes.endpoint_cpu import EndpointCpu
+from profiler.probes.services import ServedSession
+from profiler.probes.throughput_buckets import BUCKET_BYTES, Recorder
 
 
-def serve(served: Served) -> None:
+def serve(served: ServedSession) -> None:
     """Parameter `window_bytes`. A command after the end of the stream asks for the report."""
-    window = wire.whole(served.parameters, "window_bytes", 256 << 10, 4096, 256 << 20)
+    window = framing.whole(served.parameters, "window_bytes", 256 << 10, 4096, 256 << 20)
     granted = 0
 
     def prepare(listener: socket.socket) -> None:  # before listening, or the window would not be scaled for it
@@ -26,9 +26,9 @@ def serve(served: Served) -> None:
         with served.accept(listener) as stream:
             stream.settimeout(None)
             recorder = Recorder()
-            before = Effort.now()
+            before = EndpointCpu.now()
             _drain(stream, recorder)
-            effort = Effort.now().since(before)
+            effort = EndpointCpu.now().since(before)
     served.channel.receive(10.0)
     served.channel.send(effort.document(), recorder.packed())
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 import struct
 from functools import partial
 
-from profiler.probes import wire
-from profiler.probes.buckets import QUIET_FLOOR_NS, Recorder
+from profiler.probes import framing
 from profiler.probes.datagrams import Inbox, prepare_receiver
-from profiler.probes.effort import Effort
-from profiler.probes.services import Served
+from profiler.probes.endpoint_cpu import EndpointCpu
+from profiler.probes.services import ServedSession
+from profiler.probes.throughput_buckets import QUIET_FLOOR_NS, Recorder
 
 HEADER = struct.Struct("!Q")  # the number of the packet
 _LEAST, _MOST = 64, 65_507  # bytes of a packet; greetings are shorter
 
 
-def serve(served: Served) -> None:
+def serve(served: ServedSession) -> None:
     """Parameters `packet_bytes`, `buffer_bytes`, `gap_floor_ns`. Any command ends it once 0.2 s were quiet."""
-    packet = wire.whole(served.parameters, "packet_bytes", 1472, _LEAST, _MOST)
-    buffer = wire.whole(served.parameters, "buffer_bytes", 128 << 10, 4096, 256 << 20)
-    floor = wire.whole(served.parameters, "gap_floor_ns", QUIET_FLOOR_NS, 1_000_000, 60_000_000_000)
+    packet = framing.whole(served.parameters, "packet_bytes", 1472, _LEAST, _MOST)
+    buffer = framing.whole(served.parameters, "buffer_bytes", 128 << 10, 4096, 256 << 20)
+    floor = framing.whole(served.parameters, "gap_floor_ns", QUIET_FLOOR_NS, 1_000_000, 60_000_000_000)
     with served.datagrams(partial(prepare_receiver, buffer_bytes=buffer)) as end:
         served.ready(end.getsockname()[1])
         served.meet(end)
         inbox, read, arrived = Inbox(end), Recorder(floor), Recorder(floor)
-        before = Effort.now()
+        before = EndpointCpu.now()
         packets, reordered = _receive(inbox, served, packet, read, arrived)
-        effort = Effort.now().since(before)
+        effort = EndpointCpu.now().since(before)
     served.channel.receive(1.0)
     answer = {
         "packets": packets,
@@ -39,7 +39,7 @@ def serve(served: Served) -> None:
     served.channel.send({**answer, "first_bytes": len(first)}, first + arrived.packed())
 
 
-def _receive(inbox: Inbox, served: Served, packet: int, read: Recorder, arrived: Recorder) -> tuple[int, int]:
+def _receive(inbox: Inbox, served: ServedSession, packet: int, read: Recorder, arrived: Recorder) -> tuple[int, int]:
     """Packets received, and how many of them came after one with a higher number."""
     unpack, take = HEADER.unpack_from, inbox.take
     control = served.channel.socket

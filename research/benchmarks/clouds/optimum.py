@@ -7,35 +7,35 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from research.benchmarks.clouds.worlds import World
+from research.benchmarks.clouds.worlds import MeasuredWorld
 
 GAP, SECONDS = 1e-4, 20.0  # how close to the optimum the search ends, and after how long it ends anyway
 
 
-def most_throughput(world: World, hosts: int, wanted: Mapping[str, int]) -> float | None:
+def most_throughput(world: MeasuredWorld, hosts: int, wanted: Mapping[str, int]) -> float | None:
     """The highest sum of measured T/B of instances (counts by workload) on at most `hosts` hosts."""
-    kinds = _Kinds(world, wanted)
+    kinds = _HostColumns(world, wanted)
     found = kinds.least(-kinds.value, [(np.ones(len(kinds.value)), float(hosts))])
     return None if found is None else -found
 
 
-def fewest_below(world: World, hosts: int, wanted: Mapping[str, int], slo: float) -> float | None:
+def fewest_below(world: MeasuredWorld, hosts: int, wanted: Mapping[str, int], slo: float) -> float | None:
     """How few of the instances are below the SLO at best, on at most `hosts` hosts."""
-    kinds = _Kinds(world, wanted)
+    kinds = _HostColumns(world, wanted)
     return kinds.least(kinds.below(slo), [(np.ones(len(kinds.value)), float(hosts))])
 
 
-def fewest_hosts(world: World, wanted: Mapping[str, int], slo: float, allowed: float) -> float | None:
+def fewest_hosts(world: MeasuredWorld, wanted: Mapping[str, int], slo: float, allowed: float) -> float | None:
     """On how few hosts the instances fit with at most a share `allowed` of them below the SLO."""
-    kinds = _Kinds(world, wanted)
+    kinds = _HostColumns(world, wanted)
     most = float(np.floor(allowed * sum(wanted.values())))
     return kinds.least(np.ones(len(kinds.value)), [(kinds.below(slo), most)])
 
 
-class _Kinds:
+class _HostColumns:
     """K kinds of hosts: `value` (K,) is the sum of T/B on one; every instance is on one of them."""
 
-    def __init__(self, world: World, wanted: Mapping[str, int]) -> None:
+    def __init__(self, world: MeasuredWorld, wanted: Mapping[str, int]) -> None:
         alone = [(name,) for name in world.workloads]
         self._ratios = [np.array(world.ratios(one)) for one in (*alone, *sorted(world.measured))]
         self.value = np.array([ratios.sum() for ratios in self._ratios])

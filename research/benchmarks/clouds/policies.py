@@ -9,33 +9,33 @@ import numpy as np
 
 from advisor.scheduling.scoring import KEPT, harm
 from models.data.scene import ProfileTable, build_batch
-from models.features.curves import curve_columns, families
-from research.benchmarks.clouds.streams import Choice, Offer, Policy, gain
-from research.benchmarks.clouds.worlds import Situation, World
+from models.features.sensitivity_curves import curve_columns, families
+from research.benchmarks.clouds.streams import Offer, SituationChoice, SituationPolicy, gain
+from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
 
 Key = tuple[float, ...]  # lower is better
 SWEEPS = 30  # of alternating least squares
 
 
 @dataclass(frozen=True, slots=True)
-class Random:
+class RandomPolicy:
     """Any host alike."""
 
-    def choose(self, offer: Offer, _workload: str, random: np.random.Generator) -> Choice:
+    def choose(self, offer: Offer, _workload: str, random: np.random.Generator) -> SituationChoice:
         situations = list(offer.first)
         hosts = np.array([offer.count[one] for one in situations], dtype=float)
-        return Choice(situations[int(random.choice(len(situations), p=hosts / hosts.sum()))])
+        return SituationChoice(situations[int(random.choice(len(situations), p=hosts / hosts.sum()))])
 
 
 @dataclass(frozen=True, slots=True)
-class Lowest:
+class LowestPolicy:
     """The situation with the lowest key, and there the host with the lowest number."""
 
     key: Callable[[Situation, str], Key]
     _known: dict[tuple[Situation, str], Key] = field(default_factory=dict)
 
-    def choose(self, offer: Offer, workload: str, _random: np.random.Generator) -> Choice:
-        return Choice(min(offer.first, key=lambda one: (*self._of(one, workload), offer.first[one])))
+    def choose(self, offer: Offer, workload: str, _random: np.random.Generator) -> SituationChoice:
+        return SituationChoice(min(offer.first, key=lambda one: (*self._of(one, workload), offer.first[one])))
 
     def _of(self, situation: Situation, workload: str) -> Key:
         found = self._known.get((situation, workload))
@@ -45,21 +45,21 @@ class Lowest:
 
 
 @dataclass(frozen=True, slots=True)
-class MostFree:
+class MostFreePolicy:
     """Nova's default CPU and RAM weighers: free vCPUs and free memory, each scaled to 0-1 over the hosts on offer and
     weighed alike (nova/weights.py, nova/scheduler/weights/{cpu,ram}.py); memory is what a workload had resident alone,
     where that was measured."""
 
-    world: World
+    world: MeasuredWorld
     memory_mb: Mapping[str, float]
 
-    def choose(self, offer: Offer, _workload: str, _random: np.random.Generator) -> Choice:
+    def choose(self, offer: Offer, _workload: str, _random: np.random.Generator) -> SituationChoice:
         situations = list(offer.first)
         vcpus = [-float(sum(self.world.instances[name].vcpus for name in one)) for one in situations]
         memory = [-sum(self.memory_mb.get(name, 0.0) for name in one) for one in situations]
         weight = _scaled(vcpus) + _scaled(memory)
         best = min(range(len(situations)), key=lambda at: (-round(weight[at], 9), offer.first[situations[at]]))
-        return Choice(situations[best])
+        return SituationChoice(situations[best])
 
 
 def _scaled(values: list[float]) -> np.ndarray:
@@ -68,15 +68,15 @@ def _scaled(values: list[float]) -> np.ndarray:
     return (found - found.min()) / width if width else np.zeros(len(found))
 
 
-def rules_of_thumb(world: World) -> dict[str, Policy]:
+def rules_of_thumb(world: MeasuredWorld) -> dict[str, SituationPolicy]:
     """What can be said from counts and from what workloads need alone; what the dataset does not bring is left out."""
     cpu, memory_mb = solo(world, "cpu"), solo(world, "rss_mb")
     room = 100.0 * len({number for pin in world.pins for number in _cpus(pin)} or range(world.host.pcpus))
-    found: dict[str, Policy] = {
-        "random": Random(),
-        "first fit": Lowest(lambda _situation, _workload: ()),
-        "fewest instances": Lowest(lambda situation, _workload: (len(situation),)),
-        "most free CPU and RAM": MostFree(world, memory_mb),
+    found: dict[str, SituationPolicy] = {
+        "random": RandomPolicy(),
+        "first fit": LowestPolicy(lambda _situation, _workload: ()),
+        "fewest instances": LowestPolicy(lambda situation, _workload: (len(situation),)),
+        "most free CPU and RAM": MostFreePolicy(world, memory_mb),
     }
     if set(world.workloads) <= cpu.keys():
 
@@ -87,8 +87,8 @@ def rules_of_thumb(world: World) -> dict[str, Policy]:
             after = used(situation) + cpu[workload]
             return (0.0, room - after) if after <= room else (1.0, after)
 
-        found["least loaded"] = Lowest(lambda situation, _workload: (used(situation),))
-        found["best fit"] = Lowest(best_fit)
+        found["least loaded"] = LowestPolicy(lambda situation, _workload: (used(situation),))
+        found["best fit"] = LowestPolicy(best_fit)
     return found
 
 
@@ -101,7 +101,7 @@ def _range(text: str) -> list[str]:
     return [str(cpu) for cpu in range(int(first), int(last or first) + 1)]
 
 
-def solo(world: World, metric: str) -> dict[str, float]:
+def solo(world: MeasuredWorld, metric: str) -> dict[str, float]:
     """A solo metric by workload on the world's platform, where it was measured."""
     table = ProfileTable.build(world.profiles)
     if metric not in table.columns:
@@ -110,16 +110,18 @@ def solo(world: World, metric: str) -> dict[str, float]:
     return {name: float(value) for name, value in values.items() if np.isfinite(value)}
 
 
-def spread(ratios: Callable[[Situation], Mapping[str, float]], world: World) -> Policy:
+def spread(ratios: Callable[[Situation], Mapping[str, float]], world: MeasuredWorld) -> SituationPolicy:
     """By the ratios that somebody expects: the host whose most harmed keeps most, counted as the advisor's `worst`."""
 
     def key(situation: Situation, workload: str) -> Key:
         return (-worst_kept(*_change(world, ratios, situation, workload)),)
 
-    return Lowest(key)
+    return LowestPolicy(key)
 
 
-def pack(ratios: Callable[[Situation], Mapping[str, float]], world: World, slo: float = KEPT) -> Policy:
+def pack(
+    ratios: Callable[[Situation], Mapping[str, float]], world: MeasuredWorld, slo: float = KEPT
+) -> SituationPolicy:
     """By the ratios that somebody expects: the fullest host on which everybody stays at the SLO, else as `spread`."""
 
     def key(situation: Situation, workload: str) -> Key:
@@ -129,11 +131,11 @@ def pack(ratios: Callable[[Situation], Mapping[str, float]], world: World, slo: 
             return (0.0, -len(situation), -sum(after.values()))
         return (1.0, -worst_kept(before, after))
 
-    return Lowest(key)
+    return LowestPolicy(key)
 
 
 def _change(
-    world: World, ratios: Callable[[Situation], Mapping[str, float]], situation: Situation, workload: str
+    world: MeasuredWorld, ratios: Callable[[Situation], Mapping[str, float]], situation: Situation, workload: str
 ) -> tuple[Mapping[str, float], Mapping[str, float]]:
     after = world.after(situation, workload)
     assert after is not None
@@ -147,14 +149,14 @@ def worst_kept(before: Mapping[str, float], after: Mapping[str, float]) -> float
     return 1 - harm(max(losses), sum(losses))
 
 
-def oracles(world: World) -> dict[str, Policy]:
+def oracles(world: MeasuredWorld) -> dict[str, SituationPolicy]:
     """Who knows what was measured of every set, and not who comes next."""
 
     def known(situation: Situation) -> dict[str, float]:
         return named(situation, world.ratios(situation))
 
     return {
-        "oracle (total)": Lowest(lambda situation, workload: (-gain(world, situation, workload),)),
+        "oracle (total)": LowestPolicy(lambda situation, workload: (-gain(world, situation, workload),)),
         "oracle (worst)": spread(known, world),
         "oracle (pack)": pack(known, world),
     }
@@ -167,14 +169,14 @@ def named(there: Situation, ratios: tuple[float, ...]) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class BubbleUp:
+class BubbleUpPolicy:
     """Sensitivity times pressure, as Bubble-Up predicts (Mars et al., MICRO 2011), pressures of several added up.
 
     Where the dataset brings sweeps with a bubble: a workload's curve at the bubble that the others are worth. Else a
     sensitivity and a pressure for every workload, fitted to the world's other pairs: of a set, no pair of it.
     """
 
-    world: World
+    world: MeasuredWorld
     _known: dict[Situation, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -13,10 +13,10 @@ from advisor.scheduling.scoring import KEPT
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from research.benchmarks.clouds import optimum
-from research.benchmarks.clouds.advised import Advised
-from research.benchmarks.clouds.policies import BubbleUp, oracles, pack, rules_of_thumb, spread
-from research.benchmarks.clouds.streams import Event, Filled, Policy, arrivals, churn, counts, fill
-from research.benchmarks.clouds.worlds import World, at_most_alone, halves
+from research.benchmarks.clouds.advisor_policy import AdvisorPolicy
+from research.benchmarks.clouds.policies import BubbleUpPolicy, oracles, pack, rules_of_thumb, spread
+from research.benchmarks.clouds.streams import Event, FilledCloud, SituationPolicy, arrivals, churn, counts, fill
+from research.benchmarks.clouds.worlds import MeasuredWorld, at_most_alone, halves
 
 SLO, MILD_SLO = KEPT, 0.8
 ALLOWED = 0.05  # of the instances may be below the SLO where hosts are counted
@@ -47,61 +47,61 @@ QUICK = (Size(10, 10, 5), Size(100, 3, 2))
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ArrivalLoad:
     """What arrives in a cloud: instances per host, and turns of departure and arrival per instance after that."""
 
     name: str
     per_host: float
     turns: float = 0.0
 
-    def events(self, world: World, hosts: int, seed: int) -> list[Event]:
+    def events(self, world: MeasuredWorld, hosts: int, seed: int) -> list[Event]:
         count = round(self.per_host * hosts)
         if self.turns:
             return churn(world.workloads, count, round(self.turns * count), seed)
         return arrivals(world.workloads, count, seed)
 
 
-PART, FULL = Load("1.5 per host", PER_HOST), Load("full", 2.0)
-CHURN = Load("1.5 per host, then 3 changes each", PER_HOST, 3.0)
+PART, FULL = ArrivalLoad("1.5 per host", PER_HOST), ArrivalLoad("full", 2.0)
+CHURN = ArrivalLoad("1.5 per host, then 3 changes each", PER_HOST, 3.0)
 
 
-def loads(world: World) -> tuple[Load, ...]:
+def loads(world: MeasuredWorld) -> tuple[ArrivalLoad, ...]:
     """Loads that a world can have: who remains after a departure was measured only where two at most are together."""
     return (PART, FULL, CHURN) if world.seats == 2 else (PART, FULL)
 
 
-def advised(world: World, learned: Predictor) -> dict[str, Policy]:
+def advised(world: MeasuredWorld, learned: Predictor) -> dict[str, SituationPolicy]:
     """The advisor with the prior alone and with what was learned, under every objective; asked once for all runs."""
-    found: dict[str, Policy] = {}
+    found: dict[str, SituationPolicy] = {}
     for name, predictor in (("prior", PriorPredictor()), ("cotenant", learned)):
         remembered = PredictionCache()
         for objective in OBJECTIVES:
-            found[f"{name} ({objective})"] = Advised(world, predictor, objective, remembered)
+            found[f"{name} ({objective})"] = AdvisorPolicy(world, predictor, objective, remembered)
     return found
 
 
-def spreading(world: World, asked: Mapping[str, Policy]) -> dict[str, Policy]:
+def spreading(world: MeasuredWorld, asked: Mapping[str, SituationPolicy]) -> dict[str, SituationPolicy]:
     """Everybody who uses all the hosts there are, and those who pack because they know no better."""
     known = oracles(world)
     return {
         **rules_of_thumb(world),
-        "Bubble-Up-like": spread(BubbleUp(world).ratios, world),
+        "Bubble-Up-like": spread(BubbleUpPolicy(world).ratios, world),
         **{name: asked[name] for name in ("prior (total)", PRIOR_KEEPING, THROUGHPUT, KEEPING)},
         **{name: known[name] for name in (ORACLE, ORACLE_WORST)},
     }
 
 
-def packing(world: World, asked: Mapping[str, Policy]) -> dict[str, Policy]:
+def packing(world: MeasuredWorld, asked: Mapping[str, SituationPolicy]) -> dict[str, SituationPolicy]:
     """Everybody who may be asked for few hosts at the SLO."""
     return {
         **rules_of_thumb(world),
-        "Bubble-Up-like (pack)": pack(BubbleUp(world).ratios, world, SLO),
+        "Bubble-Up-like (pack)": pack(BubbleUpPolicy(world).ratios, world, SLO),
         **{name: asked[name] for name in ("prior (pack)", KEEPING, PACKING)},
         "oracle (pack)": oracles(world)["oracle (pack)"],
     }
 
 
-def run(world: World, learned: Predictor, sizes: Sequence[Size], say: Say) -> Iterator[dict[str, object]]:
+def run(world: MeasuredWorld, learned: Predictor, sizes: Sequence[Size], say: Say) -> Iterator[dict[str, object]]:
     """One result per size and load, then one per size about hosts used."""
     asked = advised(world, learned)
     policies = spreading(world, asked)
@@ -130,7 +130,7 @@ def run(world: World, learned: Predictor, sizes: Sequence[Size], say: Say) -> It
         yield {"world": world.name, "instances": round(PER_HOST * size.hosts), "used": used(world, policies, size)}
 
 
-def figures(world: World, filled: Mapping[str, Sequence[Filled]]) -> dict[str, Row]:
+def figures(world: MeasuredWorld, filled: Mapping[str, Sequence[FilledCloud]]) -> dict[str, Row]:
     """What came of each policy; the regret is to the oracle that knows outcomes and not the future."""
     best = [one.ratios(world) for one in filled[ORACLE]]
     rows = {name: _row(world, runs, best) for name, runs in filled.items()}
@@ -146,7 +146,7 @@ def figures(world: World, filled: Mapping[str, Sequence[Filled]]) -> dict[str, R
     return rows
 
 
-def _row(world: World, runs: Sequence[Filled], best: Sequence[np.ndarray]) -> Row:
+def _row(world: MeasuredWorld, runs: Sequence[FilledCloud], best: Sequence[np.ndarray]) -> Row:
     ratios = [one.ratios(world) for one in runs]
     made = sum(one.decisions.made for one in runs)
 
@@ -185,14 +185,14 @@ def interval(values: Sequence[float], seed: int = 0) -> list[float] | None:
     return [float(one) for one in np.percentile(drawn.mean(axis=1), (2.5, 97.5))]
 
 
-def noise(world: World, asked: Mapping[str, Policy], size: Size) -> dict[str, object]:
+def noise(world: MeasuredWorld, asked: Mapping[str, SituationPolicy], size: Size) -> dict[str, object]:
     """How much of a regret is the measurement's: an oracle also profits from what a few repeats have by chance.
 
     Judged by every other repeat of each set, which the oracle knows, beside one who knows the repeats between; and with
     every T/B above 1 counted as 1. By load and judge, the regret to that oracle.
     """
     parts = halves(world)
-    judges: list[tuple[str, World, World | None]] = [("nothing above 1", at_most_alone(world), None)]
+    judges: list[tuple[str, MeasuredWorld, MeasuredWorld | None]] = [("nothing above 1", at_most_alone(world), None)]
     judges += [("half of the repeats", *ways) for ways in (parts, parts[::-1])] if parts else []
     regrets: dict[str, dict[str, list[float]]] = {}
     for judge, judged, other in judges:
@@ -222,16 +222,16 @@ def noise(world: World, asked: Mapping[str, Policy], size: Size) -> dict[str, ob
 
 
 def refilled(
-    world: World,
-    policies: Mapping[str, Policy],
-    filled: Mapping[str, Sequence[Filled]],
-    load: Load,
+    world: MeasuredWorld,
+    policies: Mapping[str, SituationPolicy],
+    filled: Mapping[str, Sequence[FilledCloud]],
+    load: ArrivalLoad,
     hosts: Sequence[int],
-) -> dict[str, list[Filled]]:
+) -> dict[str, list[FilledCloud]]:
     """What comes of who is judged by violations in clouds of `hosts` hosts, stream by stream; filled anew where the
     clouds had another number."""
 
-    def again(name: str, seed: int, before: Filled) -> Filled:
+    def again(name: str, seed: int, before: FilledCloud) -> FilledCloud:
         had = len(filled[FIRST_FIT][seed].hosts)
         if had == hosts[seed]:
             return before
@@ -241,7 +241,10 @@ def refilled(
 
 
 def violations(
-    world: World, first_fit: Sequence[Filled], judged: Mapping[str, Sequence[Filled]], hosts: Sequence[int]
+    world: MeasuredWorld,
+    first_fit: Sequence[FilledCloud],
+    judged: Mapping[str, Sequence[FilledCloud]],
+    hosts: Sequence[int],
 ) -> dict[str, Row]:
     """How many of first fit's violations others remove on as many hosts, and the best of all placements there."""
     theirs = [float((one.ratios(world) < SLO).sum()) for one in first_fit]
@@ -273,14 +276,14 @@ def _removed(theirs: Sequence[float], mine: Sequence[float]) -> Row:
     }
 
 
-def used(world: World, policies: Mapping[str, Policy], size: Size) -> dict[str, Row]:
+def used(world: MeasuredWorld, policies: Mapping[str, SituationPolicy], size: Size) -> dict[str, Row]:
     """How many hosts each policy opens so that at most ALLOWED of the instances are below the SLO: the smallest cloud
     in which that is so, by bisection to one host in a hundred; a policy of which it is not so even where there is a
     host for everybody has none."""
     count = round(PER_HOST * size.hosts)
     streams = [arrivals(world.workloads, count, seed) for seed in range(size.counted)]
 
-    def tried(policy: Policy, hosts: int) -> tuple[float, float]:
+    def tried(policy: SituationPolicy, hosts: int) -> tuple[float, float]:
         runs = [fill(world, hosts, events, policy, seed) for seed, events in enumerate(streams)]
         share = float(np.mean([below(one.ratios(world), SLO) for one in runs]))
         return share, float(np.mean([one.opened for one in runs]))

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from research.benchmarks.clouds.worlds import Situation, World
+from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
 
 NOISE = 2.0  # a measured difference counts where it exceeds this many standard errors
 
@@ -33,17 +33,17 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SituationChoice:
     """The situation chosen, and those of which the chooser says that they may be as good."""
 
     situation: Situation
     tied: frozenset[Situation] = frozenset()
 
 
-class Policy(Protocol):
+class SituationPolicy(Protocol):
     """Who decides where an instance of a workload goes."""
 
-    def choose(self, offer: Offer, workload: str, random: np.random.Generator) -> Choice: ...
+    def choose(self, offer: Offer, workload: str, random: np.random.Generator) -> SituationChoice: ...
 
 
 @dataclass(slots=True)
@@ -60,21 +60,21 @@ class Decisions:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledCloud:
     """A cloud after a stream: hosts by number, how many were opened at any time, and the decisions."""
 
     hosts: tuple[Situation, ...]
     opened: int
     decisions: Decisions
 
-    def ratios(self, world: World) -> np.ndarray:
+    def ratios(self, world: MeasuredWorld) -> np.ndarray:
         """Measured T/B of every instance."""
         return np.array([ratio for situation in self.hosts for ratio in world.ratios(situation)])
 
 
 @dataclass(slots=True)
 class _Cloud:
-    world: World
+    world: MeasuredWorld
     hosts: list[Situation]
     lowest: dict[Situation, list[int]] = field(default_factory=dict)  # heaps that may hold hosts which left meanwhile
     count: dict[Situation, int] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class _Cloud:
         return Offer(first, self.count)
 
 
-def fill(world: World, hosts: int, events: Sequence[Event], policy: Policy, seed: int) -> Filled:
+def fill(world: MeasuredWorld, hosts: int, events: Sequence[Event], policy: SituationPolicy, seed: int) -> FilledCloud:
     """Let a policy place a stream on empty hosts. Where no host is left that was measured with the newcomer, one more
     host is opened, and counts."""
     cloud = _Cloud(world, [])
@@ -135,10 +135,10 @@ def fill(world: World, hosts: int, events: Sequence[Event], policy: Policy, seed
         cloud.put(host, there)
         where[event.number] = host
         opened.add(host)
-    return Filled(tuple(cloud.hosts), len(opened), decisions)
+    return FilledCloud(tuple(cloud.hosts), len(opened), decisions)
 
 
-def judge(world: World, offer: Offer, workload: str, choice: Choice, decisions: Decisions) -> None:
+def judge(world: MeasuredWorld, offer: Offer, workload: str, choice: SituationChoice, decisions: Decisions) -> None:
     """Hold one choice against what was measured of every situation that was offered."""
     if len(offer.first) < 2:
         return
@@ -158,14 +158,14 @@ def judge(world: World, offer: Offer, workload: str, choice: Choice, decisions: 
     decisions.right_with_ties += right or any(as_good(situation) for situation in tied)
 
 
-def gain(world: World, situation: Situation, workload: str) -> float:
+def gain(world: MeasuredWorld, situation: Situation, workload: str) -> float:
     """What the sum of measured T/B of all gains when the workload comes to a situation."""
     after = world.after(situation, workload)
     assert after is not None
     return sum(world.ratios(after)) - sum(world.ratios(situation))
 
 
-def change_error(world: World, situation: Situation, workload: str) -> float:
+def change_error(world: MeasuredWorld, situation: Situation, workload: str) -> float:
     """Standard error of `gain`."""
     after = world.after(situation, workload)
     assert after is not None

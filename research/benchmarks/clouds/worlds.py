@@ -23,7 +23,7 @@ class NoWorldError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSet:
     """Mean T/B of each workload of a set, in its order, over `repeats`; `error` is the standard error of their sum, 0 =
     measured once."""
 
@@ -32,21 +32,21 @@ class Measured:
     repeats: tuple[tuple[float, ...], ...] = ()
 
     @classmethod
-    def of(cls, repeats: Sequence[tuple[float, ...]]) -> Measured:
+    def of(cls, repeats: Sequence[tuple[float, ...]]) -> MeasuredSet:
         sums = np.sum(repeats, axis=1)
         error = float(np.std(sums, ddof=1) / np.sqrt(len(sums))) if len(sums) > 1 else 0.0
         return cls(tuple(np.mean(repeats, axis=0).tolist()), error, tuple(repeats))
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class MeasuredWorld:
     """Hosts of one platform with a seat per pinning of `pins`; `measured` by set; `instances` by workload as they were
     measured, but for the pinning. A set that was never measured is offered to nobody."""
 
     name: str
     host: Host
     pins: tuple[str, ...]
-    measured: Mapping[Situation, Measured]
+    measured: Mapping[Situation, MeasuredSet]
     instances: Mapping[str, Instance]
     profiles: tuple[WorkloadProfile, ...]
     _after: dict[tuple[Situation, str], Situation | None] = field(default_factory=dict, compare=False, repr=False)
@@ -102,21 +102,21 @@ class World:
         return list(found)
 
 
-def halves(world: World) -> tuple[World, World] | None:
+def halves(world: MeasuredWorld) -> tuple[MeasuredWorld, MeasuredWorld] | None:
     """The same world by every other repeat of each set, and by those between; None where most were measured once."""
     often = {together: one.repeats for together, one in world.measured.items() if len(one.repeats) > 1}
     if len(often) < LEAST_DENSE * len(world.measured):
         return None
     one, other = (
         replace(
-            world, measured={together: Measured.of(repeats[at::2]) for together, repeats in often.items()}, _after={}
+            world, measured={together: MeasuredSet.of(repeats[at::2]) for together, repeats in often.items()}, _after={}
         )
         for at in (0, 1)
     )
     return one, other
 
 
-def at_most_alone(world: World) -> World:
+def at_most_alone(world: MeasuredWorld) -> MeasuredWorld:
     """The same world where nobody counts as faster than alone."""
     capped = {
         together: replace(one, ratios=tuple(min(ratio, 1.0) for ratio in one.ratios))
@@ -125,7 +125,7 @@ def at_most_alone(world: World) -> World:
     return replace(world, measured=capped, _after={})
 
 
-def worlds(dataset: Dataset) -> Iterator[World]:
+def worlds(dataset: Dataset) -> Iterator[MeasuredWorld]:
     """Every world that a dataset's largest platform makes: by pinning and driver domain, of two seats, and of as many
     as were ever measured together where these are more. NoWorldError where too few pairs were measured."""
     found: dict[tuple[str, tuple[str, ...], tuple[int, ...]], dict[Situation, list[tuple[float, ...]]]] = defaultdict(
@@ -154,7 +154,7 @@ def worlds(dataset: Dataset) -> Iterator[World]:
     for (platform, pins, driver_cpus), sets in sorted(found.items()):
         if platform == largest:
             host = replace(dataset.platforms[platform], driver_cpus=driver_cpus, platform=platform)
-            outcomes = {together: Measured.of(runs) for together, runs in sets.items()}
+            outcomes = {together: MeasuredSet.of(runs) for together, runs in sets.items()}
             yield from _by_seats(dataset, host, pins, outcomes, instances)
 
 
@@ -162,9 +162,9 @@ def _by_seats(
     dataset: Dataset,
     host: Host,
     pins: tuple[str, ...],
-    outcomes: Mapping[Situation, Measured],
+    outcomes: Mapping[Situation, MeasuredSet],
     instances: Mapping[tuple[tuple[str, ...], str], Instance],
-) -> Iterator[World]:
+) -> Iterator[MeasuredWorld]:
     workloads = sorted({workload for together in outcomes if len(together) == 2 for workload in together})
     possible = len(workloads) * (len(workloads) + 1) // 2
     pairs = sum(len(together) == 2 for together in outcomes)
@@ -176,7 +176,7 @@ def _by_seats(
     most = max(len(together) for together in outcomes) if len(pins) == 1 else 2
     for seats in sorted({2, most}):
         name = _mode(pins, host.driver_cpus) + (f", up to {seats}" if seats > 2 else "")
-        yield World(
+        yield MeasuredWorld(
             name=name,
             host=replace(host, cpu_overcommit=1e3, memory_overcommit=1e3, driver_overcommit=1e3),  # a seat is a seat
             pins=pins if len(pins) > 1 else pins * seats,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from models.data.tables import DatasetError
 from research.benchmarks.public_data import gavel, pitot, spec2017
-from research.benchmarks.public_data.writing import Converted, write_whole
+from research.benchmarks.public_data.dataset_writer import Converted, write_whole
 
 ALL = "all"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from models.data.tables import DatasetError
-from research.benchmarks.public_data.writing import Cells, Converted, metric
+from research.benchmarks.public_data.dataset_writer import Cells, Converted, metric
 
 FILE = "physical_cluster_throughputs.json"
 META = {

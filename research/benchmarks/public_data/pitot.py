@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
 
-from models.data.tables import DatasetError, Row, read_rows
-from research.benchmarks.public_data.reading import positive, workload_id
-from research.benchmarks.public_data.writing import Cell, Cells, Converted, metric
+from models.data.tables import DatasetError, TableRow, read_rows
+from research.benchmarks.public_data.dataset_writer import Cell, Cells, Converted, metric
+from research.benchmarks.public_data.strict_cells import positive, workload_id
 
 META = {
     "name": "pitot-wasm-pairs",
@@ -59,7 +59,7 @@ def convert(source: Path) -> Converted:
     return Converted(META, platforms, profiles, colocations)
 
 
-def _platform(row: Row) -> Cells:
+def _platform(row: TableRow) -> Cells:
     """A line of platform features with the scaling undone, what the source marks as absent left out."""
     cells: dict[str, Cell] = {
         "platform": row.text("platform", required=True), "kind": "bare metal", "pcpus": 2,
@@ -79,14 +79,14 @@ def _platform(row: Row) -> Cells:
     return cells
 
 
-def _feature(row: Row, column: str) -> float:
+def _feature(row: TableRow, column: str) -> float:
     value = row.number(column, low=None, required=True)
     if value is None or abs(value) > 32:
         raise row.error(column, f"{row.text(column)} is no scaled size or frequency")
     return value
 
 
-def _indicator(row: Row, column: str) -> int:
+def _indicator(row: TableRow, column: str) -> int:
     """1 for yes, 0 for no; the source writes 1 and -1."""
     value = row.number(column, low=None, required=True)
     if value not in {1, -1}:
@@ -112,7 +112,7 @@ def _solo(path: Path) -> Solo:
     return found
 
 
-def _seconds(row: Row, column: str) -> float:
+def _seconds(row: TableRow, column: str) -> float:
     return float(f"{positive(row, column) * NS:.9g}")  # more digits than the source has
 
 

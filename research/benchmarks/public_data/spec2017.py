@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from models.data.tables import DatasetError, Row, read_rows
-from research.benchmarks.public_data.reading import positive, workload_id
-from research.benchmarks.public_data.writing import Cells, Converted, metric
+from models.data.tables import DatasetError, TableRow, read_rows
+from research.benchmarks.public_data.dataset_writer import Cells, Converted, metric
+from research.benchmarks.public_data.strict_cells import positive, workload_id
 
 META = {
     "name": "spec2017-pairs",
@@ -89,7 +89,7 @@ def _beside(path: Path) -> dict[str, Modes]:
     return found
 
 
-def _times(row: Row) -> Modes:
+def _times(row: TableRow) -> Modes:
     """Every column of times in this row by mode; DatasetError where none is the time over all modes."""
     times = {MODES[column]: positive(row, column) for column in MODES if column in row.cells}
     if "" not in times:

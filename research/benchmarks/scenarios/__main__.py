@@ -28,11 +28,11 @@ from advisor.settings import Settings
 from lab.control_groups import GroupMaker
 from lab.errors import RunError
 from lab.measure import Timing
-from lab.registry import Registry, clean
+from lab.resource_registry import ResourceRegistry, clean
 from research.benchmarks.scenarios.advice import NoAdviceError
-from research.benchmarks.scenarios.campaign import Campaign, Case, Told
+from research.benchmarks.scenarios.campaign import InstanceOutcome, ScenarioCampaign, ScenarioResult
 from research.benchmarks.scenarios.scenes import SCENES
-from research.benchmarks.scenarios.stage import unfit
+from research.benchmarks.scenarios.testbed import unfit
 
 STATE = Path("/run/cotenant-benchmark")  # its own list: a lab run beside is never cleaned here
 
@@ -53,15 +53,15 @@ def main() -> int:
         console.print(f"nothing can be measured here: {trouble}")
         return 1
     clean(STATE)
-    registry, maker = Registry(STATE), GroupMaker()
+    registry, maker = ResourceRegistry(STATE), GroupMaker()
     maker.prepare()
-    found: list[Told] = []
+    found: list[ScenarioResult] = []
     missed: list[str] = []
     try:
         with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
             folder = Path(name)
             timing = Timing(options.seconds, options.warmup, options.warmup)
-            campaign = Campaign(options.rounds, timing, options.model, Settings(state_dir=folder / "no-models"))
+            campaign = ScenarioCampaign(options.rounds, timing, options.model, Settings(state_dir=folder / "no-models"))
             for scene in scenes:
                 try:
                     found.append(campaign.tell(scene, registry, maker, folder))
@@ -81,7 +81,7 @@ def main() -> int:
     return 1 if missed else 0
 
 
-def _table(found: Sequence[Told]) -> Table:
+def _table(found: Sequence[ScenarioResult]) -> Table:
     table = Table(title="Ratio over alone: median (lowest to highest)", box=None)
     for name in ("scene", "instance", "of", "before", "after", "predicted", "covered", "disturbed", "undone"):
         table.add_column(name)
@@ -103,7 +103,7 @@ def _table(found: Sequence[Told]) -> Table:
     return table
 
 
-def _summary(found: Sequence[Told], cases: Sequence[Case]) -> str:
+def _summary(found: Sequence[ScenarioResult], cases: Sequence[InstanceOutcome]) -> str:
     if not cases:
         return "nothing was measured"
     calm = [case.covered for case in cases if not case.disturbed]
@@ -119,7 +119,7 @@ def _range(values: Sequence[float]) -> str:
     return f"{median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
 
 
-def _document(found: Sequence[Told]) -> dict[str, Any]:
+def _document(found: Sequence[ScenarioResult]) -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} CPUs, {os.uname().sysname} {os.uname().release}",

@@ -22,10 +22,10 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.settings import Settings
-from lab.measure import Measured
+from lab.measure import RunMeasurement
 from profiler.metrics import join_key
-from research.benchmarks.scenarios.scenes import Party
-from research.benchmarks.scenarios.stage import UPLINK, Stage
+from research.benchmarks.scenarios.scenes import ScenePart
+from research.benchmarks.scenarios.testbed import UPLINK, Testbed
 
 _TIMEOUT_S = 10.0
 
@@ -54,8 +54,8 @@ class Advice:
 
 
 def ask(
-    stage: Stage,
-    alone: Sequence[Mapping[str, Measured]],
+    stage: Testbed,
+    alone: Sequence[Mapping[str, RunMeasurement]],
     disk_mb_s: float | None,
     model: Path | None,
     settings: Settings,
@@ -91,7 +91,7 @@ def ask(
 
 
 @contextmanager
-def followed(stage: Stage, advice: Advice) -> Iterator[None]:
+def followed(stage: Testbed, advice: Advice) -> Iterator[None]:
     """Carry out the commands as they were rendered, and take back those that were, in the opposite order."""
     done: list[Command] = []
     try:
@@ -110,7 +110,7 @@ def _plain(argv: tuple[str, ...]) -> tuple[str, ...]:
     return tuple("pfifo" if part == "fq_codel" else part for part in argv)
 
 
-def _run(stage: Stage, argv: Sequence[str]) -> None:
+def _run(stage: Testbed, argv: Sequence[str]) -> None:
     """Run one command on the host, which for tc is the namespace where the uplink is."""
     inside = ("ip", "netns", "exec", stage.switch) if argv[0] == "tc" else ()
     done = subprocess.run(
@@ -120,7 +120,7 @@ def _run(stage: Stage, argv: Sequence[str]) -> None:
         raise CommandError(f"{' '.join(argv)} ended with status {done.returncode}: {done.stderr.strip()}")
 
 
-def _instance(stage: Stage, party: Party) -> Instance:
+def _instance(stage: Testbed, party: ScenePart) -> Instance:
     return Instance(
         party.name,
         workload=party.name,
@@ -131,7 +131,7 @@ def _instance(stage: Stage, party: Party) -> Instance:
     )
 
 
-def _profile(party: Party, alone: Sequence[Measured]) -> WorkloadProfile:
+def _profile(party: ScenePart, alone: Sequence[RunMeasurement]) -> WorkloadProfile:
     """What the profiler measured of an instance alone, doing what it does here: at load 1.0 of what it is asked for.
     Means over the runs."""
     found: dict[str, list[float]] = {}

@@ -10,18 +10,18 @@ from statistics import median
 from advisor.domain import Band
 from advisor.settings import Settings
 from lab.control_groups import GroupMaker
-from lab.measure import Measured, Timing
-from lab.registry import Registry
-from lab.workloads import Disk
+from lab.measure import RunMeasurement, Timing
+from lab.resource_registry import ResourceRegistry
+from lab.workloads import DiskWorkload
 from research.benchmarks.scenarios.advice import Advice, ask, followed
-from research.benchmarks.scenarios.scenes import Party, Scene
-from research.benchmarks.scenarios.stage import Stage, standing
+from research.benchmarks.scenarios.scenes import PairScene, ScenePart
+from research.benchmarks.scenarios.testbed import Testbed, standing
 
 PROFILED = 3  # runs alone that a profile is the mean of: a shared disk's speed changes by half from one to the next
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class InstanceOutcome:
     """What became of one instance in one round, as it minds it: latency over solo latency, or throughput over solo.
 
     `alone` is what the ratios are over, in ms or in the workload's unit; `predicted` is for `after`. `disturbed` says
@@ -50,15 +50,15 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ScenarioResult:
     """A scene with its advice and its cases; `left_behind` is what differed after the advice was taken back."""
 
-    scene: Scene
+    scene: PairScene
     advice: Advice
-    cases: tuple[Case, ...]
+    cases: tuple[InstanceOutcome, ...]
     left_behind: tuple[str, ...]
 
-    def of(self, party: Party) -> list[Case]:
+    def of(self, party: ScenePart) -> list[InstanceOutcome]:
         return [case for case in self.cases if case.instance == party.name]
 
     @property
@@ -76,7 +76,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Campaign:
+class ScenarioCampaign:
     """How scenes are measured: `rounds` of each, for how long, and who advises (`model` None = the queueing prior)."""
 
     rounds: int
@@ -84,12 +84,12 @@ class Campaign:
     model: Path | None
     settings: Settings
 
-    def tell(self, scene: Scene, registry: Registry, maker: GroupMaker, folder: Path) -> Told:
+    def tell(self, scene: PairScene, registry: ResourceRegistry, maker: GroupMaker, folder: Path) -> ScenarioResult:
         """Measure one scene; LabError where it cannot stand, NoAdviceError where nothing is advised."""
         with standing(scene, registry, maker, folder) as stage:
             profiled = [self._alone(stage) for _ in range(PROFILED)]
             advice = ask(stage, profiled, self._disk_mb_s(stage), self.model, self.settings)
-            cases: list[Case] = []
+            cases: list[InstanceOutcome] = []
             bare = stage.dump()
             left: list[str] = []
             for number in range(1, self.rounds + 1):
@@ -100,38 +100,38 @@ class Campaign:
                 now = stage.dump()
                 left += [f"{what}: {now[what]!r} was {bare[what]!r}" for what in bare if now[what] != bare[what]]
                 cases += [_case(scene, party, number, alone, before, after, advice) for party in scene.parties]
-            return Told(scene, advice, tuple(cases), tuple(left))
+            return ScenarioResult(scene, advice, tuple(cases), tuple(left))
 
-    def _alone(self, stage: Stage) -> dict[str, Measured]:
+    def _alone(self, stage: Testbed) -> dict[str, RunMeasurement]:
         return {party.name: stage.measured([party.name], self.timing) for party in stage.scene.parties}
 
-    def _disk_mb_s(self, stage: Stage) -> float | None:
+    def _disk_mb_s(self, stage: Testbed) -> float | None:
         """What the disk does for both of a scene's readers, as an operator would measure it of a host beforehand: what
         one of them reaches alone does not tell whether the disk could do more. None where nobody reads."""
-        if not all(isinstance(party.workload, Disk) for party in stage.scene.parties):
+        if not all(isinstance(party.workload, DiskWorkload) for party in stage.scene.parties):
             return None
         runs = [self._together(stage) for _ in range(PROFILED)]
         return median(sum(one.outcomes()["throughput"] for one in run.reached.values()) for run in runs)
 
-    def _together(self, stage: Stage) -> Measured:
+    def _together(self, stage: Testbed) -> RunMeasurement:
         return stage.measured([party.name for party in stage.scene.parties], self.timing)
 
 
 def _case(
-    scene: Scene,
-    party: Party,
+    scene: PairScene,
+    party: ScenePart,
     number: int,
-    alone: Mapping[str, Measured],
-    before: Measured,
-    after: Measured,
+    alone: Mapping[str, RunMeasurement],
+    before: RunMeasurement,
+    after: RunMeasurement,
     advice: Advice,
-) -> Case:
+) -> InstanceOutcome:
     minds = "latency" if party.max_latency_ratio is not None else "throughput"
     solo = alone[party.name]
     key = "latency_mean_ms" if minds == "latency" else "throughput"
     base, then, now = (run.reached[party.name].outcomes()[key] for run in (solo, before, after))
     effect = advice.effects[party.name]
-    return Case(
+    return InstanceOutcome(
         scene.name,
         party.name,
         minds,

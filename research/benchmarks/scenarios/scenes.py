@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from lab.workloads import Bulk, Cpu, Disk, KeyValue, Web, Workload
+from lab.workloads import BulkWorkload, CpuWorkload, DiskWorkload, KeyValueWorkload, WebWorkload, Workload
 
 SUFFERS, PRESSES = "suffers", "presses"
 
 
 @dataclass(frozen=True, slots=True)
-class Party:
+class ScenePart:
     """One instance: what it runs, at which `rate` in the workload's unit (None = as fast as it can), and its limits."""
 
     name: str
@@ -23,57 +23,57 @@ class Party:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class PairScene:
     """Two instances on a host with the first `pcpus` CPUs of this machine; `resident` is there when `newcomer` comes.
 
     `clients` are the CPUs of their load generators, `line_mbit` the rate of the line behind the uplink, None = no line.
     """
 
     name: str
-    resident: Party
-    newcomer: Party
+    resident: ScenePart
+    newcomer: ScenePart
     pcpus: int
     clients: tuple[int, ...]
     line_mbit: float | None = None
 
     @property
-    def parties(self) -> tuple[Party, Party]:
+    def parties(self) -> tuple[ScenePart, ScenePart]:
         return self.resident, self.newcomer
 
     @property
-    def sufferer(self) -> Party:
+    def sufferer(self) -> ScenePart:
         """Whose limit the placement alone breaks."""
         return next(party for party in self.parties if party.name == SUFFERS)
 
 
-def beside_a_sender(rate: float, line_mbit: float, streams: int, limit: float, size_kb: int = 1) -> Scene:
+def beside_a_sender(rate: float, line_mbit: float, streams: int, limit: float, size_kb: int = 1) -> PairScene:
     """A server of small answers at a rate, and a bulk sender that fills the uplink's line with TCP."""
-    asked = Party(SUFFERS, Web(size_kb), rate, service="latency", max_latency_ratio=limit)
-    bulk = Party(PRESSES, Bulk("tcp", streams))
+    asked = ScenePart(SUFFERS, WebWorkload(size_kb), rate, service="latency", max_latency_ratio=limit)
+    bulk = ScenePart(PRESSES, BulkWorkload("tcp", streams))
     name = f"sender: {size_kb} KB x {rate:g}/s, {streams} streams on {line_mbit:g} Mbit/s"
-    return Scene(name, asked, bulk, 2, (1,), line_mbit)
+    return PairScene(name, asked, bulk, 2, (1,), line_mbit)
 
 
-def beside_a_sender_with_keys(rate: float, line_mbit: float, streams: int, limit: float) -> Scene:
+def beside_a_sender_with_keys(rate: float, line_mbit: float, streams: int, limit: float) -> PairScene:
     """The same with a key-value server, which is the one that comes."""
-    asked = Party(SUFFERS, KeyValue(), rate, service="latency", max_latency_ratio=limit)
-    bulk = Party(PRESSES, Bulk("tcp", streams))
-    return Scene(
+    asked = ScenePart(SUFFERS, KeyValueWorkload(), rate, service="latency", max_latency_ratio=limit)
+    bulk = ScenePart(PRESSES, BulkWorkload("tcp", streams))
+    return PairScene(
         f"sender: keys x {rate:g}/s, {streams} streams on {line_mbit:g} Mbit/s", bulk, asked, 2, (1,), line_mbit
     )
 
 
-def on_one_cpu(least: float, max_prime: int = 10_000) -> Scene:
+def on_one_cpu(least: float, max_prime: int = 10_000) -> PairScene:
     """Two that count prime numbers on a host with one CPU: shares must mend it."""
-    one = Party(SUFFERS, Cpu(max_prime), min_throughput_ratio=least)
-    return Scene(f"CPU: at least {least:g}, primes to {max_prime}", one, Party(PRESSES, Cpu()), 1, (1,))
+    one = ScenePart(SUFFERS, CpuWorkload(max_prime), min_throughput_ratio=least)
+    return PairScene(f"CPU: at least {least:g}, primes to {max_prime}", one, ScenePart(PRESSES, CpuWorkload()), 1, (1,))
 
 
-def on_one_disk(least: float, others_least: float, block_kb: int) -> Scene:
+def on_one_disk(least: float, others_least: float, block_kb: int) -> PairScene:
     """Two that read at random places of files of their own on one disk, past the page cache; both have a limit."""
-    one = Party(SUFFERS, Disk(64, block_kb), min_throughput_ratio=least)
-    other = Party(PRESSES, Disk(64, block_kb), min_throughput_ratio=others_least)
-    return Scene(f"disk: {block_kb} KB, at least {least:g} and {others_least:g}", one, other, 2, (1,))
+    one = ScenePart(SUFFERS, DiskWorkload(64, block_kb), min_throughput_ratio=least)
+    other = ScenePart(PRESSES, DiskWorkload(64, block_kb), min_throughput_ratio=others_least)
+    return PairScene(f"disk: {block_kb} KB, at least {least:g} and {others_least:g}", one, other, 2, (1,))
 
 
 SENDERS = (

@@ -7,19 +7,19 @@ of 100 ms.
 
 from __future__ import annotations
 
-from research.findings.estimates import Values, first, gain, over
-from research.findings.lab import Lab, LabRun
-from research.findings.registry import number, order
+from research.findings.claim_registry import number, order
+from research.findings.claim_values import Values, first, gain, over
+from research.findings.lab_runs import LabRun, LabRuns
 
 SMALL_CAP = 50.0
 
 
-def small(lab: Lab, probe: str) -> list[LabRun]:
+def small(lab: LabRuns, probe: str) -> list[LabRun]:
     """Runs of a probe in a small instance."""
     return lab.runs(probe, "cpu-hog", where=lambda run: run.members[0].cap_percent == SMALL_CAP)
 
 
-def medium(lab: Lab, probe: str) -> list[LabRun]:
+def medium(lab: LabRuns, probe: str) -> list[LabRun]:
     """Runs of a probe alone on a CPU of its own."""
     return lab.runs(probe, kind="solo", where=lambda run: run.run.startswith(f"solo:{probe}:"))
 
@@ -33,113 +33,113 @@ def _quotient(runs: list[LabRun], name: str, base: str) -> Values | None:
 
 
 @number("E1", "small-share", "small-share-ceiling")
-def small_share(lab: Lab) -> Values | None:
+def small_share(lab: LabRuns) -> Values | None:
     return _of(small(lab, "cpu-share"), "share")
 
 
 @number("E1", "medium-share")
-def medium_share(lab: Lab) -> Values | None:
+def medium_share(lab: LabRuns) -> Values | None:
     return _of(medium(lab, "cpu-share"), "share")
 
 
 @number("E1", "normal-iteration")
-def iteration(lab: Lab) -> Values | None:
+def iteration(lab: LabRuns) -> Values | None:
     return _of(medium(lab, "cpu-share"), "iteration_median", 1e-3)
 
 
 @number("E1", "gap-size", unit="ms")
-def gap(lab: Lab) -> Values | None:
+def gap(lab: LabRuns) -> Values | None:
     return _of(small(lab, "cpu-share"), "median_gap")
 
 
 @number("E2", "small-tcp-median", "tcp-in-most-cases", "tcp-in-all-cases")
-def small_tcp(lab: Lab) -> Values | None:
+def small_tcp(lab: LabRuns) -> Values | None:
     return _of(small(lab, "tcp"), "throughput")
 
 
 @number("E2", "small-udp-median")
-def small_udp(lab: Lab) -> Values | None:
+def small_udp(lab: LabRuns) -> Values | None:
     return _of(small(lab, "udp"), "throughput")
 
 
 @number("E2", "medium-tcp-median")
-def medium_tcp(lab: Lab) -> Values | None:
+def medium_tcp(lab: LabRuns) -> Values | None:
     return _of(medium(lab, "tcp"), "throughput")
 
 
 @number("E2", "medium-udp-median")
-def medium_udp(lab: Lab) -> Values | None:
+def medium_udp(lab: LabRuns) -> Values | None:
     return _of(medium(lab, "udp"), "throughput")
 
 
 @order("E2", "small-order")
-def small_tcp_and_udp(lab: Lab) -> dict[str, Values | None]:
+def small_tcp_and_udp(lab: LabRuns) -> dict[str, Values | None]:
     return {"tcp": small_tcp(lab), "udp": small_udp(lab)}
 
 
 @number("E2", "quiet-spells", unit="ms")
-def quiet_spell(lab: Lab) -> Values | None:
+def quiet_spell(lab: LabRuns) -> Values | None:
     return _of(small(lab, "tcp"), "quiet_longest")
 
 
 @number("E2", "no-retransmissions", unit="segments")
-def retransmissions(lab: Lab) -> Values | None:
+def retransmissions(lab: LabRuns) -> Values | None:
     return _of(small(lab, "tcp"), "retransmits")
 
 
 @number("E3", "burst-data-max", "driver-domain-buffer")
-def burst(lab: Lab) -> Values | None:
+def burst(lab: LabRuns) -> Values | None:
     return _of(small(lab, "udp"), "buffer_burst", 1e-6)
 
 
 @number("E4", "propagation")
-def propagation(lab: Lab) -> Values | None:
+def propagation(lab: LabRuns) -> Values | None:
     return _of(medium(lab, "rtt"), "min")
 
 
 @number("E4", "usual-rtt")
-def usual_rtt(lab: Lab) -> Values | None:
+def usual_rtt(lab: LabRuns) -> Values | None:
     return _of(medium(lab, "rtt"), "median")
 
 
 @number("E4", "small-max-rtt")
-def longest_rtt(lab: Lab) -> Values | None:
+def longest_rtt(lab: LabRuns) -> Values | None:
     return _of(small(lab, "rtt"), "max")
 
 
 @number("E4", "medium-max-rtt")
-def longest_rtt_medium(lab: Lab) -> Values | None:
+def longest_rtt_medium(lab: LabRuns) -> Values | None:
     return _of(medium(lab, "rtt"), "max")
 
 
 @number("E4", "small-max-over-propagation")
-def longest_over_propagation(lab: Lab) -> Values | None:
+def longest_over_propagation(lab: LabRuns) -> Values | None:
     return _quotient(small(lab, "rtt"), "max", "min")
 
 
 @number("E4", "small-stdev-over-propagation")
-def spread_over_propagation(lab: Lab) -> Values | None:
+def spread_over_propagation(lab: LabRuns) -> Values | None:
     return _quotient(small(lab, "rtt"), "stdev", "min")
 
 
 @number("E4", "bare-metal-propagation-over-stdev")
-def propagation_over_spread(lab: Lab) -> Values | None:
+def propagation_over_spread(lab: LabRuns) -> Values | None:
     return _quotient(medium(lab, "rtt"), "min", "stdev")
 
 
 @number("E5", "high-frequency")
-def estimated_loss(lab: Lab) -> Values | None:
+def estimated_loss(lab: LabRuns) -> Values | None:
     return _of(small(lab, "loss"), "frequency")
 
 
 @number("E5", "normal-frequency")
-def estimated_loss_medium(lab: Lab) -> Values | None:
+def estimated_loss_medium(lab: LabRuns) -> Values | None:
     return _of(medium(lab, "loss"), "frequency")
 
 
 # How many probes are lost is no finding here: the campaign drops one packet in so many on purpose.
 @number("E5", "false-positives", unit="points of estimate above probes lost")
-def false_positives(lab: Lab) -> Values | None:
+def false_positives(lab: LabRuns) -> Values | None:
     def excess(run: LabRun) -> float | None:
         reached = run.members[0].reached
         estimate, lost = reached.get("frequency"), reached.get("probe_loss")

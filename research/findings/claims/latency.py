@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from research.findings.claim_registry import number, order
+from research.findings.claim_values import Values, against, change, first, gain, highest, joined, over, percent
 from research.findings.claims.ec2 import medium, small
-from research.findings.estimates import Values, against, change, first, gain, highest, joined, over, percent
-from research.findings.lab import Lab, LabRun
-from research.findings.registry import number, order
+from research.findings.lab_runs import LabRun, LabRuns
 
 ONE_CPU = "same"
 # HTB counts frames of 1514 bytes of which TCP with time stamps carries 1448 as payload, which iperf3 reports.
@@ -20,7 +20,7 @@ HTB_RATES = (1.0, 10.0, 100.0, 500.0)
 LINE_1 = "lab-game-uplink"
 
 
-def beside(lab: Lab, *workloads: str, form: str | None = None) -> list[LabRun]:
+def beside(lab: LabRuns, *workloads: str, form: str | None = None) -> list[LabRun]:
     """Runs of these workloads, in one form where one is named."""
     return lab.runs(*workloads, where=lambda run: form in (None, run.form))
 
@@ -41,7 +41,7 @@ def grown(outcome: str) -> Callable[[LabRun], float | None]:
     return read
 
 
-def alone(lab: Lab, workload: str, dataset: str | None = None) -> list[LabRun]:
+def alone(lab: LabRuns, workload: str, dataset: str | None = None) -> list[LabRun]:
     """Solo runs of a workload as it is defined."""
 
     def fits(run: LabRun) -> bool:
@@ -51,22 +51,22 @@ def alone(lab: Lab, workload: str, dataset: str | None = None) -> list[LabRun]:
 
 
 @number("L1", "typical")
-def work_time(lab: Lab) -> Values | None:
+def work_time(lab: LabRuns) -> Values | None:
     return over(small(lab, "cpu-work"), first("median"))
 
 
 @number("L1", "outliers")
-def longest_work_time(lab: Lab) -> Values | None:
+def longest_work_time(lab: LabRuns) -> Values | None:
     return over(small(lab, "cpu-work"), first("max", 1e-3))
 
 
 @number("L1", "local-variation", unit="coefficient of variation")
-def work_variation(lab: Lab) -> Values | None:
+def work_variation(lab: LabRuns) -> Values | None:
     return over(medium(lab, "cpu-work"), first("variation", 0.01))
 
 
 @number("L2", "write-bandwidth-deviation")
-def write_deviation(lab: Lab) -> Values | None:
+def write_deviation(lab: LabRuns) -> Values | None:
     def widest(run: LabRun) -> float | None:
         reached = run.members[0].reached
         mean, least, most = (reached.get(f"write_sustained_{name}") for name in ("mean", "min", "max"))
@@ -76,7 +76,7 @@ def write_deviation(lab: Lab) -> Values | None:
 
 
 @number("L2", "small-operation-spread")
-def small_spread(lab: Lab) -> Values | None:
+def small_spread(lab: LabRuns) -> Values | None:
     def spread(run: LabRun) -> float | None:
         return gain(run.members[0].reached.get("read_small_p95"), run.members[0].reached.get("read_small_min"))
 
@@ -84,46 +84,46 @@ def small_spread(lab: Lab) -> Values | None:
 
 
 @number("L2", "small-operation-max")
-def small_longest(lab: Lab) -> Values | None:
+def small_longest(lab: LabRuns) -> Values | None:
     return over(beside(lab, "disk-probe", "disk-pairs-2"), first("write_small_max"))
 
 
-def weighted(lab: Lab, weight: float) -> list[LabRun]:
+def weighted(lab: LabRuns, weight: float) -> list[LabRun]:
     return lab.runs("cpu", "cpu-hog", where=lambda run: run.members[0].weight == weight)
 
 
 @number("L4", "equal-weights")
-def equal_weights(lab: Lab) -> Values | None:
+def equal_weights(lab: LabRuns) -> Values | None:
     return over(weighted(lab, 256), lambda run: percent(run.members[0].ratio()))
 
 
 @number("L4", "latency-cpu-equal-weights: cpu", unit="ratio")
-def equal_weights_ratio(lab: Lab) -> Values | None:
+def equal_weights_ratio(lab: LabRuns) -> Values | None:
     return over(weighted(lab, 256), lambda run: run.members[0].ratio())
 
 
 @number("L4", "latency-cpu-weight-ratio-10: cpu", unit="ratio")
-def ten_times_weight_ratio(lab: Lab) -> Values | None:
+def ten_times_weight_ratio(lab: LabRuns) -> Values | None:
     return over(weighted(lab, 2560), lambda run: run.members[0].ratio())
 
 
 @number("L4", "latency-cpu-weight-ratio-10: cpu-hog", unit="ratio")
-def tenth_of_weight_ratio(lab: Lab) -> Values | None:
+def tenth_of_weight_ratio(lab: LabRuns) -> Values | None:
     return over(weighted(lab, 2560), lambda run: run.members[1].ratio())
 
 
 @number("L4", "share-gain-at-ratio-10")
-def ten_times_weight(lab: Lab) -> Values | None:
+def ten_times_weight(lab: LabRuns) -> Values | None:
     return over(
         weighted(lab, 2560), lambda run: percent(change(run.members[0].ratio(), run.members[1].ratio()))
     )  # fmt: skip
 
 
-def capped(lab: Lab, cap: float) -> list[LabRun]:
+def capped(lab: LabRuns, cap: float) -> list[LabRun]:
     return lab.runs("cpu", "cpu-hog", where=lambda run: run.members[0].cap_percent == cap)
 
 
-def _of_uncapped(lab: Lab, cap: float, *, solo: bool) -> Values | None:
+def _of_uncapped(lab: LabRuns, cap: float, *, solo: bool) -> Values | None:
     """Throughput under a cap, beside the hog or alone, over that of the same program alone on that CPU without one."""
 
     def share(run: LabRun, base: LabRun) -> float | None:
@@ -136,11 +136,11 @@ def _of_uncapped(lab: Lab, cap: float, *, solo: bool) -> Values | None:
 
 def _capped_rows(cap: int) -> None:
     @number("L5", f"latency-cpu-cap-{cap}-competitor: cpu", unit="ratio")
-    def with_competitor(lab: Lab) -> Values | None:
+    def with_competitor(lab: LabRuns) -> Values | None:
         return _of_uncapped(lab, cap, solo=False)
 
     @number("L5", f"latency-cpu-cap-{cap}-idle: cpu", unit="ratio")
-    def without_competitor(lab: Lab) -> Values | None:
+    def without_competitor(lab: LabRuns) -> Values | None:
         return _of_uncapped(lab, cap, solo=True)
 
 
@@ -149,7 +149,7 @@ for _cap in (10, 90):
 
 
 @number("L5", "linear", unit="points off the cap")
-def off_the_cap(lab: Lab) -> Values | None:
+def off_the_cap(lab: LabRuns) -> Values | None:
     """How far the share is off the cap, alone, over all caps."""
 
     def off(cap: int) -> Values | None:
@@ -160,7 +160,7 @@ def off_the_cap(lab: Lab) -> Values | None:
 
 
 @number("L5", "competitor-effect", unit="relative change")
-def competitor_effect(lab: Lab) -> Values | None:
+def competitor_effect(lab: LabRuns) -> Values | None:
     def effect(run: LabRun) -> float | None:
         ratio = run.members[0].ratio()
         return None if ratio is None else ratio - 1
@@ -169,50 +169,50 @@ def competitor_effect(lab: Lab) -> Values | None:
 
 
 @number("L6", "one-pair-throughput")
-def disk_one_pair(lab: Lab) -> Values | None:
+def disk_one_pair(lab: LabRuns) -> Values | None:
     return over(beside(lab, "disk-stream", "disk-pairs-1"), lost)
 
 
 @number("L6", "latency-disk-1-pair-throughput: disk-stream", unit="ratio")
-def disk_one_pair_ratio(lab: Lab) -> Values | None:
+def disk_one_pair_ratio(lab: LabRuns) -> Values | None:
     return over(beside(lab, "disk-stream", "disk-pairs-1"), lambda run: run.members[0].ratio())
 
 
 @number("L6", "one-pair-read-latency")
-def disk_read_latency(lab: Lab) -> Values | None:
+def disk_read_latency(lab: LabRuns) -> Values | None:
     return over(beside(lab, "disk-read-1k", "disk-pairs-1"), grown("latency_mean_ms"))
 
 
 @number("L6", "one-pair-write-latency")
-def disk_write_latency(lab: Lab) -> Values | None:
+def disk_write_latency(lab: LabRuns) -> Values | None:
     return over(beside(lab, "disk-write-1k", "disk-pairs-1"), grown("latency_mean_ms"))
 
 
 @number("L6", "many-pairs-read-latency")
-def disk_many_read(lab: Lab) -> Values | None:
+def disk_many_read(lab: LabRuns) -> Values | None:
     """Share of small reads lost: the reading under which it is a degradation like that of throughput."""
     return over(beside(lab, "disk-read-1k", "disk-pairs-4"), lost)
 
 
 @number("L6", "many-pairs-write-throughput", "abstract-worst", "conclusion-worst")
-def disk_many_write(lab: Lab) -> Values | None:
+def disk_many_write(lab: LabRuns) -> Values | None:
     return over(beside(lab, "disk-stream-write", "disk-pairs-4"), lost)
 
 
 @number("L6", "latency-disk-many-pairs-write-throughput: disk-stream-write", unit="ratio")
-def disk_many_write_ratio(lab: Lab) -> Values | None:
+def disk_many_write_ratio(lab: LabRuns) -> Values | None:
     return over(beside(lab, "disk-stream-write", "disk-pairs-4"), lambda run: run.members[0].ratio())
 
 
 @number("L6", "more-pairs", unit="relative change")
-def disk_more_pairs(lab: Lab) -> Values | None:
+def disk_more_pairs(lab: LabRuns) -> Values | None:
     return against(
         beside(lab, "disk-stream-write", "disk-pairs-4"), beside(lab, "disk-stream-write", "disk-pairs-2"),
         lambda run, base: change(first("throughput")(run), first("throughput")(base)),
     )  # fmt: skip
 
 
-def sending_at(lab: Lab, rate_mbit: float, mode: str, other: str = "bulk") -> list[LabRun]:
+def sending_at(lab: LabRuns, rate_mbit: float, mode: str, other: str = "bulk") -> list[LabRun]:
     """Runs of a bulk sender with a class of that rate beside another sender."""
 
     def fits(run: LabRun) -> bool:
@@ -222,7 +222,7 @@ def sending_at(lab: Lab, rate_mbit: float, mode: str, other: str = "bulk") -> li
 
 
 @number("L7", "sustained-rate")
-def off_the_rate(lab: Lab) -> Values | None:
+def off_the_rate(lab: LabRuns) -> Values | None:
     """How far the sent rate is off its limit, in percent, at the limit where it is farthest."""
 
     def off(run: LabRun) -> float | None:
@@ -233,32 +233,32 @@ def off_the_rate(lab: Lab) -> Values | None:
 
 
 @number("L7", "guaranteed-rate", unit="of the guarantee")
-def guarantee(lab: Lab) -> Values | None:
+def guarantee(lab: LabRuns) -> Values | None:
     return over(sending_at(lab, 300, "shared"), first("throughput", FRAME_OVER_PAYLOAD / 300))
 
 
 @number("L7", "slack", unit="of the link while the other needs little")
-def slack(lab: Lab) -> Values | None:
+def slack(lab: LabRuns) -> Values | None:
     return over(sending_at(lab, 300, "shared", "stream"), first("throughput", FRAME_OVER_PAYLOAD / 1000))
 
 
 @number("L8", "alone")
-def map_alone(lab: Lab) -> Values | None:
+def map_alone(lab: LabRuns) -> Values | None:
     return over(alone(lab, "game-map"), first("runtime_s"))
 
 
 @number("L8", "disk-load")
-def map_beside_disk(lab: Lab) -> Values | None:
+def map_beside_disk(lab: LabRuns) -> Values | None:
     return over(beside(lab, "game-map", "disk-pairs-2"), grown("runtime_s"))
 
 
 @number("L8", "cpu-load")
-def map_beside_cpu(lab: Lab) -> Values | None:
+def map_beside_cpu(lab: LabRuns) -> Values | None:
     return over(beside(lab, "game-map", "cpu-hog", form=ONE_CPU), lambda run: run.members[0].ratio("runtime_s"))
 
 
 @number("L8", "disk-and-cpu-load")
-def map_beside_both(lab: Lab) -> Values | None:
+def map_beside_both(lab: LabRuns) -> Values | None:
     return over(beside(lab, "game-map", "cpu-hog", "disk-pairs-2"), lambda run: run.members[0].ratio("runtime_s"))
 
 
@@ -267,27 +267,27 @@ def _inverse(runs: list[LabRun]) -> Values | None:
 
 
 @number("L8", "latency-map-disk-other-cpu: game-map-load", unit="ratio")
-def map_beside_disk_ratio(lab: Lab) -> Values | None:
+def map_beside_disk_ratio(lab: LabRuns) -> Values | None:
     return _inverse(beside(lab, "game-map", "disk-pairs-2"))
 
 
 @number("L8", "latency-map-cpu-same-cpu: game-map-load", unit="ratio")
-def map_beside_cpu_ratio(lab: Lab) -> Values | None:
+def map_beside_cpu_ratio(lab: LabRuns) -> Values | None:
     return _inverse(beside(lab, "game-map", "cpu-hog", form=ONE_CPU))
 
 
 @number("L8", "latency-map-disk-and-cpu-same-cpu: game-map-load", unit="ratio")
-def map_beside_both_ratio(lab: Lab) -> Values | None:
+def map_beside_both_ratio(lab: LabRuns) -> Values | None:
     return _inverse(beside(lab, "game-map", "cpu-hog", "disk-pairs-2"))
 
 
 @number("L9", "alone")
-def game_alone(lab: Lab) -> Values | None:
+def game_alone(lab: LabRuns) -> Values | None:
     return over(alone(lab, "game", LINE_1), first("latency_mean_ms"))
 
 
 @number("L9", "cpu-disk-load", unit="relative change")
-def game_beside_load(lab: Lab) -> Values | None:
+def game_beside_load(lab: LabRuns) -> Values | None:
     def effect(run: LabRun) -> float | None:
         ratio = run.members[0].ratio("latency_mean_ms")
         return None if ratio is None else ratio - 1
@@ -298,19 +298,19 @@ def game_beside_load(lab: Lab) -> Values | None:
     return joined(over(lab.runs("game", other, where=here), effect) for other in ("cpu-hog", "disk-pairs-2"))
 
 
-def game_beside_bulk(lab: Lab, mode: str, outcome: str) -> Values | None:
+def game_beside_bulk(lab: LabRuns, mode: str, outcome: str) -> Values | None:
     runs = lab.runs("game", "bulk", where=lambda run: run.dataset == LINE_1 and run.members[0].net_mode == mode)
     return over(runs, first(outcome))
 
 
 @number("L9", "no-tc-timeouts")
-def game_timeouts(lab: Lab) -> Values | None:
+def game_timeouts(lab: LabRuns) -> Values | None:
     return game_beside_bulk(lab, "", "timeouts_percent")
 
 
 def _game_order(statement: str, outcome: str) -> None:
     @order("L9", statement)
-    def by_mode(lab: Lab) -> dict[str, Values | None]:
+    def by_mode(lab: LabRuns) -> dict[str, Values | None]:
         return {mode: game_beside_bulk(lab, mode, outcome) for mode in ("shared", "dedicated")}
 
 
@@ -319,34 +319,34 @@ _game_order("shared-jitter", "jitter_ms")
 _game_order("shared-timeouts", "timeouts_percent")
 
 
-def stream_beside_bulk(lab: Lab, mode: str) -> list[LabRun]:
+def stream_beside_bulk(lab: LabRuns, mode: str) -> list[LabRun]:
     return lab.runs("stream-4", "bulk", where=lambda run: run.members[0].net_mode == mode)
 
 
 @number("L10", "alone-4")
-def full_quality(lab: Lab) -> Values | None:
+def full_quality(lab: LabRuns) -> Values | None:
     """Of four clients' films, as many as arrived."""
     return over(alone(lab, "stream-4"), first("quality", 4 / 100))
 
 
 @number("L10", "alone-8")
-def quality_of_eight(lab: Lab) -> Values | None:
+def quality_of_eight(lab: LabRuns) -> Values | None:
     return over(alone(lab, "stream-8"), first("quality"))
 
 
 @number("L10", "net-hog")
-def hog(lab: Lab) -> Values | None:
+def hog(lab: LabRuns) -> Values | None:
     return over(stream_beside_bulk(lab, ""), lost)
 
 
 @order("L10", "either-tc")
-def stream_throughput(lab: Lab) -> dict[str, Values | None]:
+def stream_throughput(lab: LabRuns) -> dict[str, Values | None]:
     modes = {"none": "", "shared": "shared", "dedicated": "dedicated"}
     beside_bulk = {name: over(stream_beside_bulk(lab, mode), first("throughput")) for name, mode in modes.items()}
     return {"alone": over(alone(lab, "stream-4"), first("throughput")), **beside_bulk}
 
 
 @order("L10", "jitter")
-def stream_jitter(lab: Lab) -> dict[str, Values | None]:
+def stream_jitter(lab: LabRuns) -> dict[str, Values | None]:
     by_mode = {mode: over(stream_beside_bulk(lab, mode), first("jitter_ms")) for mode in ("shared", "dedicated")}
     return {"alone": over(alone(lab, "stream-4"), first("jitter_ms")), **by_mode}

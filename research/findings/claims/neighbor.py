@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from math import fsum
 from statistics import fmean
 
-from research.findings.estimates import Values, against, change, gain, over, percent
-from research.findings.lab import Lab, LabRun
-from research.findings.registry import number, order
+from research.findings.claim_registry import number, order
+from research.findings.claim_values import Values, against, change, gain, over, percent
+from research.findings.lab_runs import LabRun, LabRuns
 
 ORDERED_PAIRS = ("1k+1k", "1k+10k", "1k+50k", "1k+100k", "30k+100k", "50k+100k")  # of N3
 THREE = ("1k+1k", "1k+100k", "100k+100k")
@@ -23,7 +23,7 @@ GUESTS_BOTH = "guests-2"  # servers on both CPUs, the kernel's I/O work on CPU 1
 SWITCH_AND_EVENT = ("switch", "event")
 
 
-def pair(lab: Lab, name: str, form: str = ONE_CPU) -> list[LabRun]:
+def pair(lab: LabRuns, name: str, form: str = ONE_CPU) -> list[LabRun]:
     """Runs of `1k+100k` (web-1k beside web-100k) at full load in one form, on a shared uplink as in the paper."""
 
     def fits(run: LabRun) -> bool:
@@ -75,7 +75,7 @@ def show(
     """Register a value of every run of a pair on one CPU."""
 
     @number(finding, *situations, unit=unit)
-    def claim(lab: Lab) -> Values | None:
+    def claim(lab: LabRuns) -> Values | None:
         return over(pair(lab, of), value)
 
 
@@ -89,16 +89,16 @@ def compare(
     """Register a value of every run of one pair and form and the base's run of the same round."""
 
     @number(finding, *situations)
-    def claim(lab: Lab) -> Values | None:
+    def claim(lab: LabRuns) -> Values | None:
         return against(pair(lab, *of), pair(lab, *base), how)
 
 
-def _by_pair(lab: Lab, names: Sequence[str], value: Callable[[LabRun], float | None]) -> dict[str, Values | None]:
+def _by_pair(lab: LabRuns, names: Sequence[str], value: Callable[[LabRun], float | None]) -> dict[str, Values | None]:
     return {name: over(pair(lab, name), value) for name in names}
 
 
 @order("N3", "pair-order", "order of pairs")
-def scores(lab: Lab) -> dict[str, Values | None]:
+def scores(lab: LabRuns) -> dict[str, Values | None]:
     return _by_pair(lab, ORDERED_PAIRS, combined)
 
 
@@ -137,7 +137,7 @@ show("N5", "cpu-share", of="1k+1k", value=lambda run: of_guests(run, "cpu"))
 
 @order("N5", "waiting-longest")
 @order("N6", "waiting-lowest")
-def waiting(lab: Lab) -> dict[str, Values | None]:
+def waiting(lab: LabRuns) -> dict[str, Values | None]:
     return _by_pair(lab, THREE, lambda run: of_guests(run, "waiting"))
 
 
@@ -154,7 +154,7 @@ show("N6", "dom0-block", of="100k+100k", value=lambda run: run.metric("driver_do
 show("N6", "guest-block", of="100k+100k", value=lambda run: of_guests(run, "block"))
 
 
-def _peak(lab: Lab, *metrics: str) -> Values | None:
+def _peak(lab: LabRuns, *metrics: str) -> Values | None:
     """(100k, 100k) over the higher of the other two pairs of the same round; of several host metrics the least."""
     mixed = {(run.dataset, run.repeat): run for run in pair(lab, "1k+100k")}
 
@@ -170,15 +170,15 @@ def _peak(lab: Lab, *metrics: str) -> Values | None:
 
 def _rows_of(metric: str) -> None:
     @order("N5", f"{metric}-lowest")
-    def by_pair(lab: Lab) -> dict[str, Values | None]:
+    def by_pair(lab: LabRuns) -> dict[str, Values | None]:
         return _by_pair(lab, THREE, lambda run: run.metric("host", metric))
 
     @number("N6", f"summary-{metric}-over-others")
-    def factor(lab: Lab) -> Values | None:
+    def factor(lab: LabRuns) -> Values | None:
         return _peak(lab, metric)
 
     @number("N6", f"peak-over-other-pairs-{metric}")
-    def points(lab: Lab) -> Values | None:
+    def points(lab: LabRuns) -> Values | None:
         values = _peak(lab, metric)
         return values and values.each(lambda value: 100 * (value - 1))
 
@@ -188,7 +188,7 @@ for _metric in SWITCH_AND_EVENT:
 
 
 @number("N15", "net-net")
-def net_net(lab: Lab) -> Values | None:
+def net_net(lab: LabRuns) -> Values | None:
     values = _peak(lab, *SWITCH_AND_EVENT)
     return values and values.each(lambda value: value - 1)
 
@@ -241,6 +241,6 @@ compare(
 
 
 @order("N15", "cpu-net", "which pair contends least")
-def least_contention(lab: Lab) -> dict[str, Values | None]:
+def least_contention(lab: LabRuns) -> dict[str, Values | None]:
     kinds = {"cpu+net": "1k+100k", "cpu+cpu": "1k+1k", "net+net": "100k+100k"}
     return {kind: over(pair(lab, name), combined) for kind, name in kinds.items()}

@@ -27,7 +27,7 @@ from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
+from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FRESH_S = 600.0
@@ -117,8 +117,8 @@ def prediction(
     ratio = np.array(expected, dtype=float)
     width = np.broadcast_to(np.array(half, dtype=float), ratio.shape)
     return InterferencePrediction(
-        Band(ratio, ratio - width, ratio + width),
-        Band(1 / ratio, 1 / ratio, 1 / ratio),
-        Band(1 / ratio, 1 / ratio, 1 / ratio),
+        BandArrays(ratio, ratio - width, ratio + width),
+        BandArrays(1 / ratio, 1 / ratio, 1 / ratio),
+        BandArrays(1 / ratio, 1 / ratio, 1 / ratio),
         np.zeros(ratio.shape, dtype=bool),
     )

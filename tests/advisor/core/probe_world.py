@@ -18,7 +18,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
-from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
+from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor
 from models.probe_plan import Z90
 
 sys.path.append(str(Path(__file__).parents[2] / "models"))
@@ -68,7 +68,7 @@ class Model:
             left = np.sqrt(sum(counts[name] ** 2 for name in counts.keys() - known)) / length
             base = _visible(int(mine[1:]), tuple(sorted(int(name[1:]) for name in others)))
             ends[:, scene, slot] = base * np.exp(self.spread * (effect + np.array([0.0, -Z90 * left, Z90 * left])))
-        band = Band(*ends)
+        band = BandArrays(*ends)
         return InterferencePrediction(band, band, band, outside=np.zeros(scenes.present.shape, dtype=bool))
 
 

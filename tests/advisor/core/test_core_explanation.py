@@ -18,7 +18,7 @@ from advisor.domain import Host, Instance, PlacementRequest, Reason, WorkloadPro
 from advisor.explanation import CandidateArrays, explain
 from models.data.scene import SceneBatch
 from models.physics.prior import RESOURCES, PriorPredictor
-from models.prediction import TARGETS, Band, InterferencePrediction
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
 
 
 def reasons(*residents: Instance, newcomer: Instance, **of_host: Any) -> tuple[Reason, ...]:
@@ -75,7 +75,7 @@ def test_a_latency_instance_that_waits_is_named_where_no_throughput_is_lost() ->
         (1.05, "no instance uses"),
     )
     for factor, words in cases:
-        band = Band(*(np.full_like(shown.before, factor * edge) for edge in (1.0, 0.5, 2.0)))
+        band = BandArrays(*(np.full_like(shown.before, factor * edge) for edge in (1.0, 0.5, 2.0)))
         late = replace(shown, prediction=replace(shown.prediction, latency=band))
         assert words in explain(late)[0][0].text
         assert ("No contention" in explain(late)[0][0].text) == (factor < 1.1)
@@ -245,7 +245,7 @@ class Learned(PriorPredictor):
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         said = super().predict(scenes, targets)
-        slower = Band(*(0.9 * getattr(said.throughput, name) for name in ("expected", "lower", "upper")))
+        slower = BandArrays(*(0.9 * getattr(said.throughput, name) for name in ("expected", "lower", "upper")))
         return replace(said, throughput=slower, outside=scenes.present & self.outside)
 
 

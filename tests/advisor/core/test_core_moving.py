@@ -17,7 +17,7 @@ from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, Band, InterferencePrediction
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
 
 
 class Crowded:
@@ -33,8 +33,10 @@ class Crowded:
         ratio = np.broadcast_to(
             1 - self.step * (scenes.present.sum(axis=1, keepdims=True) - 1.0), scenes.present.shape
         ).clip(0.05)
-        band = Band(ratio, ratio - self.half, ratio + self.half)
-        return InterferencePrediction(band, Band(1 / ratio, 1 / ratio, 1 / ratio), band, np.zeros(ratio.shape, bool))
+        band = BandArrays(ratio, ratio - self.half, ratio + self.half)
+        return InterferencePrediction(
+            band, BandArrays(1 / ratio, 1 / ratio, 1 / ratio), band, np.zeros(ratio.shape, bool)
+        )
 
 
 def asking(predictor: Any = None) -> QuestionContext:

@@ -238,8 +238,8 @@ def trained() -> Predictor:
         real = lightgbm.train
         patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=10))
         model = fit_predictor([replace(whole, colocations=kept)])
-    blend = replace(model.throughput.model.known_blend, members=(0.25, 0.25, 0.25))
-    residual = replace(model.throughput.model, known_blend=blend, unknown_blend=blend)
+    blend = replace(model.throughput.model.known_weights, base_learners=(0.25, 0.25, 0.25))
+    residual = replace(model.throughput.model, known_weights=blend, unknown_weights=blend)
     return replace(model, throughput=replace(model.throughput, model=residual))
 
 

@@ -16,7 +16,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, Band, InterferencePrediction, Predictor
+from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor
 
 HOSTS = (host("h1", pcpus=4), host("h2", pcpus=4), host("h3", pcpus=4))
 PRESSED = [vm(f"p{number}", on="h1", min_throughput_ratio=0.9 if number == 0 else None) for number in range(5)]
@@ -50,7 +50,7 @@ class Swift:
         told = PriorPredictor().predict(scenes, targets)
         crowded = scenes.present.sum(axis=1, keepdims=True) > 1
         ratio = np.where(scenes.present, np.where(crowded, 1.2, 0.1), np.nan)
-        return replace(told, throughput=Band(ratio, ratio - 0.01, ratio + 0.01))
+        return replace(told, throughput=BandArrays(ratio, ratio - 0.01, ratio + 0.01))
 
 
 def plan(

@@ -26,7 +26,7 @@ from advisor.scheduling.scoring import CAUTION
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, Band, InterferencePrediction
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
 
 FEW = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 KEEP = 0.7
@@ -229,7 +229,10 @@ class PinsHelp:
         ratio = np.where(scenes.present, np.where(pinned, 0.95, 0.8), np.nan)
         alone = np.where(scenes.present, 1.0, np.nan)
         return InterferencePrediction(
-            Band(ratio, ratio, ratio), Band(alone, alone, alone), Band(alone, alone, alone), scenes.present & False
+            BandArrays(ratio, ratio, ratio),
+            BandArrays(alone, alone, alone),
+            BandArrays(alone, alone, alone),
+            scenes.present & False,
         )
 
 

@@ -20,7 +20,7 @@ from advisor.prediction.context import QuestionContext
 from advisor.render import commands
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable, build_batch
-from models.physics.periods import cap_period_ms
+from models.physics.cap_periods import cap_period_ms
 from models.physics.prior import PriorPredictor
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 

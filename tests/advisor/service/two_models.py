@@ -12,9 +12,9 @@ from advisor.service import Advisor
 from advisor.store import counters, observed
 from advisor.store import models as registry
 from models.data.scene import SceneBatch
-from models.evaluation.monitoring import Checked
+from models.evaluation.prediction_checks import CheckedPrediction
 from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, Band, InterferencePrediction
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
 from profiler.observed import Colocation, Outcome
 
 WEB, BATCH = WorkloadProfile("web", {"cpu": 80.0}), WorkloadProfile("batch", {"cpu": 100.0})
@@ -38,7 +38,7 @@ class Sure:
             raise RuntimeError("out of order")
         plain = PriorPredictor().predict(scenes)
         mean = plain.throughput.expected * 0 + self.expected
-        band = Band(mean, mean * math.exp(-self.half), mean * math.exp(self.half))
+        band = BandArrays(mean, mean * math.exp(-self.half), mean * math.exp(self.half))
         return replace(plain, throughput=band)
 
 
@@ -60,7 +60,7 @@ def seen(number: int, web: float = 0.8, batch: float = 0.8, *, platform: str = "
     return Colocation(f"run-{number}", platform, "1", outcomes)
 
 
-def rows_of(advisor: Advisor, version: str) -> tuple[Checked, ...]:
+def rows_of(advisor: Advisor, version: str) -> tuple[CheckedPrediction, ...]:
     with advisor._database.read() as connection:
         return observed.of_version(connection, version, last=10_000)
 

@@ -17,7 +17,7 @@ from advisor.store import codec, observed, plans, recommendations, retention
 from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
 from advisor.store.retention import Retention
-from models.evaluation.monitoring import Checked
+from models.evaluation.prediction_checks import CheckedPrediction
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -29,8 +29,8 @@ def answer(name: str, days_ago: float = 0.0) -> Recommendation:
     return Recommendation(name, at, request, "m", "measured", False, 1.5, (), refused, ("one", "two"), {"h1": 1.2})
 
 
-def seen(source: str) -> Checked:
-    return Checked(source, NOW, "m", "active", "throughput", "p", "", "n", 1.0, 0.9, 1.1, False, 1.0)
+def seen(source: str) -> CheckedPrediction:
+    return CheckedPrediction(source, NOW, "m", "active", "throughput", "p", "", "n", 1.0, 0.9, 1.1, False, 1.0)
 
 
 def kept(database: Database) -> set[str]:

@@ -11,14 +11,14 @@ from store_strategies import ids, times
 
 from advisor.store import observed
 from advisor.store.engine import Database
-from models.evaluation.monitoring import ROLES, TARGETS, Checked
+from models.evaluation.prediction_checks import ROLES, TARGETS, CheckedPrediction
 
-ROW = Checked(
+ROW = CheckedPrediction(
     "s0", datetime(2026, 1, 2, tzinfo=UTC), "m", "active", "throughput", "I", "web", "a", 0.8, 0.7, 0.9, False, 0.75
 )
 numbers = st.floats(0, 1e15)
 rows = st.builds(
-    Checked,
+    CheckedPrediction,
     source=ids,
     time=times,
     version=st.just("m"),
@@ -35,7 +35,7 @@ rows = st.builds(
 )
 
 
-def series(count: int, **changes: object) -> list[Checked]:
+def series(count: int, **changes: object) -> list[CheckedPrediction]:
     begin = replace(ROW, **changes)  # type: ignore[arg-type]
     return [
         replace(begin, source=f"{begin.source}-{number}", time=begin.time + timedelta(minutes=number))
@@ -45,7 +45,7 @@ def series(count: int, **changes: object) -> list[Checked]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(st.lists(rows, max_size=5, unique_by=lambda row: (row.source, row.instance, row.target)))
-def test_rows_come_back_as_they_went_in(database: Database, some: list[Checked]) -> None:
+def test_rows_come_back_as_they_went_in(database: Database, some: list[CheckedPrediction]) -> None:
     with database.write() as connection:
         connection.execute(observed.observed.delete())
         assert observed.add(connection, some, keep=100) == len(some)

@@ -1,0 +1,83 @@
+"""dataset.yaml: what a dataset is, where it was measured, and under which circumstances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from lab.campaign import Campaign, PinningForm
+from lab.environment import HostMachine
+from lab.records import Record
+from profiler.observed import format_cpus
+
+_INSTANCES = {
+    "container": "Containers (control group, network namespace, veth)",
+    "native": "Programs on the host itself, without groups of limits or namespaces of their own",
+    "qemu": "Whole VMs (QEMU, virtio through taps)",
+    "xen": "Xen domains",
+}
+_NOTES = (
+    " on one host. The load generators are third parties on the same CPUs, placed as under circumstances and accounted"
+    " per run in runs.csv (generator_percent, 100 = one CPU). solo is the value of the same round on the same CPUs with"
+    " the same generator placement. profiles.csv holds the solo runs on the first place of the first pinning form;"
+    " metrics.csv.gz holds the metrics of every run, outcomes.csv everything that its workloads told, series.csv.gz its"
+    " windows (at_s is the end of a window, in seconds after the measured time began; warm-up below 0). Runs that were"
+    " disturbed from outside, or whose windows drifted (unsteady), are marked in runs.csv and kept. cpu_speed there is"
+    " the speed of an instance's CPUs during the run, in iterations of fixed work per µs of CPU time: what a"
+    " hypervisor's steal does not tell. It is empty where the run was measured before that was watched."
+)
+
+
+def describe_dataset(
+    campaign: Campaign, records: Sequence[Record], machine: HostMachine, found: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The content of dataset.yaml; `found` are the circumstances that the host showed."""
+    measured = [record for record in records if record.kind != "calibration"]
+    kind = _INSTANCES.get(campaign.instances, campaign.instances)
+    return {
+        "name": campaign.name,
+        "origin": "measured",
+        "licence": campaign.licence,
+        "learn": campaign.learn,
+        "solo": "own settings",  # the base case keeps an instance's cap, rate and disk limit
+        "machine": f"{machine.model}, {machine.pcpus} CPUs, {machine.memory_mb:.0f} MB",
+        "kernel": machine.kernel,
+        "date": records[0].started[:10] if records else datetime.now(UTC).date().isoformat(),
+        "notes": f"{kind}{_NOTES} {campaign.notes}".strip(),
+        "circumstances": {
+            **found,
+            "instances": campaign.instances,
+            "seconds_per_run": campaign.seconds,
+            "warmup_s": campaign.warmup_s,
+            "warmup_most_s": campaign.warmup_most_s,
+            **_repeats(campaign),
+            "rounds": len({record.round for record in measured}),
+            "order": f"every round in a random order of its own, seed {campaign.seed}",
+            "runs": len(measured),
+            "runs_disturbed": sum(record.disturbed for record in measured),
+            "runs_unsteady": sum(bool(record.unsteady) for record in measured),
+            "link_mbit": campaign.link_mbit,
+            "line_mbit": campaign.line_mbit,
+            "load_generators": {form.name: _generators(form) for form in campaign.pinnings},
+        },
+    }
+
+
+def _repeats(campaign: Campaign) -> dict[str, Any]:
+    """How it was decided how often to measure."""
+    if campaign.temporal is not None:
+        return {"time_grid": f"a round every {campaign.temporal.every_min:g} min for {campaign.temporal.hours:g} h"}
+    repeats = campaign.repeats
+    if repeats.narrow is None:
+        return {}
+    return {
+        "repeats": f"at least {repeats.least} rounds, up to {repeats.most} of what had a 95 % interval of T/B wider"
+        f" than +-{100 * repeats.narrow:g} % of its median"
+    }
+
+
+def _generators(form: PinningForm) -> str:
+    if form.clients is None:
+        return "on the CPUs of their own server"
+    return "on CPU " + " and ".join(format_cpus(cpus) for cpus in form.clients)

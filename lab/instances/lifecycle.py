@@ -1,0 +1,248 @@
+"""What instances of every kind share: servers that get ready, load generators beside them, a life from start to end."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Generic, Self, TypeVar
+
+from lab.control_groups import GroupMaker, device_of
+from lab.errors import RunError
+from lab.instances.base import Program, RunningInstance, RunSetup, Transport
+from lab.network import Wiring
+from lab.processes import LabProcess
+from lab.schedule import PlacedMember
+from lab.workloads import Site, Workload
+from profiler.backends.base import Backend
+from profiler.backends.lxc.control_groups import find_groups
+from profiler.backends.source import LiveSource
+from profiler.observed import IsolationSettings, NetworkSettings
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorPlace:
+    """Where the load generator of an instance runs: files to join its groups by, and its network namespace."""
+
+    group: str
+    procs: tuple[str, ...]
+    network: str
+
+
+@dataclass(slots=True)
+class InstanceHandle(ABC):
+    """One instance and how to start programs in it or against it; see `lab.instances.base.RunningInstance`."""
+
+    placed: PlacedMember
+    workload: Workload
+    site: Site
+    outside: GeneratorPlace | None
+    lead_s: float
+    server: Program | None = field(default=None, init=False)
+    asking: Program | None = field(default=None, init=False)
+
+    def start(self, command: list[str], *, wait: bool = False) -> Program:
+        """Start the program that works: inside the instance, or in the generators' namespace for served workloads."""
+        return self.start_inside(command, wait=wait) if self.outside is None else self._start_outside(command, wait)
+
+    @abstractmethod
+    def start_inside(self, command: list[str], *, wait: bool = False) -> Program: ...
+
+    @abstractmethod
+    def listens(self, transport: Transport, port: int) -> bool:
+        """Whether anything in the instance waits on this port."""
+
+    @abstractmethod
+    def deliver(self) -> None:
+        """Let the instance have what its workload wrote into its folder, at the same path."""
+
+    def _start_outside(self, command: list[str], wait: bool) -> LabProcess:
+        if self.outside is None:
+            raise RunError(f"{self.placed.instance} has no load generator")
+        return LabProcess(
+            command, groups=self.outside.procs, network=self.outside.network, directory=self.site.directory, wait=wait
+        )
+
+    def serve(self) -> None:
+        """Start the server, if this workload has one."""
+        command = self.workload.server(self.site)
+        if command is not None:
+            self.deliver()
+            self.server = self.start_inside(command)
+
+    def is_ready(self) -> bool:
+        """Whether the server waits and answers; True where nothing serves."""
+        if self.server is None:
+            return True
+        waits_on = self.workload.listens
+        if waits_on is not None and not self.listens(*waits_on):
+            return False
+        command = self.workload.ready_check(self.site)
+        if command is None:
+            return True
+        if self.asking is None:
+            self.asking = self._start_outside(command, wait=False)
+        answer = self.asking.returncode
+        if answer is not None:
+            self.asking.stop()
+            self.asking = None
+        return answer == 0
+
+    def complaint(self) -> str | None:
+        """What is wrong with the server, naming the instance; None = it runs or there is none."""
+        if self.server is None or self.server.returncode is None:
+            return None
+        said = self.server.errors() or "no message"
+        return f"{self.server.command[0]} of {self.placed.instance} ended with status {self.server.returncode}: {said}"
+
+    def stop(self) -> None:
+        """End what serves and what asks; what else was started here is its starter's to end."""
+        for program in (self.asking, self.server):
+            if program is not None:
+                program.stop()
+        self.asking = self.server = None
+
+
+S = TypeVar("S", bound=InstanceHandle)
+
+
+class ManagedInstances(ABC, Generic[S]):
+    """Context manager: on entry all instances stand and their servers are ready, on exit nothing of the run is left.
+
+    What cannot be removed is an error of its own only where nothing else went wrong: it stays on the registry's list.
+    """
+
+    ready_within_s: ClassVar[float]  # for the slowest server beside busy neighbours
+    poll_s: ClassVar[float]
+
+    def __init__(self, setup: RunSetup, maker: GroupMaker) -> None:
+        self._setup = setup
+        self._maker = maker
+        self._registry = setup.registry
+        self._standing: list[S] = []
+
+    @property
+    def running(self) -> list[RunningInstance]:
+        return list(self._standing)
+
+    def __enter__(self) -> Self:
+        try:
+            self._build()
+            self._serve()
+        except BaseException:
+            with contextlib.suppress(RunError):
+                self._tear_down()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A server that ended by itself is the cause of whatever else went wrong, and of results that look right.
+        complaints = self._complaints()
+        try:
+            self._tear_down()
+        except RunError:
+            if kind is None and not complaints:
+                raise
+        if complaints and (kind is None or issubclass(kind, RunError)):
+            raise RunError("; ".join(complaints)) from error
+
+    @abstractmethod
+    def backend(self) -> Backend:
+        """Reads exactly these instances."""
+
+    @abstractmethod
+    def _build(self) -> None:
+        """Make the instances and fill `_standing`."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """Take apart what `_build` made beyond what is on the registry, whatever of it stands."""
+
+    def generator_ns(self) -> dict[str, int]:
+        """CPU time so far of each instance's load generator."""
+        groups = find_groups(LiveSource())
+        return {one.placed.instance: groups.cpu_ns(one.outside.group) for one in self._standing if one.outside}
+
+    def all_tasks_ns(self) -> int | None:
+        """CPU time so far of every task on this host; only version 1 counts that exactly (version 2 counts ticks)."""
+        groups = find_groups(LiveSource())
+        return groups.cpu_ns("") if groups.version == 1 else None
+
+    def host_cpus(self) -> frozenset[int]:
+        return frozenset(cpu for entry in self._setup.placed for cpu in entry.cpus)
+
+    def _networks(self) -> list[NetworkSettings | None]:
+        return [entry.member.settings.network for entry in self._setup.placed]
+
+    def _wiring(self, *, switch: str | None = None, taps: tuple[str, ...] = ()) -> Wiring:
+        setup = self._setup
+        return Wiring(
+            setup.link_mbit, setup.line_mbit, setup.queue_packets, setup.driver_cpus, switch=switch, taps=taps
+        )
+
+    def _directory(self, position: int) -> Path:
+        """The folder of the instance at this position, made."""
+        directory = self._setup.directory / f"instance-{position}"
+        directory.mkdir(exist_ok=True)
+        return directory
+
+    def _group(self, name: str, cpus: tuple[int, ...], settings: IsolationSettings) -> tuple[str, ...]:
+        """Make a control group; the files that a process joins it by."""
+        self._registry.made("group", name)
+        return tuple(self._maker.make(name, cpus, settings, device_of(self._setup.directory)))
+
+    def _outside(self, entry: PlacedMember, network: str) -> GeneratorPlace | None:
+        """A group for the load generator of this instance; None = it has none."""
+        if entry.clients is None:
+            return None
+        group = self._registry.group(entry.instance, load=True)
+        return GeneratorPlace(group, self._group(group, entry.clients, IsolationSettings()), network)
+
+    def _serve(self) -> None:
+        """Start all servers side by side and wait until the last one is ready."""
+        for one in self._standing:
+            one.serve()
+        waiting = list(self._standing)
+        deadline = time.monotonic() + self.ready_within_s
+        while waiting := [one for one in waiting if not one.is_ready()]:
+            for one in waiting:
+                if complaint := one.complaint():
+                    raise RunError(complaint)
+                if time.monotonic() > deadline:
+                    program = one.server.command[0] if one.server else "the server"
+                    late = f"was not ready within {self.ready_within_s:.0f} s"
+                    raise RunError(f"{program} of {one.placed.instance} {late}")
+            time.sleep(self.poll_s)
+
+    def _complaints(self) -> list[str]:
+        found: list[str] = []
+        for one in self._standing:
+            try:
+                complaint = one.complaint()
+            except RunError as error:  # nobody answers there any more
+                complaint = str(error)
+            if complaint:
+                found.append(complaint)
+        return found
+
+    def _tear_down(self) -> None:
+        for one in self._standing:
+            if one.server is not None:
+                one.server.terminate()  # all at once; then each is waited for
+        for one in self._standing:
+            one.stop()
+        self._leave()
+        self._standing.clear()
+        self._registry.remove_run()
+
+
+def waiting_socket(transport: Transport, port: int) -> re.Pattern[str]:
+    """Finds the socket that waits on this port in the tables `tcp`, `tcp6`, `udp`, `udp6` of a namespace (proc(5))."""
+    # local address and port, no peer; state 0A is TCP's LISTEN, 07 is what an unconnected UDP socket has
+    return re.compile(rf":{port:04X} 0+:0000 {'0A' if transport == 'tcp' else '07'} ")

@@ -1,0 +1,51 @@
+"""What instances that are whole VMs share: programs in them are started, and their sockets seen, by their agents."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from lab.guests.channel import AgentChannel
+from lab.instances.base import Program, Transport
+from lab.instances.lifecycle import InstanceHandle, ManagedInstances, waiting_socket
+
+
+class GuestSystem(Protocol):
+    """A guest, as far as programs in it matter."""
+
+    @property
+    def channel(self) -> AgentChannel: ...
+
+    def deliver(self, directory: Path, /) -> None:
+        """Let the guest have what lies in this folder of the host, at the same path."""
+
+
+@dataclass(slots=True)
+class GuestHandle(InstanceHandle):
+    """One guest that does a workload."""
+
+    inside: GuestSystem
+
+    def start_inside(self, command: list[str], *, wait: bool = False) -> Program:
+        return self.inside.channel.start(command, self.site.directory, wait=wait)
+
+    def listens(self, transport: Transport, port: int) -> bool:
+        waiting = waiting_socket(transport, port)
+        tables = (f"/proc/net/{transport}", f"/proc/net/{transport}6")
+        return any(waiting.search(self.inside.channel.read(table)) for table in tables)
+
+    def deliver(self) -> None:
+        self.inside.deliver(self.site.directory)
+
+
+class GuestInstances(ManagedInstances[GuestHandle]):
+    """The guests of one run; see `lab.instances.base.Instances`."""
+
+    ready_within_s: ClassVar[float] = 60.0  # a server that starts in an emulated CPU is much slower than on the host's
+    poll_s: ClassVar[float] = 0.02  # the guest's own CPU answers
+
+    @abstractmethod
+    def circumstances(self) -> dict[str, str]:
+        """How the guests were made, as text: what results depend on and the campaign does not say."""

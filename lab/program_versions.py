@@ -1,0 +1,47 @@
+"""Which versions of its programs a campaign was measured with, by the package system or by the programs themselves."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+
+from lab.errors import ToolError
+from lab.preflight import PACKAGES
+from lab.processes import call
+
+_TIMEOUT_S = 3.0
+_VERSION = re.compile(r"\d+\.\d[\w.+~-]*")
+
+
+def versions(tools: Iterable[str]) -> dict[str, str]:
+    """Version by tool; a tool that does not tell it is left out."""
+    names = sorted(set(tools))
+    packaged = _packaged({PACKAGES[tool] for tool in names if tool in PACKAGES})
+    found = {tool: packaged.get(PACKAGES.get(tool, "")) or _asked(tool) for tool in names}
+    return {tool: version for tool, version in found.items() if version}
+
+
+def _packaged(packages: set[str]) -> dict[str, str]:
+    """What Debian's package system has installed of these; nothing where there is none."""
+    if not packages or shutil.which("dpkg-query") is None:
+        return {}
+    try:
+        shown = call(["dpkg-query", "--show", "--showformat", "${Package} ${Version}\\n"])
+    except ToolError:
+        return {}
+    pairs = (line.partition(" ") for line in shown.splitlines())
+    return {name: version for name, _, version in pairs if name in packages and version}
+
+
+def _asked(tool: str) -> str | None:
+    try:
+        done = subprocess.run(
+            [tool, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=_TIMEOUT_S, check=False, start_new_session=True,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.search(f"{done.stdout} {done.stderr}")
+    return match[0] if match else None

@@ -1,0 +1,79 @@
+"""The rounds of a campaign one after another: the least, further ones for what is not sure yet, or a time grid's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lab.campaign import Campaign
+from lab.precision import Precision, too_wide
+from lab.records import Record
+from lab.schedule import Run, calibrations, expand, in_round
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round: its runs in their order; round 0 calibrates.
+
+    `wide` groups are why a further round is needed, None = one of the least.
+    `due_s` is when the round is to start, in seconds after the grid's origin; None = now.
+    """
+
+    number: int
+    runs: tuple[Run, ...]
+    wide: int | None = None
+    due_s: float | None = None
+
+
+class RoundPlan:
+    """All steps of a campaign; what a further round holds depends on what the rounds before it gave, and nothing else.
+
+    So the same journal always leads to the same steps, also after the campaign was interrupted within one.
+    """
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
+        self.runs = expand(campaign)
+        self.calibrations = calibrations(self.runs)
+        self._precision = Precision()
+
+    @property
+    def least_rounds(self) -> int:
+        """Rounds that are measured whatever they give."""
+        temporal = self._campaign.temporal
+        return self._campaign.repeats.least if temporal is None else temporal.slots
+
+    @property
+    def least_total(self) -> int:
+        """Runs of these rounds, with calibrations."""
+        return len(self.calibrations) + self.least_rounds * len(self.runs)
+
+    def steps(self, records: Sequence[Record]) -> Iterator[Round]:
+        """Step by step; `records` is looked at anew for each, so that it may grow meanwhile."""
+        campaign, repeats = self._campaign, self._campaign.repeats
+        yield Round(0, self.calibrations)
+        for number in range(1, self.least_rounds + 1):
+            due_s = None if campaign.temporal is None else (number - 1) * campaign.temporal.every_min * 60
+            yield Round(number, tuple(in_round(self.runs, campaign.seed, number)), None, due_s)
+        if repeats.narrow is None or campaign.temporal is not None:
+            return
+        for number in range(repeats.least + 1, repeats.most + 1):
+            wide = self.wide(records, number)
+            if not wide:
+                return
+            runs = self._with_solos(wide)
+            yield Round(number, tuple(in_round(runs, campaign.seed, number)), len(wide))
+
+    def wide(self, records: Sequence[Record], before: int | None = None) -> frozenset[str]:
+        """Groups whose interval of T/B is too wide, by the rounds before this one; none where no width is asked for."""
+        narrow = self._campaign.repeats.narrow
+        if narrow is None:
+            return frozenset()
+        widths = self._precision.widths(record for record in records if before is None or record.round < before)
+        names = {run.run for run in self.runs}  # a journal may hold runs that the campaign no longer has
+        return too_wide(widths, narrow) & names
+
+    def _with_solos(self, groups: frozenset[str]) -> tuple[Run, ...]:
+        chosen = [run for run in self.runs if run.run in groups]
+        solos = {entry.solo_key for run in chosen for entry in run.placed}
+        return (*chosen, *(run for run in self.runs if run.run in solos))

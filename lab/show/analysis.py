@@ -1,0 +1,111 @@
+"""Everything that `lab show` tells of a dataset, computed once for the terminal, the page and --json."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lab.show.dataset import LabDataset, RunInfo
+from lab.show.dataset_reader import read_dataset
+from lab.show.distributions import OutcomeHistories, Panel, RunWindows, inside, over_time, panels
+from lab.show.group_prediction import GroupPredictions, compose
+from lab.show.intervals import Replicates, described
+from lab.show.noise import IntervalWidthCount, MarkedRuns, marks, narrowness, solo_noise
+from lab.show.pairs import FormResults, forms, pair_results
+from lab.show.sweeps import FactorSweep, NetworkModes, modes, sweeps
+from lab.statistics import Description
+
+
+@dataclass(frozen=True, slots=True)
+class SoloOutcome:
+    """An outcome of a workload alone, over rounds and places, as outcomes.csv holds it."""
+
+    label: str
+    outcome: str
+    unit: str
+    value: Description
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetAnalysis:
+    """Everything that `lab show` tells. `noise` describes solo throughput per workload and pinning, over the rounds.
+
+    `disturbed` counts the runs, calibrations left out; None when the dataset does not tell.
+    """
+
+    directory: str
+    about: Mapping[str, str]
+    repeats: int
+    runs: int
+    disturbed: int | None
+    forms: Mapping[str, FormResults]
+    noise: Mapping[str, Mapping[str, Description]]
+    narrow: tuple[IntervalWidthCount, ...]
+    marks: tuple[MarkedRuns, ...]
+    marked: tuple[RunInfo, ...]
+    sweeps: tuple[FactorSweep, ...]
+    modes: tuple[NetworkModes, ...]
+    composition: GroupPredictions
+    panels: tuple[Panel, ...]
+    courses: Mapping[str, OutcomeHistories]
+    inside: tuple[RunWindows, ...]
+    alone: tuple[SoloOutcome, ...]
+
+    def document(self) -> dict[str, Any]:
+        """For --json: times as text."""
+        found: dict[str, Any] = _plain(self)
+        return found
+
+
+def analyse(directory: Path, workloads: Collection[str] = (), form: str = "") -> DatasetAnalysis:
+    """Read a dataset directory and compute all; LabError names file, line and column of what is wrong there.
+
+    `workloads` keeps the groups of these workloads alone, `form` one pinning form.
+    """
+    dataset = read_dataset(directory).chosen(frozenset(workloads), form)
+    replicates = Replicates(dataset)
+    results = list(pair_results(dataset.groups, replicates))
+    measured = [info for info in dataset.infos.values() if info.kind != "calibration"]
+    return DatasetAnalysis(
+        directory=dataset.directory,
+        about=dataset.about,
+        repeats=len({group.repeat for group in dataset.groups}),
+        runs=len(measured) or len(dataset.groups),
+        disturbed=sum(info.disturbed for info in measured) if dataset.infos else None,
+        forms=forms(dataset.groups, results, replicates),
+        noise=solo_noise(dataset.groups),
+        narrow=narrowness(results),
+        marks=marks(dataset, results),
+        marked=tuple(sorted((i for i in measured if i.disturbed or i.unsteady), key=lambda i: (i.run, i.repeat))),
+        sweeps=sweeps(results),
+        modes=modes(dataset.groups),
+        composition=compose(dataset.groups, results, replicates),
+        panels=panels(dataset),
+        courses=over_time(dataset, results),
+        inside=inside(dataset),
+        alone=_alone(dataset),
+    )
+
+
+def _alone(dataset: LabDataset) -> tuple[SoloOutcome, ...]:
+    solos = {key for key, info in dataset.infos.items() if info.kind == "solo"}
+    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for one in dataset.reached:
+        if (one.run, one.repeat) in solos:
+            found[one.instance.rpartition(".")[0] or one.workload, one.outcome, one.unit].append(one.value)
+    return tuple(SoloOutcome(*name, described(values)) for name, values in sorted(found.items()))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: dataclasses by their fields, times as text."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value.isoformat() if isinstance(value, datetime) else value

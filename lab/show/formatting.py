@@ -1,0 +1,58 @@
+"""Numbers and names of a dataset as people read them, the same on the terminal and on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.show.noise import IntervalWidthCount
+from lab.statistics import Description
+
+KINDS = {"solo": "solo runs", "group": "runs together", "calibration": "calibrations"}
+OUTCOMES = {
+    "throughput": "throughput",
+    "latency_mean_ms": "mean latency",
+    "latency_p95_ms": "95th percentile of latency",
+    "jitter_ms": "jitter",
+    "timeouts_percent": "timeouts",
+}
+ROLES = {"its own": "its own", "the neighbour's": "the neighbour's", "both": "of both alike"}
+_FACTORS = {
+    "load": "offered load",
+    "cap_percent": "CPU cap, % of a CPU",
+    "weight": "CPU weight",
+    "disk_limit_mb_s": "disk limit, MB/s",
+}
+_SIZES = {2: "pairs", 3: "triples", 4: "quadruples"}
+
+
+def size(members: int) -> str:
+    """What groups of so many are called."""
+    return _SIZES.get(members, f"groups of {members}")
+
+
+def factor(name: str) -> str:
+    """A factor of a sweep, with its unit."""
+    return _FACTORS[name]
+
+
+def percent(share: float | None, digits: int = 0) -> str:
+    """A share as a percentage; empty for what is unknown."""
+    return "" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def number(value: float) -> str:
+    """Four digits of a number, and never an exponent: 12,345 or 0.1234."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 1e-4 else f"{value:.4f}"
+
+
+def bracket(found: Description) -> str:
+    """The 95 % interval, with a space before it; empty when there is none."""
+    return "" if found.lower is None or found.upper is None else f" ({found.lower:.2f}-{found.upper:.2f})"
+
+
+def narrow(found: Sequence[IntervalWidthCount]) -> str:
+    """One sentence on how many pair results are how narrow."""
+    shares = ", ".join(f"{percent(one.share)} within ±{percent(one.within)}" for one in found)
+    alone = found[0].unknown
+    rest = f"; {alone} have one round and no interval" if alone else ""
+    return f"95 % intervals of T/B of {found[0].results} pair results: {shares}{rest}"

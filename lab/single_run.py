@@ -1,0 +1,105 @@
+"""Measures one run of a campaign: builds its instances, tries again once, and gathers everything into its record."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+from lab.campaign import Campaign
+from lab.control_groups import GroupMaker
+from lab.environment import MADE
+from lab.errors import RepeatedError, RunError
+from lab.instances import RunSetup, host_instances
+from lab.instances.base import DescribedInstances
+from lab.journal import Journal
+from lab.measure import Timing, measure
+from lab.qdiscs import Qdiscs, lab_qdiscs
+from lab.records import Record, RunConditions
+from lab.resource_registry import ResourceRegistry
+from lab.schedule import Run, calibration_key
+
+_TRIES = 2  # a run that fails once (a port still in use, a hiccup) gets a second chance; then it is left out
+
+
+class RunMaker:
+    """Makes the runs of a campaign, one at a time; `say` tells people what went wrong and is tried again."""
+
+    def __init__(
+        self, campaign: Campaign, journal: Journal, registry: ResourceRegistry, scratch: Path, maker: GroupMaker,
+        say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._campaign = campaign
+        self._journal = journal
+        self._registry = registry
+        self._scratch = scratch
+        self._maker = maker
+        self._say = say
+        self._timing = Timing(campaign.seconds, campaign.warmup_s, campaign.warmup_most_s)
+        self._units = {name: workload.unit for name, workload in campaign.workloads.items()}
+
+    def make(self, run: Run, number: int, round_started: str) -> Record:
+        """Measure a run of a round; RepeatedError when it fails twice."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return self._make(run, number, round_started)
+            except RunError as error:
+                if attempt == _TRIES:
+                    raise RepeatedError(f"{run.run} failed {_TRIES} times, the last time because {error}") from None
+                self._say(f"{run.run} is tried again: {error}")
+        raise AssertionError("unreachable")
+
+    def _make(self, run: Run, number: int, round_started: str) -> Record:
+        began = time.monotonic()
+        load = _load()
+        rates = {} if run.kind == "calibration" else self._rates(run)
+        with host_instances(self._campaign.instances, self._setup(run), self._maker) as instances:
+            if isinstance(instances, DescribedInstances):
+                self._journal.note(MADE, instances.circumstances())
+            before = lab_qdiscs(self._registry)
+            measured = measure(instances, self._timing, rates)
+            around = self._around(round_started, load, before, lab_qdiscs(self._registry))
+        return Record.of(run, number, measured, rates, self._units, time.monotonic() - began, around)
+
+    def _setup(self, run: Run) -> RunSetup:
+        campaign = self._campaign
+        workloads = tuple(campaign.workloads[entry.member.workload] for entry in run.placed)
+        return RunSetup(
+            self._registry, run.placed, workloads, self._scratch, link_mbit=campaign.link_mbit,
+            driver_cpus=run.placed[0].driver, guests=campaign.guests, line_mbit=campaign.line_mbit,
+            queue_packets=campaign.queue_packets,
+        )  # fmt: skip
+
+    def _around(
+        self, round_started: str, load: float | None, before: Qdiscs | None, after: Qdiscs | None
+    ) -> RunConditions:
+        if after is None:
+            return RunConditions(round_started, load)
+        self._journal.note("qdisc", {"digest": after.digest, "text": after.text})
+        dropped = None if before is None else max(0, after.dropped - before.dropped)
+        return RunConditions(round_started, load, after.digest, dropped)
+
+    def _rates(self, run: Run) -> Mapping[str, float | None]:
+        """Requested rate of members with a part load: that part of what the calibration reached."""
+        rates: dict[str, float | None] = {}
+        for entry in run.placed:
+            if entry.member.load < 1.0:
+                key = calibration_key(entry)
+                reached = [r.members[0].outcomes["throughput"] for r in self._journal.records if r.run == key]
+                rates[entry.instance] = entry.member.load * median(reached)
+        return rates
+
+
+def utc_now() -> str:
+    """Now, as dates are written in journals and tables."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _load() -> float | None:
+    try:
+        return round(os.getloadavg()[0], 2)
+    except OSError:
+        return None

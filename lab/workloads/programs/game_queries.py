@@ -1,0 +1,105 @@
+"""Queries a game server at moments fixed in advance, by itself and by qstat, and tells how long the answers took.
+
+Run as a file of its own: `python -I -S game_queries.py HOST PORT SECONDS`. Prints one JSON object with two lists:
+latencies of its own queries in ms, and the pings that qstat tells in whole ms; null = no answer within a second. The
+server answers each address ten times at once and then once a second (ioquake3, SVC_RateLimitAddress), so there are
+about SECONDS + 8 queries; every fifth is qstat's. SECONDS 0 asks once, and fails when no answer comes.
+"""
+
+import json
+import os
+import re
+import select
+import socket
+import sys
+import time
+
+_MARK = b"\xff\xff\xff\xff"  # head of every packet outside a game (Quake III's protocol)
+_BURST = 8  # of ten: one is the lab's question whether it is ready
+_PATIENCE_S = 1.0
+_EVERY = 5
+_QSTAT = "quakestat"  # Debian's name of it; Debian's other qstat asks job queues
+
+
+class Queries:
+    """What was asked and what was answered; times are seconds from `begin`."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address = f"{host}:{port}"
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.connect((host, port))
+        self.begin = time.perf_counter()
+        self.sent: dict[int, float] = {}
+        self.answered: dict[int, float] = {}
+        self.tools: list[tuple[int, int]] = []  # process and descriptor of its output
+
+    def now(self) -> float:
+        return time.perf_counter() - self.begin
+
+    def ask(self, number: int, due: float) -> None:
+        """Send one query; the challenge in it comes back and tells which one was answered."""
+        if number % _EVERY == _EVERY - 1:
+            self.ask_by_qstat()
+            return
+        self.sent[number] = due
+        try:
+            self.socket.send(_MARK + b"getstatus %d" % number)
+        except OSError:
+            return  # a full queue on the way out: nobody will answer this one
+
+    def ask_by_qstat(self) -> None:
+        output = os.memfd_create("qstat")
+        # It gives up after a second by itself, so it cannot stay behind.
+        command = [_QSTAT, "-q3s", self.address, "-xml", "-retry", "1", "-timeout", "1"]
+        process = os.posix_spawnp(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, output, 1)])
+        self.tools.append((process, output))
+
+    def listen(self, until: float, *, all_of_them: bool = False) -> None:
+        """Take answers until that moment, or until there are all of them."""
+        while (left := until - self.now()) > 0 and not (all_of_them and len(self.answered) == len(self.sent)):
+            if not select.select([self.socket], [], [], left)[0]:
+                return
+            try:
+                answer = self.socket.recv(65_536)
+            except ConnectionRefusedError:
+                continue  # the server is gone: no answer
+            found = re.search(rb"\\challenge\\(\d+)", answer)
+            if found and int(found[1]) in self.sent:
+                self.answered.setdefault(int(found[1]), self.now())
+
+    def latencies(self) -> list["float | None"]:
+        taken = {number: (at - self.sent[number]) * 1e3 for number, at in self.answered.items()}
+        return [None if taken.get(n, 2e3 * _PATIENCE_S) > _PATIENCE_S * 1e3 else taken[n] for n in self.sent]
+
+    def pings(self) -> list["float | None"]:
+        """Wait for qstat's processes, and read what they said."""
+        found: list[float | None] = []
+        for process, output in self.tools:
+            os.waitpid(process, 0)
+            text = os.pread(output, 65_536, 0)
+            ping = re.search(rb"<ping>(\d+)</ping>", text) if b'status="UP"' in text else None
+            found.append(float(ping[1]) if ping else None)
+        return found
+
+
+def main(arguments: list[str]) -> None:
+    host, port, seconds = arguments[0], int(arguments[1]), float(arguments[2])
+    count = int(seconds) + _BURST if seconds else 1
+    try:
+        queries = Queries(host, port)
+        for number in range(count):
+            due = number * seconds / count
+            queries.listen(due)
+            queries.ask(number, due)
+        queries.listen(seconds)
+        queries.listen(max(queries.sent.values()) + _PATIENCE_S, all_of_them=True)
+        report = {"seconds": seconds, "latencies_ms": queries.latencies(), "qstat_ms": queries.pings()}
+    except OSError as error:
+        sys.exit(f"{host}:{port} cannot be queried: {error.strerror or error}")
+    if not seconds and not queries.answered:
+        sys.exit(f"{host}:{port} does not answer")
+    os.write(1, json.dumps(report).encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

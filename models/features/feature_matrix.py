@@ -1,0 +1,168 @@
+"""`build_matrix`: the one place where scenes become the rows that training and serving share; no learning here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.arrays import Floats, Ints
+from models.data.scene import HOST_NUMBERS, SceneBatch
+from models.features.sensitivity_curves import curve_columns, families
+from models.physics.prior import RESOURCES, PriorResult, solve
+from profiler.observed import NET_MODES
+
+_OWN = ("load", "vcpus", "cap", "weight_share", "cpu_set", "net_rate", "disk_limit")
+LIMITS = ("cap", "net_rate", "disk_limit")  # settings that hold an instance back; inf = not set
+PLATFORM = "platform."  # before a platform's own number among the metrics
+SOCKETS = PLATFORM + "numa_nodes"  # among the metrics where training saw hosts of several nodes
+# Metrics that take something from who is beside: more of them never helps. Others (blocked time, pages per execution, a
+# solo run time) may go with less pressure, and are left free.
+PRESSING = frozenset(
+    [
+        "cpu",
+        "driver_domain.cpu",
+        "pages_exchanged",
+        "event",
+        "switch",
+        "net_mbit",
+        "disk_mb_s",
+        "mem_bw_mb_s",
+        "llc_misses",
+    ]
+)
+_NEVER_HELPS = frozenset(
+    {
+        "neighbours",
+        "near",
+        "cpu_crowd",
+        *(f"{where} {metric}" for where in ("near", "socket", "host") for metric in PRESSING),
+    }
+)
+_AROUND = ("neighbours", "near", "cpu_crowd", "pcpus_per_instance", "driver_cpus")
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureMatrix:
+    """One row per present slot. `x` (R, F) with nan = unknown, inf = a limit that is not set; `scene`, `slot` (R,) say
+    whose row it is; `names` (F,); `monotone` (F,) is -1 for what never helps, 1 for what never hurts, else 0;
+    `log_prior` (R,) is the log of the T/B that `prior` gives."""
+
+    x: Floats
+    names: tuple[str, ...]
+    monotone: NDArray[np.int8]
+    scene: Ints
+    slot: Ints
+    log_prior: Floats
+    prior: PriorResult
+
+    def prior_of(self, target: str) -> Floats:
+        """What the prior says of throughput, latency or jitter to each row; (R,)."""
+        values: Floats = getattr(self.prior, target)
+        return values[self.scene, self.slot]
+
+
+def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
+    """Describe every instance of every scene by its own profile, its neighbours' pressure and the prior.
+
+    For each of `metrics` (keys of the profile table): the own value, the sum over the neighbours that may use the same
+    pCPUs (weighted by the overlap) and the sum over all neighbours on the host, each times its load. Sums do not
+    depend on the order of neighbours and hold any number of them. Metrics the table has not are nan throughout. How
+    sensitive a neighbour is to a bubble is left out of the sums: it presses on nobody. Keys that begin with PLATFORM
+    are numbers of the scene's platform; with SOCKETS there is also the sum over the neighbours on the same NUMA nodes,
+    weighted by the part of their pCPUs that lies there.
+    """
+    prior = solve(scenes)
+    here = scenes.present
+    numbers = [key for key in metrics if key.startswith(PLATFORM) and key != SOCKETS]
+    sockets = SOCKETS in metrics
+    metrics = [key for key in metrics if not key.startswith(PLATFORM)]
+    levels = {column for family in families(metrics).values() for _, column in family}
+    sums = [at for at, key in enumerate(metrics) if key not in levels]
+    known = len(scenes.table.values)
+    values = np.stack([scenes.table.column(key) for key in metrics], axis=1) if metrics else np.zeros((known, 0))
+    active = np.where(here, np.minimum(scenes.load, 1.0), 0.0)
+    pressure = np.nan_to_num(values[:, sums])[scenes.profile] * active[:, :, None]
+    overlap = cpu_overlap(scenes)
+    beside = np.where(np.eye(scenes.slots, dtype=bool)[None], 0.0, here[:, None, :] * 1.0)
+    weights = {"near": overlap * beside, "host": beside}
+    if sockets:
+        weights["socket"] = socket_overlap(scenes) * beside
+    pressed = {where: np.einsum("snm,smk->snk", weight, pressure) for where, weight in weights.items()}
+    own = _own(scenes)
+    around = _around(scenes, prior, weights["near"], beside)
+    log_limits = np.log(prior.limits)
+    log_prior = np.log(prior.throughput)
+    of_host = [*scenes.host_numbers.T, scenes.kind, scenes.disk_kind]
+    of_host += [scenes.platform_number(key.removeprefix(PLATFORM)) for key in numbers]
+    curve_names, curves = curve_columns(scenes)
+    names = (
+        *(f"own {key}" for key in metrics),
+        *(f"{where} {metrics[at]}" for where in pressed for at in sums),
+        *_OWN,
+        *_AROUND,
+        *curve_names,
+        *(f"prior {resource}" for resource in RESOURCES),
+        "prior",
+        *HOST_NUMBERS,
+        "kind",
+        "disk_kind",
+        *numbers,
+    )
+    scene, slot = np.nonzero(here)
+    by_slot = (*pressed.values(), own, around, curves, log_limits, log_prior[:, :, None])
+    blocks = (values[scenes.profile[scene, slot]], *(one[scene, slot] for one in by_slot))
+    return FeatureMatrix(
+        x=np.concatenate([*blocks, np.stack(of_host, axis=1)[scene]], axis=1),
+        names=names,
+        monotone=np.array([_direction(name) for name in names], dtype=np.int8),
+        scene=scene,
+        slot=slot,
+        log_prior=log_prior[scene, slot],
+        prior=prior,
+    )
+
+
+def _direction(name: str) -> int:
+    """Which way T/B may go when a feature grows: a higher limit and what a curve allows never hurt.
+
+    The prior's columns are left free: the residual must be able to take back what the prior counted too much.
+    """
+    if name in _NEVER_HELPS or name.startswith("press "):
+        return -1
+    return int(name in LIMITS or name.startswith("curve "))
+
+
+def cpu_overlap(scenes: SceneBatch) -> Floats:
+    """How much of slot j's pCPUs slot i may use too, 0-1; (S, N, N)."""
+    may = scenes.affinity * 1.0
+    common = may @ may.transpose(0, 2, 1)  # whole numbers: sums are exact
+    return np.asarray(common / np.maximum(scenes.affinity.sum(axis=2), 1)[:, None, :])
+
+
+def socket_overlap(scenes: SceneBatch) -> Floats:
+    """How much of slot j's pCPUs lies on NUMA nodes on which slot i has any, 0-1; (S, N, N)."""
+    numbers = np.arange(scenes.node.max(initial=0) + 1)[:, None]
+    on = np.einsum("snp,skp->snk", scenes.affinity * 1.0, (scenes.node[:, None, :] == numbers) * 1.0)
+    share = on / np.maximum(scenes.affinity.sum(axis=2), 1)[:, :, None]
+    return np.asarray(np.einsum("snk,smk->snm", (on > 0) * 1.0, share))
+
+
+def _own(scenes: SceneBatch) -> Floats:
+    together = (scenes.weight * scenes.present).sum(axis=1, keepdims=True)
+    dedicated = np.where(scenes.net_mode == NET_MODES.index("dedicated"), scenes.net_ceil, np.inf)
+    share = np.divide(scenes.weight, together, out=np.ones_like(scenes.weight), where=together > 0)
+    columns = (
+        scenes.load, scenes.vcpus, scenes.cap, share, scenes.affinity.sum(axis=2), dedicated, scenes.disk_limit,
+    )  # fmt: skip
+    return np.stack([np.asarray(column, dtype=float) for column in columns], axis=2)
+
+
+def _around(scenes: SceneBatch, prior: PriorResult, near: Floats, beside: Floats) -> Floats:
+    count = beside.sum(axis=2)
+    kinds = np.broadcast_to(scenes.driver_cpus.sum(axis=1)[:, None], count.shape)
+    per_instance = scenes.pcpus[:, None] / np.maximum(scenes.present.sum(axis=1), 1)[:, None]
+    columns = (count, near.sum(axis=2), prior.crowd, np.broadcast_to(per_instance, count.shape), kinds)
+    return np.stack([np.asarray(column, dtype=float) for column in columns], axis=2)

@@ -1,0 +1,47 @@
+"""Instances alone under their own settings: what solo values are where they were measured under a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from models.arrays import Floats
+from models.data.scene import SceneBatch
+from models.physics.prior import solve
+
+OWN_SETTINGS = "own settings"  # of `solo` in dataset.yaml: solo values were measured under the instance's own limits
+_OF_SCENE = frozenset(
+    ("table", "host_numbers", "kind", "disk_kind", "disk_mb_s", "mem_bw_mb_s", "platform", "driver_cpus", "node")
+)
+
+
+def solo_ratio_for(scenes: SceneBatch, target: str, meta: Mapping[str, Any]) -> Floats:
+    """What a dataset's solo values are of those without limits; (S, N), 1 unless its dataset.yaml says otherwise.
+
+    Dividing the prior's ratio by it makes both ratios about the same solo.
+    """
+    if meta.get("solo") != OWN_SETTINGS:
+        return np.ones(scenes.present.shape)
+    return solo_ratio(scenes, target)
+
+
+def solo_ratio(scenes: SceneBatch, target: str) -> Floats:
+    """The prior's throughput, latency or jitter ratio of every instance alone under its cap, rate and disk limit, to
+    alone without them; (S, N), 1 where none is set."""
+    ratio = np.ones(scenes.present.shape)
+    limited = np.isfinite(scenes.cap) | np.isfinite(scenes.net_ceil) | np.isfinite(scenes.disk_limit)
+    scene, slot = np.nonzero(scenes.present & limited)
+    if not len(scene):
+        return ratio
+    chosen = scenes.take(scene)
+    row = np.arange(len(scene))
+    of_slot: dict[str, Any] = {
+        field.name: getattr(chosen, field.name)[row, slot][:, None]
+        for field in fields(SceneBatch)
+        if field.name not in _OF_SCENE
+    }
+    ratio[scene, slot] = getattr(solve(replace(chosen, **of_slot)), target)[:, 0]
+    return ratio

@@ -1,0 +1,323 @@
+"""A fitted target: residual model, calibration and the ranges it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import lightgbm
+import numpy as np
+from numpy.typing import NDArray
+
+from models.arrays import Bools, Floats, Ints
+from models.features.examples import Examples
+from models.features.feature_matrix import LIMITS
+from models.features.repeats import GroupedExamples, group_repeats
+from models.learning.cross_validation import OutOfFoldPredictions, cross_val_predict, expanded, with_effects
+from models.learning.effects import Effects, choose_regularisation, fit_effects, terms_of
+from models.learning.held_out import HeldOutPredictions
+from models.learning.intervals import Calibration, calibrate, hints_of, out_of_fold_scales
+from models.learning.residual_model import (
+    HIGHEST,
+    LEAST_ROWS,
+    LOWEST,
+    NOTHING_LEARNED,
+    ResidualModel,
+    StackingWeights,
+    choose_stacking_weights,
+    fit_base_learners,
+)
+from models.physics.prior import JITTER_TIMES, LATENCY_TIMES, PRIOR_HALF_WIDTH, prior_spread
+
+Progress = Callable[[str, float], None]
+
+OUTSIDE_SHARE = 0.2  # a row with more than this share of strange features lies outside the training data
+OUTSIDE_MARGIN = 0.5  # how far, in spans of the training range
+SURE = {"throughput": 1.0, "latency": np.inf, "jitter": np.inf}  # nobody is ever sure to gain from a neighbour
+ALONE = 0.02  # half width of who is alone: repeats of one run differ by about that much
+KINDS = ("kind",)  # features that are names: a value that training never saw is like none that it saw
+SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host so many times as large, or as small, is another machine
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEstimate:
+    """Expected ratio with its 90 % interval (each bound alone holds in 95 %) and what it rests on; all (R,)."""
+
+    expected: Floats
+    lower: Floats
+    upper: Floats
+    known: Bools
+    outside: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class FittedTarget:
+    """Everything needed to predict one ratio.
+
+    `low`, `high` (F,) are the range of each feature in training, nan = never seen; `limits` are the columns of the
+    settings that hold an instance back, `kinds` the values that training saw of columns that are names, `sizes` the
+    columns that tell how large a host is. `figures` by protocol; `held_out` what was said to rows that were left out.
+    """
+
+    target: str
+    model: ResidualModel
+    calibration: Calibration
+    low: Floats
+    high: Floats
+    limits: tuple[int, ...]
+    most_instances: int
+    ceiling: float
+    figures: Mapping[str, Mapping[str, Any]]
+    held_out: tuple[HeldOutPredictions, ...] = ()
+    kinds: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    sizes: tuple[int, ...] = ()
+
+    def ask(self, examples: Examples) -> TargetEstimate:
+        """Predict examples; reference path beside `LearnedPredictor`, which does the same for scenes."""
+        known = self.model.all_known(examples.victim, examples.neighbours)
+        effects = self.model.effects.predict(examples.victim, examples.neighbours)
+        platform = np.array([label.partition("/")[2] for label in examples.platform], dtype=np.str_)
+        return self.estimate(examples.x, examples.base, effects, known, examples.size, platform)
+
+    def estimate(
+        self,
+        x: Floats,
+        base: Floats,
+        effects: Floats,
+        known: Bools,
+        size: Ints,
+        platform: NDArray[np.str_],
+        thin: Bools | None = None,
+    ) -> TargetEstimate:
+        """Turn features, base ratio and effects (R,) into ratios with intervals. `size` (R,) instances in each row's
+        scene, `platform` (R,) its platform's name, `thin` (R,) rows of which too little is known to apply what was
+        learned.
+
+        Outside the training data nothing learned is applied: the prior answers, with an interval no narrower than its
+        own of an unknown workload. Nor is it to who is alone: that is what the ratio is against.
+        """
+        outside, alone = self.outside(x), size <= 1
+        if thin is not None:
+            outside |= thin
+        parts = self.model.parts(x)
+        learned = np.where(outside | alone, 0.0, self.model.correction(parts, effects, known))
+        expected = np.clip(base * np.exp(learned), LOWEST[self.target], HIGHEST[self.target])
+        outside |= size > self.most_instances
+        hints = hints_of(base, learned, parts, known)
+        down, up = self.calibration.half_widths(x, hints, known, outside, platform)
+        least = np.where(outside, _prior_width(self.target, base), 0.0)
+        down, up = (np.where(alone, ALONE, np.maximum(width, least)) for width in (down, up))
+        return TargetEstimate(
+            expected=expected,
+            lower=np.clip(expected * np.exp(-down), LOWEST[self.target], np.minimum(expected, SURE[self.target])),
+            upper=np.minimum(expected * np.exp(up), self.ceiling),
+            known=known,
+            outside=outside,
+        )
+
+    def outside(self, x: Floats) -> Bools:
+        """Rows with too many features that lie far from all training rows or that training never saw; (R,).
+
+        One limit that training never saw set is enough: how a cap, a rate or a disk limit acts is what it is asked for.
+        So is a kind of host that it never saw, or a host of quite another size.
+        """
+        span = np.maximum(self.high - self.low, 1e-9)
+        never = ~np.isfinite(self.low)
+        lowest = np.where(never, np.inf, self.low - OUTSIDE_MARGIN * span)
+        highest = np.where(never, np.inf, self.high + OUTSIDE_MARGIN * span)
+        finite = np.isfinite(x)
+        with np.errstate(invalid="ignore"):
+            far = ((x < lowest) | (x > highest)) & finite
+        strange = np.count_nonzero(far, axis=1) > OUTSIDE_SHARE * np.count_nonzero(finite, axis=1)
+        for column in self.limits:
+            if never[column]:
+                strange |= finite[:, column]
+        for column, seen in self.kinds.items():
+            strange |= ~np.isin(x[:, column], seen)
+        for column in self.sizes:
+            large = x[:, column]
+            strange |= (large > SIZE_FACTOR * self.high[column]) | (large * SIZE_FACTOR < self.low[column])
+        return np.asarray(strange)
+
+
+def fit_target(
+    examples: Examples,
+    target: str,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+    booster: lightgbm.Booster | None = None,
+) -> FittedTarget:
+    """Fit, judge on left-out pairs and left-out workloads, choose the blends by that, calibrate.
+
+    A `booster` that was trained elsewhere on more rows of log(ratio / base) replaces the final ones.
+    """
+    say = progress or (lambda _what, _done: None)
+    rows = group_repeats(examples)
+    if len(rows.examples) < LEAST_ROWS:
+        return _fitted(examples, target, NOTHING_LEARNED, [])
+    by_pair = cross_val_predict(
+        rows, "unseen_pair", seed=seed, say=lambda done: say(f"{target}: left-out pairs", 0.4 * done)
+    )
+    by_workload = cross_val_predict(
+        rows, "unseen_workload", seed=seed, say=lambda done: say(f"{target}: left-out workloads", 0.4 + 0.4 * done)
+    )
+    say(f"{target}: effects of known workloads", 0.8)
+    effects, predictions = _with_effects(rows, [by_pair, by_workload])
+    known_weights, unknown_weights = (_stacking_weights(rows, predictions, known) for known in (True, False))
+    say(f"{target}: fitting", 0.85)
+    everything = np.arange(len(rows.examples))
+    model = ResidualModel(
+        base_learners=fit_base_learners(rows, everything, seed=seed, given=booster),
+        effects=effects,
+        known_weights=known_weights,
+        unknown_weights=unknown_weights,
+        known=frozenset(examples.workloads),
+    )
+    say(f"{target}: calibrating", 0.95)
+    return _fitted(examples, target, model, [(one, rows.group) for one in predictions])
+
+
+def _with_effects(
+    rows: GroupedExamples, predictions: Sequence[OutOfFoldPredictions]
+) -> tuple[Effects, list[OutOfFoldPredictions]]:
+    """Effects of known workloads, learned from what left-out pairs leave after the blend without them."""
+    left = np.full(len(rows.residual), np.nan)
+    by_pair = predictions[0]
+    blend = _stacking_weights(rows, [by_pair], known=True)
+    left[by_pair.row] = rows.residual[by_pair.row] - by_pair.correction(blend, blend)
+    terms = terms_of(rows.examples.victim, rows.examples.neighbours)
+    strength, of_folds = choose_regularisation(terms, left, by_pair.folds, rows.examples.pair)
+    found = [with_effects(by_pair, terms, left, of_folds)]
+    found += [with_effects(one, terms, left, [strength] * len(one.folds)) for one in predictions[1:]]
+    return fit_effects(terms, left, strength), found
+
+
+def _stacking_weights(
+    rows: GroupedExamples, predictions: Sequence[OutOfFoldPredictions], known: bool
+) -> StackingWeights:
+    which = [one.known == known for one in predictions]
+    return choose_stacking_weights(
+        rows.examples,
+        np.exp(rows.residual) * rows.examples.base,
+        np.concatenate([one.row[mask] for one, mask in zip(predictions, which, strict=True)]),
+        np.concatenate([one.parts[mask] for one, mask in zip(predictions, which, strict=True)]),
+        np.concatenate([one.effects[mask] for one, mask in zip(predictions, which, strict=True)]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SingleRepeats:
+    """Judgements of single repeats: `row` (K,) of the examples, `hints` (K, 4), `correction`, `known`,
+    `fold` (K,)."""
+
+    protocol: str
+    row: Ints
+    hints: Floats
+    correction: Floats
+    known: Bools
+    fold: Ints
+
+
+def _single(examples: Examples, model: ResidualModel, predictions: OutOfFoldPredictions, group: Ints) -> _SingleRepeats:
+    row, at = expanded(predictions, group)
+    correction = predictions.correction(model.known_weights, model.unknown_weights)[at]
+    known = predictions.known[at]
+    hints = hints_of(examples.base[row], correction, predictions.parts[at], known)
+    return _SingleRepeats(predictions.protocol, row, hints, correction, known, predictions.fold[at])
+
+
+def _fitted(
+    examples: Examples, target: str, model: ResidualModel, predictions: Sequence[tuple[OutOfFoldPredictions, Ints]]
+) -> FittedTarget:
+    single = [_single(examples, model, one, group) for one, group in predictions]
+    row = np.concatenate([np.zeros(0, dtype=np.int64), *(one.row for one in single)])
+    hints = np.concatenate([np.zeros((0, 4)), *(one.hints for one in single)])
+    known = np.concatenate([np.zeros(0, dtype=bool), *(one.known for one in single)])
+    correction = np.concatenate([np.zeros(0), *(one.correction for one in single)])
+    platform = np.array([examples.platform[at].partition("/")[2] for at in row], dtype=np.str_)
+    fold = np.concatenate([np.zeros(0, dtype=np.int64), *(one.fold + 1000 * at for at, one in enumerate(single))])
+    # against what is answered, which the correction alone may overshoot: nobody is expected to gain fivefold
+    answered = np.clip(examples.base[row] * np.exp(correction), LOWEST[target], HIGHEST[target])
+    error = np.log(examples.ratio[row]) - np.log(answered)
+    scale = out_of_fold_scales(examples.x[row], hints, error, row, fold)
+    fitted = FittedTarget(
+        target=target,
+        model=model,
+        calibration=calibrate(examples.x[row], hints, error, known, platform.tolist(), row, fold, scale),
+        low=_edge(examples.x, np.nanmin),
+        high=_edge(examples.x, np.nanmax),
+        limits=_columns(examples.names, LIMITS),
+        most_instances=int(examples.size.max(initial=0)),
+        ceiling=_ceiling(examples.ratio, target),
+        figures={},
+        kinds={at: tuple(np.unique(examples.x[:, at]).tolist()) for at in _columns(examples.names, KINDS)},
+        sizes=_columns(examples.names, SIZES),
+    )
+    scales = np.split(scale, np.cumsum([len(one.row) for one in single])[:-1]) if single else []
+    told = zip(single, scales, strict=True)
+    held_out = tuple(_held_out(examples, fitted, one, own) for one, own in told if len(one.row))
+    return replace(fitted, held_out=held_out, figures={one.protocol: _figures(one) for one in held_out})
+
+
+def _held_out(examples: Examples, fitted: FittedTarget, rows: _SingleRepeats, scale: Floats) -> HeldOutPredictions:
+    """What was said to left-out rows, with intervals by difficulties that had not seen them either."""
+    base = examples.base[rows.row]
+    expected = np.clip(base * np.exp(rows.correction), LOWEST[fitted.target], HIGHEST[fitted.target])
+    platform = np.array([examples.platform[at].partition("/")[2] for at in rows.row], dtype=np.str_)
+    nowhere = np.zeros(len(base), dtype=bool)
+    down, up = fitted.calibration.half_widths(examples.x[rows.row], rows.hints, rows.known, nowhere, platform, scale)
+    return HeldOutPredictions(
+        target=fitted.target,
+        protocol=rows.protocol,
+        key=tuple(examples.key[at] if examples.key else examples.run[at] for at in rows.row),
+        platform=tuple(platform.tolist()),
+        pair=tuple(examples.pair[at] for at in rows.row),
+        measured=examples.ratio[rows.row],
+        prior=base,
+        expected=expected,
+        lower=np.minimum(expected * np.exp(-down), SURE[fitted.target]),
+        upper=np.minimum(expected * np.exp(up), fitted.ceiling),
+    )
+
+
+def _figures(held: HeldOutPredictions) -> dict[str, float]:
+    off = np.abs(held.measured - held.expected)
+    return {
+        "rows": len(held),
+        "mae": round(float(off.mean()), 5),
+        "mae_prior": round(float(np.abs(held.measured - held.prior).mean()), 5),
+        "p90_abs_error": round(float(np.quantile(off, 0.9)), 5),
+        "coverage": round(float(((held.measured >= held.lower) & (held.measured <= held.upper)).mean()), 5),
+    }
+
+
+def _columns(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
+    return tuple(column for column, name in enumerate(names) if name in wanted)
+
+
+def _prior_width(target: str, base: Floats) -> Floats:
+    """Half width of the interval that the prior gives to unknown workloads; (R,).
+
+    That is twice its usual one, which held in three of five of the lab's pairs (lab-colocations).
+    """
+    if target == "throughput":
+        return prior_spread(base, np.ones(len(base), dtype=bool))
+    times = LATENCY_TIMES if target == "latency" else JITTER_TIMES
+    return 2 * times * PRIOR_HALF_WIDTH * np.maximum(0.5, np.log2(base))
+
+
+def _ceiling(ratio: Floats, target: str) -> float:
+    """What no upper bound exceeds: nobody runs faster in company than alone, but for the noise that was measured."""
+    if target != "throughput":
+        return np.inf
+    return float(max(HIGHEST[target], np.quantile(ratio, 0.995))) if len(ratio) else HIGHEST[target]
+
+
+def _edge(x: Floats, pick: Callable[..., Any]) -> Floats:
+    edge = np.full(x.shape[1], np.nan)
+    seen = np.isfinite(x).any(axis=0)
+    if seen.any():
+        edge[seen] = pick(np.where(np.isfinite(x[:, seen]), x[:, seen], np.nan), axis=0)
+    return edge

@@ -1,0 +1,228 @@
+"""The smooth member of the learned residual: ridge regression on kernels and products, for what trees draw in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from models.arrays import Floats, Ints
+
+CENTRES = 160  # of the kernel: what a prediction costs grows with their number
+LENGTHS = (0.5, 1.0, 2.0)  # of the kernel, in median distances between rows
+PENALTIES = (0.01, 0.1, 1.0, 10.0)  # of the kernel's part
+LINEAR = (0.01, 1.0)  # weight of the linear part and the products against the kernel's
+COMPONENTS, VARIANCE, CROSSED = 8, 0.98, 4  # principal components of a block: most, share kept, used in products
+BLOCKS = ("own", "near", "host", "prior", "other", "socket")
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSpace:
+    """Features as a few well-scaled coordinates: every block of them (own metrics, neighbours' metrics, ...) spans a
+    variance of one, however many metrics a dataset brings. `centre`, `used` (F,); `turn` (F, K)."""
+
+    centre: Floats
+    turn: Floats
+    block: tuple[int, ...]  # (K,) of each coordinate, index into BLOCKS
+
+    def __call__(self, x: Floats) -> Floats:
+        """Coordinates of rows; (R, K)."""
+        used = np.flatnonzero(self.turn.any(axis=1))  # a feature that training saw no spread of has no coordinate
+        return np.asarray(_log(x[:, used], self.centre[used]) @ self.turn[used] - self.centre @ self.turn)
+
+
+def _log(x: Floats, fill: Floats) -> Floats:
+    """Signed logarithms, unknown ones and limits that are not set replaced by `fill` (F,)."""
+    logs = np.abs(x)
+    np.copysign(np.log1p(logs, out=logs), x, out=logs)
+    np.copyto(logs, fill, where=~np.isfinite(x))
+    return logs
+
+
+def fit_feature_space(x: Floats, names: Sequence[str]) -> FeatureSpace:
+    """Principal components block by block."""
+    known = np.isfinite(x)
+    logs = np.where(known, _log(x, np.zeros(x.shape[1])), 0.0)
+    centre = logs.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    off = np.where(known, logs - centre, 0.0)
+    spread = off.std(axis=0)
+    block_of = np.array([_block(name) for name in names])
+    turns, blocks = [np.zeros((x.shape[1], 0))], []
+    for number in range(len(BLOCKS)):
+        columns = np.flatnonzero((block_of == number) & (spread > 1e-9))
+        if not len(columns):
+            continue
+        scaled = off[:, columns] / spread[columns]
+        _, size, axes = np.linalg.svd(scaled, full_matrices=False)
+        share = np.cumsum(size**2) / np.sum(size**2)
+        kept = min(int(np.searchsorted(share, VARIANCE)) + 1, COMPONENTS, len(size))
+        turn = np.zeros((x.shape[1], kept))
+        norm = np.sqrt(np.sum(size[:kept] ** 2) / len(x))
+        turn[columns] = axes[:kept].T / spread[columns, None] / norm
+        turns.append(turn)
+        blocks += [number] * kept
+    return FeatureSpace(centre, np.concatenate(turns, axis=1), tuple(blocks))
+
+
+def _block(name: str) -> int:
+    head = name.split(" ", maxsplit=1)[0]
+    return BLOCKS.index(head) if head in BLOCKS and name != "near" else BLOCKS.index("other")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRidge:
+    """A fitted smooth member: kernel (C, K) centres with their weights, linear part and products of own and neighbours'
+    coordinates. Predictions stay within `low` and `high`, the residuals of training."""
+
+    space: FeatureSpace
+    centres: Floats
+    length: float
+    kernel: Floats
+    linear: Floats
+    offset: float
+    low: float
+    high: float
+
+    def predict(self, x: Floats) -> Floats:
+        """What to add to the log of the base ratio; (R,)."""
+        at = self.space(x)
+        value = _kernel(at, self.centres, self.length) @ self.kernel + _crossed(at, self.space) @ self.linear
+        return np.clip(value + self.offset, self.low, self.high)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "centre": self.space.centre.tolist(),
+            "turn": self.space.turn.tolist(),
+            "block": list(self.space.block),
+            "centres": self.centres.tolist(),
+            "kernel": self.kernel.tolist(),
+            "linear": self.linear.tolist(),
+            **{name: getattr(self, name) for name in ("length", "offset", "low", "high")},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> KernelRidge:
+        """Inverse of `to_json`; KeyError, TypeError or ValueError on anything else."""
+        centre = np.array(value["centre"], dtype=float)
+        turn = np.array(value["turn"], dtype=float).reshape(len(centre), -1)
+        space = FeatureSpace(centre, turn, tuple(int(number) for number in value["block"]))
+        centres = np.array(value["centres"], dtype=float).reshape(len(value["centres"]), turn.shape[1])
+        made = cls(
+            space,
+            centres,
+            float(value["length"]),
+            np.array(value["kernel"], dtype=float),
+            np.array(value["linear"], dtype=float),
+            *(float(value[name]) for name in ("offset", "low", "high")),
+        )
+        crossed = _crossed(np.zeros((1, turn.shape[1])), space).shape[1]
+        if made.kernel.shape != (len(centres),) or made.linear.shape != (crossed,):
+            raise ValueError("the parts of the smooth member differ in size")
+        return made
+
+
+def _kernel(at: Floats, centres: Floats, length: float) -> Floats:
+    """Gaussian kernel; (R, C)."""
+    near = at @ (centres.T * (2 / length))  # in place from here on: it is the largest thing in a prediction
+    near -= np.einsum("rk,rk->r", at, at)[:, None] / length
+    near -= np.einsum("ck,ck->c", centres, centres) / length
+    np.minimum(near, 0.0, out=near)
+    return np.asarray(np.exp(near, out=near))
+
+
+def _crossed(at: Floats, space: FeatureSpace) -> Floats:
+    """The coordinates, and products of own ones with near, host and socket ones: who is sensitive beside who
+    presses."""
+    block = np.array(space.block, dtype=int)
+    own = np.flatnonzero(block == BLOCKS.index("own"))[:CROSSED]
+    parts = [at]
+    for name in ("near", "host", "socket"):
+        around = np.flatnonzero(block == BLOCKS.index(name))[:CROSSED]
+        parts.append((at[:, own, None] * at[:, None, around]).reshape(len(at), -1))
+    return np.concatenate(parts, axis=1)
+
+
+def fit_kernel_ridge(
+    x: Floats,
+    target: Floats,
+    weight: Floats,
+    names: Sequence[str],
+    folds: Sequence[tuple[Ints, Ints]],
+    *,
+    seed: int,
+) -> KernelRidge:
+    """Fit on residuals of log ratio (R,); length and penalties are those that predict the left-out folds best.
+
+    The kernel's part is a Gaussian process seen from CENTRES rows (Nystroem; Rasmussen and Williams, section 8.1), so
+    that a prediction costs the same however many rows were learned from.
+    """
+    space = fit_feature_space(x, names)
+    at = space(x)
+    random = np.random.default_rng(seed)
+    rows = np.sort(random.permutation(len(x))[:CENTRES])
+    centres = at[rows]
+    crossed = _crossed(at, space)
+    scale = np.sqrt((crossed**2).mean(axis=0)) + 1e-9
+    offset = float(np.average(target, weights=weight))
+    around = target - offset
+    between = ((centres[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
+    typical = float(np.median(between[between > 0])) if (between > 0).any() else 1.0
+    best: tuple[float, float, float, float] | None = None
+    for length in LENGTHS:
+        design = np.concatenate([_kernel(at, centres, typical * length), crossed / scale], axis=1)
+        whiten = _whitener(_kernel(centres, centres, typical * length))
+        turned = np.concatenate([design[:, : len(centres)] @ whiten, design[:, len(centres) :]], axis=1)
+        for linear in LINEAR:
+            scaled = turned * _weights(whiten.shape[1], crossed.shape[1], linear)
+            losses = _losses(scaled, around, weight, folds)
+            for penalty, loss in zip(PENALTIES, losses, strict=True):
+                if best is None or loss < best[0] * (1 - 1e-6):
+                    best = (loss, length, linear, penalty)
+    assert best is not None  # noqa: S101 - the loops ran
+    _, length, linear, penalty = best
+    whiten = _whitener(_kernel(centres, centres, typical * length))
+    by_size = _weights(whiten.shape[1], crossed.shape[1], linear)
+    turned = np.concatenate([_kernel(at, centres, typical * length) @ whiten, crossed / scale], axis=1) * by_size
+    found = _ridge(turned.T * weight @ turned, turned.T * weight @ around, penalty) * by_size
+    return KernelRidge(
+        space=space,
+        centres=centres,
+        length=typical * length,
+        kernel=whiten @ found[: whiten.shape[1]],
+        linear=found[whiten.shape[1] :] / scale,
+        offset=offset,
+        low=float(target.min()),
+        high=float(target.max()),
+    )
+
+
+def _weights(kernels: int, others: int, linear: float) -> Floats:
+    """How freely each part may be used: the linear part as a whole has `linear` of the kernel's variance."""
+    return np.concatenate([np.ones(kernels), np.full(others, np.sqrt(linear / max(others, 1)))])
+
+
+def _whitener(kernel: Floats) -> Floats:
+    """W with W W' the inverse of the kernel between the centres, without the directions that rounding fills."""
+    values, vectors = np.linalg.eigh(kernel)
+    used = values > 1e-8 * values[-1]
+    return np.asarray(vectors[:, used] / np.sqrt(values[used]))
+
+
+def _losses(design: Floats, target: Floats, weight: Floats, folds: Sequence[tuple[Ints, Ints]]) -> list[float]:
+    """Mean |error| on the left-out folds for each of PENALTIES."""
+    losses = np.zeros(len(PENALTIES))
+    count = 0
+    for train, test in folds:
+        part = design[train]
+        gram, right = part.T * weight[train] @ part, part.T * weight[train] @ target[train]
+        for number, penalty in enumerate(PENALTIES):
+            losses[number] += np.abs(target[test] - design[test] @ _ridge(gram, right, penalty)).sum()
+        count += len(test)
+    return [float(loss) / max(count, 1) for loss in losses]
+
+
+def _ridge(gram: Floats, right: Floats, penalty: float) -> Floats:
+    return np.asarray(np.linalg.solve(gram + penalty * np.eye(len(gram)), right))

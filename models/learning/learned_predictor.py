@@ -1,0 +1,272 @@
+"""LearnedPredictor: a trained artifact as a Predictor; maps scenes to rows and rows back to scenes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from models.arrays import Bools, Floats, Ints
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable, SceneBatch
+from models.features.feature_matrix import FeatureMatrix, build_matrix, cpu_overlap
+from models.features.sensitivity_curves import REPORTER
+from models.learning.effects import Effects
+from models.learning.fitted_target import FittedTarget, TargetEstimate
+from models.physics.prior import jitter_band, latency_band, prior_spread
+from models.prediction import TARGETS, BandArrays, InterferencePrediction, unasked
+
+_DIGITS = 9  # of effects, up to which two sums over the same neighbours in another order are equal
+SAME_PROFILE = 0.25  # median |log(value / value in training)| up to which a name means the same workload
+THIN = 0.2  # a profile is thin that lacks more than this share of the metrics that most workloads of training had
+AS_THIN = 0.9  # unless so many of the profiles of training lacked as much
+
+
+@dataclass(frozen=True, slots=True)
+class _PreparedTable:
+    """What a model says of a profile table alone: the `table` with what training knew beside what was `given`, which of
+    its rows are `thin`, and which look as in training, as far as they were asked about."""
+
+    given: ProfileTable
+    table: ProfileTable
+    thin: Bools
+    same: dict[int, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedPredictor:
+    """Prior and learned residual together. `reference` holds, by name, the profiles that training saw.
+
+    A workload counts as known when its name was in training and its profile looks the same: another operator's `db` is
+    not ours. `platforms` are the further numbers of the platforms that training saw.
+    """
+
+    version: str
+    origin: str
+    metrics: tuple[str, ...]
+    throughput: FittedTarget
+    latency: FittedTarget | None
+    jitter: FittedTarget | None
+    reference: Mapping[str, Sequence[Mapping[str, float]]]
+    platforms: Mapping[str, Mapping[str, float]]
+    _told: list[_PreparedTable] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )  # of the last table
+
+    @property
+    def targets(self) -> dict[str, FittedTarget]:
+        """What was learned, by name."""
+        found = {"throughput": self.throughput, "latency": self.latency, "jitter": self.jitter}
+        return {name: target for name, target in found.items() if target is not None}
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        """Predict every instance of every scene; nan where nobody sits. Twins in neighbouring slots are asked once."""
+        told = self._of_table(scenes.table)
+        scenes = scenes if told.table is scenes.table else replace(scenes, table=told.table)
+        whole = build_matrix(scenes, self.metrics)
+        asked = {name: target for name, target in self.targets.items() if name == "throughput" or name in targets}
+        same = self._same_as_seen(scenes, told.same)
+        effects = {name: _effects(target, scenes, same) for name, target in asked.items()}
+        of_names = [np.round(grid[whole.scene, whole.slot], _DIGITS) for grid in effects.values()]
+        matrix, row = _without_twins(whole, scenes, [*(whole.prior_of(name) for name in asked), *of_names])
+        size = scenes.present.sum(axis=1)[matrix.scene]
+        blank = (scenes.profile == 0)[matrix.scene, matrix.slot] | self._nothing_in_common(matrix)
+        thin = _anybody(scenes, told.thin)[matrix.scene]
+        estimates = {
+            name: self._estimate(target, matrix, scenes, same, effects[name], size, thin)
+            for name, target in asked.items()
+        }
+        bands = {name: _band(estimate, blank, row, whole, scenes) for name, estimate in estimates.items()}
+        if "latency" in targets and "latency" not in bands:
+            bands["latency"] = latency_band(whole.prior.latency, scenes)
+        if "jitter" in targets and "jitter" not in bands:
+            bands["jitter"] = jitter_band(whole.prior.jitter, scenes)
+        marks = np.zeros(scenes.present.shape, dtype=bool)
+        marks[whole.scene, whole.slot] = (estimates["throughput"].outside | blank)[row]
+        nothing = unasked(scenes.present)
+        return InterferencePrediction(
+            bands["throughput"], bands.get("latency", nothing), bands.get("jitter", nothing), marks
+        )
+
+    def _of_table(self, table: ProfileTable) -> _PreparedTable:
+        """Worked out once for all questions on one cloud, which share a table."""
+        for one in self._told:
+            if one.given is table:
+                return one
+        known = self._with_what_training_knew(table)
+        found = _PreparedTable(table, known, self._thin(known))
+        self._told[:] = [found]
+        return found
+
+    def _with_what_training_knew(self, table: ProfileTable) -> ProfileTable:
+        """The table with the platforms and the sweeps' reporter of the training data, where it brings none."""
+        for metrics in self.reference.get(REPORTER, ())[:1]:
+            if REPORTER not in table.names:
+                table = table.with_profile(WorkloadProfile(REPORTER, metrics))
+        if self.platforms and not table.platforms:
+            table = replace(table, platforms=self.platforms)
+        return table
+
+    def _same_as_seen(self, scenes: SceneBatch, before: dict[int, bool]) -> Bools:
+        """Which rows of the profile table look like the workload of that name in training; (rows,), False where nobody
+        has one. `before` is what was found of rows of this table."""
+        table, found = scenes.table, np.zeros(len(scenes.table.values), dtype=bool)
+        for row in np.unique(scenes.profile[scenes.present]).tolist():
+            if row not in before:
+                several = self.reference.get(table.names[row], ())
+                before[row] = any(_same(table.columns, table.values[row], seen) for seen in several)
+            found[row] = before[row]
+        return found
+
+    def _thin(self, table: ProfileTable) -> Bools:
+        """Which rows of a profile table say too little to apply what was learned from full ones; (rows,).
+
+        An unknown metric of a neighbour counts as no pressure, so who sits beside a thin profile is as uncertain.
+        """
+        profiles = [seen for name, several in self.reference.items() if name != REPORTER for seen in several]
+        count = Counter(key for seen in profiles for key in seen)
+        usual = [key for key in self.metrics if 2 * count[key] > len(profiles)]
+        if not usual:
+            return np.zeros(len(table.values), dtype=bool)
+        lacked = [sum(key not in seen for key in usual) / len(usual) for seen in profiles]
+        lacking = np.stack([np.isnan(table.column(key)) for key in usual], axis=1).mean(axis=1)
+        return np.asarray(lacking > max(THIN, float(np.quantile(lacked, AS_THIN))))
+
+    def _nothing_in_common(self, matrix: FeatureMatrix) -> Bools:
+        """Rows of which no metric that training knew is known."""
+        own = [column for column, name in enumerate(matrix.names) if name.startswith("own ")]
+        return np.asarray(~np.isfinite(matrix.x[:, own]).any(axis=1))
+
+    def _estimate(
+        self,
+        target: FittedTarget,
+        matrix: FeatureMatrix,
+        scenes: SceneBatch,
+        same: Bools,
+        effects: Floats,
+        size: Ints,
+        thin: Bools,
+    ) -> TargetEstimate:
+        """`same` (rows of the table,) and `effects` (S, N) as in `_effects`."""
+        known = _scene_known(scenes, _known_rows(target, scenes, same))[matrix.scene, matrix.slot]
+        base, of_names = matrix.prior_of(target.target), effects[matrix.scene, matrix.slot]
+        platform = scenes.platform[matrix.scene]
+        return target.estimate(matrix.x, base, of_names, known, size, platform, thin)
+
+
+def _known_rows(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Bools:
+    """Known to one target is not known to the other, which may have fewer examples; (rows of the table,)."""
+    return np.asarray(same & np.array([name in target.model.known for name in scenes.table.names], dtype=bool))
+
+
+def _effects(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Floats:
+    """What a target's effects add for who is known, where `same` (rows of the table,) look as in training; (S, N)."""
+    if not (target.model.known_weights.effects or target.model.unknown_weights.effects):
+        return np.zeros(scenes.present.shape)  # nothing of them is kept
+    known_rows = _known_rows(target, scenes, same)
+    return scene_effects(target.model.effects, scenes, np.where(known_rows, np.arange(len(known_rows)), 0))
+
+
+def _without_twins(matrix: FeatureMatrix, scenes: SceneBatch, others: Sequence[Floats]) -> tuple[FeatureMatrix, Ints]:
+    """The matrix without rows that equal the one before them, and for each of its rows (R,) which is left for it.
+
+    Who is described by the same numbers, the `others` (R,) among them, is the same to every member: what the prior
+    says, and what is known by name of who sits beside whom. Rows of one scene stand together, so these are instances
+    in neighbouring slots that run the same in the same way.
+    """
+    if not len(matrix.x):
+        return matrix, np.zeros(0, dtype=np.int64)
+    bits = matrix.x.view(np.int64)  # nan equals nan
+    other = np.ones(len(bits), dtype=bool)
+    profile = scenes.profile[matrix.scene, matrix.slot]  # what is known goes by name
+    other[1:] = (matrix.scene[1:] != matrix.scene[:-1]) | (profile[1:] != profile[:-1])
+    for numbers in (bits, *(one[:, None] for one in others)):
+        other[1:] |= (numbers[1:] != numbers[:-1]).any(axis=1)
+    if other.all():
+        return matrix, np.arange(len(bits))
+    kept = np.flatnonzero(other)
+    few = replace(
+        matrix,
+        x=matrix.x[kept],
+        scene=matrix.scene[kept],
+        slot=matrix.slot[kept],
+        log_prior=matrix.log_prior[kept],
+    )
+    return few, np.cumsum(other) - 1
+
+
+def _band(estimate: TargetEstimate, blank: Bools, row: Ints, whole: FeatureMatrix, scenes: SceneBatch) -> BandArrays:
+    """Spread the estimates of the rows `row` (R,) over scenes; of rows without any known metric only the prior's wide
+    interval is given."""
+    wide = np.where(blank, np.exp(prior_spread(np.full(len(blank), 0.5), np.ones(len(blank), dtype=bool))), 1.0)
+    out = []
+    for values in (estimate.expected, estimate.lower / wide, np.maximum(estimate.upper, estimate.expected)):
+        grid = np.full(scenes.present.shape, np.nan)
+        grid[whole.scene, whole.slot] = values[row]
+        out.append(grid)
+    return BandArrays(*out)
+
+
+def scene_effects(effects: Effects, scenes: SceneBatch, effect_rows: Ints) -> Floats:
+    """`Effects.predict` for whole scenes at once, (S, N): the fast path of the same sums.
+
+    `effect_rows` maps table rows to themselves, or to 0 where the workload is not known.
+    """
+    total = np.zeros(scenes.present.shape)
+    if not effects.values and not effects.factors:
+        return total
+    names = scenes.table.names
+    row = effect_rows[scenes.profile]
+    overlap = cpu_overlap(scenes)
+    beside = np.where(np.eye(scenes.slots, dtype=bool)[None], 0.0, scenes.present[:, None, :] * 1.0)
+    for domain, share in (("near", overlap * beside), ("far", (1 - overlap) * beside)):
+        victim = _vector(effects, f"victim|{domain}|", names)
+        neighbour = _vector(effects, f"neighbour|{domain}|", names)
+        pair = _matrix(effects, f"pair|{domain}|", names)
+        total += victim[row] * share.sum(axis=2) + np.einsum("snm,sm->sn", share, neighbour[row])
+        total += (pair[row[:, :, None], row[:, None, :]] * share).sum(axis=2)
+        left, right = (_factors(effects, f"{side}|{domain}|", names) for side in ("victim", "neighbour"))
+        total += np.einsum("snk,snk->sn", left[row], share @ right[row])
+    return np.where(scenes.present, total, 0.0)
+
+
+def _vector(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
+    return np.array([effects.values.get(prefix + name, 0.0) if name else 0.0 for name in names])
+
+
+def _factors(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
+    """The factors of every name, 0 where there are none; (names, K)."""
+    none = (0.0,) * max(map(len, effects.factors.values()), default=0)
+    return np.array([effects.factors.get(prefix + name, none) for name in names]).reshape(len(names), len(none))
+
+
+def _matrix(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
+    found = np.zeros((len(names), len(names)))
+    position: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        position.setdefault(name, []).append(row)
+    for key, value in effects.values.items():
+        if key.startswith(prefix):
+            victim, _, neighbour = key.removeprefix(prefix).partition("|")
+            for one in position.get(victim, ()):
+                found[one, position.get(neighbour, [])] = value
+    return found
+
+
+def _anybody(scenes: SceneBatch, rows: Bools) -> Bools:
+    """Scenes in which anybody has one of these rows of the table; (S,)."""
+    return np.asarray((rows[scenes.profile] & scenes.present).any(axis=1))
+
+
+def _scene_known(scenes: SceneBatch, known_rows: Bools) -> Bools:
+    """Whether an instance and everybody with it is known; (S, N)."""
+    everybody = np.asarray((known_rows[scenes.profile] | ~scenes.present).all(axis=1))
+    return np.asarray(np.broadcast_to(everybody[:, None], scenes.present.shape))
+
+
+def _same(columns: Sequence[str], values: Floats, seen: Mapping[str, float]) -> bool:
+    both = [at for at, key in enumerate(columns) if key in seen and np.isfinite(values[at])]
+    gaps = np.log((values[both] + 1e-6) / (np.array([seen[columns[at]] for at in both]) + 1e-6))
+    return bool(both) and float(np.median(np.abs(gaps))) <= SAME_PROFILE

@@ -1,0 +1,197 @@
+"""The learned residual: members fitted on what the prior leaves unexplained, blended, with known workloads' effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import lightgbm
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from models.arrays import Bools, Floats, Ints
+from models.features.examples import Examples, Neighbour
+from models.features.folds import FOLDS, MOST_FOLDS, Fold, pair_folds, workload_folds
+from models.features.repeats import GroupedExamples, target_of
+from models.learning.boosting import booster_options, fit_booster, fit_boosters, fit_forest, predict
+from models.learning.effects import Effects
+from models.learning.kernel_ridge import KernelRidge, fit_kernel_ridge
+from models.learning.quickscorer import QuickScorer
+
+__all__ = [
+    "FOLDS",
+    "LEAST_ROWS",
+    "MOST_FOLDS",
+    "BaseLearners",
+    "Fold",
+    "ResidualModel",
+    "StackingWeights",
+    "booster_options",
+    "choose_stacking_weights",
+    "fit_base_learners",
+    "fit_booster",
+    "pair_folds",
+    "target_of",
+    "workload_folds",
+]  # fmt: skip
+
+
+LEAST_ROWS = 8  # below this nothing is learned and the prior answers
+BASE_LEARNERS = ("boosters", "forest", "smooth")
+STEPS = 4  # blends are compared in quarters: finer steps are decided by noise
+INNER_FOLDS = 4  # by which the smooth member chooses its penalties
+HIGHEST = {"throughput": 1.1, "latency": 1000.0, "jitter": 1000.0}
+LOWEST = {"throughput": 1e-3, "latency": 0.5, "jitter": 1e-3}
+
+
+@dataclass(frozen=True)  # without slots: the leaves are read when the members first answer, not while they are judged
+class BaseLearners:
+    """What predicts the residual of log ratio from features: boosted trees, a forest, and a smooth function."""
+
+    boosters: tuple[lightgbm.Booster, ...]
+    forest: lightgbm.Booster
+    smooth: KernelRidge
+
+    def predict(self, x: Floats) -> Floats:
+        """Each member's prediction in the order of MEMBERS; (R, 3)."""
+        return np.stack([predict(self.boosters, x), predict([self.forest], x), self.smooth.predict(x)], axis=1)
+
+    def answer(self, x: Floats) -> Floats:
+        """The same, bit by bit, for who asks more than once: the boosters are prepared for it, where they are small."""
+        boosted = predict(self.boosters, x) if self._leaves is None else np.mean(self._leaves(x), axis=0)
+        return np.stack([boosted, predict([self.forest], x), self.smooth.predict(x)], axis=1)
+
+    @cached_property
+    def _leaves(self) -> QuickScorer | None:
+        return QuickScorer.of(self.boosters)
+
+
+def fit_base_learners(
+    rows: GroupedExamples,
+    which: Ints,
+    *,
+    seed: int = 0,
+    boosters: int | None = None,
+    given: lightgbm.Booster | None = None,
+) -> BaseLearners:
+    """Fit every member on the rows with these numbers; `given` is a booster that was trained elsewhere on more rows."""
+    part = rows.examples.take(which)
+    residual, weight = rows.residual[which], rows.weight[which]
+    with threadpool_limits(1, "blas"):  # small matrices: threads that wait for one another cost more than they bring
+        smooth = fit_kernel_ridge(
+            part.x, residual, weight, part.names, pair_folds(part, seed + 1, INNER_FOLDS), seed=seed
+        )
+    return BaseLearners(
+        (given,) if given else fit_boosters(part.x, residual, weight, part.monotone, seed=seed, count=boosters),
+        fit_forest(part.x, residual, weight, part.monotone, seed=seed),
+        smooth,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StackingWeights:
+    """How much of each member (3,), and of the effects of known workloads, is kept; all 0 = the prior alone."""
+
+    base_learners: tuple[float, ...] = (0.0,) * len(BASE_LEARNERS)
+    effects: float = 0.0
+
+    def named(self) -> dict[str, float]:
+        """By what it is a share of."""
+        return {**dict(zip(BASE_LEARNERS, self.base_learners, strict=True)), "effects": self.effects}
+
+    @property
+    def prior_only(self) -> bool:
+        """Whether the prior answers alone."""
+        return not any(self.base_learners) and not self.effects
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualModel:
+    """log ratio = log base + blend of members + effects. `known_blend` holds where all workloads of a scene were in
+    training, else `unknown_blend`. `members` None = the base alone."""
+
+    base_learners: BaseLearners | None
+    effects: Effects
+    known_weights: StackingWeights
+    unknown_weights: StackingWeights
+    known: frozenset[str]
+
+    def log_correction(self, x: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Floats:
+        """What to add to the log of the base ratio; (R,)."""
+        known = self.all_known(victims, neighbours)
+        return self.correction(self.parts(x), self.effects.predict(victims, neighbours), known)
+
+    def parts(self, x: Floats) -> Floats:
+        """The members' predictions; (R, 3)."""
+        if self.base_learners is None or not len(x):
+            return np.zeros((len(x), len(BASE_LEARNERS)))
+        return self.base_learners.answer(x)
+
+    def correction(self, parts: Floats, effects: Floats, known: Bools) -> Floats:
+        """Blend members' predictions (R, 3) and effects (R,); (R,)."""
+        blends = [stacked(parts, effects, blend) for blend in (self.known_weights, self.unknown_weights)]
+        return np.where(known, *blends)
+
+    def all_known(self, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Bools:
+        """Rows whose victim and neighbours were all in the training data; (R,)."""
+        return np.array(
+            [
+                victim in self.known and all(one.workload in self.known for one in around)
+                for victim, around in zip(victims, neighbours, strict=True)
+            ],
+            dtype=bool,
+        )
+
+
+NOTHING_LEARNED = ResidualModel(None, Effects(), StackingWeights(), StackingWeights(), frozenset())
+
+
+def stacked(parts: Floats, effects: Floats, blend: StackingWeights) -> Floats:
+    """(R,) of (R, 3) and (R,)."""
+    return np.asarray(parts @ np.array(blend.base_learners) + blend.effects * effects)
+
+
+def _weight_grid() -> Iterator[tuple[float, ...]]:
+    """Every blend in steps whose parts sum to at most 1, the smallest sums first: what is missing is the prior's."""
+    grid = product(range(STEPS + 1), repeat=len(BASE_LEARNERS))
+    for steps in sorted((one for one in grid if sum(one) <= STEPS), key=lambda one: (sum(one), one)):
+        yield tuple(step / STEPS for step in steps)
+
+
+def choose_stacking_weights(
+    examples: Examples, ratio: Floats, rows: Ints, parts: Floats, effects: Floats
+) -> StackingWeights:
+    """The mean of the blends that predict left-out rows best, by the mean |error of T/B|.
+
+    `ratio` (G,) measured, `rows` (J,) of the examples, `parts` (J, 3) what members that had not seen them said,
+    `effects` (J,) likewise. Every pair counts once, however often it was repeated. Blends whose losses differ from the
+    best by no more than one standard error over pairs are as good, and their mean is steadier than any of them: with 21
+    pairs the best one alone was worse than the prior on new pairs. Where the prior alone is best, nothing is added.
+    """
+    if not len(rows):
+        return StackingWeights()
+    measured, base = ratio[rows], examples.base[rows]
+    pairs = np.unique([examples.pair[row] for row in rows], return_inverse=True)[1]
+    count = np.bincount(pairs)
+
+    def loss(blend: StackingWeights) -> Floats:
+        """Mean error of T/B of every pair."""
+        return np.bincount(pairs, np.abs(measured - base * np.exp(stacked(parts, effects, blend)))) / count
+
+    shares = (0.0, 0.5, 1.0) if effects.any() else (0.0,)
+    blends = [StackingWeights(members, share) for members in _weight_grid() for share in shares]
+    losses = np.stack([loss(blend) for blend in blends])
+    best = int(np.argmin(np.round(losses.mean(axis=1), 6)))
+    if blends[best].prior_only:
+        return blends[best]
+    worse = losses - losses[best]
+    noise = worse.std(axis=1) / np.sqrt(len(count))
+    _, first = np.unique(np.round(losses.mean(axis=1), 6), return_index=True)  # of ties that nearest to the prior
+    equal = [blends[number] for number in first if worse[number].mean() <= noise[number]]
+    mean = StackingWeights(
+        tuple(float(part) for part in np.mean([blend.base_learners for blend in equal], axis=0)),
+        float(np.mean([blend.effects for blend in equal])),
+    )
+    return mean if loss(mean).mean() <= losses[0].mean() else blends[best]

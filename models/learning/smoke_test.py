@@ -1,0 +1,130 @@
+"""An artifact's first prediction, in a process of its own: one that dies or never ends there takes nobody along.
+
+Reading checks all that can be checked of an artifact; the rest is LightGBM's and numpy's, in C.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from models.data.profile import WorkloadProfile
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.prediction import TARGETS
+from profiler.observed import HOST_KINDS, Host, Instance
+
+if TYPE_CHECKING:
+    from models.prediction import Predictor
+
+_passed: set[bytes] = set()  # checksums of what passed in this process: the same files need no second trial
+LIMIT_S = 60.0  # it takes two seconds, most of them to load libraries
+MOST_PROFILES = 50  # of those that training saw
+SECRETS = ("COTENANT_", "OS_", "PG")  # begin the names of variables that are nobody's business there
+
+
+class SmokeTestError(ValueError):
+    """An artifact cannot be read, or its first prediction died, took too long or was none."""
+
+
+def run(artifact: Path) -> None:
+    """Load `artifact` and predict a few scenes in another process, within LIMIT_S; SmokeTestError says how that
+    failed."""
+    sums = _sums(artifact)
+    if sums in _passed:
+        return
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(SECRETS)}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    command = [sys.executable, "-P", "-m", "models.learning.smoke_test", str(artifact.resolve())]
+    try:
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise SmokeTestError(f"its first prediction was not there after {LIMIT_S:g} s") from None
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        raise SmokeTestError(f"the process of its first prediction ended by {name}")
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise SmokeTestError(said[-1][:500] if said else "its first prediction failed")
+    if sums is not None:
+        _passed.add(sums)
+
+
+def _sums(artifact: Path) -> bytes | None:
+    """A digest of the checksums, which whoever loads it compares with the files; None where there are none."""
+    try:
+        return hashlib.sha256((artifact / "SHA256SUMS").read_bytes()).digest()
+    except OSError:
+        return None
+
+
+def predict_once(artifact: Path) -> None:
+    """The same in this process."""
+    from models.learning.artifact import ArtifactError, load
+
+    try:
+        predictor = load(artifact)
+    except ArtifactError as error:
+        raise SmokeTestError(str(error)) from error
+    scenes = _scenes(_profiles(predictor.reference))
+    _check(predictor, scenes)
+
+
+def _check(predictor: Predictor, scenes: SceneBatch) -> None:
+    try:
+        prediction = predictor.predict(scenes)
+    except Exception as error:
+        raise SmokeTestError(f"its first prediction failed: {type(error).__name__}: {error}") from error
+    for target in TARGETS:
+        band = getattr(prediction, target)
+        for edge in (band.expected, band.lower, band.upper):
+            if edge.shape != scenes.present.shape or not np.isfinite(edge[scenes.present]).all():
+                raise SmokeTestError(f"its first prediction of {target} is not finite")
+
+
+def _profiles(reference: object) -> list[WorkloadProfile]:
+    """Some that training saw, so that what was learned is used."""
+    if not isinstance(reference, dict):
+        raise SmokeTestError("reference.json is no mapping of names to profiles")
+    try:
+        seen = [WorkloadProfile(name, dict(several[0])) for name, several in reference.items() if several]
+    except (TypeError, ValueError, KeyError) as error:
+        raise SmokeTestError(f"reference.json holds what is no profile: {error}") from error
+    return seen[:MOST_PROFILES]
+
+
+def _scenes(profiles: Sequence[WorkloadProfile]) -> SceneBatch:
+    """Hosts of each kind, small and large, with one to four instances of known workloads, and one that is unknown."""
+    names: list[str | None] = [profile.name for profile in profiles] or [None]
+    scenes = []
+    for kind in HOST_KINDS:
+        for pcpus in (2, 64):
+            host = Host(f"{kind}-{pcpus}", kind, pcpus, 65536)
+            for number in range(len(names)):
+                together = [names[(number + at) % len(names)] for at in range(1 + number % 4)]
+                scenes.append((host, [Instance(f"i{at}", workload=one) for at, one in enumerate(together)]))
+            scenes.append((host, [Instance("known", workload=names[0]), Instance("unknown", vcpus=2)]))
+    return build_batch(scenes, ProfileTable.build(profiles))
+
+
+def main() -> None:
+    """What `run` starts: ends with 0, or with 1 and a sentence on standard error."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # an artifact of a stranger fills no disk
+    try:
+        predict_once(Path(sys.argv[1]))
+    except SmokeTestError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

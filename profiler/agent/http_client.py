@@ -1,0 +1,183 @@
+"""One POST to the Cotenant server: a URL that was checked, a token that is never shown, deadlines, no redirects."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ipaddress
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+PATH = "/v1/samples"
+_SILENCE_S = 10.0  # without a byte
+_DEADLINE_S = 30.0  # for all of it: a server that sends one byte every nine seconds is no server
+_LARGEST_ANSWER = 1 << 23  # ten thousand reasons are under 2 MB
+_TOKEN = re.compile(r"[\x21-\x7e]{1,4096}\Z")
+
+
+KINDS = ("connection", "name", "protocol", "refused", "timeout", "tls", "token")
+
+
+class HttpError(Exception):
+    """No answer; `kind` is one of few words, for counting."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class ServerUrl:
+    """Where to push; made by `parse_url`."""
+
+    secure: bool
+    host: str
+    port: int
+    path: str
+
+    def __str__(self) -> str:
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.secure else 'http'}://{name}:{self.port}{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """What the server said."""
+
+    status: int
+    body: bytes
+    retry_after: str | None
+
+
+def parse_url(url: str) -> ServerUrl:
+    """Read the server's base URL, such as `https://cotenant.example:8443`; ValueError is one sentence."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"{url[:100]!r} is no URL ({error})") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("the URL holds a user or password; give a token with --token-file instead")
+    if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"[\x00-\x20\x7f]", url):
+        raise ValueError(f"{url[:100]!r} is no URL such as https://cotenant.example:8443")
+    if parts.query or parts.fragment:
+        raise ValueError(f"{url[:100]!r} has a query or fragment; give the server's base URL")
+    secure = parts.scheme == "https"
+    path = parts.path.rstrip("/").removesuffix(PATH) + PATH
+    return ServerUrl(secure, parts.hostname, port or (443 if secure else 80), path)
+
+
+def check_token(text: str) -> str:
+    """The token without the line's end; ValueError when it is none (the message does not show it)."""
+    token = text.strip()
+    if not _TOKEN.match(token):
+        raise ValueError("the token is empty or holds blanks, line ends or other than ASCII characters")
+    return token
+
+
+def may_carry_token(server: ServerUrl) -> bool:
+    """Over plain HTTP a token may only go to this machine."""
+    if server.secure or server.host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(server.host).is_loopback
+    except ValueError:
+        return False
+
+
+class HttpClient:
+    """Keeps one connection open between posts; for one thread."""
+
+    def __init__(self, server: ServerUrl, token: Callable[[], str | None], agent: str) -> None:
+        """`token` is asked before every post, so that a token that was renewed is used."""
+        self._server = server
+        self._token = token
+        self._agent = agent
+        self._ended = False
+        self._connection: http.client.HTTPConnection | None = None
+
+    def post(self, body: bytes) -> HttpAnswer:
+        """Send a JSON body; raises HttpError when there is no whole answer in time."""
+        headers = {"Content-Type": "application/json", "User-Agent": self._agent}
+        try:
+            token = self._token()
+        except ValueError as error:
+            raise HttpError("token", str(error)) from None
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        reused = self._connection is not None
+        try:
+            return self._exchange(body, headers)
+        except (http.client.RemoteDisconnected, ConnectionError) as error:
+            self.close()
+            if not reused or self._ended:
+                raise _explain(error) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            raise _explain(error) from None
+        try:  # the server had closed an idle connection: that says nothing about it
+            return self._exchange(body, headers)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            raise _explain(error) from None
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def interrupt(self) -> None:
+        """Let a post under way fail at once; the one method that another thread may call, at the end."""
+        self._ended = True
+        connection = self._connection
+        if connection is not None:
+            _cut(connection)
+
+    def _exchange(self, body: bytes, headers: dict[str, str]) -> HttpAnswer:
+        connection = self._connection = self._connection or self._connect()
+        deadline = threading.Timer(_DEADLINE_S, _cut, (connection,))
+        deadline.daemon = True
+        deadline.start()
+        try:
+            connection.request("POST", self._server.path, body, headers)
+            response = connection.getresponse()
+            content = response.read(_LARGEST_ANSWER + 1)
+        finally:
+            deadline.cancel()
+        if len(content) > _LARGEST_ANSWER or response.will_close:
+            self.close()
+        return HttpAnswer(response.status, content[:_LARGEST_ANSWER], response.getheader("Retry-After"))
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if not self._server.secure:
+            return http.client.HTTPConnection(self._server.host, self._server.port, timeout=_SILENCE_S)
+        context = ssl.create_default_context()  # verifies name and chain; SSL_CERT_FILE names another authority
+        return http.client.HTTPSConnection(self._server.host, self._server.port, timeout=_SILENCE_S, context=context)
+
+
+def _cut(connection: http.client.HTTPConnection) -> None:
+    with contextlib.suppress(OSError):
+        if connection.sock is not None:
+            connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+def _explain(error: Exception) -> HttpError:
+    """One of KINDS, and a sentence."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, TimeoutError):
+        return HttpError("timeout", f"no answer in time ({text})")
+    if isinstance(error, socket.gaierror):
+        return HttpError("name", f"the server's name cannot be resolved ({error.strerror})")
+    if isinstance(error, ssl.SSLError):
+        return HttpError("tls", f"the server's certificate or TLS does not hold ({text})")
+    if isinstance(error, ConnectionRefusedError):
+        return HttpError("refused", "nothing listens there")
+    if isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
+        return HttpError("protocol", f"what answers speaks no HTTP ({type(error).__name__})")
+    return HttpError("connection", f"the connection broke ({text})")

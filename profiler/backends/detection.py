@@ -1,0 +1,107 @@
+"""Which backend reads this host: chosen by name, or found by what the host has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from profiler.backends.base import Backend, BackendError
+from profiler.backends.lxc.backend import LxcBackend
+from profiler.backends.source import HostSource, LiveSource
+from profiler.backends.xen import DEFAULT_MODE, Mode
+
+NAMES = ("auto", "xen", "libvirt", "lxc")
+_LIBVIRT_STATE = Path("/run/libvirt")
+
+
+def find_backend(
+    name: str = "auto", source: HostSource | None = None, host: str | None = None, trace: Mode = DEFAULT_MODE
+) -> Backend:
+    """Make the backend `name`; `auto` takes Xen in a Dom0, libvirt where it has guests, containers where there are
+    some, and else libvirt where it is installed. `trace` is what Xen's scheduler trace holds.
+
+    Raises BackendError, for `auto` only when nothing at all can be read, with the reason of each.
+    """
+    source = source or LiveSource()
+    makers = _makers(source, host, trace)
+    if name != "auto":
+        return makers[name]()
+    reasons: list[str] = []
+    for kind in _candidates(source):
+        try:
+            return makers[kind]()
+        except BackendError as error:
+            reasons.append(f"{kind}: {error}")
+    raise BackendError("; ".join(reasons) or "this host has no hypervisor that could be read")
+
+
+def passed_over(chosen: str, source: HostSource | None = None) -> list[str]:
+    """Why `auto` chose the backend of this name although the host has signs of one that comes before it."""
+    source = source or LiveSource()
+    makers = _makers(source, None, "off")  # a look must not touch Xen's trace
+    reasons: list[str] = []
+    for kind in _candidates(source):
+        if kind == chosen:
+            break
+        try:
+            makers[kind]().close()
+        except BackendError as error:
+            reasons.append(f"{kind}: {error}")
+    return reasons
+
+
+def _makers(source: HostSource, host: str | None, trace: Mode) -> dict[str, Callable[[], Backend]]:
+    def xen() -> Backend:
+        from profiler.backends.xen.backend import XenBackend
+
+        return XenBackend(source, host, trace)
+
+    def libvirt() -> Backend:
+        from profiler.backends.libvirt.backend import LibvirtBackend
+
+        return LibvirtBackend(source, host)
+
+    return {"xen": xen, "libvirt": libvirt, "lxc": lambda: LxcBackend(source, host)}
+
+
+def _candidates(source: HostSource) -> Iterator[str]:
+    """Kinds of hypervisor that this host shows cheap signs of, the likeliest first; each at most once."""
+    if _is_dom0(source):
+        yield "xen"
+    signs = _libvirt_signs(source)
+    if "guests" in signs:
+        yield "libvirt"
+    if "guests" in signs or not signs or _has_containers(source):
+        yield "lxc"
+    else:  # a hypervisor that has no guest yet
+        yield "libvirt"
+        yield "lxc"
+
+
+def _is_dom0(source: HostSource) -> bool:
+    try:
+        return "control_d" in source.read("/proc/xen/capabilities")
+    except OSError:
+        return False
+
+
+def _has_containers(source: HostSource) -> bool:
+    try:
+        return bool(LxcBackend(source).list_instances())
+    except BackendError:
+        return False
+
+
+def _libvirt_signs(source: HostSource) -> list[str]:
+    try:
+        return source.value("libvirt signs", _look_for_libvirt)
+    except OSError:
+        return []
+
+
+def _look_for_libvirt() -> list[str]:
+    """libvirt keeps a status file per running domain, and its daemons their sockets."""
+    signs = ["guests"] if any(_LIBVIRT_STATE.glob("qemu/*.xml")) else []
+    if any((_LIBVIRT_STATE / name).exists() for name in ("libvirt-sock-ro", "virtqemud-sock-ro")):
+        signs.append("socket")
+    return signs

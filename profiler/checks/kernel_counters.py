@@ -1,0 +1,138 @@
+"""Checks of what the kernel counts: control groups, scheduler times, pressure, interrupts; and of who moves work."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import platform
+import re
+import zlib
+from pathlib import Path
+
+from profiler.backends.lxc.control_groups import GroupsMissingError, find_groups, find_mounts
+from profiler.checks.base import CheckFinding, CheckRule, HostView, UnseenError
+from profiler.parse import parse_pressure, parse_schedstat, parse_service_bytes
+
+_MOVERS = ("irqbalance", "numad")
+_IRQ_TIME = re.compile(r"^CONFIG_IRQ_TIME_ACCOUNTING=y$", re.MULTILINE)
+_CONFIG_BYTES = 1 << 22  # no kernel configuration comes near 4 MB; a bomb in its place would
+
+
+def groups(view: HostView) -> CheckFinding:
+    """Kernel: Documentation/admin-guide/cgroup-v2.rst; version 1 is read as well."""
+    try:
+        return CheckFinding(True, f"version {find_groups(view.source).version}")
+    except GroupsMissingError as error:
+        return CheckFinding(False, str(error))
+    except OSError as error:
+        raise UnseenError(f"mounts: {error.strerror}") from None
+
+
+def group_disk(view: HostView) -> CheckFinding | None:
+    """Kernel: cgroup-v2.rst, Writeback: only version 2 charges buffered writes to the group that made them.
+
+    Since 6.10, block/blk-throttle.c counts `blkio.throttle.*` of version 1 only once a limit was set.
+    """
+    try:
+        mounts = find_mounts(view.source)
+    except OSError as error:
+        raise UnseenError(f"mounts: {error.strerror}") from None
+    if not {"cpu", "cpuacct"} <= set(mounts):
+        return None  # version 2, or none at all
+    if "blkio" not in mounts:
+        return CheckFinding(False, "version 1 without its blkio controller")
+    where = f"{mounts['blkio']}/blkio.throttle.io_service_bytes_recursive"
+    counted = parse_service_bytes(view.read(where), where)
+    return CheckFinding(False, "version 1, counting" if counted else "version 1, not counting")
+
+
+def schedstat(view: HostView) -> CheckFinding:
+    """Kernel: fs/proc/base.c, proc_pid_schedstat writes `0 0 0` where sched_info is off.
+
+    A task that reads its own file has run, so its timeslices cannot be 0. kernel.sched_schedstats does not matter: it
+    switches statistics that are not read here (kernel/sched/stats.h).
+    """
+    path = "/proc/self/schedstat"
+    text = view.find(path)
+    if text is None:
+        view.read("/proc/self/status")  # without it, /proc itself is not visible
+        return CheckFinding(False, "missing")
+    if parse_schedstat(text, path).timeslices == 0:
+        return CheckFinding(False, "all zero")
+    return CheckFinding(True, "counting")
+
+
+def pressure(view: HostView) -> CheckFinding:
+    """Kernel: Documentation/accounting/psi.rst, psi=; version 1 groups have no pressure of their own."""
+    path = "/proc/pressure/cpu"
+    text = view.find(path)
+    if text is None:
+        view.read("/proc/stat")
+        return CheckFinding(False, "off")
+    parse_pressure(text, path)
+    return CheckFinding(True, "on")
+
+
+def irq_time(view: HostView) -> CheckFinding:
+    """Kernel: kernel/sched/cputime.c, irqtime_account_irq: without it, softirqs run on the account of a task.
+
+    With it kernels since 6.1 show /proc/pressure/irq (kernel/sched/psi.c), which newer ones refuse to read
+    where it is built in but the clock of this machine is too slow for it.
+    """
+    try:
+        if view.find("/proc/pressure/irq") is not None:
+            return CheckFinding(True, "counted")
+    except UnseenError as refused:
+        if refused.number != errno.EOPNOTSUPP:
+            raise
+        return CheckFinding(False, "built in, but switched off", "boot without tsc=noirqtime, on a stable TSC")
+    built_in = bool(_IRQ_TIME.search(_kernel_config(view)))
+    return CheckFinding(built_in, "counted" if built_in else "not built into this kernel")
+
+
+def _kernel_config(view: HostView) -> str:
+    """The configuration that the running kernel was built with: Debian and its like keep it in /boot, others in it."""
+    release = platform.release()
+    text = view.find(f"/boot/config-{release}") if re.fullmatch(r"[A-Za-z0-9._+~-]{1,128}", release) else None
+    return text if text is not None else view.value("kernel configuration", _packed_config)
+
+
+def _packed_config() -> str:
+    try:
+        with gzip.open(Path("/proc/config.gz")) as packed:
+            return packed.read(_CONFIG_BYTES).decode("ascii", "replace")
+    except (EOFError, zlib.error) as error:
+        raise OSError(errno.EIO, f"/proc/config.gz: {error}") from None
+
+
+def movers(view: HostView) -> CheckFinding:
+    """irqbalance(1) moves interrupts between CPUs every 10 s; numad(8) moves tasks and memory between nodes."""
+    running = set(view.commands.values())
+    found = [name for name in _MOVERS if name in running]
+    return CheckFinding(not found, ", ".join(found) or "none", f"systemctl stop {' '.join(found)}")
+
+
+RULES = (
+    CheckRule(
+        "control groups", groups, "no container can be read",
+        "mount -t cgroup2 none /sys/fs/cgroup", "linux",
+    ),
+    CheckRule(
+        "disk counts of groups", group_disk,
+        "what is written back later counts for nobody; uncounted groups fall back on their tasks' own counts (root)",
+        "boot with systemd.unified_cgroup_hierarchy=1 (version 2)", "linux",
+    ),
+    CheckRule(
+        "schedstat", schedstat, "waiting, block and execution are absent",
+        "use a kernel with CONFIG_SCHED_INFO; before 5.14 boot without nodelayacct", "linux",
+    ),
+    CheckRule("pressure (PSI)", pressure, "psi_cpu and psi_io are absent", "boot with psi=1", "linux"),
+    CheckRule(
+        "interrupt time", irq_time,
+        "network work counts as cpu of whichever instance it interrupts; the driver domain's is only sampled",
+        "use a kernel with CONFIG_IRQ_TIME_ACCOUNTING=y", "linux",
+    ),
+    CheckRule(
+        "daemons that move work", movers, "interrupts and memory change their place in the middle of a measurement", "",
+    ),
+)  # fmt: skip

@@ -1,0 +1,59 @@
+"""The options that commands share: what is read, and numbers that must lie in a range."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from profiler.backends import Backend, BackendError
+from profiler.backends.detection import NAMES, find_backend
+from profiler.backends.source import HostSource, LiveSource
+from profiler.backends.xen import DEFAULT_MODE, MODES
+from profiler.checks.xen import traced_already
+from profiler.observed import check_id
+
+
+def add_backend(command: argparse.ArgumentParser) -> None:
+    """Declare `--backend`."""
+    command.add_argument("--backend", choices=NAMES, default="auto", help="what to read (auto: what this host has)")
+
+
+def add_choice(command: argparse.ArgumentParser) -> None:
+    """Declare `--backend`, `--host` and `--xen-trace`."""
+    add_backend(command)
+    command.add_argument(
+        "--host", type=_host, metavar="ID", help="this host's id in the inventory (default: its host name)"
+    )
+    command.add_argument(
+        "--xen-trace", choices=MODES, default=DEFAULT_MODE,
+        help=f"what Xen's trace holds: full also has hypercalls, at several times the cost ({DEFAULT_MODE})",
+    )  # fmt: skip
+
+
+def chosen_backend(options: argparse.Namespace, source: HostSource | None = None) -> Backend:
+    """The backend that the options ask for; BackendError as `find_backend`, and where Xen's one trace is in use."""
+    if options.backend in ("auto", "xen") and options.xen_trace != "off" and traced_already(LiveSource()):
+        raise BackendError("another xentrace runs here (an agent's?) and would lose records: use --xen-trace off")
+    return find_backend(options.backend, source, options.host, options.xen_trace)
+
+
+def between(lowest: float, highest: float, unit: str) -> Callable[[str], float]:
+    """A type of option: a number of `unit` in this range."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not lowest <= value <= highest:
+            raise argparse.ArgumentTypeError(f"{text!r} is not between {lowest:g} and {highest:g} {unit}")
+        return value
+
+    return read
+
+
+def _host(text: str) -> str:
+    try:
+        return check_id(text, "host")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -1,0 +1,40 @@
+"""Metrics beyond the eight that come with the same readings: kernel time, cap, pressure, bytes, memory."""
+
+from __future__ import annotations
+
+from profiler.collectors.counter_deltas import Deltas
+
+# name → unit; `system` is the part of `cpu` inside the kernel, `psi_*` the share of time in which some task stalled
+UNITS: dict[str, str] = {
+    "system": "%",
+    "throttled": "%",
+    "psi_cpu": "%",
+    "psi_io": "%",
+    "net_mbit": "Mbit/s",
+    "disk_mb_s": "MB/s",
+    "rss_mb": "MB",
+    "steal": "%",
+    "busy": "%",
+}
+# metric, its counter, and how much of the counter is one percent of a second
+_PERCENTS = (
+    ("system", "system_ns", 1e7),
+    ("throttled", "throttled_ns", 1e7),
+    ("psi_cpu", "psi_cpu_us", 1e4),
+    ("psi_io", "psi_io_us", 1e4),
+)
+
+
+def further(deltas: Deltas) -> dict[str, float]:
+    """Whatever of the table this host counts for an instance."""
+    values: dict[str, float] = {}
+    seconds = deltas.seconds if deltas.further_seconds is None else deltas.further_seconds
+    for name, counter, per_percent in _PERCENTS:
+        if counter in deltas.further:
+            values[name] = deltas.further[counter] / per_percent / seconds
+    if deltas.net_bytes is not None:
+        values["net_mbit"] = deltas.net_bytes * 8 / 1e6 / deltas.seconds
+    if deltas.disk_bytes is not None:
+        values["disk_mb_s"] = deltas.disk_bytes / 1e6 / deltas.seconds
+    values.update(deltas.gauges)
+    return values

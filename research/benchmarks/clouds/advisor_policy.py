@@ -1,0 +1,118 @@
+"""The advisor as one who decides: every question is put to `recommend` with one host per situation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from advisor.domain import Inventory, Objective, PlacementRequest, Recommendation
+from advisor.placement.decision import recommend
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.cache import PredictionCache
+from advisor.prediction.context import QuestionContext
+from advisor.snapshot import ClusterSnapshot
+from models.prediction import Predictor
+from profiler.observed import Instance, Pinning
+from research.benchmarks.clouds.streams import Offer, SituationChoice
+from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _RankedSituations:
+    score: float
+    tied: frozenset[Situation]
+
+
+@dataclass(frozen=True, slots=True)
+class AdvisorPolicy:
+    """What the advisor says about a workload is asked once, about one host in each situation that there can be: hosts
+    that are alike are alike, and no host's score depends on which others are in question (both tested)."""
+
+    world: MeasuredWorld
+    predictor: Predictor
+    objective: Objective
+    remembered: PredictionCache = field(default_factory=PredictionCache)
+    _said: dict[str, Mapping[Situation, _RankedSituations]] = field(default_factory=dict)
+
+    def choose(self, offer: Offer, workload: str, _random: np.random.Generator) -> SituationChoice:
+        """The best score, and of equal ones the lowest host, as the advisor orders them."""
+        if workload not in self._said:
+            self._said[workload] = self._asked(workload)
+        said = self._said[workload]
+        best = min(offer.first, key=lambda one: (-said[one].score, offer.first[one]))
+        return SituationChoice(best, said[best].tied)
+
+    def _asked(self, workload: str) -> Mapping[Situation, _RankedSituations]:
+        world = self.world
+        situations = [one for one in world.situations() if world.after(one, workload) is not None]
+        answer = self.ask(situations, workload, limit=len(situations))
+        by_host = {name_of(at): situation for at, situation in enumerate(situations)}
+        said = {
+            by_host[one.host]: _RankedSituations(
+                round(one.score, 9), frozenset(by_host[name] for name in one.tied_with)
+            )
+            for one in answer.candidates
+        }
+        assert len(said) == len(situations), answer.rejected
+        return said
+
+    def ask(self, hosts: Sequence[Situation], workload: str, limit: int = 1) -> Recommendation:
+        """The advisor's answer about a cloud of these hosts; those that cannot take the workload are not in question.
+
+        Residents sit on the first seats and the newcomer on the last one: seats differ in nothing but their CPU.
+        """
+        world = self.world
+        host_names = [name_of(at) for at in range(len(hosts))]
+        inventory = Inventory(
+            tuple(replace(world.host, id=name) for name in host_names),
+            tuple(
+                _instance(world, f"{name}-{seat}", workload_there, world.pins[seat], name)
+                for name, situation in zip(host_names, hosts, strict=True)
+                for seat, workload_there in enumerate(situation)
+            ),
+            world.profiles,
+        )
+        snapshot = ClusterSnapshot.build(inventory, seen=dict.fromkeys(host_names, NOW), pending=(), taken_at=NOW)
+        request = PlacementRequest(
+            _newcomer(world, workload),
+            hosts=tuple(
+                name for name, there in zip(host_names, hosts, strict=True) if world.after(there, workload) is not None
+            ),
+            objective=self.objective,
+            limit=limit,
+            explain=False,
+            commands=False,
+        )
+        active = ActivePredictor(self.predictor, remembered=self.remembered)
+        return recommend(snapshot, QuestionContext(active, NOW, 1.0), request)
+
+
+def name_of(number: int) -> str:
+    """The id of a host, in the order of numbers."""
+    return f"h{number:06}"
+
+
+def _newcomer(world: MeasuredWorld, workload: str) -> Instance:
+    """Who comes, on the CPUs that were measured: where nobody was pinned, on all of them, so that none are chosen."""
+    one = _instance(world, "new", workload, world.pins[-1])
+    everywhere = one.settings.pinning or Pinning.all_on(tuple(range(world.host.pcpus)), one.vcpus)
+    return replace(one, settings=replace(one.settings, pinning=everywhere))
+
+
+def _instance(world: MeasuredWorld, name: str, workload: str, pin: str, host: str | None = None) -> Instance:
+    """An instance as it was measured, on the CPUs of a seat."""
+    like = world.instances[workload]
+    return replace(
+        like,
+        id=name,
+        host=host,
+        memory_mb=0.0,
+        disk_gb=0.0,
+        min_throughput_ratio=None,
+        settings=replace(like.settings, pinning=Pinning.parse(pin)),
+    )

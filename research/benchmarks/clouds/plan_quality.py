@@ -1,0 +1,145 @@
+"""Plans of measured hosts: a predictor that knows every outcome, the best of all plans tried, and first fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from itertools import product
+
+import numpy as np
+
+from advisor.domain import Inventory
+from advisor.planning.assignment.assign import assign
+from advisor.planning.assignment.goal import Assignment, Goal
+from advisor.prediction.active import ActivePredictor
+from advisor.snapshot import ClusterSnapshot
+from models.data.scene import SceneBatch
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
+from profiler.observed import Host, Instance, IsolationSettings
+from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NEVER_MEASURED = 1e-3  # T/B of everybody in a set that nobody measured: below whatever is to be kept
+KEEP = 1e-2  # the least that a plan may leave anybody: every set that was measured
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOutcomes:
+    """A Predictor that was told what was measured of every set of a world, and is sure of it."""
+
+    world: MeasuredWorld
+    version: str = "measured"
+    origin: str = "measured"
+    metrics: tuple[str, ...] = ()
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        """The measured T/B of everybody; latency is as alone, as it was not asked here."""
+        del targets
+        ratios = np.ones(scenes.present.shape)
+        for scene in range(len(scenes)):
+            slots = np.flatnonzero(scenes.present[scene])
+            names = [scenes.table.names[row] for row in scenes.profile[scene, slots]]
+            order = np.argsort(names, kind="stable")
+            ratios[scene, slots[order]] = ratios_of(self.world, tuple(sorted(names)))
+        band = BandArrays(ratios, ratios, ratios)
+        as_alone = BandArrays(np.ones_like(ratios), np.ones_like(ratios), np.ones_like(ratios))
+        return InterferencePrediction(band, as_alone, as_alone, np.zeros(ratios.shape, dtype=bool))
+
+
+def ratios_of(world: MeasuredWorld, together: Situation) -> tuple[float, ...]:
+    """Measured T/B by workload, NEVER_MEASURED where nobody knows."""
+    return world.ratios(together) if world.known(together) else (NEVER_MEASURED,) * len(together)
+
+
+def cloud(world: MeasuredWorld, hosts: int, there: Sequence[Situation] = ()) -> ClusterSnapshot:
+    """Hosts of a world with a seat per MB of memory; `there` are the workloads on the first of them."""
+    names = [f"h{number:04}" for number in range(hosts)]
+    instances = [
+        instance(world, f"{name}-{seat}", workload, name)
+        for name, situation in zip(names, there, strict=False)
+        for seat, workload in enumerate(situation)
+    ]
+    inventory = Inventory(tuple(_host(world, name) for name in names), tuple(instances), world.profiles)
+    return ClusterSnapshot.build(inventory, seen=dict.fromkeys(names, NOW), pending=(), taken_at=NOW)
+
+
+def _host(world: MeasuredWorld, name: str) -> Host:
+    return replace(world.host, id=name, memory_mb=float(world.seats), memory_overcommit=1.0)
+
+
+def instance(world: MeasuredWorld, name: str, workload: str, host: str | None = None) -> Instance:
+    """One of a workload that takes a seat; which seat is not told apart."""
+    like = world.instances[workload]
+    return replace(
+        like, id=name, host=host, memory_mb=1.0, disk_gb=0.0, min_throughput_ratio=None, settings=IsolationSettings()
+    )
+
+
+def newcomers(world: MeasuredWorld, workloads: Sequence[str]) -> tuple[Instance, ...]:
+    """Instances to be placed, in this order."""
+    return tuple(instance(world, f"n{number:05}", workload) for number, workload in enumerate(workloads))
+
+
+def planned(world: MeasuredWorld, snapshot: ClusterSnapshot, goal: Goal) -> Assignment:
+    """What the solver says that knows the outcomes."""
+    return assign(snapshot, ActivePredictor(KnownOutcomes(world)), goal, now=NOW, fresh_s=math.inf)
+
+
+def situations(after: ClusterSnapshot) -> list[Situation]:
+    """Who is on each host."""
+    return [tuple(sorted(one.workload or "" for one in there)) for there in after.residents]
+
+
+def total(world: MeasuredWorld, hosts: Sequence[Situation]) -> tuple[int, float]:
+    """How many instances are on these hosts, and the sum of their measured T/B."""
+    return sum(len(one) for one in hosts), sum(sum(world.ratios(one)) for one in hosts)
+
+
+def best_of_all(world: MeasuredWorld, workloads: Sequence[str], hosts: int) -> tuple[int, float]:
+    """Every way to put these on the hosts, or nowhere, where everybody keeps KEEP: most instances, then the highest
+    sum of measured T/B."""
+
+    @cache
+    def worth(there: Situation) -> tuple[int, float] | None:
+        if len(there) > world.seats or not world.known(there) or min(world.ratios(there), default=1.0) < KEEP:
+            return None
+        return len(there), sum(world.ratios(there))
+
+    best = (0, 0.0)
+    for where in product(range(hosts + 1), repeat=len(workloads)):
+        each = [
+            worth(tuple(sorted(name for name, at in zip(workloads, where, strict=True) if at == host)))
+            for host in range(hosts)
+        ]
+        if all(one is not None for one in each):
+            found = [one for one in each if one is not None]
+            best = max(best, (sum(count for count, _ in found), sum(value for _, value in found)))
+    return best
+
+
+def first_fit(world: MeasuredWorld, workloads: Sequence[str], keep: float | None) -> list[Situation]:
+    """Each on the first host that has a seat, and on which everybody keeps `keep` by what was measured (None = by seats
+    alone, of sets that were measured); a host more where none has."""
+    hosts: list[Situation] = []
+    for workload in workloads:
+        for at, there in enumerate(hosts):
+            more = tuple(sorted((*there, workload)))
+            if len(more) <= world.seats and world.known(more) and min(world.ratios(more)) >= (keep or 0.0):
+                hosts[at] = more
+                break
+        else:
+            hosts.append((workload,))
+    return hosts
+
+
+def below(world: MeasuredWorld, hosts: Sequence[Situation], limit: float) -> int:
+    """How many instances have a measured T/B under the limit."""
+    return sum(ratio < limit for one in hosts for ratio in world.ratios(one))
+
+
+def drawn(world: MeasuredWorld, count: int, seed: int) -> list[str]:
+    """Workloads at random."""
+    return [str(one) for one in np.random.default_rng(seed).choice(world.workloads, count)]

@@ -1,0 +1,134 @@
+"""A fitted target: what it says of itself, and that it steps back outside its training data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic import Floats
+
+from models.features.examples import Examples
+from models.learning.fitted_target import ALONE, FittedTarget, TargetEstimate, fit_target
+from models.learning.intervals import OUTSIDE_FACTOR
+from models.learning.learned_predictor import LearnedPredictor
+from models.learning.residual_model import LEAST_ROWS, NOTHING_LEARNED, StackingWeights
+
+
+@pytest.fixture
+def fitted(predictor: LearnedPredictor) -> FittedTarget:
+    return predictor.throughput
+
+
+def ask(
+    fitted: FittedTarget, examples: Examples, *, x: Floats | None = None, effects: float = 0.0, more: int = 0
+) -> TargetEstimate:
+    """All workloads known, on the platform of training, `more` instances than measured."""
+    rows = len(examples)
+    return fitted.estimate(
+        examples.x if x is None else x, examples.base, np.full(rows, effects), np.ones(rows, dtype=bool),
+        examples.size + more, np.full(rows, "p1"),
+    )  # fmt: skip
+
+
+def test_with_few_rows_nothing_is_learned_and_intervals_are_wide(world_examples: Examples) -> None:
+    few = world_examples.take(np.arange(LEAST_ROWS - 1))
+    found = fit_target(few, "throughput")
+    assert found.model is NOTHING_LEARNED
+    assert found.figures == {}
+    said = found.ask(few)
+    np.testing.assert_array_equal(said.expected, few.base)
+    assert (said.expected / said.lower > 2).all()
+
+
+def test_it_says_how_it_did_on_what_was_left_out(fitted: FittedTarget, world_examples: Examples) -> None:
+    assert set(fitted.figures) == {"unseen_pair", "unseen_workload"}
+    for held in fitted.held_out:
+        figures = fitted.figures[held.protocol]
+        off = np.abs(held.measured - held.expected)
+        assert figures["rows"] == len(held)
+        assert figures["mae"] == pytest.approx(off.mean(), abs=1e-5)
+        assert figures["p90_abs_error"] == pytest.approx(np.quantile(off, 0.9), abs=1e-5)
+        inside = (held.measured >= held.lower) & (held.measured <= held.upper)
+        assert figures["coverage"] == pytest.approx(inside.mean(), abs=1e-5)
+        assert 0.8 <= inside.mean() <= 1.0
+        assert set(held.key) == set(world_examples.key)
+        assert (held.lower <= 1.0).all()
+    by_pair = fitted.held_out[0]
+    assert sorted(by_pair.key) == sorted(world_examples.key)
+
+
+def test_it_is_not_worse_than_the_prior_on_what_it_was_judged_on(fitted: FittedTarget) -> None:
+    rows = sum(one["rows"] for one in fitted.figures.values())
+    ours, prior = (
+        sum(one[key] * one["rows"] for one in fitted.figures.values()) / rows for key in ("mae", "mae_prior")
+    )
+    assert ours < 0.5 * prior
+
+
+def test_held_out_rows_are_worse_than_those_it_was_fitted_on(fitted: FittedTarget, world_examples: Examples) -> None:
+    """Left-out figures that were as good as fitted ones would be no left-out figures."""
+    own = np.abs(fitted.ask(world_examples).expected - world_examples.ratio).mean()
+    assert own < fitted.figures["unseen_pair"]["mae"] < fitted.figures["unseen_workload"]["mae"]
+
+
+def test_expected_lies_between_its_bounds(fitted: FittedTarget, world_examples: Examples) -> None:
+    said = fitted.ask(world_examples)
+    assert (said.lower <= said.expected).all()
+    assert (said.expected <= said.upper).all()
+    assert (said.lower <= 1.0).all()
+    assert said.known.all()
+    assert not said.outside.any()
+
+
+def test_who_is_alone_gets_what_the_prior_says_and_hardly_any_interval(
+    fitted: FittedTarget, world_examples: Examples
+) -> None:
+    one = replace(world_examples, base=np.ones(len(world_examples)))
+    said = ask(fitted, one, effects=0.5, more=-1)
+    np.testing.assert_array_equal(said.expected, 1.0)
+    np.testing.assert_allclose(said.lower, np.exp(-ALONE))
+    np.testing.assert_allclose(said.upper, np.exp(ALONE))
+
+
+def test_a_question_far_outside_the_training_data_is_marked_and_gets_a_wider_interval(
+    fitted: FittedTarget, world_examples: Examples
+) -> None:
+    examples = world_examples
+    assert not fitted.outside(examples.x).any()
+    assert fitted.outside(examples.x * 50 + 1000).all()
+    row = examples.take(np.array([0]))
+    near = ask(fitted, row)
+    far = ask(fitted, row, x=row.x * 50 + 1000, effects=0.5)
+    crowd = ask(fitted, row, more=5)
+    assert not near.outside.any()
+    for other in (far, crowd):
+        assert other.outside.all()
+        assert (np.log(other.expected / other.lower) > np.log(near.expected / near.lower)).all()
+    assert far.expected[0] == row.base[0]
+    same = np.log(crowd.expected / crowd.lower) / np.log(near.expected / near.lower)
+    assert (same >= OUTSIDE_FACTOR - 1e-9).all()
+
+
+def test_unknown_features_do_not_count_as_far_away(fitted: FittedTarget, world_examples: Examples) -> None:
+    examples = world_examples
+    blind = np.full_like(examples.x, np.nan)
+    kind = examples.names.index("kind")
+    blind[:, kind] = examples.x[:, kind]
+    assert not fitted.outside(blind).any()
+
+
+def test_a_limit_that_training_never_saw_is_outside_whatever_else_is_alike(
+    fitted: FittedTarget, world_examples: Examples
+) -> None:
+    examples = world_examples
+    cap = examples.names.index("cap")
+    assert np.isnan(fitted.low[cap])
+    capped = examples.x.copy()
+    capped[:, cap] = 50.0
+    assert fitted.outside(capped).all()
+    row = examples.take(np.array([0]))
+    by_effects = replace(fitted, model=replace(fitted.model, known_weights=StackingWeights(effects=1.0)))
+    assert ask(by_effects, row, effects=0.1).expected[0] == pytest.approx(row.base[0] * np.exp(0.1))
+    said = ask(by_effects, row, x=capped[:1], effects=0.1)
+    assert said.expected[0] == pytest.approx(row.base[0])

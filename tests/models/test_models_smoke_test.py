@@ -1,0 +1,81 @@
+"""The first prediction of an artifact: whatever it does, the process that asked lives on and says what happened."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from made_models import fit
+
+from models.learning import smoke_test
+from models.learning.artifact import SUMS
+from models.learning.smoke_test import SmokeTestError
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fit(tmp_path_factory.mktemp("trial"))
+
+
+@pytest.fixture(autouse=True)
+def _not_tried_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smoke_test, "_passed", set())
+
+
+def test_a_good_artifact_predicts_and_is_tried_once(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smoke_test.run(artifact)
+    monkeypatch.setattr(smoke_test.subprocess, "run", pytest.fail)
+    smoke_test.run(artifact)
+
+
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV"),
+        ("import time; time.sleep(600)", "not there after"),
+        ("raise RuntimeError('no such library')", "no such library"),
+    ],
+)
+def test_a_library_that_dies_or_hangs_takes_nobody_along(
+    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, says: str
+) -> None:
+    (tmp_path / "lightgbm.py").write_text(does + "\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))  # the other process looks there, too
+    if "sleep" in does:
+        monkeypatch.setattr(smoke_test, "LIMIT_S", 8.0)
+    with pytest.raises(SmokeTestError, match=says):
+        smoke_test.run(artifact)
+
+
+def test_figures_that_are_not_finite_are_refused(
+    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / artifact.name
+    broken.mkdir()
+    for path in artifact.iterdir():
+        (broken / path.name).write_bytes(path.read_bytes())
+    reference = json.loads((broken / "reference.json").read_text(encoding="utf-8"))
+    name = next(iter(reference))
+    (broken / "reference.json").write_text(json.dumps({**reference, name: ["x"]}), encoding="utf-8")
+    names = sorted(path for path in broken.iterdir() if path.name != SUMS)
+    sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in names)
+    (broken / SUMS).write_text(sums, encoding="utf-8")
+    with pytest.raises(SmokeTestError, match="reference"):
+        smoke_test.run(broken)
+
+
+def test_no_secret_of_the_service_reaches_the_other_process(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {}
+
+    def run(*_: object, env: dict[str, str], **__: object) -> None:
+        given.update(env)
+        raise smoke_test.subprocess.TimeoutExpired("x", 1)
+
+    monkeypatch.setenv("COTENANT_DATABASE", "postgresql://u:secret@h/d")
+    monkeypatch.setattr(smoke_test.subprocess, "run", run)
+    with pytest.raises(SmokeTestError):
+        smoke_test.run(artifact)
+    assert "PATH" in given
+    assert "secret" not in str(given.get("COTENANT_DATABASE"))
