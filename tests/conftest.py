@@ -13,7 +13,8 @@ import hypothesis
 import pytest
 from _pytest.runner import runtestprotocol
 from _pytest.terminal import TerminalReporter
-from retry_history import FailedTry, RetryRate, append_run, retry_rates
+
+from tests.retry_history import FailedTry, RetryRate, append_run, retry_rates
 
 TRIES = 3
 AGAIN = "measured again"

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from retry_history import RetryRate, append_run, retry_rates
+
+from tests.retry_history import RetryRate, append_run, retry_rates
 
 CIRCUMSTANCES = "circumstances"
 FACTS = (
