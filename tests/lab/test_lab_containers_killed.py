@@ -27,7 +27,9 @@ from lab.instances.containers import ContainerInstances
 from lab.instances.native import NativeInstances
 from lab.resource_registry import ResourceRegistry
 from lab.workloads import CpuWorkload, WebWorkload
-kind, works = {"container": (ContainerInstances, (WebWorkload(1), WebWorkload(1))), "native": (NativeInstances, (CpuWorkload(), CpuWorkload()))}[sys.argv[4]]
+containers = (ContainerInstances, (WebWorkload(1), WebWorkload(1)))
+natives = (NativeInstances, (CpuWorkload(), CpuWorkload()))
+kind, works = {"container": containers, "native": natives}[sys.argv[4]]
 maker, registry, folder = GroupMaker(), ResourceRegistry(Path(sys.argv[3]) / "state"), Path(sys.argv[3])
 maker.prepare()
 print(registry.run, flush=True)
