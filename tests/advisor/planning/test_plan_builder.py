@@ -11,8 +11,8 @@ from planning_cases import NOW, WORKLOADS, cloud, host, vm
 
 from advisor.domain import Growth, Inventory, PlanRequest, Scene, WhatIf
 from advisor.placement.decision import predict_scene
-from advisor.planning.migration_order import Change
-from advisor.planning.plan_context import PlanContext, put_in_order
+from advisor.planning.migration_order import InstanceChange
+from advisor.planning.plan_context import PlanContext, stage_changes
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
@@ -287,12 +287,14 @@ def test_steps_of_an_imagined_cloud_say_why_as_those_of_the_one_of_now() -> None
 def test_nobody_goes_round_by_a_host_of_which_the_news_are_old() -> None:
     a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
     hosts = tuple(host(name, 4096) for name in ("h1", "h2", "h3"))
-    swap = [Change(replace(one, host=to), one) for one, to in ((a, "h2"), (b, "h1"))]
+    swap = [InstanceChange(replace(one, host=to), one) for one, to in ((a, "h2"), (b, "h1"))]
     for age_s, steps in ((0.0, 3), (90.0, 0)):
         seen = {"h1": NOW, "h2": NOW, "h3": NOW - timedelta(seconds=age_s)}
         now = ClusterSnapshot.build(cloud(a, b, hosts=hosts), seen=seen, pending=(), taken_at=NOW)
-        asking = PlanContext.of(PlanRequest(kind="rebalance"), ActivePredictor(PriorPredictor()), now=NOW, fresh_s=60.0)
-        assert len(put_in_order(asking, now, swap).carried) == steps
+        context = PlanContext.of(
+            PlanRequest(kind="rebalance"), ActivePredictor(PriorPredictor()), now=NOW, fresh_s=60.0
+        )
+        assert len(stage_changes(context, now, swap).scheduled) == steps
 
 
 def test_an_empty_cloud_is_an_answer() -> None:
