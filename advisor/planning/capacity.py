@@ -114,7 +114,7 @@ def fill(context: PlanContext, snapshot: ClusterSnapshot, guess: int, within_s: 
     while best.placed + 1 < least_too_many or not refusal:
         left = context.left_s - reserved_s
         if left <= 0:
-            reason = "no host has room left for its size" if best.placed == bound else _LATE
+            reason = "no host has room for its size" if best.placed == bound else _LATE
             return MixCapacity(best.placed, bound, best.after, refusal or reason, best.placed == bound)
         tried = _try(context, snapshot, number, left / TIME_DIVISOR)
         in_time &= tried.in_time
@@ -122,7 +122,7 @@ def fill(context: PlanContext, snapshot: ClusterSnapshot, guess: int, within_s: 
             best = tried if number > best.placed else best
             if number > bound:
                 return MixCapacity(
-                    best.placed, best.placed, best.after, f"nothing: {number} are no longer counted", True
+                    best.placed, best.placed, best.after, f"nothing: numbers from {number} on are not counted", True
                 )
         else:
             refusal = tried.refusal if number <= least_too_many or not refusal else refusal
@@ -137,7 +137,7 @@ def fill(context: PlanContext, snapshot: ClusterSnapshot, guess: int, within_s: 
     return MixCapacity(best.placed, bound, best.after, refusal, in_time)
 
 
-_LATE = "the time was over before it was known what"
+_LATE = "the time limit was reached before the reason was known"
 
 
 def _next(fit: int, too_many: int, *, heard: bool) -> int:
@@ -166,7 +166,7 @@ def _placed(context: PlanContext, snapshot: ClusterSnapshot, newcomers: Sequence
             False, placed, assignment.after, refusal_sentence(reasons) if reasons or in_time else _LATE, most, in_time
         )
     limits_hold = _nobody_falls_below(context, snapshot, assignment.after)
-    why = "" if limits_hold else "somebody would fall below what it must keep"
+    why = "" if limits_hold else "an instance would fall below its limit"
     return _Trial(limits_hold, placed, assignment.after, why, len(newcomers))
 
 
@@ -227,8 +227,8 @@ def _outgrown(cloud: ClusterSnapshot, mix: Sequence[Instance], runway: Sequence[
     everybody = (*(instance for residents in cloud.residents for instance in residents), *mix)
     loads = [instance.load for instance in everybody]
     for limit, consequence in (
-        (1.0, "they outgrow their own vCPUs, which T/B does not show"),
-        (MAX_LOAD, f"what comes is predicted as if it stayed at {MAX_LOAD:g}"),
+        (1.0, "they need more than their own vCPUs, which T/B does not show"),
+        (MAX_LOAD, f"further growth is predicted as if the load stayed at {MAX_LOAD:g}"),
     ):
         heaviest = max((load for load in loads if load <= limit), default=0.0)
         month = next((point.month for point in runway if heaviest * point.load_factor > with_slack(limit)), None)

@@ -50,12 +50,12 @@ def new_violation(state: HostViolations, allowed: HostViolations, everywhere: fr
     """The first violation that is neither `allowed` on the host nor, for instances, `everywhere`; "" = none."""
     for name, overcommitted, tolerated in zip(RESOURCES, state.overcommitted, allowed.overcommitted, strict=True):
         if overcommitted > with_slack(tolerated):
-            return f"has no room for its {name} while the others are there"
+            return f"has no room for its {name} beside the other instances"
     if state.exclusive_shared and not allowed.exclusive_shared:
-        return "holds somebody who shares its host with nobody"
+        return "hosts an instance that requires the host for itself"
     newly_below = sorted(state.below - allowed.below - everywhere)
     if newly_below:
-        return f"would take {newly_below[0]} below what it must keep"
+        return f"would take {newly_below[0]} below its limit"
     return ""
 
 

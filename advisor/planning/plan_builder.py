@@ -135,10 +135,10 @@ def _unknown(snapshot: ClusterSnapshot, request: PlanRequest) -> tuple[str, ...]
     unknown = [instance for instance in request.instances if not snapshot.scenes.table.row(instance.workload)]
     if not unknown:
         return ()
-    assumption = "each counts as busy on all its vCPUs and as using nothing else, with wider intervals"
+    assumption = "each counts as busy on all its vCPUs and as using nothing else, with wide intervals"
     notes = [f"Nothing is known about what {_listed([instance.id for instance in unknown])} would run: {assumption}."]
     if named := sorted({instance.workload for instance in unknown if instance.workload}):
-        notes.append(f"There is no workload {_listed(named)}: put it in, or look how it is spelled.")
+        notes.append(f"There is no workload {_listed(named)}: define it, or check its spelling.")
     return tuple(notes)
 
 
@@ -162,7 +162,7 @@ def _draft(
 
 
 def _right_size(evaluation: CloudEvaluation, sizing: SizingResult, context: PlanContext) -> _Draft:
-    """Sizes follow rules and are not searched for: there is no bound to tell, only that all is fine where it is."""
+    """Sizes follow rules, not a search: no bound applies."""
     snapshot = evaluation.snapshot
     ordered = stage_changes(context, snapshot, sizing.changes)
     fine = Search("other sizes and caps", 0.0, 0.0, 0.0, "already fine")
@@ -174,7 +174,7 @@ def _right_size(evaluation: CloudEvaluation, sizing: SizingResult, context: Plan
     below = 0 if sizing.changes else len(evaluation.below(context.request.keep_ratio))
     if below and sizing.in_time:
         some = "1 instance stays" if below == 1 else f"{below:,} instances stay"
-        notes.append(f"{some} below a limit: no size or cap brings more of them within it; a rebalance may.")
+        notes.append(f"{some} below a limit: no size or cap helps; a rebalance may.")
     search = fine if sizing.of_all and not (sizing.changes or below) else None
     return _Draft(snapshot, ordered.after, search, ordered, notes=tuple(notes))
 

@@ -160,7 +160,7 @@ def _assigned(
         host = former[name].host
         where[name] = host if replace(instance, host=host) == former[name] else None
         if where[name] is None:
-            notes.append(f"{name} stays as it is on {host}: no host takes it as it is asked for.")
+            notes.append(f"{name} stays as it is on {host}: no host takes it with the requested size and settings.")
     reasons = {**assignment.refused, **second.refused}
     return replace(
         second,

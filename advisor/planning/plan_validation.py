@@ -40,7 +40,7 @@ def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
     if request.kind == "what_if":
         _check_what_if(snapshot, request.whatif)
     elif request.whatif is not None:
-        raise InvalidInput(f"an imagined cloud is for what_if, {request.kind} asks about this one", field="whatif")
+        raise InvalidInput(f"whatif is only allowed for what_if, not for {request.kind}", field="whatif")
 
 
 def _asked(request: PlanRequest) -> PlanKind:
@@ -50,7 +50,7 @@ def _asked(request: PlanRequest) -> PlanKind:
             _one_of("then", request.then, WHAT_IF_KINDS)
         return request.then or "what_if"
     if request.then is not None:
-        raise InvalidInput(f"then is asked of an imagined cloud, {request.kind} has none", field="then")
+        raise InvalidInput(f"then is only allowed for what_if, not for {request.kind}", field="then")
     return request.kind
 
 
@@ -74,7 +74,7 @@ def _check_instances(snapshot: ClusterSnapshot, request: PlanRequest, asked: str
 
 def _check_growth(growth: Growth, asked: str) -> None:
     if asked != "capacity":
-        raise InvalidInput(f"growth is looked at by capacity, {asked} asks for none", field="growth")
+        raise InvalidInput(f"growth is only allowed for capacity, not for {asked}", field="growth")
     if not 1 <= growth.months <= MAX_MONTHS:
         raise InvalidInput(f"{growth.months} months are outside 1-{MAX_MONTHS}", field="growth.months")
     if growth.load_percent_per_month > MAX_LOAD_PERCENT:
@@ -109,16 +109,16 @@ def _check_hosts(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
             raise InvalidInput("hosts names no host; leave it out to use all", field="hosts")
     if request.kind != "evacuate":
         if request.empty:
-            raise InvalidInput(f"hosts are emptied by evacuate, not by {request.kind}", field="empty")
+            raise InvalidInput(f"empty is only allowed for evacuate, not for {request.kind}", field="empty")
         return
     if not request.empty:
         raise InvalidInput("evacuate needs the hosts that are to be emptied", field="empty")
     _known("empty", request.empty, known, "host")
     in_both = sorted(set(request.empty) & set(request.hosts or ()))
     if in_both:
-        raise InvalidInput(f"host {in_both[0]} is to be emptied and to be used; keep one of them", field="empty")
+        raise InvalidInput(f"host {in_both[0]} is both to be emptied and to be used; keep one of them", field="empty")
     if known <= set(request.empty):
-        raise InvalidInput("every host is to be emptied, so nobody could go anywhere", field="empty")
+        raise InvalidInput("every host is to be emptied, so no host is left to move instances to", field="empty")
 
 
 def _check_movable(snapshot: ClusterSnapshot, request: PlanRequest, asked: str) -> None:
@@ -126,7 +126,7 @@ def _check_movable(snapshot: ClusterSnapshot, request: PlanRequest, asked: str) 
         return
     field = "movable" if request.movable is not None else "max_moves"
     if asked not in MOVING_KINDS:
-        raise InvalidInput(f"{asked} moves nobody who is there; leave {field} out", field=field)
+        raise InvalidInput(f"{asked} moves no instances; leave {field} out", field=field)
     resident_ids = {instance.id for residents in snapshot.residents for instance in residents}
     _known("movable", request.movable or (), resident_ids, "instance on a host")
     if asked == "evacuate" and request.max_moves is not None:
@@ -139,26 +139,24 @@ def _check_movable(snapshot: ClusterSnapshot, request: PlanRequest, asked: str) 
 
 def _check_what_if(snapshot: ClusterSnapshot, imagined: WhatIf | None) -> None:
     if imagined is None or imagined == WhatIf():
-        raise InvalidInput(
-            "what_if needs something that is otherwise; with nothing it is the cloud of now", field="whatif"
-        )
+        raise InvalidInput("what_if needs at least one change; without one it is the current cloud", field="whatif")
     _one_of("whatif.pinning", imagined.pinning, PINNING_POLICIES)
     _unique("whatif.hosts", (host.id for host in imagined.hosts), "host")
     known = {host.id for host in snapshot.hosts}
     _known("whatif.remove", imagined.remove, known, "host")
     in_both = sorted({host.id for host in imagined.hosts} & set(imagined.remove))
     if in_both:
-        raise InvalidInput(f"host {in_both[0]} is put and removed at once; keep one of them", field="whatif.remove")
+        raise InvalidInput(f"host {in_both[0]} is both added and removed; keep one of them", field="whatif.remove")
     if not (known | {host.id for host in imagined.hosts}) - set(imagined.remove):
         raise InvalidInput("no host would be left", field="whatif.remove")
     for name in ("cpu_overcommit", "memory_overcommit"):
         if getattr(imagined, name) == 0:
-            raise InvalidInput(f"{name} 0 lets nobody in", field=f"whatif.{name}")
+            raise InvalidInput(f"{name} 0 leaves no room for any instance", field=f"whatif.{name}")
     by_id = {host.id: host for host in imagined.hosts}
     for host, residents in zip(snapshot.hosts, snapshot.residents, strict=True):
         problem = misfit(by_id[host.id], residents) if host.id in by_id and imagined.pinning == "as_it_is" else None
         if problem:
-            raise InvalidInput(f"{problem}; imagine it with another pinning", field="whatif.hosts")
+            raise InvalidInput(f"{problem}; choose another pinning for the imagined cloud", field="whatif.hosts")
     if imagined.model is not None:
         try:
             check_id(imagined.model, "model")

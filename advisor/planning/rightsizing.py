@@ -84,7 +84,7 @@ def right_size(context: PlanContext, snapshot: ClusterSnapshot, measured: Measur
     if full:
         names = ", ".join(sorted(full)[:5]) + (f" and {len(full) - 5} more" if len(full) > 5 else "")
         use = "uses all of its" if len(full) == 1 else "use all of their"
-        notes.append(f"{names} {use} vCPUs: how much more would be used is not known.")
+        notes.append(f"{names} {use} vCPUs: how much more they would use is not known.")
     if unseen:
         notes.append(f"Time limit reached before {unseen} of {len(snapshot.hosts)} hosts were looked at.")
     return SizingResult(tuple(changes), tuple(notes), of_all=not (unknown or unseen), in_time=not unseen)
@@ -266,6 +266,6 @@ def _effects(before: Mapping[str, Band], after: Mapping[str, Band]) -> str:
         if abs(change) >= REPORTED_CHANGE
     ]
     if not texts:
-        return "nobody there gains or loses by it"
+        return "no instance there gains or loses"
     more = f" and {len(texts) - 4} more" if len(texts) > 4 else ""
     return f"of its speed alone keeps {', '.join(texts[:4])}{more}"

@@ -63,7 +63,7 @@ def steps_back(context: StepContext, undone: Sequence[ScheduledChange]) -> tuple
         now, former = undone_step.change.then, undone_step.change.former
         action: PlanAction = "remove" if former is None else action_of(now, former)
         commands: tuple[Command, ...] = ()
-        notes: tuple[str, ...] = (f"whoever started {now.id} takes it away",) if former is None else ()
+        notes: tuple[str, ...] = (f"remove {now.id} where it was started",) if former is None else ()
         if context.commands and former is not None:
             commands, notes = _rendered(residents, now, former, action)
         residents.do(now, former)
@@ -74,7 +74,7 @@ def steps_back(context: StepContext, undone: Sequence[ScheduledChange]) -> tuple
                 action=action,
                 source=now.host,
                 stage=undone_step.stage,
-                why="takes the step back",
+                why="undoes the step",
                 settings=_differing(now, former) if former else None,
                 vcpus=former.vcpus if former and former.vcpus != now.vcpus else None,
                 commands=commands,
@@ -147,7 +147,7 @@ def _why(context: StepContext, step: ScheduledChange, action: PlanAction) -> str
     if step.change.why:
         return step.change.why
     if step.between:
-        return f"makes room for {step.between}, and goes on from here later"
+        return f"makes room for {step.between} and moves on later"
     return " and ".join(_reasons(context, step, action))
 
 
@@ -155,21 +155,21 @@ def _reasons(context: StepContext, step: ScheduledChange, action: PlanAction) ->
     then, former = step.change.then, step.change.former
     before, after = context.before.get(then.id), context.after.get(then.id)
     if former is not None and action != "move":
-        yield f"it is on {then.host} already, and no host is better"
+        yield f"it is on {then.host} already, and no other host is better"
     if action == "place":
         candidate = context.candidates.get(then.id)
         if candidate is not None:
             effects = (candidate.newcomer, *candidate.neighbours)
             worst = min(effects, key=lambda effect: effect.throughput_ratio.expected)
             kept = worst.throughput_ratio.expected
-            yield f"nobody on {then.host} keeps less than {kept:.2f} of its speed alone ({worst.instance})"
+            yield f"every instance on {then.host} keeps at least {kept:.2f} of its speed alone ({worst.instance})"
         return
     origin = context.start.names.placed.get(then.id)  # who goes round comes from elsewhere now
     home = origin.host if origin else former.host if former else None
     if home in context.emptied:
         yield f"{home} is to be emptied"
     if step.change.gain is not None:
-        yield f"who is relieved by it gains {step.change.gain.expected:.2f} of its speed alone"
+        yield f"the relieved instance gains {step.change.gain.expected:.2f} of its speed alone"
     if context.kind == "consolidate" and home is not None:
         yield f"leaves {home}, so that fewer hosts are needed"
     if before is not None and after is not None and action == "move":

@@ -33,7 +33,7 @@ def imagine(snapshot: ClusterSnapshot, whatif: WhatIf) -> tuple[ClusterSnapshot,
     elif whatif.pinning == "own":
         staying, crowded = _with_own(hosts, staying)
         if crowded:
-            notes.append(f"There are not enough pCPUs for everybody on {_listed(crowded)}: nobody has its own there.")
+            notes.append(f"There are not enough pCPUs on {_listed(crowded)}: instances there have none of their own.")
     if homeless:
         lose = "1 instance loses its" if len(homeless) == 1 else f"{len(homeless)} instances lose their"
         are = "is" if len(homeless) == 1 else "are"
@@ -52,7 +52,7 @@ def _beyond(now: ClusterSnapshot, then: ClusterSnapshot) -> Iterator[str]:
     for name, hosts in _full(then):
         new = [host for host in hosts if host not in was[name]]
         if new:
-            yield f"More {name} than there would be is promised to those who are on {_listed(new)} now."
+            yield f"The instances on {_listed(new)} are promised more {name} than there would be."
 
 
 def _full(cloud: ClusterSnapshot) -> Iterator[tuple[str, list[str]]]:

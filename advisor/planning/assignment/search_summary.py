@@ -97,7 +97,7 @@ def _of_refused(goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], hosts:
         others = f" and {len(names) - 1} more" if len(names) > 1 else ""
         same_reason = [rejection for rejection in relevant[names[0]] if rejection.code == code]
         if not same_reason:
-            why_not = "the time was over" if usable else "none may be used"
+            why_not = "the time limit was reached" if usable else "none may be used"
         elif len(same_reason) == 1:
             why_not = f"on {same_reason[0].host}: {same_reason[0].reason}"
         else:
@@ -115,15 +115,15 @@ def _of_below(state: SearchState, goal: Goal, ended: PlanEnd) -> Iterator[str]:
     moves_used_up = goal.max_moves is not None and len(moves_made(state)) >= goal.max_moves
     for ratio, host, kind in below:
         if state.evaluator.known(int(problem.class_of_host[host]), (kind,)).below:
-            cause = "also alone there, so that the host or the settings of the instance are not enough for its limit"
+            cause = "also alone there, because the host or the instance's settings do not allow its limit"
         elif not state.movers[host]:
-            cause = "nobody there may be moved (who is pinned moves only where it is named as movable)"
+            cause = "no instance there may be moved (a pinned instance moves only if it is named as movable)"
         elif ended == "time":
-            cause = "the time was over before all moves were looked at"
+            cause = "the time limit was reached before all moves were examined"
         elif moves_used_up:
             cause = f"no more than {_count(goal.max_moves or 0, 'move')} may be made"
         else:
-            cause = "no move that is worth its cost and beyond uncertainty brings more of them within it"
+            cause = "no move whose gain exceeds its cost and uncertainty restores more of them"
         by_cause.setdefault(cause, []).append((ratio, host))
     for cause, members in by_cause.items():
         ratio, host = min(members)
@@ -145,19 +145,21 @@ def overcommitted(state: SearchState) -> tuple[str, ...]:
             if used > with_slack(room):
                 texts.append(f"{name} promises {used:,.0f} of {room:,.0f} {what}")
         if state.holds_exclusive[host] and len(everybody) > 1:
-            texts.append(f"{name} holds somebody who shares its host with nobody, and others")
+            texts.append(f"{name} hosts an instance that requires the host for itself, and others")
     if not texts:
         return ()
     more = f"; and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
-    return (f"Rebalancing mends limits of speed and latency, not sizes: {'; '.join(texts[:MAX_NAMED])}{more}.",)
+    return (
+        f"Rebalancing restores limits of throughput and latency, not capacity: {'; '.join(texts[:MAX_NAMED])}{more}.",
+    )
 
 
 def _of_pinned(state: SearchState, ended: PlanEnd) -> Iterator[str]:
     staying = [len(kinds) for kinds in state.problem.fixed if kinds]
     if ended == "in the way" and staying:
         yield (
-            f"{_count(sum(staying), 'instance')} on {_count(len(staying), 'host')} may not be moved: who is pinned "
-            "moves only where it is named as movable."
+            f"{_count(sum(staying), 'instance')} on {_count(len(staying), 'host')} may not be moved: a pinned "
+            "instance moves only if it is named as movable."
         )
 
 
@@ -165,7 +167,7 @@ def _of_left_below(state: SearchState) -> Iterator[str]:
     below = sum(len(state.pattern(host).below) for host in range(state.problem.hosts))
     if below:
         stay = "stays" if below == 1 else "stay"
-        yield f"{_count(below, 'instance')} {stay} below a limit: only a rebalance moves somebody for that."
+        yield f"{_count(below, 'instance')} {stay} below a limit: only a rebalance moves instances for that."
 
 
 def _count(number: int, what: str) -> str:

@@ -104,12 +104,12 @@ def _limit(state: SearchState, after: ClusterSnapshot, host: int, kind: int) -> 
     below = state.evaluator.at(host, plus(state.movers[host], kind)).below
     victim, ratio = next((entry for entry in below if entry[0] == kind), below[0])
     who, code = ("it", "limit.newcomer") if victim == kind else (_alike(state, after, host, victim), "limit.neighbour")
-    kept = f"{who} would keep {ratio:.2f} of its speed alone, {_kept(state, host, victim)}"
+    kept = f"{who} would keep {ratio:.2f} of its speed alone; {_kept(state, host, victim)}"
     return Rejection(after.hosts[host].id, code, kept)
 
 
 def _kept(state: SearchState, host: int, kind: int) -> str:
-    text = f"at least {state.problem.min_ratio[state.problem.class_of_host[host], kind]:.2f} is to be kept"
+    text = f"at least {state.problem.min_ratio[state.problem.class_of_host[host], kind]:.2f} is required"
     latency = state.problem.kinds[kind].max_latency_ratio
     return text if latency is None else f"{text}, and at most {latency:g} times its latency alone"
 

@@ -120,16 +120,16 @@ def test_who_was_rebalanced_is_left_where_it_is_and_nobody_new_suffers(seed: int
 def test_a_rebalance_calls_no_cloud_fine_that_promises_more_than_it_has(host: Host, there: list[Instance]) -> None:
     found = assigned(snapshot((host, kvm("b")), *there), "rebalance")
     assert found.search.ended == "in the way"
-    assert "not sizes: a " in found.notes[-1]
+    assert "not capacity: a " in found.notes[-1]
 
 
 def test_notes_name_the_true_cause() -> None:
     pinned = snapshot((kvm("a", 2), kvm("b", 2)), *some(2, "a", settings=FIRST))
-    assert "nobody there may be moved" in assigned(pinned, "rebalance").notes[0]
+    assert "no instance there may be moved" in assigned(pinned, "rebalance").notes[0]
     alone = vm("x", on="a", settings=HALF, min_throughput_ratio=0.9)
     assert "also alone there" in assigned(snapshot((kvm("a"), kvm("b")), alone), "rebalance").notes[0]
     late = assigned(snapshot((kvm("a", 2), kvm("b", 2)), *some(4, "a")), "rebalance", time_limit_s=1e-9)
-    assert (late.search.ended, "the time was over" in late.notes[0]) == ("time", True)
+    assert (late.search.ended, "the time limit was reached" in late.notes[0]) == ("time", True)
     few = assigned(snapshot((kvm("a", 2), kvm("b", 8)), *some(6, "a")), "rebalance", max_moves=1)
     assert "no more than 1 move may be made" in few.notes[0]
 

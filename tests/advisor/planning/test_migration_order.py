@@ -71,8 +71,8 @@ def test_without_a_host_in_between_both_stay_and_it_is_said_what_is_in_the_way()
     assert found.scheduled == ()
     assert found.after is start
     assert found.stuck == {
-        "a": "h2 has no room for its memory while the others are there",
-        "b": "h1 has no room for its memory while the others are there",
+        "a": "h2 has no room for its memory beside the other instances",
+        "b": "h1 has no room for its memory beside the other instances",
     }
 
 

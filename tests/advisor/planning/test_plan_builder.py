@@ -237,7 +237,7 @@ def test_loads_that_outgrow_vcpus_and_predictions_are_told_with_their_month() ->
 def test_a_workload_that_nobody_knows_by_that_name_is_told() -> None:
     found = plan(cloud(hosts=HOSTS), PlanRequest(instances=(vm("n", "nosuch"), replace(vm("m"), workload=None))))
     assert "about what n, m would run" in found.notes[0]
-    assert found.notes[1] == "There is no workload nosuch: put it in, or look how it is spelled."
+    assert found.notes[1] == "There is no workload nosuch: define it, or check its spelling."
 
 
 def test_capacity_of_an_imagined_cloud_is_told_beside_that_of_now() -> None:
@@ -249,8 +249,8 @@ def test_capacity_of_an_imagined_cloud_is_told_beside_that_of_now() -> None:
 def test_a_host_that_is_imagined_too_small_for_who_is_on_it_is_told() -> None:
     small = PlanRequest(kind="what_if", whatif=WhatIf(hosts=(host("h1", memory_mb=2000, pcpus=1),)))
     assert plan(cloud(*PRESSED, hosts=HOSTS), small).notes == (
-        "More CPU than there would be is promised to those who are on h1 now.",
-        "More memory than there would be is promised to those who are on h1 now.",
+        "The instances on h1 are promised more CPU than there would be.",
+        "The instances on h1 are promised more memory than there would be.",
     )
 
 
@@ -267,13 +267,13 @@ def test_own_pcpus_for_everybody_change_what_is_predicted_and_where_there_are_to
     roomy = plan(cloud(*PRESSED[:4], hosts=HOSTS[:1]), request)
     crowded = plan(cloud(*PRESSED, hosts=HOSTS[:1]), request)
     assert roomy.notes == ()
-    assert "not enough pCPUs for everybody on h1" in crowded.notes[0]
+    assert "not enough pCPUs on h1" in crowded.notes[0]
 
 
 def test_who_is_asked_for_otherwise_and_best_off_where_it_is_says_so() -> None:
     found = plan(cloud(vm("a", on="h1"), hosts=HOSTS[:1]), PlanRequest(instances=(vm("a", memory_mb=2048),)))
     assert [(one.action, one.why) for one in found.steps] == [
-        ("settings", "it is on h1 already, and no host is better")
+        ("settings", "it is on h1 already, and no other host is better")
     ]
 
 
