@@ -33,7 +33,7 @@ def mend(
     A step that names another host mends nothing here. `others` are hosts that break nothing, best first.
     """
     placed = place(question, [standing.host], [standing.option])
-    rungs = mitigation.climb(
+    rungs = mitigation.escalate(
         placed.hosts[0],
         placed.residents[0],
         placed.newcomers[0],
