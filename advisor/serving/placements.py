@@ -98,12 +98,12 @@ class PlacementService:
         )
 
     def _moves(
-        self, about: Sequence[str], find: Callable[[ClusterSnapshot, moves.Asking], tuple[Move, ...]]
+        self, about: Sequence[str], find: Callable[[ClusterSnapshot, moves.MoveContext], tuple[Move, ...]]
     ) -> tuple[Move, ...]:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._current.seen_by(connection, now)
-        found = find(view.snapshot, moves.Asking(chosen, now, self._settings.fresh_s))
+        found = find(view.snapshot, moves.MoveContext(chosen, now, self._settings.fresh_s))
         going = [(one.instance, one.target) for one in found if one.target]
         names = dict.fromkeys([*about, *(name for pair in going for name in pair)])
         detail = {"moves": len(going), "stuck": len(found) - len(going), "model": chosen.predictor.version}

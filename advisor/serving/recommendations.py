@@ -15,7 +15,7 @@ from advisor.domain import AnswerSource, PlacementRequest, Recommendation
 from advisor.domain.answer_json import body_as_json, head_as_json
 from advisor.lifecycle import interval_inflation
 from advisor.placement import questions
-from advisor.placement.request_normalization import NEWCOMER, named, nameless
+from advisor.placement.request_normalization import NEWCOMER, with_name, without_name
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.lru import LRUCache
 from advisor.snapshot import ClusterSnapshot
@@ -54,7 +54,7 @@ class Answer:
     @property
     def recommendation(self) -> Recommendation:
         """The answer as a value; whoever only passes it on does without."""
-        return named(self.head, self.head.request.instance.id)
+        return with_name(self.head, self.head.request.instance.id)
 
     def to(self, request: PlacementRequest, now: datetime, taken_at: datetime, source: AnswerSource) -> Answer:
         """The same said to this question, which is the one that was answered but for the newcomer's name."""
@@ -148,7 +148,7 @@ def answer(
     question that would wait for another one to be decided may be told what was true at most FORMER ago: after a change
     the questions of many are decided one after the other, and nobody shall wait for all of them.
     """
-    asked, widened = nameless(request, snapshot), factors(chosen.predictor.version)
+    asked, widened = without_name(request, snapshot), factors(chosen.predictor.version)
     question = codec.text((asked, sorted(widened.items())))
     found = answers.find(question)
     if found is not None:

@@ -448,10 +448,10 @@ def test_a_step_that_no_command_can_carry_out_says_which_label_it_needs() -> Non
     assert bare.satisfies
     assert bare.notes == ("needs label uplink on host h1 to be carried out",)
     assert bare.text.endswith("; needs label uplink on host h1 to be carried out.")
-    named = host(kind="lxc", pcpus=4, labels={"uplink": "eth0"})
-    halfway = shared(named, senders, question).escalate()[-1]
+    with_name = host(kind="lxc", pcpus=4, labels={"uplink": "eth0"})
+    halfway = shared(with_name, senders, question).escalate()[-1]
     assert halfway.notes == ("needs label mac on instance q to be carried out",)
-    ready = shared(named, senders, replace(question, labels={"mac": "52:54:00:00:00:01"})).escalate()[-1]
+    ready = shared(with_name, senders, replace(question, labels={"mac": "52:54:00:00:00:01"})).escalate()[-1]
     assert ready.notes == ()
     assert ready.changes == bare.changes
     assert ready.text == bare.text.removesuffix("; needs label uplink on host h1 to be carried out.") + "."
