@@ -110,8 +110,8 @@ def _version(datasets: Sequence[Dataset], targets: Mapping[str, FittedTarget]) -
         if base_learners is not None:
             for booster in (*base_learners.boosters, base_learners.forest):
                 digest.update(booster.model_to_string().encode())
-            told = [target.calibration.to_json(), target.figures]
-            digest.update(json.dumps(told, sort_keys=True).encode())
+            fitted_values = [target.calibration.to_json(), target.figures]
+            digest.update(json.dumps(fitted_values, sort_keys=True).encode())
     return f"m-{digest.hexdigest()[:12]}"
 
 

@@ -81,8 +81,8 @@ class _ObservedMetrics:
     def driver(self, metric: str) -> tuple[Literal["given", "absent"], str]:
         if ("driver_domain", metric, None) in self._given:
             return "given", ""
-        told = (metric, None) in self._reasons or "driver" in self._absent or None in self._drops
-        if not told and self.instances(metric)[0] != "given":  # so it is with pages (collectors/samples.py)
+        explained = (metric, None) in self._reasons or "driver" in self._absent or None in self._drops
+        if not explained and self.instances(metric)[0] != "given":  # so it is with pages (collectors/samples.py)
             return "absent", "it is summed over the instances, and not all of them give it"
         return "absent", self._why(metric, None, "driver")
 

@@ -133,17 +133,17 @@ class AgentChannel:
 
     def _take(self, line: bytes) -> None:
         try:
-            said = json.loads(line)
+            message = json.loads(line)
         except ValueError:
             return  # noise on a console that shares the line
-        if not isinstance(said, dict):
+        if not isinstance(message, dict):
             return
-        if "up" in said:
+        if "up" in message:
             self.up = True
-        elif isinstance(said.get("ended"), int) and isinstance(said.get("status"), int):
-            self._ended[said["ended"]] = said
-        elif isinstance(said.get("number"), int):
-            self._answers[said["number"]] = said
+        elif isinstance(message.get("ended"), int) and isinstance(message.get("status"), int):
+            self._ended[message["ended"]] = message
+        elif isinstance(message.get("number"), int):
+            self._answers[message["number"]] = message
 
     def _silent(self, how: str) -> RunError:
         return RunError(f"the agent of guest {self._name} {how}: {self._explain()[-_SHOWN:] or 'its console is empty'}")
@@ -202,10 +202,10 @@ class GuestProgram:
             raise RunError(f"{self.command[0]} ended with status {code}: {self.errors() or 'no message'}")
 
     def _text(self, name: str) -> str:
-        said = self._channel.ask("output", program=self._number) if self.returncode is None else {}
+        texts = self._channel.ask("output", program=self._number) if self.returncode is None else {}
         if self.returncode is not None:  # also when it ended only now: of that the agent told before it answered
-            said = self._end or {}
-        return str(said.get(name, ""))
+            texts = self._end or {}
+        return str(texts.get(name, ""))
 
     def _signal(self, number: signal.Signals) -> None:
         self._channel.tell("signal", program=self._number, signal=int(number))

@@ -110,8 +110,8 @@ class Domain:
                 self._channel = AgentChannel(connection, self.name, self.console)
             if self._channel is None:
                 if time.monotonic() > deadline:
-                    said = self.console()[-400:] or f"nothing in {_CONSOLES}"
-                    raise RunError(f"domain {self.name} did not come up within {BOOT_WITHIN_S:.0f} s: {said}")
+                    console = self.console()[-400:] or f"nothing in {_CONSOLES}"
+                    raise RunError(f"domain {self.name} did not come up within {BOOT_WITHIN_S:.0f} s: {console}")
                 time.sleep(0.2)
         if not self._channel.wait_up(BOOT_WITHIN_S):
             raise RunError(f"the agent of domain {self.name} does not say that it is up: {self.console()[-400:]}")

@@ -25,7 +25,7 @@ class RenamingBackend:
         return self._backend.host
 
     def list_instances(self) -> list[Instance]:
-        found = [one for one in self._backend.list_instances() if one.id in self._names]
+        found = [instance for instance in self._backend.list_instances() if instance.id in self._names]
         return sorted((replace(one, id=self._names[one.id]) for one in found), key=lambda one: one.id)
 
     def read_counters(self) -> Counters:

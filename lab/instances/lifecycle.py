@@ -96,8 +96,8 @@ class InstanceHandle(ABC):
         """What is wrong with the server, naming the instance; None = it runs or there is none."""
         if self.server is None or self.server.returncode is None:
             return None
-        said = self.server.errors() or "no message"
-        return f"{self.server.command[0]} of {self.placed.instance} ended with status {self.server.returncode}: {said}"
+        command, status = self.server.command[0], self.server.returncode
+        return f"{command} of {self.placed.instance} ended with status {status}: {self.server.errors() or 'no message'}"
 
     def stop(self) -> None:
         """End what serves and what asks; what else was started here is its starter's to end."""

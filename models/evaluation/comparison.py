@@ -78,7 +78,7 @@ def means_of(columns: Floats, pair: Sequence[str], seed: int) -> ResampledMeans:
     sums = np.column_stack([np.bincount(cluster, weights=column) for column in columns.T])
     sizes = np.bincount(cluster).astype(float)
     mean = sums.sum(axis=0) / sizes.sum()
-    resampled = np.concatenate([one @ sums / (one @ sizes)[:, None] for one in _resamples(count, seed)])
+    resampled = np.concatenate([resample @ sums / (resample @ sizes)[:, None] for resample in _resamples(count, seed)])
     return ResampledMeans(len(columns), count, mean, resampled)
 
 

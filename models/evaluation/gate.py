@@ -102,9 +102,9 @@ def gate(
     others = {(table.target, table.protocol): table for table in active or ()}
     draws = [_draw(table, others.get((table.target, table.protocol)), seed) for table in tables]
     level = ERROR_RATE / sum(2 + (one.active is not None) for one in draws)
-    figures = tuple(_figures(one, level) for one in draws)
+    figures = tuple(_figures(draw, level) for draw in draws)
     bad = tuple(sentence for one in figures for sentence in _complaints(one))
-    found = (_summary(one) for one in figures)
+    found = (_summary(figure) for figure in figures)
     return GateVerdict(bad, (*bad, *_uncompared(figures, others, active), *found), figures, against)
 
 
@@ -174,7 +174,7 @@ def _uncompared(
     if active is None:
         yield "No learned model is active, so it was compared with the prior only."
         return
-    alone = [one for one in figures if one.active is None]
+    alone = [figure for figure in figures if figure.active is None]
     if len(alone) == len(figures):
         yield "It shares no held-out rows with the active model, so it was compared with the prior only."
     else:

@@ -64,7 +64,7 @@ def run_methods(
 
 def joined(guesses: Sequence[IntervalPrediction]) -> IntervalPrediction:
     """Guesses of several folds as one."""
-    lower = [one.lower for one in guesses if one.lower is not None]
+    lower = [guess.lower for guess in guesses if guess.lower is not None]
     upper = [one.upper for one in guesses if one.upper is not None]
     expected = np.concatenate([one.expected for one in guesses])
     if len(lower) < len(guesses) or len(upper) < len(guesses):

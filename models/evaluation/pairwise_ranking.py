@@ -44,8 +44,8 @@ class PairwiseRanking:
         scene_of_cell[cell] = scene
         first, second = _within(scene_of_cell)
         gap = mean[first] - mean[second]
-        told = np.abs(gap) > 2 * np.hypot(error[first], error[second])
-        return cls(cell, first[told], second[told], gap[told])
+        significant = np.abs(gap) > 2 * np.hypot(error[first], error[second])
+        return cls(cell, first[significant], second[significant], gap[significant])
 
     def accuracy(self, guess: Floats) -> float | None:
         """The share of comparisons that `guess` (R,) gets right, equal guesses half; None where there are none."""
@@ -53,8 +53,8 @@ class PairwiseRanking:
             return None
         count = np.bincount(self.cell)
         mean = np.bincount(self.cell, guess) / np.maximum(count, 1)
-        said = mean[self.first] - mean[self.second]
-        right = np.where(np.abs(said) < TIE, 0.5, (said > 0) == (self.gap > 0))
+        predicted_gap = mean[self.first] - mean[self.second]
+        right = np.where(np.abs(predicted_gap) < TIE, 0.5, (predicted_gap > 0) == (self.gap > 0))
         return round(float(right.mean()), 5)
 
 

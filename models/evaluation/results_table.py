@@ -66,7 +66,7 @@ def ranks(models: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """Each model's place among all, 1 the best: the mean of its places by mae and by mape, ties shared."""
     from scipy.stats import rankdata
 
-    places = [rankdata([one[figure] for one in models.values()]) for figure in COMPARED]
+    places = [rankdata([model[figure] for model in models.values()]) for figure in COMPARED]
     return {name: rounded(np.mean([place[at] for place in places])) for at, name in enumerate(models)}
 
 
@@ -162,7 +162,7 @@ def _broken_down(predictions: FoldPredictions) -> dict[str, Any]:
 
 def average_ranks(protocols: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Every model's mean rank over evaluations that all have it; the best first."""
-    tables = [one["models"] for one in protocols if one["models"]]
+    tables = [protocol["models"] for protocol in protocols if protocol["models"]]
     names = [name for name in (tables[0] if tables else ()) if all(name in table for table in tables)]
     found = {name: rounded(np.mean([table[name]["rank"] for table in tables])) for name in names}
     return dict(sorted(found.items(), key=lambda item: item[1]))

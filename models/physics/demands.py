@@ -107,8 +107,10 @@ def capacity(scenes: SceneBatch, key: str) -> Floats:
 
     What was measured on the host, else what its platform says, else what the profiles let guess.
     """
-    own, told = getattr(scenes, key), scenes.platform_number(key)
-    return np.asarray(np.where(own > 0, own, np.where(told > 0, told, guessed_capacity(scenes.table, key))))
+    own, of_platform = getattr(scenes, key), scenes.platform_number(key)
+    return np.asarray(
+        np.where(own > 0, own, np.where(of_platform > 0, of_platform, guessed_capacity(scenes.table, key)))
+    )
 
 
 def guessed_capacity(table: ProfileTable, key: str) -> float:

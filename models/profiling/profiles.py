@@ -146,7 +146,7 @@ def _phase(windows: InstanceWindows, rows: PhaseWindows, load: LoadLevel) -> Pha
 
 def _effective(rows: PhaseWindows) -> float:
     demands = [rows.estimates[key] for key, floor in DEMANDS.items() if _counts(rows, key, floor)]
-    return min((one.effective for one in demands), default=float(len(rows.used)))
+    return min((demand.effective for demand in demands), default=float(len(rows.used)))
 
 
 def _counts(rows: PhaseWindows, key: str, floor: float) -> bool:

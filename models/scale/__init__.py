@@ -66,9 +66,9 @@ def stream(
         )
     card = {
         "rows": dict(rows),
-        "features": next((one.num_feature() for one in boosters.values()), 0),
-        "runs": sum(len(one.key) for one in surveys),
-        "sample_runs": sum(len(one.colocations) for one in datasets),
+        "features": next((booster.num_feature() for booster in boosters.values()), 0),
+        "runs": sum(len(survey.key) for survey in surveys),
+        "sample_runs": sum(len(dataset.colocations) for dataset in datasets),
         "sample": "whole runs, drawn evenly over sets of workloads; effects, judgement and calibration rest on them",
         "workers": workers,
     }

@@ -67,7 +67,7 @@ def choose(surveys: Sequence[FirstPass], most: int, seed: int) -> list[Hashes]:
 
     Every pair of workloads gives one run before any gives a second; which ones is drawn by `seed`.
     """
-    sizes = [len(one.key) for one in surveys]
+    sizes = [len(survey.key) for survey in surveys]
     names = ("key", "pair", "measured")
     key, pair, measured = (np.concatenate([getattr(one, name) for one in surveys]) for name in names)
     draw = mixed(key ^ mixed(np.array([seed], dtype=np.uint64)))

@@ -118,8 +118,8 @@ def _contradicts(rows: RunRows) -> Bools:
         found |= code != code[first]
     opening = np.flatnonzero(np.diff(rows.run, prepend=-1))
     found |= rows.driver_cpus.code != rows.driver_cpus.code[opening][rows.run]
-    told = rows.entry * max(len(rows.outcome.words), 1) + rows.outcome.code
-    found[np.setdiff1d(np.arange(len(told)), np.unique(told, return_index=True)[1])] = True
+    outcome_key = rows.entry * max(len(rows.outcome.words), 1) + rows.outcome.code
+    found[np.setdiff1d(np.arange(len(outcome_key)), np.unique(outcome_key, return_index=True)[1])] = True
     return found
 
 

@@ -27,10 +27,10 @@ def ratios(rows: RunRows, target: str) -> Floats:
         here = rows.outcome.pick([word == outcome for word in rows.outcome.words], bool)
         rising = target == "latency" or outcome in HIGHER_IS_BETTER
         top, bottom = (rows.colocated, rows.solo) if rising else (rows.solo, rows.colocated)
-        told = here & (bottom > 0) & ~np.isnan(top)
+        measured = here & (bottom > 0) & ~np.isnan(top)
         if target == "latency":
-            told &= top > 0
-        found[rows.entry[told]] = np.clip(top[told] / bottom[told], LOWEST_RATIO, HIGHEST_RATIO)
+            measured &= top > 0
+        found[rows.entry[measured]] = np.clip(top[measured] / bottom[measured], LOWEST_RATIO, HIGHEST_RATIO)
     return found
 
 

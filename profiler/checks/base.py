@@ -176,10 +176,10 @@ class HostView:
         """What a tool prints; it is asked once, and one that hung is not asked anything again."""
         if argv not in self._said:
             self._said[argv] = self._hung.get(argv[0]) or self._ask(argv)
-        said = self._said[argv]
-        if isinstance(said, OSError):
-            raise _unseen(said, argv[0])
-        return said
+        output = self._said[argv]
+        if isinstance(output, OSError):
+            raise _unseen(output, argv[0])
+        return output
 
     def _ask(self, argv: tuple[str, ...]) -> str | OSError:
         try:

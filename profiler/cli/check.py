@@ -110,10 +110,10 @@ def _metrics_sentence(report: HostReport) -> str:
         return f"No metric can be read: {hypervisor.problem}."
     given = sum(metric.state == "given" for metric in report.metrics)
     if not hypervisor.instances:
-        told = [metric.metric for metric in report.metrics if "given" in (metric.state, metric.driver_state)]
+        available = [metric.metric for metric in report.metrics if "given" in (metric.state, metric.driver_state)]
         return (
             f"No instance runs here ({hypervisor.backend}); without one, what the host and its driver domain give can"
-            f" be told: {', '.join(told) or 'nothing'}."
+            f" be told: {', '.join(available) or 'nothing'}."
         )
     return (
         f"{given} of {len(report.metrics)} metrics are given for {_count(hypervisor.instances)} ({hypervisor.backend})."

@@ -42,9 +42,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _once(options: argparse.Namespace) -> int:
-    told = [name for name, default in options.of_this_host.items() if getattr(options, name) != default]
-    if options.replay and told:
-        unheeded = ", ".join(f"--{name.replace('_', '-')}" for name in told)
+    changed = [name for name, default in options.of_this_host.items() if getattr(options, name) != default]
+    if options.replay and changed:
+        unheeded = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
         return fail(f"--replay shows a recording and does not read this host: leave out {unheeded}", WRONG_USAGE)
     recording = RecordingSource(LiveSource()) if options.record else None
     backend = RecordedBackend(options.replay) if options.replay else chosen_backend(options, recording)

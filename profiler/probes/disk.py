@@ -200,7 +200,9 @@ def summarise(done: Sequence[DiskOperation]) -> dict[str, Quantity]:
     for test in TESTS:
         operations = [one for one in done if one.test == test]
         small = test.endswith("small")
-        numbers = [one.took_ms if small else one.length / 1e3 / one.took_ms for one in operations]
+        numbers = [
+            operation.took_ms if small else operation.length / 1e3 / operation.took_ms for operation in operations
+        ]
         values |= described(numbers, "ms" if small else "MB/s", prefix=f"{test}_")
         if (variation := variation_percent(numbers)) is not None:
             values[f"{test}_variation"] = Quantity(variation, "%")

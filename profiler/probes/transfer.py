@@ -54,7 +54,7 @@ class Transfer:
         transfers, segment = measure(options, progress)
         if not transfers:
             raise ProbeError("stopped before one block was back")
-        took = [one.took_ms for one in transfers]
+        took = [transfer.took_ms for transfer in transfers]
         values = described(took, "ms")
         values["goodput_median"] = Quantity(2 * options.block * 8 / 1e3 / values["median"].value, "Mbit/s")
         values["samples"] = Quantity(len(took), "1")

@@ -95,7 +95,7 @@ def situations(after: ClusterSnapshot) -> list[Situation]:
 
 def total(world: MeasuredWorld, hosts: Sequence[Situation]) -> tuple[int, float]:
     """How many instances are on these hosts, and the sum of their measured T/B."""
-    return sum(len(one) for one in hosts), sum(sum(world.ratios(one)) for one in hosts)
+    return sum(len(host) for host in hosts), sum(sum(world.ratios(one)) for one in hosts)
 
 
 def best_of_all(world: MeasuredWorld, workloads: Sequence[str], hosts: int) -> tuple[int, float]:
@@ -137,7 +137,7 @@ def first_fit(world: MeasuredWorld, workloads: Sequence[str], keep: float | None
 
 def below(world: MeasuredWorld, hosts: Sequence[Situation], limit: float) -> int:
     """How many instances have a measured T/B under the limit."""
-    return sum(ratio < limit for one in hosts for ratio in world.ratios(one))
+    return sum(ratio < limit for host in hosts for ratio in world.ratios(host))
 
 
 def drawn(world: MeasuredWorld, count: int, seed: int) -> list[str]:
