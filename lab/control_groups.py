@@ -1,4 +1,4 @@
-"""Makes and removes the lab's control groups, version 1 or 2, and sets caps, weights, CPUs and disk limits in them."""
+"""Creates and removes the lab's control groups, version 1 or 2, and sets caps, weights, CPUs and disk limits."""
 
 from __future__ import annotations
 

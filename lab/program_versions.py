@@ -1,4 +1,4 @@
-"""Which versions of its programs a campaign was measured with, by the package system or by the programs themselves."""
+"""Versions of the programs of a campaign, from the package manager or from the programs themselves."""
 
 from __future__ import annotations
 

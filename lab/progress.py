@@ -1,4 +1,4 @@
-"""Tells people how far a campaign is: a live bar on a terminal, plain lines elsewhere, with the time left."""
+"""Shows the progress of a campaign and the time left: a live bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queueing disciplines as facts: the lab's own with what they dropped, and the host's, which no campaign may change."""
+"""Reads queueing disciplines: the lab's own with their drops, and the host's, which a campaign must not change."""
 
 from __future__ import annotations
 

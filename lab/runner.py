@@ -1,4 +1,4 @@
-"""Carries a campaign out: what is not yet in the journal, round by round, and leaves nothing behind however it ends."""
+"""Runs a campaign round by round, without runs that are in the journal, and cleans up however it ends."""
 
 from __future__ import annotations
 

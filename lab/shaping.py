@@ -1,4 +1,4 @@
-"""How the uplink is shaped: the line that all traffic passes, HTB classes below it, and how big a packet may be.
+"""Traffic shaping of the uplink: the rate of the line, HTB classes below it, and the size of packets.
 
 Rates count whole Ethernet frames (without preamble and checksum), as the kernel does: of a full-size TCP frame 95.6 %
 is payload (1448 of 1514 bytes), of a UDP one 97.2 %.

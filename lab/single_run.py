@@ -1,4 +1,4 @@
-"""Measures one run of a campaign: builds its instances, tries again once, and gathers everything into its record."""
+"""Measures one run of a campaign: builds its instances, retries once, and makes its record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From dataset directories to an artifact: examples, fit, calibration, card."""
+"""Trains a model: reads dataset directories, builds examples, fits, calibrates and writes an artifact with its card."""
 
 from __future__ import annotations
 

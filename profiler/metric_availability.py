@@ -1,4 +1,4 @@
-"""Which of the eight metrics a host gives now, where each comes from, and why one is missing; no I/O."""
+"""Availability of the eight metrics on a host: the source of each, or why it is missing. No I/O."""
 
 from __future__ import annotations
 

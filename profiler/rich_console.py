@@ -1,4 +1,4 @@
-"""The one place that makes consoles of rich: whatever they show is text, letter by letter, and never markup."""
+"""Makes the consoles of rich. All output is literal text; markup in it is not interpreted."""
 
 from __future__ import annotations
 

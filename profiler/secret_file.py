@@ -1,4 +1,4 @@
-"""Secrets in files: refused where others than the owner may change them, or others than owner and group read them."""
+"""Reads secrets from files; refuses files that others can change, or that users beyond the group can read."""
 
 from __future__ import annotations
 

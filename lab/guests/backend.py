@@ -1,4 +1,4 @@
-"""Reads the lab's own guests: vCPU threads as instances, QEMU's other threads and the kernel's I/O as driver domain."""
+"""Reads the lab's own guests: vCPU threads as instances, QEMU's other threads and kernel I/O as driver domain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lab's side of a guest's agent: requests and answers as JSON lines, and programs in the guest as `Program`s."""
+"""The lab's connection to a guest's agent: requests and answers as JSON lines, and programs in the guest."""
 
 from __future__ import annotations
 

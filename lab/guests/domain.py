@@ -1,4 +1,4 @@
-"""One domain of a Xen host: its xl configuration, its life, and the way to the agent in it."""
+"""A Xen domain of the lab: its xl configuration, its creation and end, and the connection to its agent."""
 
 from __future__ import annotations
 

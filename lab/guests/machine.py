@@ -1,4 +1,4 @@
-"""One guest of this host: QEMU with a disk, a tap and a channel to the agent, and where its threads may run."""
+"""A QEMU guest: its process, disk, tap and agent channel, and the placement of its threads on CPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guests of a campaign, booted once and kept: a boot costs seconds, waking a guest that stands still costs none.
+"""The guests of a campaign, booted once and kept: a boot takes seconds, resuming a stopped guest takes none.
 
 Between runs a guest is stopped: nothing of the run before works in it, and it uses no CPU. A run takes the guest of its
 position, so that files which a workload made there stay on its disk. A guest that fails is ended and booted anew.

@@ -1,4 +1,4 @@
-"""A backend's readings of some of its instances only, by other names: the lab's domains among all of a host."""
+"""Shows only some instances of a backend, under other names: the lab's own domains among all of a host."""
 
 from __future__ import annotations
 

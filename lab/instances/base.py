@@ -1,4 +1,4 @@
-"""What the lab needs of instances of any kind: they stand, their servers are ready, programs run in or against them."""
+"""Interfaces of instances of all kinds: start and stop them, wait for servers, run programs in or against them."""
 
 from __future__ import annotations
 

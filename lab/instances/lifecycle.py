@@ -1,4 +1,4 @@
-"""What instances of every kind share: servers that get ready, load generators beside them, a life from start to end."""
+"""The life cycle that instances of all kinds share: build, start servers and wait for them, tear down."""
 
 from __future__ import annotations
 

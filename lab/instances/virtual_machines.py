@@ -1,4 +1,4 @@
-"""What instances that are whole VMs share: programs in them are started, and their sockets seen, by their agents."""
+"""What instances that are VMs share: their agents start programs and look at sockets."""
 
 from __future__ import annotations
 

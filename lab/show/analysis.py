@@ -1,4 +1,4 @@
-"""Everything that `lab show` tells of a dataset, computed once for the terminal, the page and --json."""
+"""The analysis of a dataset for `cotenant-lab show`, computed once for the terminal, the page and --json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of a dataset as inline SVG in the page's own colours, so that one picture fits light, dark and paper."""
+"""Charts of a dataset as inline SVG in the page's colours, so that they fit light mode, dark mode and paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSV tables of a dataset, line by line; what is wrong in one is named by file, line and column."""
+"""Reads CSV tables of a dataset line by line; errors name file, line and column."""
 
 from __future__ import annotations
 

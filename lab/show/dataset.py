@@ -1,4 +1,4 @@
-"""A measured dataset as it was written: who ran with whom in which round and what came out; nothing is computed."""
+"""A measured dataset as it was written: groups, rounds and outcomes. Nothing is computed here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers and names of a dataset as people read them, the same on the terminal and on the page."""
+"""Formats numbers and names of a dataset, in the same way for the terminal and the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much results vary from run to run, how narrow they are, and what disturbed and unsteady runs change."""
+"""Variation from run to run, widths of intervals, and the influence of disturbed and unsteady runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dataset as one self-contained HTML file: no script, no network, everything from files escaped."""
+"""Writes the analysis of a dataset as one self-contained HTML file, without scripts; all text is escaped."""
 
 from __future__ import annotations
 

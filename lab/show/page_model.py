@@ -1,4 +1,4 @@
-"""A dataset laid out for the page: what stands in which section, which cells are how strong, what is left out."""
+"""The content of the HTML page: its sections, the strength of matrix cells, and what is left out."""
 
 from __future__ import annotations
 

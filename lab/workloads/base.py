@@ -1,4 +1,4 @@
-"""What a workload of the lab is: programs to run, when it is ready, and how its outcome is read."""
+"""The interface of the lab's workloads: programs to run, a readiness check, and how to read the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads and checks a dataset directory: platforms, solo profiles and measured co-locations; no learning here."""
+"""Reads and checks a dataset directory: platforms, solo profiles and measured co-locations."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _read_platforms(path: Path) -> tuple[dict[str, Host], dict[str, dict[str, fl
 
 
 def _nodes(row: TableRow, pcpus: int) -> tuple[tuple[int, ...], ...]:
-    """The pCPUs of each NUMA node: equal blocks of neighbouring numbers; () = one node, or nobody says how many."""
+    """The pCPUs of each NUMA node, as equal blocks of consecutive numbers; () = one node, or an unknown number."""
     nodes = row.whole("numa_nodes", low=1) or 1
     if pcpus % nodes:
         raise row.error("numa_nodes", f"{nodes} nodes cannot have equal parts of {pcpus} pCPUs")
@@ -351,7 +351,7 @@ def _settings(row: TableRow) -> IsolationSettings:
 
 
 def _with_pinned_cpus(platforms: Mapping[str, Host], colocations: tuple[Colocation, ...]) -> dict[str, Host]:
-    """Platforms with at least as many pCPUs as somebody was pinned to: not every source says how many it had."""
+    """Raise each platform's pCPUs to the highest pinned one: not every source gives their number."""
     most = {name: host.pcpus for name, host in platforms.items()}
     for colocation in colocations:
         used = set(colocation.driver_cpus)
@@ -363,7 +363,7 @@ def _with_pinned_cpus(platforms: Mapping[str, Host], colocations: tuple[Colocati
 
 
 def _fingerprint(path: Path) -> str:
-    """SHA-256 over names and contents of the dataset's files, so that a card can say what it was trained on."""
+    """SHA-256 over names and contents of the dataset's files; the model card records it."""
     digest = hashlib.sha256()
     for name in ("dataset", "platforms", "profiles", "colocations"):
         for suffix in (".yaml", ".csv", ".parquet"):

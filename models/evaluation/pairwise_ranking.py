@@ -1,4 +1,4 @@
-"""Of two neighbours of one victim, which hurts less: told right how often, where the measurement can tell."""
+"""Pairwise ranking accuracy: how often a method tells which of two neighbours hurts a victim less."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PairwiseRanking:
     def of(cls, examples: Examples, row: Ints | None = None) -> PairwiseRanking:
         """Compare where means differ by more than twice their joint standard error.
 
-        `row` (R,) tells rows that were judged twice, whose measurement counts once.
+        `row` (R,) identifies rows that were predicted twice; their measurement counts once.
         """
         scene = codes(zip(examples.victim, examples.platform, examples.setting, strict=True))
         cell = codes(zip(scene, around(examples), strict=True))
@@ -59,7 +59,7 @@ class PairwiseRanking:
 
 
 def pair_ranking_accuracy(examples: Examples, guess: Floats) -> float | None:
-    """Of two neighbours of the same victim in the same setting, how often the right one is said to hurt less."""
+    """How often `guess` ranks two neighbours of a victim in the same setting as the measurement does."""
     return PairwiseRanking.of(examples).accuracy(guess)
 
 
@@ -72,7 +72,7 @@ def _means(cell: Ints, ratio: Floats, once: Floats) -> tuple[Floats, Floats]:
 
 
 def _within(scene: Ints) -> tuple[Ints, Ints]:
-    """All pairs of cells of one scene, or with too many of them those at most so far apart in a shuffled order."""
+    """All pairs of cells of one scene; with too many, only those close to each other in a shuffled order."""
     shuffled = np.random.default_rng(0).permutation(len(scene))
     order = shuffled[np.argsort(scene[shuffled], kind="stable")]
     scene = scene[order]

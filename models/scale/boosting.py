@@ -1,4 +1,4 @@
-"""The final booster of each target, trained on streamed rows; judging and effects stay elsewhere."""
+"""Trains the final booster of each target on streamed rows. Cross-validation and effects are in `learning`."""
 
 from __future__ import annotations
 

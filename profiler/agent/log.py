@@ -1,4 +1,5 @@
-"""The agent's log: one line per event on standard error, `key=value` or JSON, no message more than once a minute."""
+"""The agent's log: one line per event on standard error, as `key=value` or JSON, with repeats suppressed for a
+minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's loop: a reading at every tick of a monotonic clock, rates from two of them, windows from the rates."""
+"""The agent's loop: a reading at every tick of a monotonic clock, rates from two readings, windows from rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends the spool to the server, oldest first, until the server says that it has it; backs off where it does not."""
+"""Sends the spool to the server, oldest first, until the server acknowledges it; backs off after failures."""
 
 from __future__ import annotations
 

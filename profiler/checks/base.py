@@ -1,4 +1,4 @@
-"""What every check shares: the rule it follows, what it finds, and the view of the host that it looks through."""
+"""What all checks share: the rule, the finding, and the view of the host that rules read."""
 
 from __future__ import annotations
 

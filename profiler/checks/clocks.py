@@ -1,4 +1,4 @@
-"""Checks of time: what a reading of the clock costs, and whether time stamps of hosts can be compared."""
+"""Checks of clocks: the cost of reading the clock, and whether time stamps of hosts are comparable."""
 
 from __future__ import annotations
 

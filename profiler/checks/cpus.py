@@ -1,4 +1,4 @@
-"""Checks of the host's CPUs as Linux sees them: clock, siblings, idle states, CPUs left out, and who is below."""
+"""Checks of CPUs as Linux sees them: frequency, SMT, idle states, offline and isolated CPUs, steal, outer hypervisor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what the kernel counts: control groups, scheduler times, pressure, interrupts; and of who moves work."""
+"""Checks of kernel counters (control groups, scheduler times, pressure, interrupts) and of load balancers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of KVM: polling that looks like work, counters that are hidden, guests inside a guest."""
+"""Checks of KVM: halt polling that counts as CPU time, hidden counters, nested guests."""
 
 from __future__ import annotations
 

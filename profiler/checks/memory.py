@@ -1,4 +1,4 @@
-"""Checks of memory: who moves, merges, packs, swaps or takes it back while instances are measured."""
+"""Checks of memory: NUMA balancing, page merging, huge pages, swap, overcommitment, stalls and ballooning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of Xen from its Dom0: where Dom0 runs, the physical CPUs as Xen's tools show them, and what it traces."""
+"""Checks of Xen from Dom0: Dom0's CPUs, physical CPUs by Xen's tools, and tracing."""
 
 from __future__ import annotations
 

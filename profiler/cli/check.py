@@ -1,4 +1,4 @@
-"""`cotenant-profiler check`: what makes this host's numbers lie and which metrics it gives, as tables or as JSON."""
+"""`cotenant-profiler check`: what distorts measurements on this host, and which metrics it provides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cotenant-profiler once`: two readings of this host, or of a recording, shown as one table or as JSON."""
+"""`cotenant-profiler once`: two readings of this host or of a recording, as a table or as JSON."""
 
 from __future__ import annotations
 

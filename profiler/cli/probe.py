@@ -1,4 +1,4 @@
-"""`cotenant-profiler probe`: runs one probe, lists them, or is the far end for one on another host."""
+"""`cotenant-profiler probe`: runs a probe, lists the probes, or serves as the far end of a probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cotenant-profiler run`: puts the agent together from its options, runs it until it is told to stop, sums it up."""
+"""`cotenant-profiler run`: builds the agent from its options, runs it until it is stopped, and prints a summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that commands share: what is read, and numbers that must lie in a range."""
+"""Options that commands share: the choice of the backend, and numbers within a range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences into MetricSamples: the eight metrics in every scope that has them, and the further ones."""
+"""Turns counter deltas into MetricSamples: the eight metrics in every scope, and additional ones."""
 
 from __future__ import annotations
 

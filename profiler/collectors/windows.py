@@ -1,4 +1,4 @@
-"""Samples of many readings into windows: time-weighted mean and 95th percentile of each series, and running totals."""
+"""Aggregates samples into windows: time-weighted mean and 95th percentile of each series, and running totals."""
 
 from __future__ import annotations
 

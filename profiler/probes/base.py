@@ -1,4 +1,4 @@
-"""What every probe shares: the Probe protocol, what a run gives back, how it tells its progress, and its one error."""
+"""What all probes share: the Probe protocol, the result of a run, progress reporting, and ProbeError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The share of a CPU that a busy loop gets (E1): it reads the clock without end, and counts where time jumps."""
+"""The share of a CPU that a busy loop gets (E1): it reads the clock continuously and detects jumps."""
 
 from __future__ import annotations
 

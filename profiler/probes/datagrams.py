@@ -1,4 +1,4 @@
-"""Receiving datagrams with the kernel's arrival times and drops; pacing a sender, and watching that nobody stops it."""
+"""Receives datagrams with the kernel's arrival times and drops; paces a sender and detects its interruptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the two ends of a probe talk: JSON objects, one a line, of limited length, and blocks of bytes after some."""
+"""The protocol between the two ends of a probe: JSON objects, one per line, of limited length, and binary blocks."""
 
 from __future__ import annotations
 

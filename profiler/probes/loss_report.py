@@ -1,4 +1,4 @@
-"""What probe loss makes of what was sent and what came: estimates, marks, and the series that its picture shows."""
+"""Evaluates probe loss from the packets sent and received: estimates, marks, and the series for its chart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The responder: the other side of probes between two hosts; one process per session, few at once, all with an end."""
+"""The responder: the far end of probes between two hosts; one process per session, limited in number and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The near end of a probe between two hosts: the responder it talks to (its own when none is named), and a session."""
+"""The near end of a probe between two hosts: connects to a responder (starts one if none is named) and opens
+sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A predictor that never answers about workloads of which it saw any two together in training."""
+"""A cross-fitted predictor: a model only predicts scenes of which no pair of workloads was in its training."""
 
 from __future__ import annotations
 

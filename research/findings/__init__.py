@@ -1,4 +1,4 @@
-"""The papers' findings beside what the lab measured and what the model says of the same situation."""
+"""The papers' findings beside the lab's measurements and the model's predictions of the same situation."""
 
 from __future__ import annotations
 

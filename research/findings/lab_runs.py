@@ -1,4 +1,4 @@
-"""What measured datasets hold, run by run: who was there under which settings, what each reached, and the metrics."""
+"""Runs of measured datasets: instances with their settings and outcomes, and the metrics of the run."""
 
 from __future__ import annotations
 

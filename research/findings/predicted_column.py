@@ -1,4 +1,4 @@
-"""What a model says of the situations that the papers print, without having learned from that paper's co-locations."""
+"""Fills the predicted column: predictions of a paper's situations by a model without the paper's co-locations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one place that talks to libvirt: a read-only connection that is reopened, and that cannot hang its caller."""
+"""The only module that calls libvirt: a read-only connection that reconnects and cannot block its caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which count of a domain's disk traffic is read: QEMU's own, which costs it time, or the kernel's where they agree."""
+"""Chooses the counter of a domain's disk traffic: QEMU's own, which costs QEMU time, or the kernel's if both agree."""
 
 from __future__ import annotations
 

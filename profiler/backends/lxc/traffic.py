@@ -1,4 +1,4 @@
-"""Where a container's network traffic is counted: at the host's ends of its veth pairs, or inside its namespace."""
+"""Reads a container's network traffic: at the host's ends of its veth pairs, or inside its namespace."""
 
 from __future__ import annotations
 

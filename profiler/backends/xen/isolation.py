@@ -1,4 +1,4 @@
-"""What holds a domain of Xen back: affinity, weight and cap from xl, the rate of its interfaces from xenstore."""
+"""Isolation settings of a Xen domain: affinity, weight and cap from xl, interface rates from xenstore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""xentrace(8) as a long-running child whose stream is drained without waiting, and the trace that is made of it."""
+"""Runs xentrace(8) as a child process, drains its stream without blocking, and makes a scheduler trace of it."""
 
 from __future__ import annotations
 

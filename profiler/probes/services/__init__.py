@@ -1,4 +1,4 @@
-"""What the responder does for a probe: one file per service, found by its name; each has `serve(served)`.
+"""The responder's services for probes: one module per service, found by its name, with `serve(served)`.
 
 A service runs in a process of its own, which is killed when its client goes away or its time is over: it may block
 wherever it likes, and needs no clean-up beyond closing what it opened. It also ends by itself when the client closes

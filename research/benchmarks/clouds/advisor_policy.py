@@ -1,4 +1,4 @@
-"""The advisor as one who decides: every question is put to `recommend` with one host per situation."""
+"""The advisor as a policy: each arrival is a call of `recommend` with one host per situation."""
 
 from __future__ import annotations
 

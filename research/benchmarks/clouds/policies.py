@@ -1,4 +1,4 @@
-"""Who decides beside the advisor: rules of thumb, a Bubble-Up-like rule, and an oracle that knows every outcome."""
+"""Policies to compare with the advisor: rules of thumb, a Bubble-Up-like rule, and an oracle."""
 
 from __future__ import annotations
 

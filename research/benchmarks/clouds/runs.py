@@ -1,4 +1,4 @@
-"""Runs: every policy on the same streams in one world, and what came of it, with intervals over streams."""
+"""Runs every policy on the same streams in one world; results with intervals over streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of arrivals and departures, and a cloud of measured hosts that one who decides fills with them."""
+"""Streams of arrivals and departures, and a cloud of measured hosts that a policy fills."""
 
 from __future__ import annotations
 

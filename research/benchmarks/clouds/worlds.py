@@ -1,4 +1,4 @@
-"""Worlds: hosts whose seats were measured together, and what was measured for every set of workloads on them."""
+"""Worlds: hosts whose slots were measured together, and the measured T/B of every set of workloads on them."""
 
 from __future__ import annotations
 

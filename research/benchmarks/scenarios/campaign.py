@@ -1,4 +1,4 @@
-"""Scenes measured: everybody alone, placed as they come, and with the advice followed, round after round."""
+"""Measures scenes in rounds: instances alone, placed as they come, and with the advice followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands on this machine for a scene: containers, the line behind their uplink, and what each of them reaches."""
+"""The testbed of a scene: containers on this machine, the line behind their uplink, and their measured outcomes."""
 
 from __future__ import annotations
 
