@@ -42,7 +42,9 @@ class HostReport:
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
-    check = commands.add_parser("check", help="what makes this host's numbers lie, and which metrics it gives")
+    check = commands.add_parser(
+        "check", help="check what distorts measurements on this host, and which metrics it provides"
+    )
     add_backend(check)
     check.add_argument("--strict", action="store_true", help="exit with 1 when something distorts measurements")
     check.add_argument("--json", action="store_true", help="machine-readable output")

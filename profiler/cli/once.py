@@ -29,14 +29,14 @@ _LONGEST_S = 300  # longer gaps are refused as stale by the collectors
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
-    once = commands.add_parser("once", help="one reading of every instance's metrics")
+    once = commands.add_parser("once", help="print the metrics of every instance once")
     once.add_argument(
         "--interval", type=between(0.01, _LONGEST_S, "seconds"), default=1.0, metavar="S",
         help="seconds between two readings (1)",
     )  # fmt: skip
     add_choice(once)
     once.add_argument("--replay", type=Path, metavar="FILE", help="replay a recording instead of reading this host")
-    once.add_argument("--record", type=Path, metavar="FILE", help="also keep everything that was read in FILE")
+    once.add_argument("--record", type=Path, metavar="FILE", help="also record everything that was read to FILE")
     once.add_argument("--json", action="store_true", help="machine-readable output")
     once.set_defaults(command=_once, of_this_host={name: once.get_default(name) for name in _OF_THIS_HOST})
 

@@ -56,7 +56,7 @@ class DiskProbe:
         )
         parser.add_argument(
             "--dir", type=Path, default=_PLACE, metavar="DIR",
-            help=f"where to make them; they are always removed ({_PLACE})",
+            help=f"where to create them; they are always removed ({_PLACE})",
         )  # fmt: skip
         parser.add_argument(
             "--samples", type=count(10**6), default=_OPERATIONS, metavar="N",
