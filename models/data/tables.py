@@ -13,13 +13,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 MAX_NUMBER = 1e15  # beyond anything measured; keeps sums and ratios finite
 
 
 class DatasetError(ValueError):
     """A dataset breaks a rule; the message names file, line and column."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellRule:
+    """How a cell is read: as text, or as a `number` of at least `low`, `whole` or not. `among` lists allowed texts."""
+
+    required: bool = False
+    number: bool = False
+    whole: bool = False
+    low: float = 0.0
+    among: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +44,23 @@ class TableRow:
     def error(self, column: str, reason: str) -> DatasetError:
         """An error that points at one cell of this row."""
         return DatasetError(f"{self.file}, line {self.line}, column {column}: {reason}")
+
+    def read(self, rules: Mapping[str, CellRule]) -> dict[str, Any]:
+        """Several cells at once, by column; DatasetError at the first wrong one.
+
+        Texts are "" where the cell is empty, numbers None.
+        """
+        return {column: self._read(column, rule) for column, rule in rules.items()}
+
+    def _read(self, column: str, rule: CellRule) -> str | float | None:
+        if rule.whole:
+            return self.whole(column, low=int(rule.low))
+        if rule.number:
+            return self.number(column, low=rule.low, required=rule.required)
+        text = self.text(column, required=rule.required)
+        if text and rule.among and text not in rule.among:
+            raise self.error(column, f"{text!r} is none of {', '.join(rule.among)}")
+        return text
 
     def text(self, column: str, *, required: bool = False) -> str:
         """The cell, stripped; DatasetError where it is required and empty, or holds what cannot be printed."""
