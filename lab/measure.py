@@ -53,7 +53,7 @@ class MetricValue:
 
 @dataclass(frozen=True, slots=True)
 class RunMeasurement:
-    """What one run gave; `generator_percent` is the load generator's CPU per instance, 100 = one CPU.
+    """The results of one run. `generator_percent` is the load generator's CPU per instance, 100 = one CPU.
 
     `unsteady` names the instances whose windows drifted; `warmup_s` is how long the warm-up was in the end; `speeds`
     are those of the CPUs that instances ran on, see `lab.cpu_speed`. `late` says that the lab itself was held up:

@@ -16,7 +16,7 @@ _VERSION = re.compile(r"\d+\.\d[\w.+~-]*")
 
 
 def versions(tools: Iterable[str]) -> dict[str, str]:
-    """Version by tool; a tool that does not tell it is left out."""
+    """Versions by tool; tools that do not report one are left out."""
     names = sorted(set(tools))
     packaged = _packaged({PACKAGES[tool] for tool in names if tool in PACKAGES})
     found = {tool: packaged.get(PACKAGES.get(tool, "")) or _asked(tool) for tool in names}

@@ -141,7 +141,7 @@ class GuestAgent:
             self._programs[request["program"]].release()
 
     def do_output(self, request: Request) -> Request | None:
-        """Nothing of a program that has just ended: the lab was told."""
+        """The output so far; none for a program that has just ended, whose end was reported with its output."""
         program = self._programs.get(request["program"])
         return None if program is None else program.texts()
 

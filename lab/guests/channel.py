@@ -22,7 +22,7 @@ _EARLY = "the lab ended it"
 
 
 class AgentChannel:
-    """A connection to one agent. `explain` says what else is known when the agent is silent: the guest's console."""
+    """A connection to one agent. `explain` returns the guest's console, for errors when the agent is silent."""
 
     def __init__(self, connection: socket.socket, name: str, explain: Callable[[], str]) -> None:
         self._connection = connection
@@ -101,7 +101,7 @@ class AgentChannel:
         self.ask("write", path=path, text=text)
 
     def ended(self, program: int) -> dict[str, Any] | None:
-        """What the agent said when this program ended; None while it runs."""
+        """The agent's report of this program's end; None while it runs."""
         if program not in self._ended:
             self._listen(0.0)
         return self._ended.get(program)

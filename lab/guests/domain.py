@@ -132,7 +132,7 @@ class Domain:
                 self.channel.write(str(path), path.read_text(encoding="utf-8"))
 
     def console(self) -> str:
-        """What the domain's kernel said, on one line, where xenconsoled keeps it."""
+        """The domain's console output on one line, from xenconsoled's log."""
         try:
             return " ".join((_CONSOLES / f"guest-{self.name}.log").read_text("utf-8", "replace").split())
         except OSError:

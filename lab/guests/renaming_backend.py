@@ -10,7 +10,7 @@ from profiler.observed import Instance, IsolationSettings
 
 
 class RenamingBackend:
-    """Shows the instances that `names` maps (the backend's id → the lab's), and nobody else."""
+    """Shows only the instances in `names`, which maps the backend's ids to the lab's."""
 
     def __init__(self, backend: Backend, names: Mapping[str, str]) -> None:
         self._backend = backend

@@ -111,7 +111,7 @@ S = TypeVar("S", bound=InstanceHandle)
 
 
 class ManagedInstances(ABC, Generic[S]):
-    """Context manager: on entry all instances stand and their servers are ready, on exit nothing of the run is left.
+    """Context manager: on entry all instances run and their servers are ready; on exit everything is removed.
 
     What cannot be removed is an error of its own only where nothing else went wrong: it stays on the registry's list.
     """

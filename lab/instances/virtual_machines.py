@@ -48,4 +48,4 @@ class GuestInstances(ManagedInstances[GuestHandle]):
 
     @abstractmethod
     def circumstances(self) -> dict[str, str]:
-        """How the guests were made, as text: what results depend on and the campaign does not say."""
+        """How the guests were made, as text: facts that influence results and are not in the campaign."""

@@ -26,7 +26,7 @@ _SIZES = {2: "pairs", 3: "triples", 4: "quadruples"}
 
 
 def size(members: int) -> str:
-    """What groups of so many are called."""
+    """The name of groups of this size."""
     return _SIZES.get(members, f"groups of {members}")
 
 

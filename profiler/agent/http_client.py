@@ -47,7 +47,7 @@ class ServerUrl:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What the server said."""
+    """The server's answer."""
 
     status: int
     body: bytes

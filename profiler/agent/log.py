@@ -33,7 +33,7 @@ class Log:
         self._said: dict[tuple[str, str], tuple[float, int]] = {}  # when said last, how often suppressed since
 
     def info(self, event: str, **fields: Value) -> None:
-        """Say what happened. Info lines are rare by nature and are all said."""
+        """Log an event at level info. Such events are rare and never suppressed."""
         self._write("info", event, fields)
 
     def warn(self, event: str, same: str = "", **fields: Value) -> None:

@@ -41,7 +41,7 @@ class PushStatus:
 
 
 class _GarbageError(Exception):
-    """A success that does not say what became of the samples, so they are not acknowledged."""
+    """A success status without valid counts of samples, so the samples are not acknowledged."""
 
 
 class Pusher:

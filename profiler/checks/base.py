@@ -48,7 +48,7 @@ class CheckFinding:
 
 
 class UnseenError(Exception):
-    """Something that a rule needs cannot be seen on this host; `fix` says how it could be, if that is known.
+    """A fact that a rule needs is not visible on this host; `fix` says how to make it visible, if that is known.
 
     `number` is the errno of the file that could not be read.
     """
@@ -61,7 +61,7 @@ class UnseenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckRule:
-    """One check: `look` returns None where it does not apply, and raises UnseenError where it cannot tell.
+    """One check: `look` returns None where it does not apply, and raises UnseenError where the result is unknown.
 
     `where` leaves out hosts on which the files mean something else: in Xen's Dom0, Linux sees virtual CPUs ("linux" =
     not there), and Xen's tools are only there ("dom0").

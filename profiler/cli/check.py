@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HypervisorStatus:
-    """What reads this host; `problem` says why nothing does, or why what comes before it could not."""
+    """The backend of this host; `problem` says why there is none, or why a preferred one cannot be used."""
 
     backend: str | None
     host: str | None
@@ -69,7 +69,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def look(backend: str) -> HostReport:
-    """Check this host and read its instances twice, about a second apart; a backend that fails is told, not raised."""
+    """Check this host and read its instances twice, about a second apart; a failing backend is reported, not raised."""
     if backend in ("auto", "xen") and traced_already(LiveSource()):
         return _unread("another xentrace runs (that of cotenant-profiler run?) and would lose records", check_host())
     with contextlib.ExitStack() as stack:

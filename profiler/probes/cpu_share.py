@@ -99,7 +99,7 @@ def calibrate() -> tuple[float, float]:
 
 
 def watch(reads: int, seconds: float | None, progress: Progress) -> Jumps:
-    """Read the clock `reads` times, or for so many seconds, without pause; what telling the progress takes is left out.
+    """Read the clock `reads` times, or for some seconds, without pause; time for progress reports is left out.
 
     Iterations above the floor are kept instead of all stamps: a million of them would be 8 MB a second.
     """

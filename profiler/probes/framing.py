@@ -18,7 +18,7 @@ MAX_PAYLOAD = 64 << 20  # bytes: a million arrivals with their sizes are 12 MB
 
 
 class FramingError(Exception):
-    """The other end is gone, silent, or says what the protocol does not know."""
+    """The other end is gone or silent, or violates the protocol."""
 
 
 class ControlChannel:

@@ -51,7 +51,7 @@ class RequestClient:
         self._threads = threads
 
     def run(self, seconds: float, progress: Progress, done: float = 0.0) -> LoadResult:
-        """Ask for so long; `done` is what the progress begins with. ProbeError when the responder goes away."""
+        """Send requests for this time; `done` is the initial progress. ProbeError when the responder goes away."""
         load = LoadResult()
         began = time.perf_counter()
         used = time.process_time()

@@ -25,7 +25,7 @@ _TCP_INFO_PMTU, _TCP_INFO_RTT, _TCP_INFO_RETRANSMITS = 60, 68, 100  # offsets in
 
 @dataclass(frozen=True, slots=True)
 class TcpInfo:
-    """What the kernel says of a connection: path MTU in bytes, smoothed RTT in µs, segments sent again."""
+    """The kernel's facts about a connection: path MTU in bytes, smoothed RTT in µs, retransmitted segments."""
 
     path_mtu: int
     rtt_us: int

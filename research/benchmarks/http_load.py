@@ -51,7 +51,7 @@ PATH = "/v1/placements"
 
 @dataclass(frozen=True, slots=True)
 class LoadedCloud:
-    """What the service is told, and what is asked of it."""
+    """The inventory that the service gets, and the questions that it is asked."""
 
     inventory: Inventory
     names: tuple[str, ...]

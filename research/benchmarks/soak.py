@@ -227,7 +227,7 @@ def read(pid: int, seconds: float, questions: int) -> ServiceReading:
 
 
 def slope(questions: Sequence[float], kb: Sequence[float], parts: int = STRETCHES) -> Slope:
-    """By the least squares through the means of so many stretches of readings that follow each other."""
+    """The least-squares slope through the means of consecutive segments of readings."""
     across = [float(part.mean()) for part in np.array_split(np.asarray(questions, dtype=float) / 1000, parts)]
     up = [float(part.mean()) for part in np.array_split(np.asarray(kb, dtype=float), parts)]
     found = stats.linregress(across, up)
@@ -236,7 +236,7 @@ def slope(questions: Sequence[float], kb: Sequence[float], parts: int = STRETCHE
 
 
 def soak(options: argparse.Namespace) -> list[ServiceReading]:
-    """Ask for so long; each reading is written as it is made."""
+    """Send questions for this time; each reading is written at once."""
     cloud = LoadedCloud.of(options.hosts)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-soak-")))

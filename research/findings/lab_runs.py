@@ -100,7 +100,7 @@ def _ordered(run: LabRun, workloads: Sequence[str]) -> LabRun | None:
 
 
 class _Tables:
-    """The tables of one dataset, read when somebody asks."""
+    """The tables of one dataset, read on first use."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -37,7 +37,7 @@ class ServedSession:
         self.channel.send({"ok": True, "token": self.token.hex(), "port": port, **further})
 
     def left(self, wait_s: float = 0.0) -> bool:
-        """Whether the client closes the session (or says something) within `wait_s`."""
+        """Whether the client closes the session, or sends something, within `wait_s`."""
         return bool(select.select([self.channel.socket], [], [], wait_s)[0])
 
     def listener(self, prepare: Callable[[socket.socket], None] | None = None, backlog: int = 64) -> socket.socket:

@@ -183,7 +183,7 @@ class BubbleUpPolicy:
         self._known.update(self._by_sweep())
 
     def ratios(self, situation: Situation) -> Mapping[str, float]:
-        """T/B expected of everybody in a situation."""
+        """The expected T/B of all instances in a situation."""
         if situation not in self._known:
             found = self._by_scores(situation) if len(situation) > 1 else (1.0,) * len(situation)
             self._known[situation] = named(situation, found)

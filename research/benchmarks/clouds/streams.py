@@ -34,7 +34,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class SituationChoice:
-    """The situation chosen, and those of which the chooser says that they may be as good."""
+    """The chosen situation, and those that the policy considers equally good."""
 
     situation: Situation
     tied: frozenset[Situation] = frozenset()

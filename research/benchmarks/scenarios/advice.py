@@ -31,7 +31,7 @@ _TIMEOUT_S = 10.0
 
 
 class NoAdviceError(Exception):
-    """The advisor takes the newcomer nowhere; the message says why."""
+    """The advisor finds no placement for the newcomer; the message says why."""
 
 
 class CommandError(Exception):
