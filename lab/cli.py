@@ -48,20 +48,20 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     run.add_argument("--dry-run", action="store_true", help="print what would be measured and how long it would take")
     run.set_defaults(command=_run)
-    analyse = lab.add_parser("show", help="show which workload slows which in a dataset directory")
-    analyse.add_argument("directory", type=Path, metavar="DIR")
-    analyse.add_argument("--report", type=Path, metavar="FILE.html", help="write an HTML page with charts")
-    analyse.add_argument("--workloads", metavar="A,B", help="only groups of these workloads")
-    analyse.add_argument("--form", metavar="NAME", help="only this pinning form")
-    analyse.add_argument("--all", action="store_true", help="print long lists in full")
-    analyse.set_defaults(command=_show)
+    show = lab.add_parser("show", help="show which workload slows which in a dataset directory")
+    show.add_argument("directory", type=Path, metavar="DIR")
+    show.add_argument("--report", type=Path, metavar="FILE.html", help="write an HTML page with charts")
+    show.add_argument("--workloads", metavar="A,B", help="only groups of these workloads")
+    show.add_argument("--form", metavar="NAME", help="only this pinning form")
+    show.add_argument("--all", action="store_true", help="print long lists in full")
+    show.set_defaults(command=_show)
     clean = lab.add_parser("clean", help="remove objects that killed lab runs left behind")
     clean.set_defaults(command=_clean)
     for command in (run, clean):
         command.add_argument(
             "--state", type=Path, metavar="DIR", help="folder with lists of created objects (/run/cotenant-lab)"
         )
-    for command in (run, analyse, clean):
+    for command in (run, show, clean):
         command.add_argument("--json", action="store_true", help="machine-readable output")
     return parser
 
