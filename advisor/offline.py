@@ -22,21 +22,23 @@ from advisor.domain import (
     SceneEffects,
 )
 from advisor.inventories.static import load_instances, load_inventory, load_scene
-from advisor.placement import questions
+from advisor.placement import decision
+from advisor.placement.request_checks import check_request
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 
 if TYPE_CHECKING:
-    from advisor.experiments.choice import duration_s, probe_plan_as_json
-    from advisor.experiments.choice import sentence as probe_sentence
+    from advisor.experiments.probe_planning import duration_s, probe_plan_as_json
+    from advisor.experiments.probe_planning import sentence as probe_sentence
     from advisor.inventories.imagined import load_what_if
-    from advisor.planning.entry import Progress
-    from advisor.replay.from_files import check_report, replay_as_json, replay_trace, write_replay_report
-    from advisor.reports.background import Background
+    from advisor.planning.planner import Progress
+    from advisor.replay.commands import check_report, replay_as_json, replay_trace, write_replay_report
     from advisor.reports.folders import Reported
+    from advisor.reports.plan_background import Background
 
 __all__ = [
     "check_report",
@@ -67,14 +69,14 @@ __all__ = [
 
 # A command waits for the import of what it needs and of nothing else: a report's drawing library alone takes 0.3 s.
 _LATER = {
-    "check_report": ("advisor.replay.from_files", "check_report"),
-    "duration_s": ("advisor.experiments.choice", "duration_s"),
+    "check_report": ("advisor.replay.commands", "check_report"),
+    "duration_s": ("advisor.experiments.probe_planning", "duration_s"),
     "load_what_if": ("advisor.inventories.imagined", "load_what_if"),
-    "probe_plan_as_json": ("advisor.experiments.choice", "probe_plan_as_json"),
-    "probe_sentence": ("advisor.experiments.choice", "sentence"),
-    "replay_as_json": ("advisor.replay.from_files", "replay_as_json"),
-    "replay_trace": ("advisor.replay.from_files", "replay_trace"),
-    "write_replay_report": ("advisor.replay.from_files", "write_replay_report"),
+    "probe_plan_as_json": ("advisor.experiments.probe_planning", "probe_plan_as_json"),
+    "probe_sentence": ("advisor.experiments.probe_planning", "sentence"),
+    "replay_as_json": ("advisor.replay.commands", "replay_as_json"),
+    "replay_trace": ("advisor.replay.commands", "replay_trace"),
+    "write_replay_report": ("advisor.replay.commands", "write_replay_report"),
 }
 
 
@@ -88,16 +90,16 @@ def __getattr__(name: str) -> Any:
 
 def where(inventory: Inventory, request: PlacementRequest, *, model: Path | None, settings: Settings) -> Recommendation:
     """Rank the hosts of an inventory for one instance; nothing is stored and nothing held."""
-    questions.check_request(request)
+    check_request(request)
     now = datetime.now(UTC)
     seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
     snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
-    return questions.recommend(snapshot, _choose(model, settings), request, now=now, fresh_s=settings.fresh_s)
+    return decision.recommend(snapshot, QuestionContext(_choose(model, settings), now, settings.fresh_s), request)
 
 
 def predict(scene: Scene, *, model: Path | None, settings: Settings) -> SceneEffects:
     """What co-located instances do to each other; every profile comes from the scene itself."""
-    return questions.predict_scene(_choose(model, settings), scene, ())
+    return decision.answer_scene(_choose(model, settings), scene, ())
 
 
 def plan(
@@ -112,7 +114,7 @@ def plan(
 
     The model of an imagined cloud is looked for in the model folder.
     """
-    from advisor.planning import entry
+    from advisor.planning import planner
 
     now = datetime.now(UTC)
     seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
@@ -123,7 +125,7 @@ def plan(
         return ActivePredictor(prior if version == prior.version else active.load(settings.model_dir / version))
 
     chosen = _choose(model, settings)
-    return entry.plan(snapshot, chosen, request, now=now, fresh_s=inf, models=of_version, progress=progress)
+    return planner.plan(snapshot, chosen, request, now=now, fresh_s=inf, models=of_version, progress=progress)
 
 
 def probe_plan(
@@ -135,13 +137,13 @@ def probe_plan(
     progress: Progress | None = None,
 ) -> ProbePlan:
     """Which pairs to measure next, because knowing them would change a decision on this inventory."""
-    from advisor.experiments import choice
+    from advisor.experiments import probe_planning
 
-    choice.check(request)
+    probe_planning.check(request)
     now = datetime.now(UTC)
     seen = dict.fromkeys((host.id for host in inventory.hosts), inventory.observed_at or now)
     snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=now)
-    return choice.plan(snapshot, _choose(model, settings), request, fresh_s=settings.fresh_s, progress=progress)
+    return probe_planning.plan(snapshot, _choose(model, settings), request, fresh_s=settings.fresh_s, progress=progress)
 
 
 def lab_workloads(campaign: Path | None) -> Mapping[str, Mapping[str, Any]]:
@@ -197,7 +199,7 @@ def _background(
     inventory: Inventory, made: Plan, chosen: ActivePredictor, model: Path | None, settings: Settings
 ) -> Background:
     """What stands behind a plan on files; the card is that of the artifact that made it."""
-    from advisor.reports.background import of_plan
+    from advisor.reports.plan_background import of_plan
 
     path = model or settings.model_dir / chosen.predictor.version
     if made.model_version != chosen.predictor.version or not path.is_dir():

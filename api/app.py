@@ -191,7 +191,7 @@ ROUTES: tuple[Route, ...] = (
 
 def create_app(advisor: Advisor, settings: Settings) -> FastAPI:
     """The ASGI application over an Advisor that the caller opened and will close."""
-    telemetry = Telemetry(advisor)
+    telemetry = Telemetry(advisor.cloud, advisor.outcomes)
     app = FastAPI(
         title="Cotenant",
         version=version("cotenant"),
@@ -204,7 +204,7 @@ def create_app(advisor: Advisor, settings: Settings) -> FastAPI:
             Middleware(Envelope, telemetry=telemetry),
             Middleware(
                 AuthMiddleware,
-                advisor=advisor,
+                access=advisor.access,
                 limit=RateLimit(settings.rate_limit, settings.rate_burst),
                 open_paths=frozenset(route.path for route in ROUTES if route.needs == "open"),
                 programs=frozenset(first_step(route.path) for route in ROUTES if route.tag != "pages"),

@@ -89,7 +89,7 @@ def serve(settings: Settings, listener: socket.socket, told: Callable[[], None])
     GuardedHTTP.most = most_connections(settings.max_connections)
     sys.setswitchinterval(SWITCH_S)
     with listener, Advisor(settings) as advisor:
-        advisor.ready()  # a database of another version is told now, not to whoever asks first
+        advisor.cloud.ready()  # a database of another version is told now, not to whoever asks first
         app = create_app(advisor, settings)
         gc.collect()
         gc.freeze()
@@ -121,7 +121,7 @@ def serve_with_workers(settings: Settings, listener: socket.socket, number: int,
     kept in memory holds for each of them.
     """
     with Advisor(settings) as advisor:
-        advisor.ready()
+        advisor.cloud.ready()
     with tempfile.TemporaryDirectory(prefix="cotenant-metrics-") as folder, listener:
         counting.share(Path(folder))
         return _Workers(settings, listener, number).run(told)

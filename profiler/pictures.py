@@ -1,4 +1,4 @@
-"""The one place of the profiler that draws: figures in the house style by matplotlib, imported when a picture is asked.
+"""Charts for files and reports: figures in one style by matplotlib, which is imported when a picture is asked for.
 
 Hosts need no matplotlib: without it everything but pictures works, and PictureError says what to install. Figures are
 made without pyplot, so nothing here is global and threads may draw at the same time; only writing takes turns.
@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import threading
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -90,11 +91,21 @@ def log_axis(axes: Any, which: str = "x") -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def time_axis(axes: Any) -> None:
+    """Make the x axis, in days since the epoch, one of dates and times of day in UTC."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
+    axes.xaxis.get_offset_text().set(fontsize=_SMALL, color=SOFT)
+
+
 def save(figure: Figure, path: Path) -> None:
     """Write a PNG or an SVG, whole or not at all; the same figure gives the same bytes. PictureError when it cannot."""
     check_target(path)
     kind = path.suffix.lower()[1:]
-    content = as_svg(figure, path.stem).encode() if kind == "svg" else _png(figure)
+    content = as_svg(figure, path.stem).encode() if kind == "svg" else as_png(figure)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         try:
@@ -134,7 +145,8 @@ def inline_svg(figure: Figure, salt: str) -> str:
     return re.sub(r' width="[^"]*" height="[^"]*"', "", svg, count=1)
 
 
-def _png(figure: Figure) -> bytes:
+def as_png(figure: Figure) -> bytes:
+    """The figure as a PNG file's content; the same figure gives the same bytes."""
     out = io.BytesIO()
     with WRITING:
         figure.savefig(out, format="png", metadata={"Software": None})

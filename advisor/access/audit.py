@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from advisor.domain import AuditEntry, Page
 from advisor.store import audit as entries
+from advisor.store import counters
 
 Operation = Literal[
     "host.put",
@@ -82,6 +83,12 @@ class Audit:
         entries.add(connection, AuditEntry(entry_id, now, actor, request_id, operation, tuple(objects), detail))
         if number % PURGE_EVERY == 0:
             entries.purge(connection, _sortable(now - self._keep), most=2 * PURGE_EVERY)
+
+    def record_change(
+        self, connection: Connection, operation: Operation, objects: Sequence[str] = (), /, **detail: Any
+    ) -> None:
+        """Append an entry about a change of the inventory, with the generation that it made."""
+        self.record(connection, operation, objects, generation=counters.read(connection).inventory, **detail)
 
     def page(
         self, connection: Connection, *, actor: str | None, named: str | None, cursor: str | None, limit: int

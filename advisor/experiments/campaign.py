@@ -10,7 +10,7 @@ import yaml
 
 from advisor.domain import ProbePair, ProbePlan
 from advisor.errors import InvalidInput
-from advisor.experiments.choice import WARMUP_S
+from advisor.experiments.probe_planning import WARMUP_S
 from advisor.files import write_whole
 from lab.campaign import read_campaign
 from lab.errors import CampaignError

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from advisor.domain import Reason
+from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.comparison import compare
 from advisor.explanation.counterfactuals import counterfactuals
 from advisor.explanation.losses import losses, sentences
-from advisor.explanation.shown import CandidateArrays
 from advisor.explanation.uncertainty import uncertainty
 
 __all__ = ["CandidateArrays", "explain"]

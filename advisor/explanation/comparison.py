@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor.domain import Reason
-from advisor.explanation.shown import CandidateArrays
+from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.scheduling import scoring
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.domain import Reason
+from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.losses import Loss
 from advisor.explanation.mechanisms import NAMES
-from advisor.explanation.shown import CandidateArrays
 from advisor.scheduling.scoring import PIN_GAIN, Scores, Waiting, score
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch, stack

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason
+from advisor.explanation.candidate_arrays import SETTINGS, CandidateArrays
 from advisor.explanation.mechanisms import NAMES, Press, asked, mechanism
-from advisor.explanation.shown import SETTINGS, CandidateArrays
 from models.arrays import Floats
 from models.data.scene import SceneBatch, stack
 from models.physics.demands import capacity

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.domain import Reason
+from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.losses import Loss
-from advisor.explanation.shown import CandidateArrays
 
 NARROW, NARROW_PRIOR = 0.02, 0.15  # widths that are not worth a sentence; the prior's is 0.1 where nobody contends
 

@@ -33,8 +33,8 @@ _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Registry:
-    """The models of one service. `read` and `write` open a transaction, artifacts lie below `model_dir`."""
+class ModelRegistry:
+    """The ModelService over the database. `read` and `write` open a transaction, artifacts lie below `model_dir`."""
 
     model_dir: Path
     read: Transaction

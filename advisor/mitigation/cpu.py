@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from advisor.mitigation.limit_violation import Standing
 from advisor.mitigation.shared_host import Trial
-from advisor.mitigation.standing import Standing
 from models.physics.cap_periods import cap_period_ms, is_short
 from models.physics.queueing import worst_cap_stall
-from profiler.host_kinds import TRAITS
-from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, MAX_WEIGHT
+from profiler.host_kinds import HOST_KINDS, TRAITS
+from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
 
 WEIGHTS = (2, 4, 8)  # times as much; finding L4: beyond ten times nothing more comes of it under Xen
 CAP_STEP = 5  # % of a pCPU

@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from advisor.mitigation.cpu import steps_down
+from advisor.mitigation.limit_violation import Standing
 from advisor.mitigation.shared_host import Trial
-from advisor.mitigation.standing import Standing
 from models.physics.demands import capacity
 from profiler.host_kinds import TRAITS
 

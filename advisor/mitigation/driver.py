@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from advisor.mitigation.limit_violation import Standing
 from advisor.mitigation.shared_host import Trial
-from advisor.mitigation.standing import Standing
 from profiler.host_kinds import TRAITS
 from profiler.observed import format_cpus
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from advisor.domain import Host, Instance, IsolationSettings, MitigationAction, MitigationStep
 from advisor.mitigation import cpu, disk, driver, network, pins, wording
+from advisor.mitigation.limit_violation import Standing, stand
 from advisor.mitigation.shared_host import SharedHost, Trial, kept, part
-from advisor.mitigation.standing import Standing, stand
 from advisor.render import unmet
 from advisor.rounding import SLACK
 from models.arrays import Bools, Floats

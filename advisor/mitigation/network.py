@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from advisor.mitigation.cpu import steps_down
+from advisor.mitigation.limit_violation import Standing
 from advisor.mitigation.shared_host import Trial
-from advisor.mitigation.standing import Standing
 from advisor.render.policing import policed
 from advisor.render.tc import is_shaped
 from models.physics.htb import UNSHAPED_SHARE

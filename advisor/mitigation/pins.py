@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from advisor.domain import Pinning
+from advisor.mitigation.limit_violation import Standing
 from advisor.mitigation.shared_host import Trial
-from advisor.mitigation.standing import Standing
 from advisor.scheduling import pinning
 from profiler.observed import format_cpus
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.domain import Band, Effect, Host, Instance
+from advisor.mitigation.limit_violation import Standing
 from advisor.mitigation.shared_host import Trial
-from advisor.mitigation.standing import Standing
 from models.prediction import BandArrays as PredictedBand
 from models.prediction import InterferencePrediction
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,10 +17,15 @@ from advisor.domain import (
     SceneEffects,
     WorkloadProfile,
 )
+from advisor.placement import metric_names
 from advisor.placement.candidates import RankedHost, candidates, scene_effects
 from advisor.placement.host_classes import ClassPredictions, HostClasses, Question, kinds, predict
 from advisor.placement.mitigation_step import MOST_TRIED, mend, rejections
+from advisor.placement.request_checks import check_scene, new_id
+from advisor.prediction import active
+from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
+from advisor.prediction.context import QuestionContext
 from advisor.scheduling import filters, scoring
 from advisor.scheduling.newcomer import profile_row
 from advisor.snapshot import ClusterSnapshot
@@ -32,24 +36,38 @@ from models.prediction import BandArrays, InterferencePrediction, Predictor, una
 MOST_TIES = 20  # hosts that a tie names beyond the ones that the answer shows
 
 
-def recommend(
-    snapshot: ClusterSnapshot,
-    predictor: Predictor,
-    request: PlacementRequest,
-    *,
-    recommendation_id: str,
-    now: datetime,
-    fresh_s: float,
-    degraded: bool = False,
-    notes: tuple[str, ...] = (),
-    remembered: PredictionCache | None = None,
-) -> Recommendation:
-    """Rank the hosts of a snapshot for one instance.
+def recommend(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
+    """Rank the hosts of a snapshot for one instance; the request is a checked one.
 
     The same question on the same snapshot has the same answer; no feasible host gives an empty list with reasons.
-    `remembered` is what earlier questions were told by this predictor: it makes the answer faster and no other.
     """
-    kept, rejected = filters.apply(snapshot, request, fresh_s=fresh_s)
+    metric_names.check(request, context.active.predictor)
+    unknown = metric_names.notes(snapshot, request, context.active.predictor)
+    return active.ask(
+        context.active, lambda answering: _recommend(snapshot, replace(context, active=answering), request, unknown)
+    )
+
+
+def answer_scene(answering: ActivePredictor, scene: Scene, workloads: Sequence[WorkloadProfile]) -> SceneEffects:
+    """What the instances of a scene do to each other, by the prior where the active predictor fails.
+
+    `workloads` are looked up by name where the scene has none. InvalidInput when the scene contradicts itself.
+    """
+    check_scene(scene)
+    named = {instance.workload for instance in scene.instances}
+    wanted = [workload for workload in workloads if workload.name in named]
+    return active.ask(
+        answering,
+        lambda used: replace(predict_scene(scene, used.predictor, workloads=wanted), degraded=used.degraded),
+    )
+
+
+def _recommend(
+    snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest, unknown_metrics: Sequence[str]
+) -> Recommendation:
+    answering, now = context.active, context.now
+    notes = (*answering.notes, *unknown_metrics)
+    kept, rejected = filters.apply(snapshot, request, fresh_s=context.fresh_s)
     table, row, unknown = profile_row(snapshot, request)
     if unknown:
         what = request.instance.workload or f"what {request.instance.id} runs"
@@ -57,16 +75,16 @@ def recommend(
         notes = (*notes, f"Nothing is known about {what}: {taken}.")
     found: tuple[Candidate, ...] = ()
     if kept:
-        question = Question(snapshot, request, predictor, table, row)
-        found, broken = _rank(question, np.array(kept, dtype=np.int64), remembered or PredictionCache())
+        question = Question(snapshot, request, answering.predictor, table, row)
+        found, broken = _rank(question, np.array(kept, dtype=np.int64), answering.remembered)
         rejected = tuple(sorted((*rejected, *broken), key=lambda one: one.host))
     return Recommendation(
-        id=recommendation_id,
+        id=new_id(now),
         created_at=now,
         request=request,
-        model_version=predictor.version,
-        model_origin=predictor.origin,
-        degraded=degraded,
+        model_version=answering.predictor.version,
+        model_origin=answering.predictor.origin,
+        degraded=answering.degraded,
         snapshot_age_s=max((now - snapshot.taken_at).total_seconds(), 0.0),
         candidates=found,
         rejected=rejected,

@@ -13,14 +13,13 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable
 from models.physics import prior
 from models.prediction import Predictor
-from profiler.metrics import BY_NAME, join_key, split_key
+from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, join_key, split_key
 
 # What agent and lab write beside the eight, whoever reads it: it is no typing error, and is not told.
-WRITTEN = frozenset([
-    "system", "throttled", "psi_cpu", "psi_io", "net_mbit", "disk_mb_s", "mem_bw_mb_s", "rss_mb", "steal", "busy",
-    "throughput", "runtime_s", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent",
+WRITTEN = ADDITIONAL_UNITS.keys() | {
+    "mem_bw_mb_s", "throughput", "runtime_s", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent",
     "load_generator_cpu",
-])  # fmt: skip
+}  # fmt: skip
 SWEEP = "bubble_"  # what the lab calls its sweeps (models.features.sensitivity_curves)
 MOST_NAMED = 4
 

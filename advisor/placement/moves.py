@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,28 +12,15 @@ from advisor import deadline
 from advisor.domain import Instance, Move, PlacementRequest, Recommendation
 from advisor.placement import sequential
 from advisor.prediction import active
-from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 
 # A choice, not a measurement: a live migration takes minutes of copying, so it must promise more than a pin does.
 MOVE_GAIN = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """Who answers, when, and how old the news of a host may be."""
-
-    chosen: ActivePredictor
-    now: datetime
-    fresh_s: float
-
-    def of(self, snapshot: ClusterSnapshot, request: PlacementRequest) -> Recommendation:
-        """The answer with everybody's settings as they are."""
-        return sequential.as_it_is(snapshot, self.chosen, request, now=self.now, fresh_s=self.fresh_s)
-
-
 def evacuation(
-    snapshot: ClusterSnapshot, asking: Asking, host: str, targets: Sequence[str] | None = None
+    snapshot: ClusterSnapshot, context: QuestionContext, host: str, targets: Sequence[str] | None = None
 ) -> tuple[Move, ...]:
     """Where each resident of a host goes when it is emptied, the largest first and each counting in for the next.
 
@@ -46,7 +32,7 @@ def evacuation(
     elsewhere = tuple(name for name in named if name != host)
     moves: list[Move] = []
     for one in sorted(residents, key=lambda one: (-one.memory_mb, -one.vcpus, one.id)):
-        answer = asking.of(snapshot, PlacementRequest(one, hosts=elsewhere, limit=1, explain=False))
+        answer = sequential.as_it_is(snapshot, context, PlacementRequest(one, hosts=elsewhere, limit=1, explain=False))
         if not answer.candidates:
             moves.append(Move(one.id, host, None, _refusals(answer)))
             continue
@@ -58,7 +44,7 @@ def evacuation(
 
 def improvements(
     snapshot: ClusterSnapshot,
-    asking: Asking,
+    context: QuestionContext,
     targets: Mapping[str, Sequence[str]],
     *,
     most: int,
@@ -71,10 +57,10 @@ def improvements(
     """
     until = time.monotonic() + min(within_s, deadline.left_s() / 2)
     moves: list[Move] = []
-    for one in _suffering(snapshot, asking, targets):
+    for one in _suffering(snapshot, context, targets):
         if len(moves) == most or time.monotonic() > until:
             break
-        found = _better(snapshot, asking, one, targets[one.id])
+        found = _better(snapshot, context, one, targets[one.id])
         if found is not None:
             move, placed = found
             moves.append(move)
@@ -83,16 +69,16 @@ def improvements(
 
 
 def _better(
-    snapshot: ClusterSnapshot, asking: Asking, one: Instance, targets: Sequence[str]
+    snapshot: ClusterSnapshot, context: QuestionContext, one: Instance, targets: Sequence[str]
 ) -> tuple[Move, Instance] | None:
     """The best move of one instance, None where staying is as good as can be told."""
     here = one.host or ""
     elsewhere = tuple(sorted({*targets} - {here}))
-    answer = asking.of(snapshot, PlacementRequest(one, hosts=elsewhere, limit=1, explain=False))
+    answer = sequential.as_it_is(snapshot, context, PlacementRequest(one, hosts=elsewhere, limit=1, explain=False))
     if not answer.candidates:
         return None
     there = answer.candidates[0].host
-    both = asking.of(snapshot, PlacementRequest(one, hosts=(here, there), limit=2, explain=False))
+    both = sequential.as_it_is(snapshot, context, PlacementRequest(one, hosts=(here, there), limit=2, explain=False))
     by_host = {candidate.host: candidate for candidate in both.candidates}
     if there not in by_host:
         return None
@@ -109,7 +95,9 @@ def _better(
     return Move(one.id, here, there, text, score=by_host[there].score, gain=gain), placed
 
 
-def _suffering(snapshot: ClusterSnapshot, asking: Asking, targets: Mapping[str, Sequence[str]]) -> Iterator[Instance]:
+def _suffering(
+    snapshot: ClusterSnapshot, context: QuestionContext, targets: Mapping[str, Sequence[str]]
+) -> Iterator[Instance]:
     """Residents that may move off hosts where somebody loses enough for a move to pay, worst hosts first.
 
     What a move away can give back is what is lost there now, but for limits, which are looked at on every host.
@@ -117,7 +105,7 @@ def _suffering(snapshot: ClusterSnapshot, asking: Asking, targets: Mapping[str, 
     scenes = snapshot.scenes
     if not len(snapshot.hosts) or not scenes.present.any():
         return
-    expected = active.ask(asking.chosen, lambda predictor, *_: predictor.predict(scenes, ()).throughput.expected)
+    expected = active.ask(context.active, lambda answering: answering.predictor.predict(scenes, ()).throughput.expected)
     worst = np.where(scenes.present, expected, 1.0).min(axis=1, initial=1.0)
     minds = (np.isfinite(snapshot.min_ratio) | np.isfinite(snapshot.max_latency)).sum(axis=1)
     for position in np.argsort(worst, kind="stable").tolist():

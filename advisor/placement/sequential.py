@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from advisor.domain import Instance, PlacementRequest, Recommendation, settings_there
-from advisor.placement import questions
-from advisor.prediction.active import ActivePredictor
+from advisor.placement import decision
+from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 
 
 def in_turn(
-    snapshot: ClusterSnapshot,
-    chosen: ActivePredictor,
-    requests: Sequence[PlacementRequest],
-    *,
-    now: datetime,
-    fresh_s: float,
+    snapshot: ClusterSnapshot, context: QuestionContext, requests: Sequence[PlacementRequest]
 ) -> tuple[Recommendation, ...]:
     """One answer per question, in their order; the requests are checked ones.
 
@@ -26,18 +20,16 @@ def in_turn(
     """
     answers: list[Recommendation] = []
     for request in requests:
-        answer = as_it_is(snapshot, chosen, request, now=now, fresh_s=fresh_s)
+        answer = as_it_is(snapshot, context, request)
         answers.append(answer)
         if answer.candidates and len(answers) < len(requests):
             snapshot = after(snapshot, there(answer))
     return tuple(answers)
 
 
-def as_it_is(
-    snapshot: ClusterSnapshot, chosen: ActivePredictor, request: PlacementRequest, *, now: datetime, fresh_s: float
-) -> Recommendation:
+def as_it_is(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
     """The answer to one question with everybody's settings as they are."""
-    return questions.recommend(snapshot, chosen, replace(request, mend=False), now=now, fresh_s=fresh_s)
+    return decision.recommend(snapshot, context, replace(request, mend=False))
 
 
 def there(answer: Recommendation) -> Instance:

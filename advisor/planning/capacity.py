@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search
-from advisor.planning.filling import first_fit, more_of, most, room
-from advisor.planning.solving import PLACED, PlanContext
-from advisor.planning.standing import Standing
+from advisor.planning.cloud_evaluation import Standing
+from advisor.planning.plan_context import PLACED, PlanContext
+from advisor.planning.size_capacity import first_fit, more_of, most, room
 from advisor.prediction.active import PredictorProxy
 from advisor.prediction.cache import PredictionCache
 from advisor.rounding import with_slack

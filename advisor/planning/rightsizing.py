@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from advisor.domain import Band, Host, Instance, Pinning, Usage
-from advisor.planning.on_the_way import NOBODY, FeasibilityChecker, Verdict, broken
-from advisor.planning.ordering import Change
-from advisor.planning.solving import PlanContext
-from advisor.planning.standing import band
-from advisor.planning.usage import FULL, Measured, most_of
-from advisor.planning.usage import asked as asked_by
+from advisor.planning.cloud_evaluation import band
+from advisor.planning.cpu_demand import FULL, Measured, most_of
+from advisor.planning.cpu_demand import asked as asked_by
+from advisor.planning.migration_feasibility import NOBODY, FeasibilityChecker, Verdict, broken
+from advisor.planning.migration_order import Change
+from advisor.planning.plan_context import PlanContext
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.layout import lay_out
 

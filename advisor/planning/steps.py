@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from advisor.domain import Band, Candidate, Command, Instance, IsolationSettings, PlanAction, PlanKind, PlanStep
 from advisor.errors import InvalidInput
-from advisor.planning.ordering import Carried
+from advisor.planning.migration_order import Carried
 from advisor.render import migrations
 from advisor.snapshot import ClusterSnapshot
 

@@ -84,23 +84,24 @@ class ValidatingPredictor(PredictorProxy):
         return prediction
 
 
-def ask(chosen: ActivePredictor, question: Callable[[Predictor, bool, Notes], T]) -> T:
-    """Put a question to the predictor in use, and to the prior when that one fails.
+def ask(active: ActivePredictor, question: Callable[[ActivePredictor], T]) -> T:
+    """Put a question to the active predictor, and to the prior when that one fails.
 
-    `question` gets a predictor, whether the answer is degraded, and notes for it. A question within a question leaves
-    it to the outer one to fall back, so that one answer is of one predictor.
+    A question within a question leaves it to the outer one to fall back, so that one answer is of one predictor.
     """
-    if _is_guarded(chosen.predictor):
-        return question(chosen.predictor, chosen.degraded, chosen.notes)
-    if isinstance(chosen.predictor, PriorPredictor):
-        return question(ValidatingPredictor(chosen.predictor), chosen.degraded, chosen.notes)
+    if _is_guarded(active.predictor):
+        return question(active)
+    guarded = replace(active, predictor=ValidatingPredictor(active.predictor))
+    if isinstance(active.predictor, PriorPredictor):
+        return question(guarded)
     try:
-        return question(ValidatingPredictor(chosen.predictor), chosen.degraded, chosen.notes)
+        return question(guarded)
     except PredictorFailedError as error:
-        version = chosen.predictor.version
+        version = active.predictor.version
         log.exception("model %s failed", version)
         note = f"Model {version} failed ({error}); the queueing prior answered instead."
-        return question(ValidatingPredictor(PriorPredictor()), True, (*chosen.notes, note))
+        prior = ValidatingPredictor(PriorPredictor())
+        return question(replace(active, predictor=prior, degraded=True, notes=(*active.notes, note)))
 
 
 def _is_guarded(predictor: Predictor) -> bool:

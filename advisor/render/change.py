@@ -30,6 +30,16 @@ class Phase(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """What commands depend on beside host and instance: Xen's `scheduler`, the version of control groups (`cgroup`) on
+    Linux, and the `uplink` that tc shapes, None = as the host's labels say."""
+
+    scheduler: str
+    cgroup: int
+    uplink: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A command and when it runs; `needs` is what must be known before it can be rendered, "" = nothing."""
 

@@ -22,7 +22,8 @@ from advisor.domain import (
 )
 from advisor.placement import sequential
 from advisor.prediction.active import ActivePredictor
-from advisor.replay.clouds import Cloud
+from advisor.prediction.context import QuestionContext
+from advisor.replay.packed_cloud import Cloud
 from advisor.replay.workloads import LEAST_LOAD, Demand
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
@@ -102,7 +103,7 @@ class Advised:
             snapshot = self.snapshot(cloud, step, limited=limited)
             instance = self._instance(who, None, limited=limited)
             request = PlacementRequest(instance, objective=self._objective, limit=1, explain=False)
-            answer = sequential.as_it_is(snapshot, self._chosen, request, now=WHEN, fresh_s=math.inf)
+            answer = sequential.as_it_is(snapshot, QuestionContext(self._chosen, WHEN, math.inf), request)
             if answer.candidates:
                 placed = int(answer.candidates[0].host)
                 for which, there in self._snapshots.items():

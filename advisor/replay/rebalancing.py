@@ -7,7 +7,7 @@ import math
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Goal
 from advisor.prediction.active import ActivePredictor
-from advisor.replay.clouds import Cloud
+from advisor.replay.packed_cloud import Cloud
 from advisor.replay.policies import WHEN, Advised
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from advisor.domain import TRACE_FORMS, TraceForm
 from advisor.errors import InvalidInput
-from advisor.replay.forms import Source, open_trace
 from advisor.replay.grid import Grid
 from advisor.replay.trace import Trace
+from advisor.replay.trace_formats import Source, open_trace
 
 LEAST_S, MOST_S = 1.0, 30 * 86400.0  # of a step
 

@@ -10,12 +10,13 @@ from advisor.domain import InstanceProfile, Inventory, Plan
 from advisor.domain.replays import Replay
 from advisor.files import write_whole
 from advisor.reports import files, timelines
-from advisor.reports.background import Background, of_plan
 from advisor.reports.cloud import cloud_report
 from advisor.reports.page import page
 from advisor.reports.plan import plan_report
+from advisor.reports.plan_background import Background, of_plan
 from advisor.reports.replay import replay_report
 from advisor.validation import picture_kind
+from profiler import pictures
 
 if TYPE_CHECKING:
     from models.evaluation.run import Evaluation
@@ -46,8 +47,8 @@ def write_plan_report(inventory: Inventory, plan: Plan, path: Path, background: 
 def plan_as_html(inventory: Inventory, plan: Plan, background: Background | None = None) -> str:
     """The report as one page that needs no other file; the same plan gives the same text.
 
-    `inventory` is the cloud that the plan was made for. `advisor.reports.background.of_plan` makes the `background`;
-    without it the page has neither who hurts whom nor the model's card.
+    `inventory` is the cloud that the plan was made for. `advisor.reports.plan_background.of_plan` makes the
+    `background`; without it the page shows neither who hurts whom nor the model's card.
     """
     return page(plan_report(inventory, plan, background or of_plan(inventory, plan, None)), beside=False)
 
@@ -111,4 +112,6 @@ def write_profile_picture(profile: InstanceProfile, path: Path) -> None:
 
     OutOfSpace when the disk is full, InvalidInput for another suffix and when `path` cannot be written.
     """
-    write_whole(path, timelines.timeline(profile, picture_kind(path)), "picture")
+    kind, figure = picture_kind(path), timelines.timeline(profile)
+    content = pictures.as_png(figure) if kind == "png" else pictures.as_svg(figure, profile.instance).encode()
+    write_whole(path, content, "picture")

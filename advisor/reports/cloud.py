@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from advisor.domain import Inventory, Plan
-from advisor.reports import view
-from advisor.reports.background import Background
-from advisor.reports.figures import count, percent
-from advisor.reports.hosts import RESOURCES
+from advisor.reports import plan_view
+from advisor.reports.host_sections import RESOURCES
+from advisor.reports.number_format import count, percent
 from advisor.reports.parts import Column, Report, Section, Table
 from advisor.reports.plan import plan_report
-from advisor.reports.plan_words import headline as of_plan
+from advisor.reports.plan_background import Background
+from advisor.reports.plan_sentences import headline as of_plan
 
 MOST_HOSTS, MOST_WORST = 100, 25  # rows on the page
 
@@ -69,7 +69,7 @@ def duration(seconds: float) -> str:
 
 def _worst(inventory: Inventory, plan: Plan) -> Section:
     """Those below their limit, then the others, the lowest T/B first."""
-    limit_of = view.limits(inventory, plan)
+    limit_of = plan_view.limits(inventory, plan)
     there = [(limit_of(one.instance), host, one) for host, effects in plan.before.items() for one in effects]
     there.sort(key=lambda one: (not one[0].broken(one[2]), one[2].throughput_ratio.expected, one[2].instance))
     columns = (

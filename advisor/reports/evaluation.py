@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from advisor.reports import evaluation_pictures as pictures
-from advisor.reports import evaluation_words as words
-from advisor.reports.figures import count
+from advisor.reports import evaluation_sentences as words
+from advisor.reports.number_format import count
 from advisor.reports.parts import Column, Picture, Report, Section, Table
 from models.evaluation.results_table import average_ranks
 from models.evaluation.run import Evaluation, ScatterPoints

@@ -15,7 +15,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, OutOfSpace
 from advisor.files import write_whole
-from advisor.reports.figures import keys, plain
+from advisor.reports.number_format import keys, plain
 from advisor.reports.page import page
 from advisor.reports.parts import Report, Table
 from advisor.validation import check_writable

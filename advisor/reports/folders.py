@@ -14,8 +14,8 @@ from pathlib import Path
 
 from advisor.domain import Inventory, Plan, PlanKind
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.experiments import choice
-from advisor.reports.background import Background
+from advisor.experiments import probe_planning
+from advisor.reports.plan_background import Background
 
 REPORT_KINDS: tuple[PlanKind, ...] = ("rebalance", "consolidate", "capacity", "right_size")
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def write(
 def every_s(text: str) -> float:
     """Seconds of a time such as 30m, 24h or 7d; InvalidInput otherwise."""
     try:
-        return choice.duration_s(text)
+        return probe_planning.duration_s(text)
     except InvalidInput as error:
         raise InvalidInput(
             f"--every {text[:40]!r} is no time of up to 30 days; write 30m, 24h or 7d", field="every"

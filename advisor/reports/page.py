@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from advisor.reports import figures
+from advisor.reports import number_format
 from advisor.reports.parts import Column, Report
 from profiler import look
 
@@ -18,10 +18,10 @@ def _runs(columns: Sequence[Column]) -> list[tuple[str, int]]:
 
 _TEMPLATES = look.environment(Path(__file__).parent.parent / "templates")
 _TEMPLATES.filters |= {
-    "cell": figures.cell,
-    "when": figures.when,
+    "cell": number_format.cell,
+    "when": number_format.when,
     "runs": _runs,
-    "numeric": lambda kind: kind in figures.NUMERIC,
+    "numeric": lambda kind: kind in number_format.NUMERIC,
 }
 
 

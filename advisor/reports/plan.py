@@ -6,15 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.domain import Inventory, Plan
-from advisor.reports import hosts as host_sections
+from advisor.reports import comparison_sections, host_sections, plan_view
 from advisor.reports import plan_pictures as pictures
-from advisor.reports import plan_words as words
-from advisor.reports import side_by_side, view
-from advisor.reports.background import Background
-from advisor.reports.cards import card_section
-from advisor.reports.figures import listed, percent, when
+from advisor.reports import plan_sentences as words
+from advisor.reports.model_card import card_section
+from advisor.reports.number_format import listed, percent, when
 from advisor.reports.parts import Column, Picture, Report, Section, Table
-from advisor.reports.words import origin, refusals, settings
+from advisor.reports.plan_background import Background
+from advisor.reports.shared_sentences import origin, refusals, settings
 from profiler.look import AFTER, BEFORE
 
 MOST_STEPS = 300
@@ -23,14 +22,14 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
 
 def plan_report(inventory: Inventory, plan: Plan, background: Background) -> Report:
     """The report of a plan of any kind; `inventory` is the cloud that it was made for."""
-    hosts = view.hosts(inventory, plan)
+    hosts = plan_view.hosts(inventory, plan)
     sections = (
-        side_by_side.standing(plan),
+        comparison_sections.standing(plan),
         _steps(inventory, plan),
         _commands(plan),
         _refused(plan),
-        side_by_side.capacity(plan),
-        side_by_side.variants(plan),
+        comparison_sections.capacity(plan),
+        comparison_sections.variants(plan),
         _distribution(plan),
         host_sections.pressure(background, plan.id),
         host_sections.harm(background.harm),
@@ -69,7 +68,7 @@ def _steps(inventory: Inventory, plan: Plan) -> Section:
             shown.step.source or shown.origin, shown.step.host or "none", after.get(shown.step.instance),
             shown.step.gain, _loser(shown), shown.step.vcpus, tuple(_settings(shown)), tuple(_why(shown)),
         )
-        for number, shown in enumerate(view.steps(inventory, plan), 1)
+        for number, shown in enumerate(plan_view.steps(inventory, plan), 1)
     ]  # fmt: skip
     columns = (
         Column("step", "Step", "count"), Column("stage", "Stage", "count"), Column("instance", "Instance", "name"),
@@ -85,7 +84,7 @@ def _steps(inventory: Inventory, plan: Plan) -> Section:
     return Section("steps", "What to do", note if rows else "", tables=[table])
 
 
-def _loser(shown: view.StepView) -> str | None:
+def _loser(shown: plan_view.StepView) -> str | None:
     best = shown.step.candidate
     if best is None:
         return None
@@ -97,7 +96,7 @@ def _loser(shown: view.StepView) -> str | None:
     return f"{shown.loser.instance} {percent(before)} → {percent(after)}"
 
 
-def _settings(shown: view.StepView) -> Iterator[str]:
+def _settings(shown: plan_view.StepView) -> Iterator[str]:
     step = shown.step
     own = settings(step.settings or (step.candidate.isolation if step.candidate else None))
     yield from own or (["as they are"] if step.host else [])
@@ -106,7 +105,7 @@ def _settings(shown: view.StepView) -> Iterator[str]:
         yield f"{name}: {'; '.join(settings(wanted)) or 'as before'}"
 
 
-def _why(shown: view.StepView) -> Iterator[str]:
+def _why(shown: plan_view.StepView) -> Iterator[str]:
     step = shown.step
     if step.why:
         yield step.why
@@ -163,7 +162,7 @@ def _distribution(plan: Plan) -> Section:
         for name, (effects, _) in clouds.items()
     }
     values = {name: found for name, found in values.items() if found}
-    if view.unchanged(plan) and "before" in values:
+    if plan_view.unchanged(plan) and "before" in values:
         values = {"now": values["before"]}
     lines = {name: (found, clouds.get(name, (None, AFTER))[1]) for name, found in values.items()}
     rows = [(name, len(found), *(_quantile(found, share) for share in QUANTILES)) for name, found in values.items()]
@@ -183,7 +182,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[max(math.ceil(share * len(ordered) - 1e-9), 1) - 1]
 
 
-def _uncertainty(hosts: Sequence[view.HostRows]) -> Section:
+def _uncertainty(hosts: Sequence[plan_view.HostRows]) -> Section:
     there = [row for host in hosts for row in host.rows if row.after is not None]
     if not there:
         return Section("uncertainty", "What is not sure")

@@ -8,8 +8,8 @@ from typing import Any
 from markupsafe import Markup
 
 from advisor.domain import Band, Capacity, Variant
-from advisor.reports.figures import PRESSED, percent, scale
-from advisor.reports.view import HostRows
+from advisor.reports.number_format import PRESSED, percent, scale
+from advisor.reports.plan_view import HostRows
 from profiler.look import AFTER, BAD, BEFORE, NEW, SHADES, inline, short
 from profiler.pictures import INK, LINE, PAPER, SOFT, label, legend, new_figure
 

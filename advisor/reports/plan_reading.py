@@ -7,14 +7,14 @@ from typing import Any
 
 from advisor.domain import Inventory, ModelCard, Plan
 from advisor.prediction.active import ActivePredictor
-from advisor.reports.background import Background, of_plan
+from advisor.reports.plan_background import Background, of_plan
 
 
 def sentences(plan: Plan) -> tuple[str, ...]:
     """The headline, then how the search ended and how far the best may be from it."""
-    from advisor.reports import plan_words  # with the drawing library, which a question does without
+    from advisor.reports import plan_sentences  # with the drawing library, which a question does without
 
-    return (plan_words.headline(plan), *plan_words.searched(plan))
+    return (plan_sentences.headline(plan), *plan_sentences.searched(plan))
 
 
 STALE = (

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from advisor.domain.replays import Replay, Replayed
 from advisor.reports import replay_pictures as pictures
-from advisor.reports.figures import NBSP, count, percent, share
+from advisor.reports.number_format import NBSP, count, percent, share
 from advisor.reports.parts import Column, Kind, Picture, Report, Section, Table
-from advisor.reports.words import origin
+from advisor.reports.shared_sentences import origin
 
 _HOUR_S = 3600
 OURS = frozenset({"cotenant"})

@@ -46,7 +46,13 @@ class Overview:
     def _make(self, view: CloudView, chosen: ActivePredictor) -> CloudNow:
         snapshot = view.snapshot
         expected, version, origin, degraded = active.ask(
-            chosen, lambda predictor, degraded, _: (self._expected(snapshot, predictor), *_told(predictor), degraded)
+            chosen,
+            lambda answering: (
+                self._expected(snapshot, answering.predictor),
+                answering.predictor.version,
+                answering.predictor.origin,
+                answering.degraded,
+            ),
         )
         hosts = [(_badness(one), one) for one in _hosts(snapshot, expected, {one.placed.id for one in view.pending})]
         ordered = tuple(one for _, one in sorted(hosts, key=lambda pair: pair[0]))
@@ -78,10 +84,11 @@ def detail(view: CloudView, chosen: ActivePredictor, cloud: CloudNow, host_id: s
     now = next(one for one in cloud.hosts if one.host.id == host_id)
     scene, there = snapshot.scenes.take(np.array([position])), snapshot.residents[position]
 
-    def ask(predictor: Predictor, degraded: bool, _: object) -> HostDetail:
+    def ask(answering: ActivePredictor) -> HostDetail:
+        predictor = answering.predictor
         effects = {one.instance: one for one in scene_effects(predictor.predict(scene), [one.id for one in there])}
         in_order = tuple(effects[one.instance.id] for one in now.residents)
-        return HostDetail(now, in_order, _slowing(snapshot, host_id, predictor), degraded)
+        return HostDetail(now, in_order, _slowing(snapshot, host_id, predictor), answering.degraded)
 
     return active.ask(chosen, ask)
 
@@ -121,7 +128,3 @@ def _badness(one: HostNow) -> tuple[float, float, str]:
     worst = one.worst
     most = max((value for value in one.pressure.values() if value is not None), default=0.0)
     return (worst.expected if worst else float("inf"), -most, one.host.id)
-
-
-def _told(predictor: Predictor) -> tuple[str, str]:
-    return predictor.version, predictor.origin

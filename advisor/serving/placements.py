@@ -4,51 +4,59 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit
-from advisor.domain import Move, PlacementRequest, Recommendation
+from advisor.domain import Move, PlacementRequest, Recommendation, Scene, SceneEffects
+from advisor.errors import NotFound
 from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
-from advisor.placement import moves, questions, sequential
+from advisor.placement import decision, moves, sequential
+from advisor.placement.request_checks import check_request
+from advisor.prediction.context import QuestionContext
 from advisor.serving.recommendations import Answer, answer
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache, as_pending
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, hosts, pending, recommendations
+from advisor.store.transactions import Transactions
 
 _ATTEMPTS = 5  # at an answer that no other replica's answer overtakes, before it is given regardless
-Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
-class PlacementService:
-    """One per process; thread-safe. `stored` is called after answers were stored."""
+class DatabasePlacements:
+    """The PlacementService over the database; thread-safe. `stored` is called after answers were stored."""
 
     def __init__(
         self,
-        current: SnapshotCache,
+        cache: SnapshotCache,
         monitor: Monitor,
         audit: Audit,
         settings: Settings,
-        transactions: tuple[Transaction, Transaction],
+        transactions: Transactions,
         clock: Callable[[], datetime],
         stored: Callable[[], None],
     ) -> None:
-        self._current = current
+        self._cache = cache
         self._monitor = monitor
         self._audit = audit
         self._settings = settings
-        self._read, self._write = transactions
+        self._read, self._write = transactions.read, transactions.write
         self._clock = clock
         self._stored = stored
         self._one_at_a_time = threading.Lock()
 
+    def predict(self, scene: Scene) -> SceneEffects:
+        view, active = self._cache.at(self._clock())
+        effects = decision.answer_scene(active, scene, view.inventory.workloads)
+        with self._read() as connection:
+            factors = self._monitor.factors(connection, effects.model_version, [scene.host])
+        return interval_inflation.scene(effects, scene.host, factors)
+
     def place(self, request: PlacementRequest) -> Answer:
-        """Answer and store; unless it is a dry run, the first candidate counts as placed for `reserve_s` seconds."""
-        questions.check_request(request)
+        check_request(request)
         if request.dry_run or self._settings.reserve_s == 0:
             found, _ = self._answer(request, former=True)
             with self._write() as connection:
@@ -65,13 +73,8 @@ class PlacementService:
     def in_turn(
         self, requests: Sequence[PlacementRequest], *, hold: bool, holds_next: bool = False
     ) -> tuple[Recommendation, ...]:
-        """Answers of which each counts in for the next; with `hold` they are stored and count as placed.
-
-        Without it the audit log has an entry for each and nothing else is kept; with `holds_next` not even that where
-        a host was found, for the caller asks again and holds it.
-        """
         for request in requests:
-            questions.check_request(request)
+            check_request(request)
         if not hold:
             answers, _ = self._in_turn(requests)
             looks = [one for one in answers if not (holds_next and one.candidates)]
@@ -87,23 +90,28 @@ class PlacementService:
                     break
             return answers
 
-    def evacuation(self, host: str, targets: Sequence[str] | None) -> tuple[Move, ...]:
-        """See moving.evacuation; the audit log alone tells of it."""
-        return self._moves([host], lambda snapshot, asking: moves.evacuation(snapshot, asking, host, targets))
+    def get(self, recommendation_id: str) -> Recommendation:
+        with self._read() as connection:
+            stored = recommendations.get(connection, recommendation_id)
+        if stored is None:
+            raise NotFound(f"there is no recommendation {recommendation_id}")
+        return stored
+
+    def evacuation(self, host: str, targets: Sequence[str] | None = None) -> tuple[Move, ...]:
+        return self._moves([host], lambda snapshot, context: moves.evacuation(snapshot, context, host, targets))
 
     def improvements(self, targets: Mapping[str, Sequence[str]], *, most: int, within_s: float) -> tuple[Move, ...]:
-        """See moving.improvements; the audit log alone tells of them."""
         return self._moves(
-            [], lambda snapshot, asking: moves.improvements(snapshot, asking, targets, most=most, within_s=within_s)
+            [], lambda snapshot, context: moves.improvements(snapshot, context, targets, most=most, within_s=within_s)
         )
 
     def _moves(
-        self, about: Sequence[str], find: Callable[[ClusterSnapshot, moves.Asking], tuple[Move, ...]]
+        self, about: Sequence[str], find: Callable[[ClusterSnapshot, QuestionContext], tuple[Move, ...]]
     ) -> tuple[Move, ...]:
         now = self._clock()
         with self._read() as connection:
-            view, chosen = self._current.seen_by(connection, now)
-        found = find(view.snapshot, moves.Asking(chosen, now, self._settings.fresh_s))
+            view, chosen = self._cache.seen_by(connection, now)
+        found = find(view.snapshot, QuestionContext(chosen, now, self._settings.fresh_s))
         going = [(one.instance, one.target) for one in found if one.target]
         names = dict.fromkeys([*about, *(name for pair in going for name in pair)])
         detail = {"moves": len(going), "stuck": len(found) - len(going), "model": chosen.predictor.version}
@@ -114,17 +122,15 @@ class PlacementService:
     def _answer(self, request: PlacementRequest, *, former: bool) -> tuple[Answer, CloudView]:
         now = self._clock()
         with self._read() as connection:
-            view, chosen = self._current.seen_by(connection, now)
+            view, chosen = self._cache.seen_by(connection, now)
             own = chosen.predictor.version
             widened = self._monitor.factors(connection, own, view.inventory.hosts)
         found = answer(
             view.snapshot,
-            chosen,
+            QuestionContext(chosen, now, self._settings.fresh_s),
             request,
-            self._current.answers(view, chosen, now),
+            self._cache.answers(view, chosen, now),
             lambda version: widened if version == own else self._factors(version, view),
-            now=now,
-            fresh_s=self._settings.fresh_s,
             former=former,
         )
         return found, view
@@ -132,8 +138,8 @@ class PlacementService:
     def _in_turn(self, requests: Sequence[PlacementRequest]) -> tuple[tuple[Recommendation, ...], CloudView]:
         now = self._clock()
         with self._read() as connection:
-            view, chosen = self._current.seen_by(connection, now)
-        answers = sequential.in_turn(view.snapshot, chosen, requests, now=now, fresh_s=self._settings.fresh_s)
+            view, chosen = self._cache.seen_by(connection, now)
+        answers = sequential.in_turn(view.snapshot, QuestionContext(chosen, now, self._settings.fresh_s), requests)
         factors = {version: self._factors(version, view) for version in {one.model_version for one in answers}}
         return tuple(interval_inflation.recommendation(one, factors[one.model_version]) for one in answers), view
 

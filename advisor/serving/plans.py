@@ -3,59 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
-
-from sqlalchemy import Connection
+from pathlib import Path
+from typing import Any, TypeVar
 
 from advisor.access.audit import Audit
-from advisor.domain import Host, Page, Plan, PlanAge, PlanEntry, PlanKind, PlanRequest, Usage
+from advisor.domain import Host, ModelCard, Page, Plan, PlanAge, PlanEntry, PlanKind, PlanRequest, Usage
 from advisor.errors import NotFound
 from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
-from advisor.planning import entry
-from advisor.planning.entry import Progress
+from advisor.lifecycle.registry import ModelRegistry
+from advisor.planning import planner
+from advisor.planning.planner import Progress
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
+from advisor.reports import folders, plan_reading
+from advisor.reports.folders import Reported
+from advisor.reports.plan_background import of_plan
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.settings import Settings
 from advisor.store import changes, counters, models, plans, samples
+from advisor.store.transactions import Transactions
 from models.physics.prior import PriorPredictor
 
 LATELY = timedelta(days=1)  # what was measured since says how much of its CPUs an instance uses
-Transaction = Callable[[], AbstractContextManager[Connection]]
+T = TypeVar("T")
 
 
-class PlanService:
-    """One per process; thread-safe. A plan holds nothing: it is an answer."""
+class DatabasePlans:
+    """The PlanService over the database; thread-safe. `stored` is called after a plan was stored."""
 
     def __init__(
         self,
-        current: SnapshotCache,
+        cache: SnapshotCache,
         monitor: Monitor,
+        registry: ModelRegistry,
         audit: Audit,
         settings: Settings,
-        transactions: tuple[Transaction, Transaction],
+        transactions: Transactions,
         clock: Callable[[], datetime],
+        stored: Callable[[], None],
     ) -> None:
-        self._current = current
+        self._cache = cache
         self._monitor = monitor
+        self._registry = registry
         self._audit = audit
         self._settings = settings
-        self._read, self._write = transactions
+        self._read, self._write = transactions.read, transactions.write
         self._clock = clock
+        self._stored = stored
 
     def make(self, request: PlanRequest, progress: Progress | None = None) -> Plan:
-        """Answer on the cloud with its pending answers, and keep that.
-
-        InvalidInput for what contradicts itself or the cloud, NotFound and BrokenArtifact for the model of an imagined
-        one.
-        """
         now = self._clock()
         with self._read() as connection:
-            view, chosen = self._current.seen_by(connection, now)
-        found = entry.plan(
+            view, chosen = self._cache.seen_by(connection, now)
+        found = planner.plan(
             view.snapshot,
             chosen,
             request,
@@ -69,25 +72,23 @@ class PlanService:
         found = self._widened(found, view.inventory.hosts)
         with self._write() as connection:
             plans.add(connection, found)
-            told = {"kind": request.kind, "instances": len(request.instances)}
-            self._audit.record(connection, "plan.answer", [found.id], **told)
+            detail = {"kind": request.kind, "instances": len(request.instances)}
+            self._audit.record(connection, "plan.answer", [found.id], **detail)
+        self._stored()
         return found
 
     def get(self, plan_id: str) -> Plan:
-        """A plan that was made; NotFound when there is none such."""
         with self._read() as connection:
             found = plans.get(connection, plan_id)
         if found is None:
             raise NotFound(f"there is no plan {plan_id}")
         return found
 
-    def page(self, *, kind: PlanKind | None, cursor: str | None, limit: int) -> Page[PlanEntry]:
-        """Newest first, those of one kind."""
+    def page(self, *, kind: PlanKind | None = None, cursor: str | None = None, limit: int = 100) -> Page[PlanEntry]:
         with self._read() as connection:
             return plans.list_page(connection, kind=kind, cursor=cursor, limit=limit)
 
     def age(self, plan: Plan) -> PlanAge:
-        """Whether the inventory was written since a plan was made, and what of it."""
         with self._read() as connection:
             generation = counters.read(connection).inventory
             if plan.generation is None:
@@ -98,6 +99,34 @@ class PlanService:
         if since is None:
             return PlanAge(True, generation)
         return PlanAge(True, generation, tuple(sorted(since.hosts)), tuple(sorted(since.instances)))
+
+    def sentences(self, plan: Plan) -> tuple[str, ...]:
+        return plan_reading.sentences(plan)
+
+    def report_html(self, plan_id: str) -> str:
+        return self._report(plan_id, plan_reading.as_html)
+
+    def report_data(self, plan_id: str) -> dict[str, Any]:
+        return self._report(plan_id, plan_reading.as_data)
+
+    def write_report(
+        self, request: PlanRequest, folder: Path, *, keep: int, progress: Progress | None = None
+    ) -> Reported:
+        folders.check_folder(folder)
+        plan = self.make(request, progress)
+        view, active = self._cache.at(self._clock())
+        card = self._card(plan)
+        ages = dict(zip((host.id for host in view.snapshot.hosts), view.snapshot.age_s.tolist(), strict=True))
+        background = of_plan(view.inventory, plan, active.predictor, card.card if card else None)
+        return folders.write(view.inventory, plan, background, ages, folder, keep=keep)
+
+    def _report(self, plan_id: str, write: Callable[..., T]) -> T:
+        plan = self.get(plan_id)
+        view, active = self._cache.at(self._clock())
+        return write(view.inventory, plan, active, self._card(plan), stale=self.age(plan).stale is not False)
+
+    def _card(self, plan: Plan) -> ModelCard | None:
+        return next((card for card in self._registry.listing() if card.version == plan.model_version), None)
 
     def _widened(self, found: Plan, hosts: Sequence[Host]) -> Plan:
         """With intervals as wide as each model's must be: an imagined cloud may be told by another one."""

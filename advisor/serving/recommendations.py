@@ -14,9 +14,10 @@ from pydantic_core import to_json
 from advisor.domain import AnswerSource, PlacementRequest, Recommendation
 from advisor.domain.answer_json import body_as_json, head_as_json
 from advisor.lifecycle import interval_inflation
-from advisor.placement import questions
+from advisor.placement import decision
+from advisor.placement.request_checks import new_id
 from advisor.placement.request_normalization import NEWCOMER, named, nameless
-from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.prediction.lru import LRUCache
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import codec
@@ -60,7 +61,7 @@ class Answer:
         """The same said to this question, which is the one that was answered but for the newcomer's name."""
         head = replace(
             self.head,
-            id=questions.new_id(now),
+            id=new_id(now),
             created_at=now,
             request=request,
             snapshot_age_s=max((now - taken_at).total_seconds(), 0.0),
@@ -133,13 +134,11 @@ def _key(question: str) -> bytes:
 
 def answer(
     snapshot: ClusterSnapshot,
-    chosen: ActivePredictor,
+    context: QuestionContext,
     request: PlacementRequest,
     answers: RecommendationCache,
     factors: Factors,
     *,
-    now: datetime,
-    fresh_s: float,
     former: bool = False,
 ) -> Answer:
     """The answer to a checked question; `answers` are those of this snapshot and predictor.
@@ -148,7 +147,8 @@ def answer(
     question that would wait for another one to be decided may be told what was true at most FORMER ago: after a change
     the questions of many are decided one after the other, and nobody shall wait for all of them.
     """
-    asked, widened = nameless(request, snapshot), factors(chosen.predictor.version)
+    active, now = context.active, context.now
+    asked, widened = nameless(request, snapshot), factors(active.predictor.version)
     question = codec.text((asked, sorted(widened.items())))
     found = answers.find(question)
     if found is not None:
@@ -157,10 +157,10 @@ def answer(
         before = None if alone or not former else answers.former(question, now)
         if before is not None:
             return before[0].to(request, now, before[1].taken_at, "former")
-        decided = questions.recommend(snapshot, chosen, asked, now=now, fresh_s=fresh_s)
-        if decided.model_version != chosen.predictor.version:
+        decided = decision.recommend(snapshot, context, asked)
+        if decided.model_version != active.predictor.version:
             widened = factors(decided.model_version)
         found = Answer.of(interval_inflation.recommendation(decided, widened))
-        if decided.degraded == chosen.degraded:
+        if decided.degraded == active.degraded:
             answers.keep(question, found)
     return found.to(request, now, snapshot.taken_at, "miss")

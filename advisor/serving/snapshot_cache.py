@@ -21,8 +21,8 @@ from advisor.settings import CLOCK_SKEW, Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, hosts, instances, models, pending, workloads
 from advisor.store.counters import Counts
-from advisor.store.engine import Database
 from advisor.store.pending import Pending
+from advisor.store.transactions import Transactions
 from advisor.validation import misfit
 from models.physics.prior import PriorPredictor
 
@@ -96,10 +96,13 @@ class _Moved:
 
 
 class SnapshotCache:
-    """Holds one View and one Chosen; thread-safe: both are swapped whole, and rebuilt by one thread at a time."""
+    """Holds one CloudView and one ActivePredictor.
 
-    def __init__(self, database: Database, settings: Settings) -> None:
-        self._database = database
+    Thread-safe: one thread at a time rebuilds them, and both are swapped whole.
+    """
+
+    def __init__(self, transactions: Transactions, settings: Settings) -> None:
+        self._transactions = transactions
         self._settings = settings
         self._building = threading.Lock()
         self._building_answers = threading.Lock()
@@ -109,7 +112,7 @@ class SnapshotCache:
 
     def at(self, now: datetime) -> tuple[CloudView, ActivePredictor]:
         """The view and the predictor as the database has them now; StorageUnavailable when it cannot be read."""
-        with self._database.read() as connection:
+        with self._transactions.read() as connection:
             return self.seen_by(connection, now)
 
     def seen_by(self, connection: Connection, now: datetime) -> tuple[CloudView, ActivePredictor]:
@@ -147,7 +150,7 @@ class SnapshotCache:
         if view is not None and view.is_ahead(now):
             view = None
         reserve = timedelta(seconds=self._settings.reserve_s)
-        with self._database.read() as connection:
+        with self._transactions.read() as connection:
             counts = counters.read(connection)
             moved = _read_moved(connection, view, counts, now, reserve)
             active = models.active(connection)

@@ -80,12 +80,6 @@ def get(connection: sa.Connection, recommendation_id: str) -> Recommendation | N
     return None if answer is None else _unpacked(answer)
 
 
-def list_page(connection: sa.Connection, *, cursor: str | None, limit: int) -> Page[Recommendation]:
-    """Newest first."""
-    query = sa.select(recommendations.c.id, recommendations.c.answer)
-    return page(connection, query, [recommendations.c.id], _read, cursor=cursor, limit=limit, newest_first=True)
-
-
 def list_with_outcomes(
     connection: sa.Connection, *, told: bool, real: bool, cursor: str | None, limit: int
 ) -> Page[tuple[Recommendation, RecordedOutcome | None]]:

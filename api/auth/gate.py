@@ -18,7 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from advisor.domain import Caller
 from advisor.errors import AdvisorError, StorageUnavailable
-from advisor.service import Advisor, Keystone, acting, form_key
+from advisor.protocols import AccessService
+from advisor.service import Keystone, acting, form_key
 from api.auth import cookies
 from api.auth.listening import is_loopback
 from api.auth.origin import is_from_another_site
@@ -51,10 +52,15 @@ class AuthMiddleware:
     """
 
     def __init__(
-        self, app: ASGIApp, advisor: Advisor, limit: RateLimit, open_paths: frozenset[str], programs: frozenset[str]
+        self,
+        app: ASGIApp,
+        access: AccessService,
+        limit: RateLimit,
+        open_paths: frozenset[str],
+        programs: frozenset[str],
     ) -> None:
         self.app = app
-        self.advisor = advisor
+        self.access = access
         self.limit = limit
         self.open_paths = open_paths
         self.programs = programs
@@ -89,9 +95,9 @@ class AuthMiddleware:
     async def _caller(self, request: Request, *, is_open: bool) -> Caller | None:
         """Who asks, None = anybody on an open path, which waits for nothing."""
         try:
-            if not (is_open or self.advisor.tokens.fresh):
+            if not (is_open or self.access.tokens.fresh):
                 await self._refresh(request.scope["path"])
-            if not self.advisor.guarded:
+            if not self.access.guarded:
                 _check_from_here(request)
                 _check_sender(request)
                 caller: Caller | None = _LOCAL
@@ -116,12 +122,12 @@ class AuthMiddleware:
     async def _refresh(self, path: str) -> None:
         try:
             if self._refreshing is None:  # one for all who wait: with the database away, each would take its whole time
-                self._refreshing = asyncio.ensure_future(to_thread.run_sync(self.advisor.tokens.refresh))
+                self._refreshing = asyncio.ensure_future(to_thread.run_sync(self.access.tokens.refresh))
                 self._refreshing.add_done_callback(self._refreshed)
             await asyncio.shield(self._refreshing)
         except StorageUnavailable:
             # Who watches the service hears of it by the tokens of before; nothing else could be answered anyway.
-            if path != "/metrics" or not self.advisor.tokens.read_once:
+            if path != "/metrics" or not self.access.tokens.read_once:
                 raise
 
     def _refreshed(self, done: asyncio.Future[None]) -> None:
@@ -138,18 +144,18 @@ class AuthMiddleware:
             return caller
         if any(one.strip().lower().startswith("basic") for one in given):  # which a browser sends again by itself
             _check_sender(request)
-        keystone, subject = self.advisor.keystone, headers.get("x-auth-token")
+        keystone, subject = self.access.keystone, headers.get("x-auth-token")
         if given or keystone is None or subject is None:
-            return self.advisor.tokens.caller(_token_in(given))
+            return self.access.tokens.caller(_token_in(given))
         return await self._ask_keystone(keystone, subject)
 
     async def _signed_in(self, secret: str) -> Caller | None:
-        held = await self._sessions.run(self.advisor.sessions.held, secret)
+        held = await self._sessions.run(self.access.sessions.held, secret)
         if held is None:
             return None
-        if held.keystone_token is None or self.advisor.keystone is None:
+        if held.keystone_token is None or self.access.keystone is None:
             return held.caller
-        caller = await self._ask_keystone(self.advisor.keystone, held.keystone_token)
+        caller = await self._ask_keystone(self.access.keystone, held.keystone_token)
         return caller if caller and caller.actor == held.actor else None
 
     async def _ask_keystone(self, keystone: Keystone, subject: str) -> Caller | None:

@@ -101,7 +101,7 @@ def _serve(listen: str) -> None:
         database = f"sqlite:///{folder}/demo.sqlite3"
         chosen = settings(listen=listen, database=database, state_dir=Path(folder))
         with Advisor(chosen) as advisor:
-            advisor.put_inventory(offline.load_inventory(FOLDER / CLOUD), mode="replace", generation=None)
+            advisor.inventory.put(offline.load_inventory(FOLDER / CLOUD), mode="replace", generation=None)
         run_service(chosen)
 
 

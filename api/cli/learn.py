@@ -49,7 +49,7 @@ def train(
     verdict = None
     if register:
         with Advisor(chosen) as advisor:
-            verdict = advisor.register_model(artifact).verdict
+            verdict = advisor.models.register(artifact).verdict
     if as_json:
         found = {"version": artifact.name, "artifact": str(artifact), "registered": register}
         print_json({**found, "verdict": None if verdict is None else dict(verdict)})

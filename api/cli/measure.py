@@ -75,10 +75,12 @@ def profile(
         found = offline.profile_series(settings(prometheus_url=prometheus), instance, since=since)
     if found is None or save:
         with Advisor(settings(database=database)) as advisor:
-            found = found or advisor.profile(instance, since=since)
+            found = found or advisor.telemetry.profile(instance, since=since)
             _check_phase(found, phase)
             stored = (
-                advisor.save_profile(found, save, phase=phase, anyway=anyway, extrapolate=full_load) if save else None
+                advisor.telemetry.save_profile(found, save, phase=phase, anyway=anyway, extrapolate=full_load)
+                if save
+                else None
             )
     else:
         _check_phase(found, phase)

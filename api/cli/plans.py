@@ -31,8 +31,8 @@ def list_plans(
 ) -> None:
     """List plans that were made, newest first."""
     with Advisor(settings(database=database)) as advisor:
-        generation = advisor.generation()
-        found = [PlanItem.of(one, generation) for one in advisor.plans(kind=kind, limit=limit).items]
+        generation = advisor.inventory.generation()
+        found = [PlanItem.of(one, generation) for one in advisor.plans.page(kind=kind, limit=limit).items]
     if as_json:
         print_json([one.model_dump(mode="json") for one in found])
         return
@@ -51,8 +51,8 @@ def show_plan(
 ) -> None:
     """Show a plan that was made, and what was written to the inventory since."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.stored_plan(plan)
-        age = advisor.plan_age(found)
+        found = advisor.plans.get(plan)
+        age = advisor.plans.age(found)
     if as_json:
         print_json(PlanAnswer.of(found, age).model_dump(mode="json", exclude_unset=True))
         return

@@ -29,7 +29,7 @@ def quality(
     Per platform and workload, of what was reported to POST /v1/colocations and POST /v1/placements/{placement}/outcome.
     """
     with Advisor(settings(database=database)) as advisor:
-        found = QualityOut.of(advisor.model_quality(version, window=window))
+        found = QualityOut.of(advisor.outcomes.quality(version, window=window))
     if as_json:
         print_json(found.model_dump(mode="json"))
         return

@@ -29,7 +29,7 @@ models = typer.Typer(
 def list_models(database: Database = None, as_json: AsJson = False) -> None:
     """List every registered model."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.models()
+        found = advisor.models.listing()
     if as_json:
         print_json([_as_json(ModelOut.of(one)) for one in found])
     else:
@@ -41,7 +41,7 @@ def list_models(database: Database = None, as_json: AsJson = False) -> None:
 def show_model(version: Version, database: Database = None, as_json: AsJson = False) -> None:
     """Show one model: card, training data, figures, the gate's verdict, when it answered."""
     with Advisor(settings(database=database)) as advisor:
-        found = ModelOut.with_history(advisor.model(version), advisor.model_history(version))
+        found = ModelOut.with_history(advisor.models.get(version), advisor.models.history(version))
     if as_json:
         print_json(_as_json(found))
     else:
@@ -52,7 +52,7 @@ def show_model(version: Version, database: Database = None, as_json: AsJson = Fa
 def judge_model(version: Version, database: Database = None, as_json: AsJson = False) -> None:
     """Compare a model with the prior and the active model on held-out rows; exit code 1 where the gate refuses it."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.judge_model(version)
+        found = advisor.models.judge(version)
     verdict = found.verdict
     if as_json:
         print_json(_as_json(ModelOut.of(found)))
@@ -79,14 +79,14 @@ def activate_model(
     chosen = settings(database=database)
     with Advisor(chosen) as advisor:
         try:
-            advisor.model(version)
+            advisor.models.get(version)
         except NotFound:
             artifact = chosen.model_dir / version
             if Path(version).name != version or not artifact.is_dir():
                 raise
-            version = advisor.register_model(artifact).version
+            version = advisor.models.register(artifact).version
         try:
-            active = advisor.activate_model(version, force=force)
+            active = advisor.models.activate(version, force=force)
         except RefusedByGate as error:
             raise RefusedByGate(error.message.replace("activate by force", "activate it with --force")) from error
     _say_active(active, as_json=as_json)
@@ -96,7 +96,7 @@ def activate_model(
 def roll_back_model(database: Database = None, as_json: AsJson = False) -> None:
     """Let the model answer that did before the one that answers now."""
     with Advisor(settings(database=database)) as advisor:
-        active = advisor.roll_back_model()
+        active = advisor.models.roll_back()
     _say_active(active, as_json=as_json)
 
 
@@ -108,7 +108,7 @@ def shadow_model(
 ) -> None:
     """Score this model beside the active one wherever an outcome is observed, without letting it answer."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.shadow_model(version)
+        found = advisor.models.shadow(version)
     if as_json:
         print_json(_as_json(ModelOut.of(found)))
     elif found.status == "shadow":
@@ -121,7 +121,7 @@ def shadow_model(
 def show_history(database: Database = None, as_json: AsJson = False) -> None:
     """Show which model answered when, and by what that changed."""
     with Advisor(settings(database=database)) as advisor:
-        found = [ActivationOut.of(one) for one in advisor.model_history()]
+        found = [ActivationOut.of(one) for one in advisor.models.history()]
     if as_json:
         print_json([one.model_dump(mode="json") for one in found])
     elif found:

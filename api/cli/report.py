@@ -93,7 +93,7 @@ def report(
         turns.run(partial(of_file, inventory))
         return
     with Advisor(chosen) as advisor:
-        turns.run(lambda advance: advisor.report(request, to, keep=keep, progress=advance))
+        turns.run(lambda advance: advisor.plans.write_report(request, to, keep=keep, progress=advance))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,8 @@ def run_service(chosen: Settings, workers: int = 1) -> None:
         raise InvalidInput(f"COTENANT_LOG_LEVEL {chosen.log_level!r} is none of {', '.join(LEVELS)}", field="log_level")
     host, port = parse_listen(chosen.listen)
     with Advisor(chosen) as advisor:
-        advisor.tokens.refresh()
-        guarded = advisor.guarded
+        advisor.access.tokens.refresh()
+        guarded = advisor.access.guarded
     if not guarded:
         require_loopback(host)
     try:

@@ -77,7 +77,7 @@ def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_js
         print_json({"dry_run": True, **counts}) if as_json else say(f"The file holds {loaded}; nothing was written.")
         return
     with Advisor(settings(database=database)) as advisor:
-        generation = advisor.put_inventory(cloud, mode="merge" if merge else "replace", generation=None)
+        generation = advisor.inventory.put(cloud, mode="merge" if merge else "replace", generation=None)
     if as_json:
         print_json({"generation": generation, **counts})
     else:
@@ -93,7 +93,7 @@ def _follow(advisor: Advisor, source: Source, watch: float | None, *, dry_run: b
     while True:
         reading = source.read()
         try:
-            news = advisor.follow(reading, dry_run=dry_run)
+            news = advisor.inventory.follow(reading, dry_run=dry_run)
         except AdvisorError as error:
             if watch is None:
                 raise

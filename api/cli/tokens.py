@@ -45,7 +45,7 @@ def create(
     """
     lasts = _lasts(expires)
     with Advisor(settings(database=database)) as advisor:
-        token, text = advisor.tokens.create(name, scope, lasts=lasts)
+        token, text = advisor.access.tokens.create(name, scope, lasts=lasts)
     if as_json:
         print_json({**_as_json(token), "token": text})
         return
@@ -57,7 +57,7 @@ def create(
 def list_tokens(database: Database = None, as_json: AsJson = False) -> None:
     """List every token there ever was, without its secret, which nobody has kept."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.tokens.listing()
+        found = advisor.access.tokens.listing()
     if as_json:
         print_json([_as_json(one) for one in found])
         return
@@ -73,7 +73,7 @@ def revoke(
 ) -> None:
     """End a token, on every server within a second."""
     with Advisor(settings(database=database)) as advisor:
-        token = advisor.tokens.revoke(token_id)
+        token = advisor.access.tokens.revoke(token_id)
     if as_json:
         print_json(_as_json(token))
     else:
@@ -91,8 +91,8 @@ def show_audit(
 ) -> None:
     """Show who changed or was told what, newest first."""
     with Advisor(settings(database=database)) as advisor:
-        found = advisor.audit(actor=actor, named=named, limit=limit).items
-        names = {f"token:{one.id}": f"token:{one.id} ({one.name})" for one in advisor.tokens.listing()}
+        found = advisor.access.audit(actor=actor, named=named, limit=limit).items
+        names = {f"token:{one.id}": f"token:{one.id} ({one.name})" for one in advisor.access.tokens.listing()}
     if as_json:
         print_json([AuditOut.of(one).model_dump(mode="json") for one in found])
         return

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from api.routes.common import AdvisorDep, Cursor, Limit, QueryId
+from api.routes.common import AccessDep, Cursor, Limit, QueryId
 from api.schemas.audit import AuditOut
 from api.schemas.base import TEXT_PATTERN
 from api.schemas.pages import PageOut
@@ -17,8 +17,8 @@ QueryName = Annotated[
 
 
 def listing(
-    advisor: AdvisorDep, actor: QueryId = None, named: QueryName = None, cursor: Cursor = None, limit: Limit = 100
+    access: AccessDep, actor: QueryId = None, named: QueryName = None, cursor: Cursor = None, limit: Limit = 100
 ) -> PageOut[AuditOut]:
     """Who changed or was told what, newest first, in pages; of one actor, about one object."""
-    page = advisor.audit(actor=actor, named=named, cursor=cursor, limit=limit)
+    page = access.audit(actor=actor, named=named, cursor=cursor, limit=limit)
     return PageOut(items=[AuditOut.of(one) for one in page.items], next_cursor=page.next_cursor)

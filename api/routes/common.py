@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Annotated, cast, get_origin
+from typing import Annotated, Any, cast, get_origin
 
 from fastapi import Depends, Path, Query, Request
 from starlette.exceptions import HTTPException
 
 from advisor.errors import InvalidInput
-from advisor.service import Advisor
+from advisor.protocols import (
+    AccessService,
+    CloudService,
+    InventoryService,
+    ModelService,
+    OutcomeService,
+    PlacementService,
+    PlanService,
+    TelemetryService,
+)
 from advisor.settings import Settings
 from api.schemas.base import ID_PATTERN, TEXT_PATTERN
 from api.telemetry import Telemetry
 
 
 # Coroutines, although they wait for nothing: FastAPI would go through a thread for each of them otherwise.
-async def get_advisor(request: Request) -> Advisor:
-    """The application's Advisor."""
-    return cast(Advisor, request.app.state.advisor)
+def _service(name: str) -> Any:
+    async def get(request: Request) -> Any:
+        return getattr(request.app.state.advisor, name)
+
+    return Depends(get)
 
 
 async def get_settings(request: Request) -> Settings:
@@ -27,7 +38,7 @@ async def get_settings(request: Request) -> Settings:
     return cast(Settings, request.app.state.settings)
 
 
-async def get_telemetry(request: Request) -> Telemetry:
+async def get_counters(request: Request) -> Telemetry:
     """The application's metrics."""
     return cast(Telemetry, request.app.state.telemetry)
 
@@ -62,9 +73,16 @@ def only_known_parameters(read: Collection[str]) -> Callable[[Request], Awaitabl
     return check
 
 
-AdvisorDep = Annotated[Advisor, Depends(get_advisor)]
+AccessDep = Annotated[AccessService, _service("access")]
+CloudDep = Annotated[CloudService, _service("cloud")]
+InventoryDep = Annotated[InventoryService, _service("inventory")]
+ModelDep = Annotated[ModelService, _service("models")]
+OutcomeDep = Annotated[OutcomeService, _service("outcomes")]
+PlacementDep = Annotated[PlacementService, _service("placements")]
+PlanDep = Annotated[PlanService, _service("plans")]
+TelemetryDep = Annotated[TelemetryService, _service("telemetry")]
 SettingsDep = Annotated[Settings, Depends(get_settings)]
-TelemetryDep = Annotated[Telemetry, Depends(get_telemetry)]
+CountersDep = Annotated[Telemetry, Depends(get_counters)]
 PathId = Annotated[str, Path(pattern=ID_PATTERN, min_length=1, max_length=255)]
 PathName = Annotated[str, Path(pattern=TEXT_PATTERN, min_length=1, max_length=255)]
 QueryId = Annotated[str | None, Query(pattern=ID_PATTERN, min_length=1, max_length=255)]

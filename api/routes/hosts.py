@@ -10,10 +10,10 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from advisor.errors import InvalidInput
 from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
-from api.routes.common import AdvisorDep, Cursor, Limit, PathId
+from api.routes.common import Cursor, InventoryDep, Limit, PathId
 from api.schemas.inventory import HostBody, HostItem
 from api.schemas.pages import PageOut
-from profiler.observed import HostKind
+from profiler.host_kinds import HostKind
 
 # Without quotes and backslashes in its name, which a database could not be asked for.
 _PAIR = r'^[^="\\\x00-\x1f\x7f]{1,255}=[^\x00-\x1f\x7f]{0,255}$'
@@ -32,32 +32,32 @@ LabelFilter = Annotated[list[LabelPair], Query(max_length=20, description="`name
 def put(
     host: PathId,
     body: HostBody,
-    advisor: AdvisorDep,
+    inventory: InventoryDep,
     response: Response,
     if_match: IfMatch = None,
     if_none_match: IfNew = None,
 ) -> HostItem:
     """Create or replace a host."""
     wanted = body.to_domain(host)
-    if advisor.put_host(wanted, only_if=Condition(HostItem.of, if_match, if_none_match)):
+    if inventory.put_host(wanted, only_if=Condition(HostItem.of, if_match, if_none_match)):
         response.status_code = 201
     item = HostItem.of(wanted)
     response.headers["ETag"] = tag(item)
     return item
 
 
-def get(host: PathId, advisor: AdvisorDep, response: Response, if_none_match: IfNoneMatch = None) -> HostItem:
+def get(host: PathId, inventory: InventoryDep, response: Response, if_none_match: IfNoneMatch = None) -> HostItem:
     """One host."""
-    return unless_known(HostItem.of(advisor.host(host)), if_none_match, response)
+    return unless_known(HostItem.of(inventory.host(host)), if_none_match, response)
 
 
-def delete(host: PathId, advisor: AdvisorDep, if_match: IfMatch = None) -> None:
+def delete(host: PathId, inventory: InventoryDep, if_match: IfMatch = None) -> None:
     """Delete a host; refused while instances are on it."""
-    advisor.delete_host(host, only_if=Condition(HostItem.of, if_match))
+    inventory.delete_host(host, only_if=Condition(HostItem.of, if_match))
 
 
 def listing(
-    advisor: AdvisorDep,
+    inventory: InventoryDep,
     label: LabelFilter = [],  # noqa: B006 - FastAPI copies it
     kind: Annotated[HostKind | None, Query()] = None,
     enabled: Annotated[bool | None, Query()] = None,
@@ -68,5 +68,5 @@ def listing(
     labels = dict(one.split("=", 1) for one in label)
     if len(labels) < len(label):
         raise InvalidInput("a label can have one value only; name each once", field="label")
-    page = advisor.hosts(labels=labels, kind=kind, enabled=enabled, cursor=cursor, limit=limit)
+    page = inventory.hosts(labels=labels, kind=kind, enabled=enabled, cursor=cursor, limit=limit)
     return PageOut(items=[HostItem.of(host) for host in page.items], next_cursor=page.next_cursor)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
-from api.routes.common import AdvisorDep, Cursor, Limit, PathId, QueryId, QueryName
+from api.routes.common import Cursor, InventoryDep, Limit, PathId, QueryId, QueryName, TelemetryDep
 from api.schemas.inventory import InstanceBody, InstanceItem
 from api.schemas.pages import PageOut
 from api.schemas.profiles import ProfileAnswer
@@ -20,42 +20,44 @@ Since = Annotated[
 def put(
     instance: PathId,
     body: InstanceBody,
-    advisor: AdvisorDep,
+    inventory: InventoryDep,
     response: Response,
     if_match: IfMatch = None,
     if_none_match: IfNew = None,
 ) -> InstanceItem:
     """Create or replace an instance."""
     wanted = body.to_domain(instance)
-    if advisor.put_instance(wanted, only_if=Condition(InstanceItem.of, if_match, if_none_match)):
+    if inventory.put_instance(wanted, only_if=Condition(InstanceItem.of, if_match, if_none_match)):
         response.status_code = 201
     item = InstanceItem.of(wanted)
     response.headers["ETag"] = tag(item)
     return item
 
 
-def get(instance: PathId, advisor: AdvisorDep, response: Response, if_none_match: IfNoneMatch = None) -> InstanceItem:
+def get(
+    instance: PathId, inventory: InventoryDep, response: Response, if_none_match: IfNoneMatch = None
+) -> InstanceItem:
     """One instance."""
-    return unless_known(InstanceItem.of(advisor.instance(instance)), if_none_match, response)
+    return unless_known(InstanceItem.of(inventory.instance(instance)), if_none_match, response)
 
 
-def delete(instance: PathId, advisor: AdvisorDep, if_match: IfMatch = None) -> None:
+def delete(instance: PathId, inventory: InventoryDep, if_match: IfMatch = None) -> None:
     """Delete an instance."""
-    advisor.delete_instance(instance, only_if=Condition(InstanceItem.of, if_match))
+    inventory.delete_instance(instance, only_if=Condition(InstanceItem.of, if_match))
 
 
-def profile(instance: PathId, advisor: AdvisorDep, since: Since = "24h") -> ProfileAnswer:
+def profile(instance: PathId, telemetry: TelemetryDep, since: Since = "24h") -> ProfileAnswer:
     """What an instance does, phase by phase, by its stored samples; at most 10,000 windows are looked at."""
-    return ProfileAnswer.of(advisor.profile(instance, since=since))
+    return ProfileAnswer.of(telemetry.profile(instance, since=since))
 
 
 def listing(
-    advisor: AdvisorDep,
+    inventory: InventoryDep,
     host: QueryId = None,
     workload: QueryName = None,
     cursor: Cursor = None,
     limit: Limit = 100,
 ) -> PageOut[InstanceItem]:
     """All instances, or those on one host or of one workload, in pages."""
-    page = advisor.instances(host=host, workload=workload, cursor=cursor, limit=limit)
+    page = inventory.instances(host=host, workload=workload, cursor=cursor, limit=limit)
     return PageOut(items=[InstanceItem.of(instance) for instance in page.items], next_cursor=page.next_cursor)

@@ -9,7 +9,7 @@ from fastapi import Header, Response
 
 from advisor.errors import InvalidInput
 from api.http.conditional import IfNoneMatch, unless_known
-from api.routes.common import AdvisorDep, SettingsDep, check_batch
+from api.routes.common import InventoryDep, SettingsDep, check_batch
 from api.schemas.inventory import Generation, InventoryBody
 
 _GENERATION = r'^(\*|"([0-9]{1,15})")$'
@@ -26,7 +26,7 @@ IfMatch = Annotated[
 
 
 def put(
-    body: InventoryBody, advisor: AdvisorDep, settings: SettingsDep, response: Response, if_match: IfMatch = None
+    body: InventoryBody, inventory: InventoryDep, settings: SettingsDep, response: Response, if_match: IfMatch = None
 ) -> Generation:
     """Replace or merge a whole cloud; 409 when the named generation is no longer the current one.
 
@@ -37,14 +37,14 @@ def put(
     expected = _expected(body.generation, if_match)
     if expected is None:
         body.check_complete()
-    generation = advisor.put_inventory(body.to_domain(), mode=body.mode, generation=expected)
+    generation = inventory.put(body.to_domain(), mode=body.mode, generation=expected)
     response.headers["ETag"] = f'"{generation}"'
     return Generation(generation=generation)
 
 
-def get(advisor: AdvisorDep, response: Response, if_none_match: IfNoneMatch = None) -> Generation:
+def get(inventory: InventoryDep, response: Response, if_none_match: IfNoneMatch = None) -> Generation:
     """The current generation, to be named in the next change."""
-    generation = advisor.generation()
+    generation = inventory.generation()
     return unless_known(Generation(generation=generation), if_none_match, response, entity_tag=f'"{generation}"')
 
 

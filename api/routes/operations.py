@@ -8,7 +8,7 @@ from fastapi import Request, Response
 
 from advisor.errors import StorageUnavailable
 from api.problems import Stopping
-from api.routes.common import AdvisorDep, TelemetryDep
+from api.routes.common import AccessDep, CloudDep, CountersDep
 from api.schemas.pages import Health, Readiness
 
 log = logging.getLogger("cotenant.errors")
@@ -19,7 +19,7 @@ async def healthz() -> Health:
     return Health(status="ok")
 
 
-def readyz(request: Request, advisor: AdvisorDep) -> Readiness:
+def readyz(request: Request, access: AccessDep, cloud: CloudDep) -> Readiness:
     """The database answers and a model is loaded; 503 until then, and once the service was told to stop.
 
     It asks for no token, so why the database cannot be used stands in the log, and where tokens are needed the state
@@ -28,15 +28,15 @@ def readyz(request: Request, advisor: AdvisorDep) -> Readiness:
     if getattr(request.app.state, "draining", False):
         raise Stopping("the service was told to stop; it finishes what it has begun")
     try:
-        state = advisor.ready()
-        advisor.tokens.refresh()
+        state = cloud.ready()
+        access.tokens.refresh()
     except StorageUnavailable as error:
         log.warning("not ready: %s", error.message, extra={"request_id": getattr(request.state, "request_id", "")})
         raise type(error)("the service cannot answer: its database cannot be used; the log says why") from error
-    return Readiness(status="ready", **({} if advisor.guarded else state))
+    return Readiness(status="ready", **({} if access.guarded else state))
 
 
-def metrics(request: Request, telemetry: TelemetryDep) -> Response:
+def metrics(request: Request, counters: CountersDep) -> Response:
     """Metrics for Prometheus."""
-    text, content_type = telemetry.exposition(request.headers.get("accept", ""))
+    text, content_type = counters.exposition(request.headers.get("accept", ""))
     return Response(text, headers={"Content-Type": content_type})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import Response
 
 from advisor.domain import PlanKind
-from api.routes.common import AdvisorDep, Cursor, Limit, PathId, SettingsDep, check_batch
+from api.routes.common import Cursor, InventoryDep, Limit, PathId, PlanDep, SettingsDep, check_batch
 from api.schemas.pages import PageOut
 from api.schemas.plans import PlanAnswer, PlanBody, PlanItem
 
 
-def make(body: PlanBody, advisor: AdvisorDep, settings: SettingsDep, response: Response) -> PlanAnswer:
+def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, response: Response) -> PlanAnswer:
     """What should become of the whole cloud?
 
     Ordered steps with what is predicted for everybody before and after. Nothing is carried out and nothing held; the
@@ -18,23 +18,23 @@ def make(body: PlanBody, advisor: AdvisorDep, settings: SettingsDep, response: R
     """
     check_batch(body.instances, settings, "instances")
     check_batch(body.whatif.hosts if body.whatif else (), settings, "whatif.hosts")
-    answer = advisor.plan(body.to_domain())
+    answer = plans.make(body.to_domain())
     response.headers["Location"] = f"/v1/plans/{answer.id}"
-    return PlanAnswer.of(answer, advisor.plan_age(answer))
+    return PlanAnswer.of(answer, plans.age(answer))
 
 
-def get(plan: PathId, advisor: AdvisorDep) -> PlanAnswer:
+def get(plan: PathId, plans: PlanDep) -> PlanAnswer:
     """A plan that was made.
 
     `stale` says whether the inventory was written since.
     """
-    found = advisor.stored_plan(plan)
-    return PlanAnswer.of(found, advisor.plan_age(found))
+    found = plans.get(plan)
+    return PlanAnswer.of(found, plans.age(found))
 
 
 def listing(
-    advisor: AdvisorDep, kind: PlanKind | None = None, cursor: Cursor = None, limit: Limit = 100
+    inventory: InventoryDep, plans: PlanDep, kind: PlanKind | None = None, cursor: Cursor = None, limit: Limit = 100
 ) -> PageOut[PlanItem]:
     """Plans that were made, newest first; of one kind."""
-    page, generation = advisor.plans(kind=kind, cursor=cursor, limit=limit), advisor.generation()
+    page, generation = plans.page(kind=kind, cursor=cursor, limit=limit), inventory.generation()
     return PageOut(items=[PlanItem.of(one, generation) for one in page.items], next_cursor=page.next_cursor)

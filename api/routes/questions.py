@@ -7,39 +7,39 @@ from pydantic_core import to_json
 
 from advisor.domain import Recommendation, recommendation_as_json
 from api.auth import require
-from api.routes.common import AdvisorDep, PathId, TelemetryDep
+from api.routes.common import CountersDep, OutcomeDep, PathId, PlacementDep
 from api.schemas.effects import SceneAnswer, SceneBody
 from api.schemas.placements import OutcomeBody, PlacementBody
 
 
-def predict(body: SceneBody, advisor: AdvisorDep, telemetry: TelemetryDep) -> SceneAnswer:
+def predict(body: SceneBody, placements: PlacementDep, counters: CountersDep) -> SceneAnswer:
     """What co-located instances would do to each other on a host."""
-    answer = advisor.predict(body.to_domain())
-    telemetry.predicted(answer)
+    answer = placements.predict(body.to_domain())
+    counters.predicted(answer)
     return SceneAnswer.of(answer)
 
 
-def place(body: PlacementBody, advisor: AdvisorDep, telemetry: TelemetryDep, request: Request) -> Response:
+def place(body: PlacementBody, placements: PlacementDep, counters: CountersDep, request: Request) -> Response:
     """Where should this instance go, so that nobody on that host suffers?
 
     A dry run needs a token of scope read, an answer that is held on its host one of scope write.
     """
     if not body.dry_run:
         require(request, "write")
-    answer = advisor.placing.place(body.to_domain())
-    telemetry.placed(answer.head, answer.source)
+    answer = placements.place(body.to_domain())
+    counters.placed(answer.head, answer.source)
     headers = {"Location": f"/v1/placements/{answer.head.id}"}
     return Response(answer.as_json(), headers=headers, media_type="application/json")
 
 
-def placement(placement: PathId, advisor: AdvisorDep) -> Response:
+def placement(placement: PathId, placements: PlacementDep) -> Response:
     """The stored answer to a placement question."""
-    return _written(advisor.recommendation(placement))
+    return _written(placements.get(placement))
 
 
-def outcome(placement: PathId, body: OutcomeBody, advisor: AdvisorDep) -> None:
+def outcome(placement: PathId, body: OutcomeBody, outcomes: OutcomeDep) -> None:
     """Report what really happened after a placement."""
-    advisor.record_outcome(placement, body.host, body.throughput_ratios)
+    outcomes.record(placement, body.host, body.throughput_ratios)
 
 
 def _written(answer: Recommendation, headers: dict[str, str] | None = None) -> Response:

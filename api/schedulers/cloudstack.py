@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query
 
 from advisor.errors import NotFound
-from api.routes.common import AdvisorDep, PathId
+from api.routes.common import CloudDep, PathId, PlacementDep
 from api.schemas.schedulers.cloudstack import DrsMove, DrsPlan
 
 CLUSTER = "cluster"  # the label that `cotenant sync cloudstack` gives hosts: the cluster's uuid
@@ -16,21 +16,21 @@ WITHIN_S = 20.0
 Migrations = Annotated[int, Query(ge=1, le=1000, description="most migrations, as in generateClusterDrsPlan")]
 
 
-def drs_plan(cluster: PathId, advisor: AdvisorDep, migrations: Migrations = 10) -> DrsPlan:
+def drs_plan(cluster: PathId, cloud: CloudDep, placements: PlacementDep, migrations: Migrations = 10) -> DrsPlan:
     """Which virtual machines of a cluster should move, as the parameters of CloudStack's executeClusterDrsPlan.
 
     Read in ExecuteClusterDrsPlanCmd.java: `migrateto[i].vm` and `migrateto[i].host`; CloudStack takes one plan per
     cluster at a time.
     """
-    cloud = advisor.cloud()
-    hosts = [host.id for host in cloud.hosts if host.labels.get(CLUSTER) == cluster]
+    inventory = cloud.inventory()
+    hosts = [host.id for host in inventory.hosts if host.labels.get(CLUSTER) == cluster]
     if not hosts:
         raise NotFound(f"the inventory has no hosts of cluster {cluster}")
     inside = set(hosts)
-    targets = {one.id: hosts for one in cloud.instances if one.host in inside}
+    targets = {one.id: hosts for one in inventory.instances if one.host in inside}
     moves = [
         DrsMove(virtualmachine=one.instance, source=one.source, destination=one.target, gain=one.gain, reason=one.why)
-        for one in advisor.improvements(targets, most=migrations, within_s=WITHIN_S)
+        for one in placements.improvements(targets, most=migrations, within_s=WITHIN_S)
         if one.target
     ]
     parameters = {"command": "executeClusterDrsPlan", "id": cluster} if moves else {}

@@ -9,7 +9,8 @@ from typing import Any
 
 from advisor.domain import Instance
 from advisor.errors import InvalidInput
-from api.routes.common import AdvisorDep
+from advisor.protocols import InventoryService
+from api.routes.common import InventoryDep, PlacementDep
 from api.schedulers import opinion
 from api.schemas.schedulers.kubernetes import ExtenderArgs, FilterAnswer, HostPriority, Pod
 from profiler.observed import MAX_CPUS
@@ -29,7 +30,7 @@ _SUFFIX = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3} | {
 }
 
 
-def filter(body: ExtenderArgs, advisor: AdvisorDep) -> FilterAnswer:  # noqa: A001 - the verb's name
+def filter(body: ExtenderArgs, inventory: InventoryDep, placements: PlacementDep) -> FilterAnswer:  # noqa: A001 - the verb's name
     """Which nodes may take the pod, for Kubernetes' scheduler extender.
 
     Nodes that nothing is known about pass, and so does every node for pods that are no guests and say nothing of
@@ -37,9 +38,9 @@ def filter(body: ExtenderArgs, advisor: AdvisorDep) -> FilterAnswer:  # noqa: A0
     """
     named, failed = _named(body), {}
     try:
-        instance = _instance(body.pod, advisor)
+        instance = _instance(body.pod, inventory)
         if instance is not None and named:
-            failed = dict(opinion.ask(advisor, instance, named, most=1).refused)
+            failed = dict(opinion.ask(placements, instance, named, most=1).refused)
     except InvalidInput as error:
         return FilterAnswer(nodes=None, node_names=None, failed={}, unresolvable={}, error=error.message)
     items = body.nodes.items if body.nodes else None
@@ -53,7 +54,7 @@ def filter(body: ExtenderArgs, advisor: AdvisorDep) -> FilterAnswer:  # noqa: A0
     )
 
 
-def prioritize(body: ExtenderArgs, advisor: AdvisorDep) -> list[HostPriority]:
+def prioritize(body: ExtenderArgs, inventory: InventoryDep, placements: PlacementDep) -> list[HostPriority]:
     """What each node is worth to the pod, 0-10, for Kubernetes' scheduler extender.
 
     The best node is held for the pod, under its uid, so that pods in a row spread and a question that is put again
@@ -61,12 +62,12 @@ def prioritize(body: ExtenderArgs, advisor: AdvisorDep) -> list[HostPriority]:
     """
     named = _named(body)
     try:
-        instance = _instance(body.pod, advisor)
+        instance = _instance(body.pod, inventory)
     except InvalidInput:  # the filter has told it; here Kubernetes would not listen
         instance = None
     if instance is None or not named:
         return [HostPriority(host=name, score=0) for name in named]
-    thought, best = opinion.ask_and_hold(advisor, instance, named)
+    thought, best = opinion.ask_and_hold(placements, instance, named)
     points = dict.fromkeys(thought.unknown, NEUTRAL) | thought.points(MOST, best)
     return [HostPriority(host=name, score=points.get(name, 0)) for name in named]
 
@@ -78,7 +79,7 @@ def _named(body: ExtenderArgs) -> list[str]:
     return list(dict.fromkeys(item["metadata"]["name"] for item in items or ()))
 
 
-def _instance(pod: Pod, advisor: AdvisorDep) -> Instance | None:
+def _instance(pod: Pod, inventory: InventoryService) -> Instance | None:
     """The pod as an instance, None where it is no guest and says nothing; InvalidInput where it says it wrongly."""
     told = {**(pod.metadata.labels or {}), **(pod.metadata.annotations or {})}
     if KUBEVIRT not in told and not any(key.startswith(PREFIX) for key in told):
@@ -86,7 +87,7 @@ def _instance(pod: Pod, advisor: AdvisorDep) -> Instance | None:
     name = told.get(f"{PREFIX}instance") or pod.metadata.uid or f"{pod.metadata.namespace}.{pod.metadata.name}"
     cpu, memory = _asked(pod, "cpu"), _asked(pod, "memory")
     return opinion.described(
-        opinion.known(advisor, name),
+        opinion.known(inventory, name),
         told,
         _spelt,
         vcpus=_vcpus(told, cpu),

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from advisor.domain import Instance, Inventory, PlacementRequest
 from advisor.errors import InvalidInput
-from api.routes.common import AdvisorDep, SettingsDep, check_batch
+from advisor.protocols import InventoryService
+from api.routes.common import CloudDep, InventoryDep, PlacementDep, SettingsDep, check_batch
 from api.schedulers import opinion
 from api.schemas.schedulers.opennebula import OptimizeBody, PlaceAnswer, PlaceBody, Placed, Vm
 from profiler.observed import MAX_CPUS
@@ -17,7 +18,9 @@ PREFIX = "COTENANT_"
 WITHIN_S = 20.0  # for looking for moves: OpenNebula asks every ten minutes (DRS_INTERVAL 600)
 
 
-def place(body: PlaceBody, advisor: AdvisorDep, settings: SettingsDep) -> PlaceAnswer:
+def place(
+    body: PlaceBody, cloud: CloudDep, inventory: InventoryDep, placements: PlacementDep, settings: SettingsDep
+) -> PlaceAnswer:
     """Where each virtual machine goes, for OpenNebula's external scheduler; each counts in for the next.
 
     A host is answered only from the list that came; where there is nothing to say, `HOST_ID` is left out and OpenNebula
@@ -25,7 +28,7 @@ def place(body: PlaceBody, advisor: AdvisorDep, settings: SettingsDep) -> PlaceA
     `ERROR`, never by an HTTP status, which would leave all the others without advice.
     """
     check_batch(body.vms, settings, "VMS")
-    numbers = _numbers(advisor.cloud())
+    numbers = _numbers(cloud.inventory())
     names = {number: name for name, number in numbers.items()}
     asked: dict[int, PlacementRequest] = {}
     wrong: dict[int, str] = {}
@@ -33,10 +36,10 @@ def place(body: PlaceBody, advisor: AdvisorDep, settings: SettingsDep) -> PlaceA
         hosts = [names[number] for number in vm.host_ids if number in names]
         if hosts:
             try:
-                asked[vm.id] = opinion.question(_instance(vm, advisor), hosts)
+                asked[vm.id] = opinion.question(_instance(vm, inventory), hosts)
             except InvalidInput as error:
                 wrong[vm.id] = error.message
-    answers = dict(zip(asked, advisor.place_in_turn(tuple(asked.values()), hold=True), strict=True)) if asked else {}
+    answers = dict(zip(asked, placements.in_turn(tuple(asked.values()), hold=True), strict=True)) if asked else {}
     first = {vm: answer.candidates[0].host for vm, answer in answers.items() if answer.candidates}
     told = {vm.id: Placed(id=vm.id) for vm in body.vms}
     told |= {vm: Placed(id=vm, error=why) for vm, why in wrong.items()}
@@ -44,23 +47,23 @@ def place(body: PlaceBody, advisor: AdvisorDep, settings: SettingsDep) -> PlaceA
     return PlaceAnswer(vms=list(told.values()))
 
 
-def optimize(body: OptimizeBody, advisor: AdvisorDep, settings: SettingsDep) -> PlaceAnswer:
+def optimize(body: OptimizeBody, cloud: CloudDep, placements: PlacementDep, settings: SettingsDep) -> PlaceAnswer:
     """Which virtual machines should move, and where to, because somebody gains by it beyond uncertainty.
 
     `HOST_ID` is where each is, `HOST_IDS` where it could go. Those that stay are not in the answer.
     """
     check_batch(body.vms, settings, "VMS")
-    cloud = advisor.cloud()
-    numbers = _numbers(cloud)
+    inventory = cloud.inventory()
+    numbers = _numbers(inventory)
     names = {number: name for name, number in numbers.items()}
-    where = {instance.id: instance.host for instance in cloud.instances}
+    where = {instance.id: instance.host for instance in inventory.instances}
     vms = {
         _name(vm): vm
         for vm in body.vms
         if vm.host_id in names and where.get(_name(vm)) == names[vm.host_id]  # else the inventory is behind
     }
     targets = {name: [names[number] for number in vm.host_ids if number in names] for name, vm in vms.items()}
-    moves = advisor.improvements(targets, most=body.limit, within_s=WITHIN_S)
+    moves = placements.improvements(targets, most=body.limit, within_s=WITHIN_S)
     return PlaceAnswer(
         vms=[Placed(id=vms[move.instance].id, host_id=numbers[move.target]) for move in moves if move.target]
     )
@@ -71,13 +74,13 @@ def _name(vm: Vm) -> str:
     return f"one-{vm.id}"
 
 
-def _numbers(cloud: Inventory) -> dict[str, int]:
+def _numbers(inventory: Inventory) -> dict[str, int]:
     """OpenNebula's number of each host that has one: its label, else its name where that is a number."""
-    said = {host.id: host.labels.get(LABEL, host.id) for host in cloud.hosts}
+    said = {host.id: host.labels.get(LABEL, host.id) for host in inventory.hosts}
     return {name: int(text) for name, text in said.items() if text.isascii() and text.isdecimal() and len(text) <= 9}
 
 
-def _instance(vm: Vm, advisor: AdvisorDep) -> Instance:
+def _instance(vm: Vm, inventory: InventoryService) -> Instance:
     told: Mapping[str, str] = {name: str(value) for name, value in vm.attributes.items()}
     cpus = vm.capacity.cpu
     if "VCPU" in told:
@@ -86,7 +89,7 @@ def _instance(vm: Vm, advisor: AdvisorDep) -> Instance:
         except ValueError as error:
             raise InvalidInput(f"VCPU {told['VCPU'][:60]!r}: {error}", field="VM_ATTRIBUTES.VCPU") from error
     return opinion.described(
-        opinion.known(advisor, _name(vm)),
+        opinion.known(inventory, _name(vm)),
         told,
         lambda field: PREFIX + field.upper(),
         vcpus=min(max(1, math.ceil(cpus)), MAX_CPUS) if cpus else None,

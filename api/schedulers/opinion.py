@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.domain import Instance, PlacementRequest, Recommendation
 from advisor.errors import InvalidInput, NotFound
-from advisor.service import Advisor
+from advisor.protocols import InventoryService, PlacementService
 from api.schemas.base import as_input
 
 # Hosts that are told apart; those behind them count as no better than the last. The work grows with it.
@@ -52,22 +52,29 @@ class HostScores:
 
 
 def ask(
-    advisor: Advisor, instance: Instance, hosts: Sequence[str], *, most: int = MOST_TOLD, holds_next: bool = False
+    placements: PlacementService,
+    instance: Instance,
+    hosts: Sequence[str],
+    *,
+    most: int = MOST_TOLD,
+    holds_next: bool = False,
 ) -> HostScores:
-    """What is thought of these hosts; nothing is kept but an entry in the audit log (`holds_next`: see Advisor)."""
-    (answer,) = advisor.place_in_turn([question(instance, hosts, most)], hold=False, holds_next=holds_next)
+    """What is thought of these hosts; only the audit log keeps it (`holds_next`: see PlacementService)."""
+    (answer,) = placements.in_turn([question(instance, hosts, most)], hold=False, holds_next=holds_next)
     return HostScores.of(answer, hosts)
 
 
-def ask_and_hold(advisor: Advisor, instance: Instance, hosts: Sequence[str]) -> tuple[HostScores, str | None]:
+def ask_and_hold(
+    placements: PlacementService, instance: Instance, hosts: Sequence[str]
+) -> tuple[HostScores, str | None]:
     """What is thought of these hosts, of which the best counts as taken until the inventory shows the instance.
 
     None = there is none. One entry in the audit log either way.
     """
-    thought = ask(advisor, instance, hosts, holds_next=True)
+    thought = ask(placements, instance, hosts, holds_next=True)
     if not thought.scores:
         return thought, None
-    (answer,) = advisor.place_in_turn([question(instance, tuple(thought.scores), 1)], hold=True)
+    (answer,) = placements.in_turn([question(instance, tuple(thought.scores), 1)], hold=True)
     return thought, answer.candidates[0].host if answer.candidates else None
 
 
@@ -76,11 +83,11 @@ def question(instance: Instance, hosts: Sequence[str], most: int = 1) -> Placeme
     return PlacementRequest(instance, hosts=tuple(dict.fromkeys(hosts)), limit=most, explain=False)
 
 
-def known(advisor: Advisor, name: str) -> Instance:
+def known(inventory: InventoryService, name: str) -> Instance:
     """The instance as the inventory has it, or one of which nothing is known; InvalidInput when that is no name."""
     unknown = _named(name)  # first: no database has to look for what is no name
     try:
-        return advisor.instance(name)
+        return inventory.instance(name)
     except NotFound:
         return unknown
 

@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.errors import AdvisorError, InvalidInput, NotFound
-from advisor.service import Advisor
-from api.routes.common import AdvisorDep
+from advisor.protocols import CloudService, PlacementService
+from api.routes.common import CloudDep, PlacementDep
 from api.schedulers import opinion
 from api.schemas.schedulers import soap
 from api.schemas.schedulers.soap import Call
@@ -44,7 +44,7 @@ async def raw_xml(request: Request) -> bytes:
     return await request.body()
 
 
-def service(raw: Annotated[bytes, Depends(raw_xml)], advisor: AdvisorDep) -> Xml:
+def service(raw: Annotated[bytes, Depends(raw_xml)], cloud: CloudDep, placements: PlacementDep) -> Xml:
     """Answer a question of XAPI's Workload Balancing client.
 
     VMGetRecommendations, HostGetRecommendations and GetOptimizationRecommendations are answered, AddXenServer,
@@ -55,23 +55,23 @@ def service(raw: Annotated[bytes, Depends(raw_xml)], advisor: AdvisorDep) -> Xml
     except soap.MalformedEnvelopeError as error:
         raise HTTPException(400, str(error)) from error
     try:
-        answered = _METHODS.get(call.method, _refuse)(call, advisor)
+        answered = _METHODS.get(call.method, _refuse)(call, cloud, placements)
     except AdvisorError as error:
         answered = soap.answer(call.method, {"ResultCode": FAILED, "ErrorMessage": error.message})
     return Xml(answered)
 
 
-def _vm_get_recommendations(call: Call, advisor: Advisor) -> bytes:
+def _vm_get_recommendations(call: Call, cloud: CloudService, placements: PlacementService) -> bytes:
     """Stars for every host of the pool: XAPI refuses an answer with more or fewer than it has live hosts.
 
     XAPI asks this when it is about to start a VM, so for one that is nowhere yet the best host is held.
     """
-    pool = _Pool.of(advisor.cloud(), call)
+    pool = _Pool.of(cloud.inventory(), call)
     instance = pool.instance(_needed(call, "VmUuid"))
     if instance.host is None:
-        thought, held = opinion.ask_and_hold(advisor, instance, tuple(pool.hosts))
+        thought, held = opinion.ask_and_hold(placements, instance, tuple(pool.hosts))
     else:
-        thought, held = opinion.ask(advisor, instance, tuple(pool.hosts)), None
+        thought, held = opinion.ask(placements, instance, tuple(pool.hosts)), None
     tenths = thought.points(10 * MOST_STARS, held)
     rows = []
     for number, (name, uuid) in enumerate(pool.hosts.items(), 1):
@@ -86,11 +86,11 @@ def _vm_get_recommendations(call: Call, advisor: Advisor) -> bytes:
     return soap.answer(call.method, {}, {"Recommendations": rows})
 
 
-def _host_get_recommendations(call: Call, advisor: Advisor) -> bytes:
+def _host_get_recommendations(call: Call, cloud: CloudService, placements: PlacementService) -> bytes:
     """Where every VM of a host goes when it is emptied; those that nobody can take are left out."""
-    pool = _Pool.of(advisor.cloud(), call)
+    pool = _Pool.of(cloud.inventory(), call)
     host = pool.named(_needed(call, "HostUuid"))
-    moves = advisor.evacuation(host, [name for name in pool.hosts if name != host])
+    moves = placements.evacuation(host, [name for name in pool.hosts if name != host])
     everybody = str(all(move.target for move in moves)).lower()
     rows = [
         {
@@ -104,10 +104,10 @@ def _host_get_recommendations(call: Call, advisor: Advisor) -> bytes:
     return soap.answer(call.method, {"CanPlaceAllVMs": everybody}, {"Recommendations": rows} if rows else None)
 
 
-def _get_optimization_recommendations(call: Call, advisor: Advisor) -> bytes:
+def _get_optimization_recommendations(call: Call, cloud: CloudService, placements: PlacementService) -> bytes:
     """Moves that pay beyond uncertainty; an empty result where there is none."""
-    pool = _Pool.of(advisor.cloud(), call)
-    moves = advisor.improvements(pool.targets(), most=MOST_MOVES, within_s=WITHIN_S)
+    pool = _Pool.of(cloud.inventory(), call)
+    moves = placements.improvements(pool.targets(), most=MOST_MOVES, within_s=WITHIN_S)
     if not moves:
         return soap.answer(call.method, {})
     rows = [
@@ -125,21 +125,21 @@ def _get_optimization_recommendations(call: Call, advisor: Advisor) -> bytes:
     return soap.answer(call.method, {"OptimizationId": number_of_this}, {"Recommendations": rows})
 
 
-def _add_xen_server(call: Call, advisor: Advisor) -> bytes:  # noqa: ARG001 - the inventory comes from elsewhere
+def _add_xen_server(call: Call, cloud: CloudService, placements: PlacementService) -> bytes:  # noqa: ARG001 - the inventory comes from elsewhere
     """Registered. The XenServer's user and password that come along are neither used nor kept."""
     return soap.answer(call.method, {"Id": "1"})
 
 
-def _nothing(call: Call, advisor: Advisor) -> bytes:  # noqa: ARG001
+def _nothing(call: Call, cloud: CloudService, placements: PlacementService) -> bytes:  # noqa: ARG001
     return soap.answer(call.method, {})
 
 
-def _get_configuration(call: Call, advisor: Advisor) -> bytes:  # noqa: ARG001
+def _get_configuration(call: Call, cloud: CloudService, placements: PlacementService) -> bytes:  # noqa: ARG001
     """There are no thresholds: what an instance accepts stands in the inventory."""
     return soap.answer(call.method, {}, {"OptimizationParms": ()})
 
 
-def _refuse(call: Call, advisor: Advisor) -> bytes:  # noqa: ARG001
+def _refuse(call: Call, cloud: CloudService, placements: PlacementService) -> bytes:  # noqa: ARG001
     raise InvalidInput(
         f"{call.method} is not answered here: limits are set on instances in the inventory, reports are at /"
     )
@@ -153,14 +153,14 @@ class _Pool:
     instances: Mapping[str, Instance]
 
     @classmethod
-    def of(cls, cloud: Inventory, call: Call) -> _Pool:
+    def of(cls, inventory: Inventory, call: Call) -> _Pool:
         """Hosts with the pool's uuid as their label `pool`, or every Xen host that says nothing of a pool."""
         uuid = _needed(call, "PoolUuid")
-        labelled = [host for host in cloud.hosts if host.labels.get(POOL) == uuid]
-        hosts = labelled or [host for host in cloud.hosts if host.kind == "xen" and POOL not in host.labels]
+        labelled = [host for host in inventory.hosts if host.labels.get(POOL) == uuid]
+        hosts = labelled or [host for host in inventory.hosts if host.kind == "xen" and POOL not in host.labels]
         if not hosts:
             raise NotFound(f"the inventory has no hosts of pool {uuid[:60]}; put them with the label {POOL}")
-        return cls({host.id: _uuid(host) for host in hosts}, {one.id: one for one in cloud.instances})
+        return cls({host.id: _uuid(host) for host in hosts}, {one.id: one for one in inventory.instances})
 
     def named(self, uuid: str) -> str:
         """Our name of a host; NotFound when it is none of the pool."""
@@ -200,7 +200,7 @@ def _needed(call: Call, name: str) -> str:
     return call.parameters[name]
 
 
-_METHODS: Mapping[str, Callable[[Call, Advisor], bytes]] = {
+_METHODS: Mapping[str, Callable[[Call, CloudService, PlacementService], bytes]] = {
     "VMGetRecommendations": _vm_get_recommendations,
     "HostGetRecommendations": _host_get_recommendations,
     "GetOptimizationRecommendations": _get_optimization_recommendations,

@@ -70,7 +70,7 @@ def _asks(*kinds: str) -> dict[str, Any]:
     return {"anyOf": [here, imagined]}
 
 
-# Which fields go with which kind; advisor.planning.asking refuses what is against it.
+# Which fields go with which kind; advisor.planning.plan_validation refuses what is against it.
 _RULES = [
     {
         "if": _asks("admit", "capacity"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from advisor.domain import Recommendation, SceneEffects
-    from advisor.service import Advisor
+    from advisor.protocols import CloudService, OutcomeService
 
 access_log = logging.getLogger("cotenant.access")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -56,10 +56,10 @@ class Telemetry:
     Labels are bounded: routes are templates, methods, codes and results come from tables of this program.
     """
 
-    def __init__(self, advisor: Advisor) -> None:
-        self._advisor = advisor
+    def __init__(self, cloud: CloudService, outcomes: OutcomeService) -> None:
+        self._cloud = cloud
         self._folder = workers.folder()
-        self._state = StateCollector(advisor)
+        self._state = StateCollector(cloud, outcomes)
         self._remembering = threading.Lock()
         self._remembered = (0, 0)
         self._lanes: tuple[Lane, ...] = ()
@@ -226,7 +226,7 @@ class Telemetry:
     def _count_remembered(self) -> None:
         """Add what is new since the last time; another model remembers, and counts, from 0 on."""
         with self._remembering:
-            now = self._advisor.remembered()
+            now = self._cloud.remembered()
             before = self._remembered if sum(now) >= sum(self._remembered) else (0, 0)
             self._remembered = now
             for result, count, former in zip(("hit", "miss"), now, before, strict=True):

@@ -14,7 +14,7 @@ from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from advisor.domain import ModelGroup
-    from advisor.service import Advisor
+    from advisor.protocols import CloudService, OutcomeService
 
 _QUALITY: tuple[tuple[str, str, Callable[[ModelGroup], float]], ...] = (
     (
@@ -30,8 +30,8 @@ _QUALITY: tuple[tuple[str, str, Callable[[ModelGroup], float]], ...] = (
 class StateCollector(Collector):
     """One worker's view of the database; with several workers, that of the one that answers the scrape."""
 
-    def __init__(self, advisor: Advisor) -> None:
-        self._advisor = advisor
+    def __init__(self, cloud: CloudService, outcomes: OutcomeService) -> None:
+        self._cloud, self._outcomes = cloud, outcomes
         self._version = version("cotenant")  # once: it lists all that is installed, in objects that refer to each other
 
     def describe(self) -> Iterable[Metric]:
@@ -44,7 +44,7 @@ class StateCollector(Collector):
         build.add_metric((), {"version": self._version, "python": platform.python_version()})
         yield build
         try:
-            vitals = self._advisor.vitals()
+            vitals = self._cloud.vitals()
         except AdvisorError:
             yield _gauge("cotenant_ready", "1 while questions can be answered", 0)
             return
@@ -67,7 +67,7 @@ class StateCollector(Collector):
     def _quality(self) -> Iterator[Metric]:
         """Per platform, how the predictions of the active model held; no series where nothing was observed."""
         try:
-            quality = self._advisor.model_quality()
+            quality = self._outcomes.quality()
         except AdvisorError:
             return
         here = [group for group in quality.groups if group.role == "active" and group.scope == "platform"]

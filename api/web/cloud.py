@@ -14,9 +14,9 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import CloudNow, HostNow, ResidentNow
 from api.html.render import page
-from api.routes.common import AdvisorDep
+from api.routes.common import CloudDep
 from api.web import bars, picture
-from profiler.observed import HOST_KINDS
+from profiler.host_kinds import HOST_KINDS
 
 AT_ONCE = 50  # hosts on a page
 WORST = 10  # instances in the list of the worst off
@@ -89,10 +89,10 @@ class Filter:
         return urlencode({key: value for key, value in given.items() if value})
 
 
-def cloud(request: Request, advisor: AdvisorDep, number: PageNumber = 1) -> HTMLResponse:
+def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResponse:
     """Every host, the one with the worst-off instance first; beyond the last page there is the last one."""
     chosen = Filter.read(request.query_params)
-    now, told = datetime.now(UTC), advisor.cloud_now()
+    now, told = datetime.now(UTC), cloud.now()
     fitting = [one for one in told.hosts if chosen.lets_through(one)]
     last = max((len(fitting) + AT_ONCE - 1) // AT_ONCE, 1)
     number = min(number, last)

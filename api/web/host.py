@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import HostDetail, HostNow, Instance
 from api.html.render import page
-from api.routes.common import AdvisorDep, PathId
+from api.routes.common import CloudDep, PathId, TelemetryDep
 from api.web import bars, chart, picture
 from api.web.cloud import age
 from profiler.host_kinds import TRAITS
@@ -56,10 +56,10 @@ class Resident:
     pending: bool
 
 
-def host(request: Request, advisor: AdvisorDep, host: PathId, since: Span = "1h") -> HTMLResponse:
+def host(request: Request, cloud: CloudDep, telemetry: TelemetryDep, host: PathId, since: Span = "1h") -> HTMLResponse:
     """One host with everybody on it."""
-    found = advisor.host_detail(host)
-    told = advisor.histories(host=host, since=since)
+    found = cloud.host(host)
+    told = telemetry.histories(host=host, since=since)
     pairs = [one for one in found.slowing if one.loss >= FELT]
     return page(
         request,

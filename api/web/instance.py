@@ -11,9 +11,9 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import CloudNow, HostDetail, HostNow, Instance, WorkloadProfile
 from advisor.errors import NotFound
-from advisor.service import Advisor
+from advisor.protocols import InventoryService
 from api.html.render import page
-from api.routes.common import AdvisorDep, PathId
+from api.routes.common import CloudDep, InventoryDep, PathId, TelemetryDep
 from api.web import chart, picture
 from api.web.cloud import age
 from api.web.host import FELT
@@ -28,12 +28,19 @@ SPANS: Mapping[Span, str] = {
 }
 
 
-def instance(request: Request, advisor: AdvisorDep, instance: PathId, since: Span = "24h") -> HTMLResponse:
+def instance(
+    request: Request,
+    cloud: CloudDep,
+    inventory: InventoryDep,
+    telemetry: TelemetryDep,
+    instance: PathId,
+    since: Span = "24h",
+) -> HTMLResponse:
     """One instance with what is predicted and measured of it."""
-    there = _there(advisor.cloud_now(), instance)
-    it, pending = (there[1], there[2]) if there else (advisor.instance(instance), False)
-    detail = advisor.host_detail(there[0].host.id) if there else None
-    told = advisor.histories(instance=instance, since=since)
+    there = _there(cloud.now(), instance)
+    it, pending = (there[1], there[2]) if there else (inventory.instance(instance), False)
+    detail = cloud.host(there[0].host.id) if there else None
+    told = telemetry.histories(instance=instance, since=since)
     pairs = [one for one in detail.slowing if one.loss >= FELT] if detail else []
     return page(
         request,
@@ -45,7 +52,7 @@ def instance(request: Request, advisor: AdvisorDep, instance: PathId, since: Spa
         slowed=[one for one in pairs if one.victim == instance][:MOST_PAIRS],
         slows=[one for one in pairs if one.neighbour == instance][:MOST_PAIRS],
         settings=picture.settings_in_words(it.settings),
-        profile=_profile(advisor, it, there[0].host.platform if there else ""),
+        profile=_profile(inventory, it, there[0].host.platform if there else ""),
         told=told,
         charts=chart.charts(told, {instance: 0}),
         chart=chart,
@@ -68,13 +75,13 @@ def _row(detail: HostDetail, it: Instance) -> picture.Row | None:
     return picture.row(mine, newcomer=False, limit=it.min_throughput_ratio) if mine else None
 
 
-def _profile(advisor: Advisor, it: Instance, platform: str) -> WorkloadProfile | None:
+def _profile(inventory: InventoryService, it: Instance, platform: str) -> WorkloadProfile | None:
     """How its workload behaves alone: as measured on this platform, else as anywhere."""
     if not it.workload:
         return None
     for wanted in (platform, None):
         try:
-            return advisor.workload(it.workload, platform=wanted)
+            return inventory.workload(it.workload, platform=wanted)
         except NotFound:
             continue
     return None

@@ -10,10 +10,10 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import ModelCard
 from advisor.errors import AdvisorError, BrokenArtifact, Conflict, RefusedByGate
-from advisor.service import Advisor
+from advisor.protocols import ModelService, OutcomeService
 from api.cards import figures, is_section, origins
 from api.html.render import page, see_other
-from api.routes.common import AdvisorDep, PathId
+from api.routes.common import ModelDep, OutcomeDep, PathId
 from api.web import picture
 from api.web.forms import Posted
 
@@ -22,16 +22,18 @@ Change = Literal["activate", "shadow", "rollback"]
 _SHOWN = ("figures", "datasets", "libraries", "version", "origin", "created_at")  # of a card, in places of their own
 
 
-def listing(request: Request, advisor: AdvisorDep) -> HTMLResponse:
+def listing(request: Request, models: ModelDep, outcomes: OutcomeDep) -> HTMLResponse:
     """Every registered model with its figures, its verdict and, where it is in use, how it held."""
-    rows = [{"model": model, "error": _error(model), "quality": _quality(advisor, model)} for model in advisor.models()]
-    history = advisor.model_history()[::-1][:20]
+    rows = [
+        {"model": model, "error": _error(model), "quality": _quality(outcomes, model)} for model in models.listing()
+    ]
+    history = models.history()[::-1][:20]
     return page(request, "models.html", rows=rows, history=history, picture=picture)
 
 
-def one(request: Request, version: PathId, advisor: AdvisorDep) -> HTMLResponse:
+def one(request: Request, version: PathId, models: ModelDep, outcomes: OutcomeDep) -> HTMLResponse:
     """One model: figures, training data, verdict, quality, history."""
-    model = advisor.model(version)
+    model = models.get(version)
     card = model.card
     return page(
         request,
@@ -42,54 +44,54 @@ def one(request: Request, version: PathId, advisor: AdvisorDep) -> HTMLResponse:
         libraries=card["libraries"] if is_section("libraries", card.get("libraries")) else {},
         origins=origins(card.get("datasets")),
         rest=[(name, _plain(value)) for name, value in card.items() if name not in _SHOWN],
-        quality=advisor.model_quality(version),
-        history=advisor.model_history(version)[::-1],
+        quality=outcomes.quality(version),
+        history=models.history(version)[::-1],
         picture=picture,
     )
 
 
-def confirm(request: Request, version: PathId, advisor: AdvisorDep, change: Change = "activate") -> HTMLResponse:
+def confirm(request: Request, version: PathId, models: ModelDep, change: Change = "activate") -> HTMLResponse:
     """What a change would mean, and the button that makes it."""
-    return _confirm(request, advisor, version, change)
+    return _confirm(request, models, version, change)
 
 
-def activate(request: Request, version: PathId, advisor: AdvisorDep, form: Posted) -> Response:
+def activate(request: Request, version: PathId, models: ModelDep, form: Posted) -> Response:
     """Let it answer from now on; `force` overrules the gate."""
     try:
-        advisor.activate_model(version, force=form.get("force") == "yes")
+        models.activate(version, force=form.get("force") == "yes")
     except (RefusedByGate, BrokenArtifact, Conflict) as error:
-        return _confirm(request, advisor, version, "activate", error)
+        return _confirm(request, models, version, "activate", error)
     return see_other("/models")
 
 
-def shadow(request: Request, version: PathId, advisor: AdvisorDep, form: Posted) -> Response:  # noqa: ARG001 - checked
+def shadow(request: Request, version: PathId, models: ModelDep, form: Posted) -> Response:  # noqa: ARG001 - checked
     """Let it be scored beside the one that answers."""
     try:
-        advisor.shadow_model(version)
+        models.shadow(version)
     except (BrokenArtifact, Conflict) as error:
-        return _confirm(request, advisor, version, "shadow", error)
+        return _confirm(request, models, version, "shadow", error)
     return see_other("/models")
 
 
-def roll_back(request: Request, version: PathId, advisor: AdvisorDep, form: Posted) -> Response:  # noqa: ARG001
+def roll_back(request: Request, version: PathId, models: ModelDep, form: Posted) -> Response:  # noqa: ARG001
     """Let the model answer that did before `version`, which must be the one that answers still."""
-    advisor.model(version)  # 404 for one that nobody knows
+    models.get(version)  # 404 for one that nobody knows
     try:
-        advisor.roll_back_model(version)
+        models.roll_back(version)
     except (BrokenArtifact, Conflict) as error:
-        return _confirm(request, advisor, version, "rollback", error)
+        return _confirm(request, models, version, "rollback", error)
     return see_other("/models")
 
 
 def _confirm(
-    request: Request, advisor: Advisor, version: str, change: Change, error: AdvisorError | None = None
+    request: Request, models: ModelService, version: str, change: Change, error: AdvisorError | None = None
 ) -> HTMLResponse:
-    every = advisor.models()
+    every = models.listing()
     return page(
         request,
         "model_confirm.html",
         status=409 if error else 200,
-        model=advisor.model(version),
+        model=models.get(version),
         active=next((model for model in every if model.status == "active"), None),
         shadow=next((model for model in every if model.status == "shadow"), None),
         change=change,
@@ -105,9 +107,9 @@ def _error(model: ModelCard) -> Mapping[str, Any] | None:
     return ranked[0] if ranked else None
 
 
-def _quality(advisor: Advisor, model: ModelCard) -> str | None:
+def _quality(outcomes: OutcomeService, model: ModelCard) -> str | None:
     """How it held, of those that are held against what happens."""
-    return advisor.model_quality(model.version).status if model.status in {"active", "shadow"} else None
+    return outcomes.quality(model.version).status if model.status in {"active", "shadow"} else None
 
 
 def _plain(value: object) -> str:

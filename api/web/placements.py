@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import AnsweredAs, RecommendationOutcome
 from api.html.render import page
-from api.routes.common import AdvisorDep, Cursor, PathId
+from api.routes.common import Cursor, OutcomeDep, PathId
 from api.web import picture
 from api.web.answer import answer
 
@@ -17,10 +17,10 @@ _ROWS = 25
 _LAST = 100  # answers with an outcome that the share inside is taken from
 
 
-def listing(request: Request, advisor: AdvisorDep, which: AnsweredAs = "real", cursor: Cursor = None) -> HTMLResponse:
+def listing(request: Request, outcomes: OutcomeDep, which: AnsweredAs = "real", cursor: Cursor = None) -> HTMLResponse:
     """Answers, newest first, predicted beside observed where an outcome was told."""
-    found = advisor.answered(which=which, cursor=cursor, limit=_ROWS)
-    told = advisor.answered(which="told", limit=_LAST)
+    found = outcomes.page(which=which, cursor=cursor, limit=_ROWS)
+    told = outcomes.page(which="told", limit=_LAST)
     return page(
         request,
         "placements.html",
@@ -34,9 +34,9 @@ def listing(request: Request, advisor: AdvisorDep, which: AnsweredAs = "real", c
     )
 
 
-def one(request: Request, placement: PathId, advisor: AdvisorDep) -> HTMLResponse:
+def one(request: Request, placement: PathId, outcomes: OutcomeDep) -> HTMLResponse:
     """One answer as it was given, and what was told of it."""
-    found = advisor.answer(placement)
+    found = outcomes.get(placement)
     told = found.recommendation
     limit = {told.request.instance.id: told.request.instance.min_throughput_ratio}
     return page(

@@ -10,9 +10,9 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import Plan, PlanKind
 from advisor.errors import InvalidInput, NotFound
-from advisor.service import Advisor
+from advisor.protocols import InventoryService, ModelService, PlanService
 from api.html.render import page, see_other
-from api.routes.common import AdvisorDep, Cursor, PathId, SettingsDep, check_batch
+from api.routes.common import Cursor, InventoryDep, ModelDep, PathId, PlanDep, SettingsDep, check_batch
 from api.schemas.base import ID_PATTERN
 from api.schemas.plans import PlanAnswer
 from api.web import picture, plan_view
@@ -25,9 +25,11 @@ _OFFERED = 1000  # names in the browser's lists; any other name can be typed
 OtherPlan = Annotated[str, Query(pattern=ID_PATTERN, min_length=1, max_length=255)]
 
 
-def listing(request: Request, advisor: AdvisorDep, kind: PlanKind | None = None, cursor: Cursor = None) -> HTMLResponse:
+def listing(
+    request: Request, inventory: InventoryDep, plans: PlanDep, kind: PlanKind | None = None, cursor: Cursor = None
+) -> HTMLResponse:
     """Plans, newest first, all or those of one kind."""
-    found = advisor.plans(kind=kind, cursor=cursor, limit=_ROWS)
+    found = plans.page(kind=kind, cursor=cursor, limit=_ROWS)
     return page(
         request,
         "plans.html",
@@ -36,65 +38,67 @@ def listing(request: Request, advisor: AdvisorDep, kind: PlanKind | None = None,
         first=cursor is None,
         kind=kind,
         kinds=KINDS,
-        generation=advisor.generation(),
+        generation=inventory.generation(),
         picture=picture,
     )
 
 
-def asking(request: Request, advisor: AdvisorDep) -> HTMLResponse:
+def asking(request: Request, inventory: InventoryDep, models: ModelDep) -> HTMLResponse:
     """The form for one kind of question; an address may fill some of it in."""
-    return _form(request, advisor, PlanForm.read(request.query_params, sent=False))
+    return _form(request, inventory, models, PlanForm.read(request.query_params, sent=False))
 
 
-def make(request: Request, advisor: AdvisorDep, settings: SettingsDep, form: Posted) -> Response:
+def make(
+    request: Request, inventory: InventoryDep, models: ModelDep, plans: PlanDep, settings: SettingsDep, form: Posted
+) -> Response:
     """Make the plan, keep it, and go on to its page."""
     asked = PlanForm.read(form, sent=True)
-    wanted = asked.request(advisor.host)
+    wanted = asked.request(inventory.host)
     if wanted is None:
-        return _form(request, advisor, asked)
+        return _form(request, inventory, models, asked)
     try:
         check_batch(wanted.instances, settings, "instances")
         check_batch(wanted.whatif.hosts if wanted.whatif else (), settings, "whatif.hosts")
-        plan = advisor.plan(wanted)
+        plan = plans.make(wanted)
     except InvalidInput as error:
         asked.blame(error)
-        return _form(request, advisor, asked)
+        return _form(request, inventory, models, asked)
     except NotFound as error:  # the model of an imagined cloud, the one name that is looked up so late
         asked.errors["model"] = error.message
-        return _form(request, advisor, asked)
+        return _form(request, inventory, models, asked)
     return see_other(f"/plans/{plan.id}")
 
 
-def one(request: Request, plan: PathId, advisor: AdvisorDep) -> HTMLResponse:
+def one(request: Request, plan: PathId, plans: PlanDep) -> HTMLResponse:
     """A plan: what becomes of the cloud, the steps by stage, before and after, how the search ended."""
-    found = advisor.stored_plan(plan)
+    found = plans.get(plan)
     drawn, others = plan_view.hosts(found)
     return page(
         request,
         "plan.html",
         plan=found,
-        told=advisor.plan_sentences(found),
+        told=plans.sentences(found),
         kind=KINDS[found.request.kind],
-        age=advisor.plan_age(found),
+        age=plans.age(found),
         stages=plan_view.stages(found.steps),
         refused=plan_view.refused(found),
         undo=plan_view.stages(found.undo),
         sums=plan_view.sums(found.sums_before, found.sums_after),
         hosts=drawn,
         others=others,
-        beside=[entry for entry in advisor.plans(limit=_ROWS).items if entry.id != found.id],
+        beside=[entry for entry in plans.page(limit=_ROWS).items if entry.id != found.id],
         kinds=KINDS,
         picture=picture,
     )
 
 
-def compare(request: Request, advisor: AdvisorDep, a: OtherPlan, b: OtherPlan) -> HTMLResponse:
+def compare(request: Request, plans: PlanDep, a: OtherPlan, b: OtherPlan) -> HTMLResponse:
     """Two plans beside each other."""
-    first, second = advisor.stored_plan(a), advisor.stored_plan(b)
+    first, second = plans.get(a), plans.get(b)
     return page(
         request,
         "plan_compare.html",
-        plans=[_side(advisor, one) for one in (first, second)],
+        plans=[_side(plans, one) for one in (first, second)],
         rows=plan_view.sums(first.sums_after, second.sums_after),
         differences=plan_view.differences(first, second),
         same_cloud=first.generation == second.generation,
@@ -102,16 +106,16 @@ def compare(request: Request, advisor: AdvisorDep, a: OtherPlan, b: OtherPlan) -
     )
 
 
-def report(plan: PathId, advisor: AdvisorDep) -> Response:
+def report(plan: PathId, plans: PlanDep) -> Response:
     """The report as one file that needs no other."""
-    return _file(advisor.plan_report(plan), "text/html; charset=utf-8", f"cotenant-plan-{plan}.html")
+    return _file(plans.report_html(plan), "text/html; charset=utf-8", f"cotenant-plan-{plan}.html")
 
 
-def data(plan: PathId, advisor: AdvisorDep) -> Response:
+def data(plan: PathId, plans: PlanDep) -> Response:
     """Everything in a plan as JSON: as `GET /v1/plans/{plan}` has it but for its age, which no file can keep, and under
     `report` every word and every number of its report."""
-    answer = PlanAnswer.of(advisor.stored_plan(plan)).model_dump(mode="json", exclude_unset=True)
-    whole = answer | {"report": advisor.plan_report_data(plan)}
+    answer = PlanAnswer.of(plans.get(plan)).model_dump(mode="json", exclude_unset=True)
+    whole = answer | {"report": plans.report_data(plan)}
     return _file(json.dumps(whole, allow_nan=False), "application/json", f"cotenant-plan-{plan}.json")
 
 
@@ -120,7 +124,7 @@ def _file(text: str, kind: str, name: str) -> Response:
     return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
-def _form(request: Request, advisor: Advisor, form: PlanForm) -> HTMLResponse:
+def _form(request: Request, inventory: InventoryService, models: ModelService, form: PlanForm) -> HTMLResponse:
     return page(
         request,
         "plan_new.html",
@@ -131,20 +135,20 @@ def _form(request: Request, advisor: Advisor, form: PlanForm) -> HTMLResponse:
         labels={name: one.label for name, one in FIELDS.items()},
         mix_rows=MIX_ROWS,
         lists={
-            "hosts": [host.id for host in advisor.hosts(limit=_OFFERED).items],
-            "instances": [one.id for one in advisor.instances(limit=_OFFERED).items],
-            "workloads": sorted({one.name for one in advisor.workloads(limit=_OFFERED).items}),
-            "models": [model.version for model in advisor.models()],
+            "hosts": [host.id for host in inventory.hosts(limit=_OFFERED).items],
+            "instances": [one.id for one in inventory.instances(limit=_OFFERED).items],
+            "workloads": sorted({one.name for one in inventory.workloads(limit=_OFFERED).items}),
+            "models": [model.version for model in models.listing()],
         },
     )
 
 
-def _side(advisor: Advisor, plan: Plan) -> dict[str, object]:
+def _side(plans: PlanService, plan: Plan) -> dict[str, object]:
     moves = sum(1 for step in plan.steps if step.action == "move" and step.host)
     stages = len(plan_view.stages(plan.steps))
     return {
         "plan": plan,
-        "told": advisor.plan_sentences(plan),
+        "told": plans.sentences(plan),
         "moves": moves,
         "stages": stages,
         "kind": KINDS[plan.request.kind][0],

@@ -9,27 +9,27 @@ from fastapi import Request, Response
 from api.auth import cookies
 from api.auth.origin import came_by_tls
 from api.html.render import SIGN_IN, page, see_other
-from api.routes.common import AdvisorDep
+from api.routes.common import AccessDep
 from api.web.forms import Posted
 
 _LONGEST = 5000  # characters; Keystone's tokens have 255 to some thousands
 _ON_THIS_SITE = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}\Z")  # a path, which no browser takes for another host's name
 
 
-def form(request: Request, advisor: AdvisorDep) -> Response:
+def form(request: Request, access: AccessDep) -> Response:
     """The form that asks for a token."""
-    advisor.tokens.refresh()
-    if not advisor.guarded:
+    access.tokens.refresh()
+    if not access.guarded:
         return see_other("/")
     return _form(request, request.query_params.get("next", "/"))
 
 
-def sign_in(request: Request, advisor: AdvisorDep, form: Posted) -> Response:
+def sign_in(request: Request, access: AccessDep, form: Posted) -> Response:
     """Begin a session; whatever the browser held before ends."""
     after = form.get("next", "/")
     token = form.get("token", "").strip()[:_LONGEST]
     client = request.client.host if request.client else ""
-    begun = advisor.sessions.begin(
+    begun = access.sessions.begin(
         token, former=cookies.read(request), request_id=request.state.request_id, client=client
     )
     if begun is None:
@@ -39,12 +39,12 @@ def sign_in(request: Request, advisor: AdvisorDep, form: Posted) -> Response:
     return answer
 
 
-def sign_out(request: Request, advisor: AdvisorDep, form: Posted) -> Response:  # noqa: ARG001 - the form is checked
+def sign_out(request: Request, access: AccessDep, form: Posted) -> Response:  # noqa: ARG001 - the form is checked
     """End the session."""
     held = cookies.read(request)
     if held is not None:
-        advisor.sessions.end(held)
-    answer = see_other(SIGN_IN if advisor.guarded else "/")
+        access.sessions.end(held)
+    answer = see_other(SIGN_IN if access.guarded else "/")
     cookies.take_back(answer)
     return answer
 

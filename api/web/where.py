@@ -10,9 +10,9 @@ from fastapi.responses import HTMLResponse
 
 from advisor.domain import OBJECTIVES, Instance, Recommendation
 from advisor.errors import InvalidInput, NotFound
-from advisor.service import Advisor
+from advisor.protocols import InventoryService, PlacementService
 from api.html.render import page
-from api.routes.common import AdvisorDep
+from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.web import picture
 from api.web.answer import Answer, answer
 from api.web.form import Form
@@ -20,11 +20,11 @@ from api.web.form import Form
 _OFFERED = 500  # instances and workloads in the pick lists; any other name can be typed or asked for through the API
 
 
-def where(request: Request, advisor: AdvisorDep) -> HTMLResponse:
+def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements: PlacementDep) -> HTMLResponse:
     """Where should this instance go? A form and the ranked answer."""
     form = Form.read(request.query_params)
-    state = advisor.ready()
-    found = _ask(form, advisor) if form.asked else None
+    state = cloud.ready()
+    found = _ask(form, inventory, placements) if form.asked else None
     return page(
         request,
         "where.html",
@@ -33,24 +33,24 @@ def where(request: Request, advisor: AdvisorDep) -> HTMLResponse:
         answer=found,
         state=state,
         age=picture.age_in_words,
-        instances=[(one.id, one.host) for one in advisor.instances(limit=_OFFERED).items],
-        workloads=[one.name for one in advisor.workloads(limit=_OFFERED).items],
+        instances=[(one.id, one.host) for one in inventory.instances(limit=_OFFERED).items],
+        workloads=[one.name for one in inventory.workloads(limit=_OFFERED).items],
         objectives=OBJECTIVES,
         picture=picture,
     )
 
 
-def _ask(form: Form, advisor: Advisor) -> Answer | None:
+def _ask(form: Form, inventory: InventoryService, placements: PlacementService) -> Answer | None:
     try:
-        instance = _anew(advisor.instance(form.existing)) if form.existing else form.new_instance()
+        instance = _anew(inventory.instance(form.existing)) if form.existing else form.new_instance()
         if instance is None:
             return None
-        told = advisor.place(form.request(instance))
+        told = placements.place(form.request(instance)).recommendation
         there: Recommendation | None = None
         if instance.host and all(one.host != instance.host for one in told.candidates):
             # With the best one, so that it is told whether both are tied.
             both = (*(one.host for one in told.candidates[:1]), instance.host)
-            there = advisor.place(form.request(instance, hosts=both))
+            there = placements.place(form.request(instance, hosts=both)).recommendation
     except NotFound as error:
         form.errors["instance"] = error.message
         return None
@@ -59,7 +59,7 @@ def _ask(form: Form, advisor: Advisor) -> Answer | None:
         return None
     now = next((one for one in there.candidates if one.host == instance.host), None) if there else None
     hosts = [one.host for one in told.candidates] + ([now.host] if now else [])
-    return answer(told, instance, _limits(advisor, hosts), now)
+    return answer(told, instance, _limits(inventory, hosts), now)
 
 
 def _anew(instance: Instance) -> Instance:
@@ -67,11 +67,11 @@ def _anew(instance: Instance) -> Instance:
     return replace(instance, settings=replace(instance.settings, pinning=None))
 
 
-def _limits(advisor: Advisor, hosts: Sequence[str]) -> dict[str, float]:
+def _limits(inventory: InventoryService, hosts: Sequence[str]) -> dict[str, float]:
     """The limits of everybody on these hosts; a neighbour that left meanwhile has none."""
     found = {}
     for host in hosts:
-        for neighbour in advisor.instances(host=host, limit=_OFFERED).items:
+        for neighbour in inventory.instances(host=host, limit=_OFFERED).items:
             if neighbour.min_throughput_ratio is not None:
                 found[neighbour.id] = neighbour.min_throughput_ratio
     return found

@@ -15,9 +15,9 @@ import yaml
 
 from models.data.profile import WorkloadProfile
 from models.data.tables import CellRule, DatasetError, TableRow, find_table, read_rows
+from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import SCOPES, join_key
 from profiler.observed import (
-    HOST_KINDS,
     MAX_WEIGHT,
     NET_MODES,
     Colocation,

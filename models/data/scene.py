@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
+from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key
-from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, NET_MODES, Host, Instance
+from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Instance
 
 T = TypeVar("T")
 

@@ -20,7 +20,8 @@ import numpy as np
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.prediction import TARGETS
-from profiler.observed import HOST_KINDS, Host, Instance
+from profiler.host_kinds import HOST_KINDS
+from profiler.observed import Host, Instance
 
 if TYPE_CHECKING:
     from models.prediction import Predictor

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from models.arrays import Bools, Floats, Ints
-from profiler.host_kinds import TRAITS
-from profiler.observed import HOST_KINDS
+from profiler.host_kinds import HOST_KINDS, TRAITS
 
 
 def trait(kind: Ints, name: str) -> Floats:

@@ -8,9 +8,9 @@ from typing import cast
 
 from profiler.backends import Counters
 from profiler.collectors import paper_metrics
-from profiler.collectors.additional_metrics import UNITS, further
+from profiler.collectors.additional_metrics import further
 from profiler.collectors.counter_deltas import Deltas, Difference, Drop, difference
-from profiler.metrics import BY_NAME, PAGE_BYTES, Scope
+from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, PAGE_BYTES, Scope
 from profiler.observed import MetricSample
 
 _NEEDS = {
@@ -69,7 +69,7 @@ class Collected:
 
 def unit_of(metric: str) -> str:
     """Unit of one of the eight or of a further metric."""
-    return BY_NAME[metric].unit if metric in BY_NAME else UNITS[metric]
+    return BY_NAME[metric].unit if metric in BY_NAME else ADDITIONAL_UNITS[metric]
 
 
 def collect(first: Counters, second: Counters) -> Collected:

@@ -35,8 +35,9 @@ import numpy as np
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.placement import decision
-from advisor.prediction.active import PredictorProxy
+from advisor.prediction.active import ActivePredictor, PredictorProxy
 from advisor.prediction.cache import PredictionCache
+from advisor.prediction.context import QuestionContext
 from advisor.scheduling import pinning
 from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import load_dataset
@@ -142,9 +143,8 @@ def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any
         there: ClusterSnapshot, remembered: PredictionCache | None, by: Predictor = predictor, who: Instance = instance
     ) -> object:
         request = PlacementRequest(who)
-        return decision.recommend(
-            there, by, request, recommendation_id="b", now=NOW, fresh_s=1.0, remembered=remembered
-        )
+        active = ActivePredictor(by, remembered=remembered or PredictionCache())
+        return decision.recommend(there, QuestionContext(active, NOW, 1.0), request)
 
     listening = Listening(predictor)
     ask(snapshot, None, listening)

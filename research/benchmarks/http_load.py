@@ -185,9 +185,9 @@ def service(folder: Path, cloud: LoadedCloud, model: Path | None, workers: int) 
     """The product itself, started as users start it, with a model or the prior alone."""
     settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder, log_level="warning")
     with Advisor(settings) as advisor:
-        advisor.put_inventory(cloud.inventory, mode="replace", generation=None)
+        advisor.inventory.put(cloud.inventory, mode="replace", generation=None)
         if model is not None:
-            advisor.activate_model(advisor.register_model(model).version, force=True)
+            advisor.models.activate(advisor.models.register(model).version, force=True)
     names = {
         f"COTENANT_{name.upper()}": str(getattr(settings, name)) for name in ("database", "state_dir", "log_level")
     }

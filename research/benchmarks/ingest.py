@@ -104,7 +104,7 @@ def drive(send: Send, seconds: float) -> tuple[int, float, list[int]]:
 def by_the_store(settings: Settings, seconds: float, windows: int) -> tuple[int, float, list[int], float]:
     """Calls of `Advisor.ingest` in this process, on samples that are made before the clock starts to count them."""
     with Advisor(settings) as advisor:
-        advisor.put_inventory(cloud(), mode="replace", generation=None)
+        advisor.inventory.put(cloud(), mode="replace", generation=None)
         before = time.process_time()
         making = [0.0] * SENDERS
 
@@ -112,7 +112,7 @@ def by_the_store(settings: Settings, seconds: float, windows: int) -> tuple[int,
             began = time.thread_time()
             made = _samples(sender, batch, windows)
             making[sender] += time.thread_time() - began
-            return int(advisor.ingest(made)["accepted"])
+            return int(advisor.telemetry.ingest(made)["accepted"])
 
         done = drive(send, seconds)
         return *done, time.process_time() - before - sum(making)
@@ -121,7 +121,7 @@ def by_the_store(settings: Settings, seconds: float, windows: int) -> tuple[int,
 def over_http(settings: Settings, seconds: float, windows: int, workers: int) -> tuple[int, float, list[int], float]:
     """`POST /v1/samples` to a service of its own, on connections that stay open."""
     with Advisor(settings) as advisor:
-        advisor.put_inventory(cloud(), mode="replace", generation=None)
+        advisor.inventory.put(cloud(), mode="replace", generation=None)
     service = Service(settings.database, settings.state_dir, "--workers", str(workers)).start()
     assert isinstance(service.running, Running)
     assert service.running.process is not None

@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 
 from advisor.domain import Inventory
-from advisor.planning.assignment.advised import in_turn
+from advisor.planning.assignment.advised_start import in_turn
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Aim, Goal
-from advisor.planning.assignment.search import Clock
-from advisor.planning.standing import Standing
+from advisor.planning.assignment.local_search import Clock
+from advisor.planning.cloud_evaluation import Standing
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import load_dataset

@@ -22,7 +22,7 @@ from advisor.domain import Replay, ReplayRequest
 from advisor.errors import AdvisorError
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
-from advisor.replay.from_files import HOST_TYPE, replay_as_json
+from advisor.replay.commands import HOST_TYPE, replay_as_json
 from models.physics.prior import PriorPredictor
 
 TRACES = Path("../shared/data/traces")

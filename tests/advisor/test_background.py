@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from advisor.domain import Band, Effect, Host, Instance, Inventory, Plan, PlanRequest, WhatIf
-from advisor.reports.background import of_plan
+from advisor.reports.plan_background import of_plan
 
 
 def test_a_host_that_is_imagined_counts_only_afterwards_although_the_ratios_are_one_object() -> None:

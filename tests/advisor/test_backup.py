@@ -65,10 +65,12 @@ def new(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[New]:
 
 def fill(database: Database, tmp_path: Path) -> None:
     with Advisor(settings_of(database, tmp_path)) as advisor:
-        advisor.put_inventory(CLOUD, mode="replace", generation=None)
-        advisor.place(PlacementRequest(Instance("new")))
+        advisor.inventory.put(CLOUD, mode="replace", generation=None)
+        advisor.placements.place(PlacementRequest(Instance("new")))
         begin = NOW.timestamp() - 20_000
-        advisor.ingest([MetricSample("h1", "i1", "instance", "cpu", 1 / 3, begin + step) for step in range(7000)])
+        advisor.telemetry.ingest(
+            [MetricSample("h1", "i1", "instance", "cpu", 1 / 3, begin + step) for step in range(7000)]
+        )
 
 
 def settings_of(database: Database, tmp_path: Path) -> Settings:
@@ -98,10 +100,10 @@ def test_everything_comes_back_in_a_database_of_either_kind(new: New, tmp_path: 
     assert len(there["samples"]) == 7000
     assert content(target) == there
     with Advisor(settings_of(target, tmp_path)) as advisor:  # and new rows get numbers of their own
-        assert advisor.put_inventory(CLOUD, mode="merge", generation=advisor.generation()) == 3
+        assert advisor.inventory.put(CLOUD, mode="merge", generation=advisor.inventory.generation()) == 3
         stranger = MetricSample("h2", None, "host", "event", 1.0, NOW.timestamp() - 60)
-        assert advisor.ingest([stranger])["accepted"] == 1
-        assert advisor.place(PlacementRequest(Instance("another"))).candidates
+        assert advisor.telemetry.ingest([stranger])["accepted"] == 1
+        assert advisor.placements.place(PlacementRequest(Instance("another"))).recommendation.candidates
 
 
 def test_a_database_that_holds_something_is_replaced_only_when_asked_and_its_readers_notice(
@@ -112,15 +114,15 @@ def test_a_database_that_holds_something_is_replaced_only_when_asked_and_its_rea
     backup.make(source, path)
     with Advisor(settings_of(target, tmp_path)) as watching:
         for number in range(5):
-            watching.put_host(Host(f"other{number}", "kvm", 4, 1024))
-        assert watching.ready()["hosts"] == 5
+            watching.inventory.put_host(Host(f"other{number}", "kvm", 4, 1024))
+        assert watching.cloud.ready()["hosts"] == 5
         with pytest.raises(Conflict, match="is not empty"):
             backup.restore(target, path)
-        assert watching.ready()["hosts"] == 5
+        assert watching.cloud.ready()["hosts"] == 5
         backup.restore(target, path, replace=True)
-        assert [host.id for host in watching.hosts().items] == ["h1", "h2"]
-        assert watching.ready()["hosts"] == 2
-        assert watching.generation() == 6  # who read 5 before may not write on top of that
+        assert [host.id for host in watching.inventory.hosts().items] == ["h1", "h2"]
+        assert watching.cloud.ready()["hosts"] == 2
+        assert watching.inventory.generation() == 6  # who read 5 before may not write on top of that
     assert len(content(target)["samples"]) == 7000
 
 
@@ -153,7 +155,7 @@ def test_tables_of_an_older_version_are_brought_to_the_newest(new: New, tmp_path
         lines.write({"end": {"workloads": 1}, "sha256": lines.digest()})
     backup.restore(target, path)
     with Advisor(settings_of(target, tmp_path)) as advisor:
-        assert advisor.workload("web") == WorkloadProfile("web", {"cpu": 5.0}, origin="paper")
+        assert advisor.inventory.workload("web") == WorkloadProfile("web", {"cpu": 5.0}, origin="paper")
 
 
 def _spoiled(whole: bytes, how: str) -> bytes:

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from advisor import reports
 from advisor.errors import InvalidInput
-from advisor.reports import evaluation_words as words
-from advisor.reports.figures import NBSP
+from advisor.reports import evaluation_sentences as words
+from advisor.reports.number_format import NBSP
 from api.cli import app
 from models.evaluation.run import Evaluation, ScatterPoints
 

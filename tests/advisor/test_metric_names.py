@@ -11,14 +11,14 @@ import pytest
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.errors import InvalidInput
-from advisor.placement import metric_names, questions
+from advisor.placement import decision, metric_names
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import OUTCOMES
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
-from profiler.collectors.additional_metrics import UNITS
-from profiler.metrics import BY_NAME, split_key
+from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, split_key
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"
@@ -43,7 +43,9 @@ def answer(
     snapshot = ClusterSnapshot.build(Inventory((host,), there, workloads), seen={"h1": NOW}, pending=(), taken_at=NOW)
     mine = None if profile is None else WorkloadProfile("", profile)
     asked = PlacementRequest(Instance("shop", workload="spin"), profile=mine)
-    return questions.recommend(snapshot, ActivePredictor(predictor or PriorPredictor()), asked, now=NOW, fresh_s=60.0)
+    return decision.recommend(
+        snapshot, QuestionContext(ActivePredictor(predictor or PriorPredictor()), NOW, 60.0), asked
+    )
 
 
 def test_a_typing_error_in_the_profile_of_a_question_is_told_with_what_it_may_stand_for() -> None:
@@ -86,7 +88,7 @@ def test_what_agent_and_lab_write_is_no_typing_error() -> None:
         for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())
     }
     assert len(of_lab) > 20
-    written = {*of_lab, *UNITS, *OUTCOMES, "bubble_32mb"}
+    written = {*of_lab, *ADDITIONAL_UNITS, *OUTCOMES, "bubble_32mb"}
     for key in (*written, *(f"driver_domain.{name}" for name in BY_NAME)):
         assert answer(profile={"cpu": 1.0, key: 1.0}).notes == (), key
     assert {split_key(key)[1] for key in metric_names.WRITTEN} <= written

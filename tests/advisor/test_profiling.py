@@ -31,9 +31,9 @@ PERIOD_S = 10.0
 def advisor(tmp_path: Path) -> Iterator[Advisor]:
     settings_here = Settings(database=sqlite_with_tables(tmp_path / "db.sqlite3"), state_dir=tmp_path)
     with Advisor(settings_here, clock=lambda: NOW) as opened:
-        opened.put_host(Host("h1", "xen", 4, 8192, platform="p1", nic_mbit=1000))
-        opened.put_instance(Instance("i1", host="h1"))
-        opened.put_instance(Instance("i2", host="h1"))
+        opened.inventory.put_host(Host("h1", "xen", 4, 8192, platform="p1", nic_mbit=1000))
+        opened.inventory.put_instance(Instance("i1", host="h1"))
+        opened.inventory.put_instance(Instance("i2", host="h1"))
         yield opened
 
 
@@ -57,8 +57,8 @@ def two_phases() -> list[MetricSample]:
 
 
 def test_a_stored_instance_is_profiled(advisor: Advisor) -> None:
-    advisor.ingest(two_phases())
-    found = advisor.profile("i1")
+    advisor.telemetry.ingest(two_phases())
+    found = advisor.telemetry.profile("i1")
     assert [phase.windows for phase in found.phases] == [30, 30]
     assert [phase.load.method for phase in found.phases] == ["relative", "saturated"]
     assert all(phase.enough for phase in found.phases)
@@ -66,115 +66,117 @@ def test_a_stored_instance_is_profiled(advisor: Advisor) -> None:
 
 
 def test_only_the_time_that_was_asked_for_counts(advisor: Advisor) -> None:
-    advisor.ingest(two_phases())
-    assert len(advisor.profile("i1", since="5m").windows) == 30 + 1
+    advisor.telemetry.ingest(two_phases())
+    assert len(advisor.telemetry.profile("i1", since="5m").windows) == 30 + 1
     with pytest.raises(NotFound, match="no samples of instance i1 in the last 5s"):
-        Advisor.profile(_later(advisor), "i1", since="5s")
+        _later(advisor).telemetry.profile("i1", since="5s")
 
 
 def _later(advisor: Advisor) -> Advisor:
-    advisor._clock = lambda: datetime.fromtimestamp(NOW.timestamp() + 60, UTC)
+    advisor.telemetry._clock = lambda: datetime.fromtimestamp(NOW.timestamp() + 60, UTC)
     return advisor
 
 
 def test_neighbours_are_read_too(advisor: Advisor) -> None:
-    advisor.ingest(measured([40.0] * 30))
-    advisor.ingest(measured([90.0] * 30, "i2"))
-    phase = advisor.profile("i1").phases[0]
+    advisor.telemetry.ingest(measured([40.0] * 30))
+    advisor.telemetry.ingest(measured([90.0] * 30, "i2"))
+    phase = advisor.telemetry.profile("i1").phases[0]
     assert not phase.solo
     assert list(phase.neighbours) == ["i2"]
 
 
 def test_the_limits_of_the_inventory_count(advisor: Advisor) -> None:
     network = NetworkSettings("dedicated", rate_mbit=50)
-    advisor.put_instance(Instance("i1", host="h1", settings=IsolationSettings(network=network)))
-    advisor.ingest(measured([30.0] * 30, net_mbit=49.0))
-    assert advisor.profile("i1").phases[0].load.text == "it asked for all of its net limit"
-    advisor.put_instance(Instance("i1", host="h1", settings=IsolationSettings(cap_percent=30)))
-    assert advisor.profile("i1").phases[0].load.text == "it asked for all of its cpu limit"
-    advisor.put_instance(Instance("i1", host="h1"))
-    assert advisor.profile("i1").phases[0].load.method == "busiest"
+    advisor.inventory.put_instance(Instance("i1", host="h1", settings=IsolationSettings(network=network)))
+    advisor.telemetry.ingest(measured([30.0] * 30, net_mbit=49.0))
+    assert advisor.telemetry.profile("i1").phases[0].load.text == "it asked for all of its net limit"
+    advisor.inventory.put_instance(Instance("i1", host="h1", settings=IsolationSettings(cap_percent=30)))
+    assert advisor.telemetry.profile("i1").phases[0].load.text == "it asked for all of its cpu limit"
+    advisor.inventory.put_instance(Instance("i1", host="h1"))
+    assert advisor.telemetry.profile("i1").phases[0].load.method == "busiest"
 
 
 def test_an_instance_without_samples_and_one_that_is_not_there_are_told_apart(advisor: Advisor) -> None:
     with pytest.raises(NotFound, match="there are no samples of instance i1 in the last 24h; does its host push any"):
-        advisor.profile("i1")
+        advisor.telemetry.profile("i1")
     with pytest.raises(NotFound, match="there is no instance ghost"):
-        advisor.profile("ghost")
+        advisor.telemetry.profile("ghost")
 
 
 def test_an_instance_that_was_deleted_is_still_profiled(advisor: Advisor) -> None:
-    advisor.ingest(two_phases())
-    advisor.delete_instance("i1")
-    assert len(advisor.profile("i1").phases) == 2
+    advisor.telemetry.ingest(two_phases())
+    advisor.inventory.delete_instance("i1")
+    assert len(advisor.telemetry.profile("i1").phases) == 2
 
 
 @pytest.mark.parametrize("since", ["", "24", "h", "0h", "-1h", "1w", "1.5h", "9999999h", "24h ", "٣h"])
 def test_a_time_that_is_none_is_refused(advisor: Advisor, since: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        advisor.profile("i1", since=since)
+        advisor.telemetry.profile("i1", since=since)
     assert caught.value.field == "since"
 
 
 def test_more_windows_than_are_looked_at_are_refused(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
-    advisor.ingest(two_phases())
+    advisor.telemetry.ingest(two_phases())
     monkeypatch.setattr(profiles, "MAX_WINDOWS", 50)
     with pytest.raises(InvalidInput, match="60 windows of i1, at most 50 are looked at; ask for less time"):
-        advisor.profile("i1")
+        advisor.telemetry.profile("i1")
 
 
 # as a workload
 
 
 def test_a_phase_becomes_a_workload_on_its_platform_and_nothing_else_changes(advisor: Advisor) -> None:
-    advisor.ingest(two_phases())
-    stored = advisor.save_profile(advisor.profile("i1"), "web", phase=2)
-    assert advisor.workload("web") == stored
+    advisor.telemetry.ingest(two_phases())
+    stored = advisor.telemetry.save_profile(advisor.telemetry.profile("i1"), "web", phase=2)
+    assert advisor.inventory.workload("web") == stored
     assert (stored.platform, stored.origin) == ("p1", "measured")
     assert stored.metrics["cpu"] == pytest.approx(98.5, abs=0.1)
-    assert advisor.instance("i1").workload is None
+    assert advisor.inventory.instance("i1").workload is None
 
 
 def test_part_load_is_saved_as_measured_and_scaled_only_when_asked(advisor: Advisor) -> None:
-    advisor.ingest(two_phases())
-    found = advisor.profile("i1")
-    assert advisor.save_profile(found, "part", phase=1).metrics["cpu"] == pytest.approx(40, abs=0.2)
-    scaled = advisor.save_profile(found, "whole", phase=1, extrapolate=True)
+    advisor.telemetry.ingest(two_phases())
+    found = advisor.telemetry.profile("i1")
+    assert advisor.telemetry.save_profile(found, "part", phase=1).metrics["cpu"] == pytest.approx(40, abs=0.2)
+    scaled = advisor.telemetry.save_profile(found, "whole", phase=1, extrapolate=True)
     assert scaled.metrics["cpu"] == pytest.approx(98.5, abs=0.5)
     assert scaled.origin == "extrapolated"
     with pytest.raises(InvalidInput, match="phase 2 cannot be scaled to full load"):
-        advisor.save_profile(found, "whole", phase=2, extrapolate=True)
+        advisor.telemetry.save_profile(found, "whole", phase=2, extrapolate=True)
 
 
 def test_the_phase_must_be_named_where_there_are_several(advisor: Advisor) -> None:
-    advisor.ingest(two_phases())
-    found = advisor.profile("i1")
+    advisor.telemetry.ingest(two_phases())
+    found = advisor.telemetry.profile("i1")
     with pytest.raises(InvalidInput, match=r"2 phases in which it works \(1, 2\); choose with --phase"):
-        advisor.save_profile(found, "web", phase=None)
+        advisor.telemetry.save_profile(found, "web", phase=None)
     with pytest.raises(InvalidInput, match="i1 has phases 1-2, not 3"):
-        advisor.save_profile(found, "web", phase=3)
+        advisor.telemetry.save_profile(found, "web", phase=3)
 
 
 def test_idling_is_not_meant_when_no_phase_is_named(advisor: Advisor) -> None:
-    advisor.ingest(measured([0.1] * 20 + [60.0] * 20))
-    assert advisor.save_profile(advisor.profile("i1"), "web", phase=None).metrics["cpu"] == pytest.approx(60)
+    advisor.telemetry.ingest(measured([0.1] * 20 + [60.0] * 20))
+    assert advisor.telemetry.save_profile(advisor.telemetry.profile("i1"), "web", phase=None).metrics[
+        "cpu"
+    ] == pytest.approx(60)
 
 
 def test_what_is_not_enough_is_saved_only_against_its_reasons(advisor: Advisor) -> None:
-    advisor.ingest(measured([40.0] * 8))
-    found = advisor.profile("i1")
+    advisor.telemetry.ingest(measured([40.0] * 8))
+    found = advisor.telemetry.profile("i1")
     with pytest.raises(InvalidInput, match="phase 1 is not enough for a workload: 8 windows"):
-        advisor.save_profile(found, "web", phase=1)
+        advisor.telemetry.save_profile(found, "web", phase=1)
     with pytest.raises(NotFound):
-        advisor.workload("web")
-    assert advisor.save_profile(found, "web", phase=1, anyway=True) == advisor.workload("web")
+        advisor.inventory.workload("web")
+    assert advisor.telemetry.save_profile(found, "web", phase=1, anyway=True) == advisor.inventory.workload("web")
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 256])
 def test_a_workload_needs_a_name_that_can_be_stored(advisor: Advisor, name: str) -> None:
-    advisor.ingest(measured([40.0] * 40))
+    advisor.telemetry.ingest(measured([40.0] * 40))
     with pytest.raises(InvalidInput):
-        advisor.save_profile(advisor.profile("i1"), name, phase=1)
+        advisor.telemetry.save_profile(advisor.telemetry.profile("i1"), name, phase=1)
 
 
 # from files
@@ -194,8 +196,8 @@ def whole(tmp_path: Path) -> Path:
 
 
 def test_a_file_gives_the_same_as_the_database(advisor: Advisor, whole: Path) -> None:
-    advisor.ingest(two_phases())
-    assert offline.profile_samples([whole], "i1").phases[0].metrics == advisor.profile("i1").phases[0].metrics
+    advisor.telemetry.ingest(two_phases())
+    assert offline.profile_samples([whole], "i1").phases[0].metrics == advisor.telemetry.profile("i1").phases[0].metrics
 
 
 def test_batches_and_compressed_files_are_read_alike(whole: Path, tmp_path: Path) -> None:

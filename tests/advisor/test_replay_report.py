@@ -13,7 +13,7 @@ import pytest
 
 from advisor import reports
 from advisor.domain.replays import RatioSpread, Replay, Replayed
-from advisor.reports.figures import cell
+from advisor.reports.number_format import cell
 from advisor.reports.replay_pictures import MOST_MOMENTS
 
 SPREAD = RatioSpread((0.0, 0.01, 0.5, 1.0), (0.5, 0.7, 0.99, 1.0), (0.4, 0.6, 0.9, 1.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
@@ -33,14 +33,23 @@ class Client:
 
 
 class Bent:
-    """An Advisor with some of its methods replaced."""
+    """An Advisor with some methods of its services replaced, such as `placements={"place": fake}`."""
 
-    def __init__(self, advisor: Advisor, **replaced: Callable[..., Any]) -> None:
+    def __init__(self, advisor: Advisor, **replaced: Mapping[str, Callable[..., Any]]) -> None:
         self._advisor = advisor
         self._replaced = replaced
 
-    def __getattr__(self, name: str) -> Any:
-        return self._replaced.get(name) or getattr(self._advisor, name)
+    def __getattr__(self, service: str) -> Any:
+        return _BentService(getattr(self._advisor, service), self._replaced.get(service, {}))
+
+
+class _BentService:
+    def __init__(self, service: Any, replaced: Mapping[str, Callable[..., Any]]) -> None:
+        self._service = service
+        self._replaced = replaced
+
+    def __getattr__(self, method: str) -> Any:
+        return self._replaced.get(method) or getattr(self._service, method)
 
 
 def failing(error: Exception) -> Callable[..., Any]:

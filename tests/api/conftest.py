@@ -32,7 +32,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def advisor(settings: Settings) -> Iterator[Advisor]:
     with Advisor(settings) as opened:
-        opened.put_inventory(load_inventory(CLOUD), mode="replace", generation=None)
+        opened.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
         yield opened
 
 

@@ -41,7 +41,7 @@ def bearer(text: str) -> dict[str, str]:
 @pytest.fixture
 def texts(advisor: Advisor) -> dict[str, str]:
     """A token of each scope."""
-    return {scope: advisor.tokens.create(scope, scope, lasts=None)[1] for scope in ("read", "write", "admin")}
+    return {scope: advisor.access.tokens.create(scope, scope, lasts=None)[1] for scope in ("read", "write", "admin")}
 
 
 def test_every_route_needs_the_scope_of_what_it_does() -> None:
@@ -56,8 +56,8 @@ def test_every_route_needs_the_scope_of_what_it_does() -> None:
 
 
 def test_without_a_valid_token_every_path_gives_the_same_answer(advisor: Advisor, settings: Settings) -> None:
-    token, revoked = advisor.tokens.create("gone", "admin", lasts=None)
-    advisor.tokens.revoke(token.id)
+    token, revoked = advisor.access.tokens.create("gone", "admin", lasts=None)
+    advisor.access.tokens.revoke(token.id)
     client = Client(create_app(advisor, settings))
     answers = set()
     for route, path in [*zip(ROUTES, PATHS, strict=True), (ROUTES[0], "/nothing"), (ROUTES[0], "/v1/hosts/%00")]:
@@ -128,9 +128,9 @@ def test_without_a_token_nobody_elsewhere_is_answered_whatever_they_say(advisor:
 def test_a_token_revoked_by_one_server_ends_on_another(settings: Settings, advisor: Advisor) -> None:
     with Advisor(settings) as other:
         here, there = Client(create_app(advisor, settings)), Client(create_app(other, settings))
-        token, text = advisor.tokens.create("agents", "read", lasts=None)
+        token, text = advisor.access.tokens.create("agents", "read", lasts=None)
         assert [client.get("/v1/hosts", headers=bearer(text)).status_code for client in (here, there)] == [200, 200]
-        advisor.tokens.revoke(token.id)
+        advisor.access.tokens.revoke(token.id)
         assert here.get("/v1/hosts", headers=bearer(text)).status_code == 401
         time.sleep(CACHE_S)
         assert there.get("/v1/hosts", headers=bearer(text)).status_code == 401
@@ -144,7 +144,7 @@ def test_without_the_database_nobody_gets_in_and_nothing_is_told_of_it(
 
     client = Client(create_app(advisor, settings))
     assert client.get("/metrics", headers=bearer(texts["read"])).status_code == 200
-    advisor.tokens._read = gone  # type: ignore[method-assign]
+    advisor.access.tokens._read = gone  # type: ignore[method-assign]
     time.sleep(CACHE_S)
     assert client.get("/metrics", headers=bearer(texts["read"])).status_code == 200, "who watches must hear of it"
     assert client.get("/metrics").status_code == 401
@@ -162,8 +162,8 @@ def test_without_the_database_nobody_gets_in_and_nothing_is_told_of_it(
 
 
 def test_who_asks_too_often_waits_and_nobody_else_does(advisor: Advisor, settings: Settings) -> None:
-    _, eager = advisor.tokens.create("eager", "read", lasts=None)
-    _, calm = advisor.tokens.create("calm", "read", lasts=None)
+    _, eager = advisor.access.tokens.create("eager", "read", lasts=None)
+    _, calm = advisor.access.tokens.create("calm", "read", lasts=None)
     client = Client(create_app(advisor, settings.model_copy(update={"rate_limit": 0.1, "rate_burst": 3})))
     answers = [client.get("/v1/hosts", headers=bearer(eager)) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]

@@ -242,13 +242,13 @@ def test_the_service_takes_tokens_of_keystone_beside_its_own(double: Double, set
         assert double.asked == [TOKEN], "asked once, remembered then"
         put = client.ask("PUT", "/v1/hosts/h9", headers=headers, json={"kind": "kvm", "pcpus": 4, "memory_mb": 1024})
         assert put.status_code == 201
-        assert advisor.audit().items[0].actor == "keystone:9bd9384a61b24ccc8fb4951242b785c4"
+        assert advisor.access.audit().items[0].actor == "keystone:9bd9384a61b24ccc8fb4951242b785c4"
         assert client.ask("POST", "/v1/models/prior/activate", headers=headers).status_code == 403
         double.status, double.body = 500, ""
         down = client.get("/v1/hosts", headers={"X-Auth-Token": TOKEN[:-1] + "y"})
         assert (down.status_code, down.json()["code"]) == (503, "auth.unavailable")
         assert "retry-after" in down.headers
-        _, ours = advisor.tokens.create("ours", "read", lasts=None)
+        _, ours = advisor.access.tokens.create("ours", "read", lasts=None)
         assert client.get("/v1/hosts", headers={"Authorization": f"Bearer {ours}"}).status_code == 200
 
 
@@ -274,8 +274,8 @@ class Hanging:
 
 
 def test_forged_tokens_hold_up_neither_valid_ones_of_keystone_nor_ours(advisor: Advisor, settings: Settings) -> None:
-    advisor.keystone = keystone = Hanging()  # type: ignore[assignment]
-    _, ours = advisor.tokens.create("ours", "read", lasts=None)
+    advisor.access.keystone = keystone = Hanging()  # type: ignore[assignment]
+    _, ours = advisor.access.tokens.create("ours", "read", lasts=None)
     app = create_app(advisor, settings)
 
     async def ask() -> None:

@@ -50,9 +50,9 @@ def service(folder: Path, listen: str, **environment: str) -> Iterator[tuple[sub
 def test_it_listens_elsewhere_once_there_is_a_token_and_says_what_that_means(tmp_path: Path) -> None:
     (tmp_path / "var").mkdir()
     with Advisor(Settings(database=f"sqlite:///{tmp_path}/var/cotenant.sqlite3")) as advisor:
-        token, text = advisor.tokens.create("all", "read", lasts=None)
-        advisor.tokens.revoke(token.id)
-        _, text = advisor.tokens.create("all", "read", lasts=None)
+        token, text = advisor.access.tokens.create("all", "read", lasts=None)
+        advisor.access.tokens.revoke(token.id)
+        _, text = advisor.access.tokens.create("all", "read", lasts=None)
     with service(tmp_path, "0.0.0.0:0") as (_, line, _):
         assert "Tokens are asked for." in line
         assert "They travel in clear text" in line
@@ -87,7 +87,7 @@ def _whole_run(server: Postgres, folder: Path) -> None:
     database = server.url(server.new_database())
     environment = {"COTENANT_DATABASE": database, "COTENANT_LOG_LEVEL": "debug", "COTENANT_RATE_LIMIT": "0"}
     with Advisor(Settings(database=database)) as advisor:
-        token, right = advisor.tokens.create("all", "admin", lasts=None)
+        token, right = advisor.access.tokens.create("all", "admin", lasts=None)
     wrong = f"cot_{token.id}_{'w' * 43}"
     basic = base64.b64encode(f"me:{right}".encode()).decode()
     told: list[str] = []
@@ -116,7 +116,7 @@ def _whole_run(server: Postgres, folder: Path) -> None:
     lines = log.read_text(encoding="utf-8")
     server.running.start()
     with Advisor(Settings(database=database)) as advisor:
-        audited = str(advisor.audit().items)
+        audited = str(advisor.access.audit().items)
     assert '"route": "/v1/placements"' in lines
     assert f"token:{token.id}" in lines, "the log says who asked"
     assert "host.put" in audited

@@ -15,7 +15,7 @@ from api_client import Bent, Client
 from advisor import deadline
 from advisor.domain import Histories, Instance, PlanRequest
 from advisor.errors import DeadlinePassed
-from advisor.planning import entry
+from advisor.planning import planner
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
@@ -109,16 +109,16 @@ def test_the_thread_knows_the_deadline_of_its_question() -> None:
 
 
 def test_work_stops_before_the_next_prediction(advisor: Advisor) -> None:
-    view, chosen = advisor._now(datetime.now(UTC))
+    view, chosen = advisor._cache.at(datetime.now(UTC))
     with deadline.within(-1), pytest.raises(DeadlinePassed):
         asked = PlanRequest(instances=(Instance("late"),))
-        entry.plan(view.snapshot, chosen, asked, now=datetime.now(UTC), fresh_s=60.0, models=lambda _: chosen)
+        planner.plan(view.snapshot, chosen, asked, now=datetime.now(UTC), fresh_s=60.0, models=lambda _: chosen)
 
 
 def test_nothing_is_written_once_the_time_is_up(advisor: Advisor) -> None:
     with deadline.within(-1), pytest.raises(DeadlinePassed):
-        advisor.delete_instance("shop-3")
-    assert advisor.instance("shop-3").host == "h1"
+        advisor.inventory.delete_instance("shop-3")
+    assert advisor.inventory.instance("shop-3").host == "h1"
 
 
 def test_a_request_may_have_less_time_than_the_service_allows_and_never_more(client: Client) -> None:
@@ -157,7 +157,7 @@ def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(adviso
         return Histories(0.0, 1.0, 1.0, (), elsewhere=True)
 
     async def ask() -> None:
-        transport = httpx.ASGITransport(create_app(Bent(advisor, histories=histories), settings))  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(create_app(Bent(advisor, telemetry={"histories": histories}), settings))  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
             pages = [asyncio.create_task(asking.get("/instances/shop-3")) for _ in range(CPUS)]
             try:

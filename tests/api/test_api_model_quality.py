@@ -29,14 +29,14 @@ def observe(advisor: Advisor, ratio: float, count: int = 25) -> None:
     for number in range(count):
         batch = Outcome(Instance("b", vcpus=4, workload="batch"), "throughput", 50.0, 50.0 * ratio, "1/s")
         other = Outcome(Instance("c", vcpus=4, workload="batch"), "throughput", 50.0, None, "1/s")
-        advisor.record_colocation(Colocation(f"r{ratio}-{number}", "h1", "1", (batch, other)))
+        advisor.outcomes.record_colocation(Colocation(f"r{ratio}-{number}", "h1", "1", (batch, other)))
 
 
 @pytest.fixture
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     with Advisor(Settings()) as advisor:
-        advisor.put_inventory(load_inventory(CLOUD), mode="replace", generation=None)
+        advisor.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
     yield
 
 
@@ -90,7 +90,7 @@ def metric(client: Client, name: str) -> float | None:
 def test_gauges_are_of_the_active_model_by_platform(client: Client, advisor: Advisor) -> None:
     assert [metric(client, name) for name in GAUGES] == [None, None, None]
     observe(advisor, 0.01)
-    expected = advisor.model_quality().groups[1].figures.error
+    expected = advisor.outcomes.quality().groups[1].figures.error
     coverage, error, drift = (metric(client, name) for name in GAUGES)
     assert (coverage, drift) == (0.0, 1.0)
     assert error is not None
@@ -98,7 +98,7 @@ def test_gauges_are_of_the_active_model_by_platform(client: Client, advisor: Adv
 
 
 def test_gauges_go_on_without_the_quality(advisor: Advisor, settings: Settings) -> None:
-    bent = Bent(advisor, model_quality=failing(StorageUnavailable("gone")))
+    bent = Bent(advisor, outcomes={"quality": failing(StorageUnavailable("gone"))})
     text = Client(create_app(bent, settings)).get("/metrics").text  # type: ignore[arg-type]
     assert "cotenant_ready 1.0" in text
     assert "cotenant_model_coverage" not in text

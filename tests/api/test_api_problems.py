@@ -17,7 +17,7 @@ from api.problems import INTERNAL, KINDS, OF_ERROR, kind_of
 
 
 def _answer_to(error: Exception, advisor: Advisor, settings: Settings) -> Any:
-    return Client(create_app(Bent(advisor, hosts=failing(error)), settings)).get("/v1/hosts")  # type: ignore[arg-type]
+    return Client(create_app(Bent(advisor, inventory={"hosts": failing(error)}), settings)).get("/v1/hosts")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_nobody_foresaw_tells_the_caller_nothing_and_the_log_everything(
 
 
 def test_a_browser_gets_the_same_as_a_page(advisor: Advisor, settings: Settings) -> None:
-    bent = Bent(advisor, ready=failing(errors.StorageUnavailable("database <b>x</b> does not answer")))
+    bent = Bent(advisor, cloud={"ready": failing(errors.StorageUnavailable("database <b>x</b> does not answer"))})
     answer = Client(create_app(bent, settings)).page("/")  # type: ignore[arg-type]
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "5"

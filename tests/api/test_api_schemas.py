@@ -86,7 +86,7 @@ def test_a_workload_survives_the_way_out_and_in() -> None:
 
 def test_the_answer_is_the_contracts_shape_and_nothing_is_lost_in_the_schema(advisor: Advisor) -> None:
     request = PlacementRequest(Instance(id="n", workload="web-1k"), commands=True, dry_run=True)
-    answer = advisor.place(request)
+    answer = advisor.placements.place(request).recommendation
     assert answer.candidates
     shown = PlacementAnswer.of(answer).model_dump(mode="json", exclude_unset=True)
     assert shown == recommendation_as_json(answer)

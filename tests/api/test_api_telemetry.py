@@ -224,7 +224,7 @@ def test_metrics_go_on_without_the_database_and_only_the_log_says_which_it_is(
     advisor: Advisor, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone = failing(StorageUnavailable("database postgresql://operator@db.internal/x does not answer"))
-    bent = Bent(advisor, vitals=gone, ready=gone)
+    bent = Bent(advisor, cloud={"vitals": gone, "ready": gone})
     client = Client(create_app(bent, settings))  # type: ignore[arg-type]
     assert _metric(client, "cotenant_ready") == "0.0"
     assert _metric(client, "cotenant_hosts") is None

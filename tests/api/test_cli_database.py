@@ -41,7 +41,7 @@ def test_a_backup_is_brought_back_elsewhere() -> None:
         restored.stdout == f"The database is as it was at {counts['made_at']}: {sum(counts['rows'].values())} rows.\n"
     )
     with Advisor(Settings(database="sqlite:///elsewhere.sqlite3")) as advisor:
-        assert len(advisor.hosts().items) == 6
+        assert len(advisor.inventory.hosts().items) == 6
 
 
 def test_what_is_there_is_replaced_only_when_asked() -> None:

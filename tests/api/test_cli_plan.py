@@ -138,14 +138,14 @@ def test_wrong_usage_is_exit_code_2() -> None:
 def test_a_stored_plan_is_shown_with_its_age(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path}/plans.sqlite3"
     with Advisor(Settings(database=database, state_dir=tmp_path)) as advisor:
-        advisor.put_inventory(load_inventory(Path("pressed.yaml")), mode="replace", generation=None)
-        fresh = advisor.plan(PlanRequest(kind="rebalance", commands=True))
+        advisor.inventory.put(load_inventory(Path("pressed.yaml")), mode="replace", generation=None)
+        fresh = advisor.plans.make(PlanRequest(kind="rebalance", commands=True))
 
         def stored(*arguments: str) -> str:
             return CliRunner().invoke(app, ("plans", *arguments, "--database", database)).stdout
 
         assert "The inventory was not written since (generation 1)." in stored("show", fresh.id)
-        advisor.put_instance(Instance("late", host="h2"))
+        advisor.inventory.put_instance(Instance("late", host="h2"))
         shown = stored("show", fresh.id, "--undo")
         assert "Stale: it was made for generation 1 of the inventory, which is at 2 now; changed since: " in shown
         assert "instance late. Ask again." in shown

@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from advisor.domain import ProbeRequest
-from advisor.offline import load_inventory
-from advisor.service import Advisor
 from api.cli import app
 from lab.campaign import read_campaign
 from lab.progress import OVERHEAD_S
@@ -194,11 +191,3 @@ def test_a_campaign_is_written_where_a_link_leads() -> None:
     assert run("--campaign", "next.yaml").exit_code == 0
     assert Path("next.yaml").is_symlink()
     assert "workloads" in Path("kept.yaml").read_text(encoding="utf-8")
-
-
-def test_the_service_plans_for_the_cloud_in_its_database(advisor: Advisor) -> None:
-    inventory = load_inventory(Path("cloud.yaml"))
-    advisor.put_inventory(inventory, mode="replace", generation=None)
-    stored = advisor.probe_plan(ProbeRequest(3600.0))
-    assert {step.pair.first for step in stored.steps} <= {"cpu", "memory"}
-    assert stored.steps

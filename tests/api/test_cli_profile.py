@@ -44,10 +44,10 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     samples = measured()
     with Advisor(Settings()) as advisor:
-        advisor.put_host(Host("h1", "xen", 4, 8192, platform="p1"))
+        advisor.inventory.put_host(Host("h1", "xen", 4, 8192, platform="p1"))
         for name in ("i1", "i2"):
-            advisor.put_instance(Instance(name, host="h1"))
-        advisor.ingest(samples)
+            advisor.inventory.put_instance(Instance(name, host="h1"))
+        advisor.telemetry.ingest(samples)
     fields = ("host", "instance", "scope", "metric", "value", "time_s")
     lines = [json.dumps({name: getattr(sample, name) for name in fields}) for sample in samples]
     Path("samples.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -104,8 +104,8 @@ def test_a_phase_is_stored_as_a_workload(file: str) -> None:
     saved = document("--samples", file, "--phase", "1", "--save", "whole", "--full-load")["saved"]
     assert saved == {"workload": "whole", "platform": "p1", "origin": "extrapolated"}
     with Advisor(Settings()) as advisor:
-        assert advisor.workload("batch").metrics["cpu"] == pytest.approx(98.6, abs=0.1)
-        assert advisor.instance("i1").workload is None
+        assert advisor.inventory.workload("batch").metrics["cpu"] == pytest.approx(98.6, abs=0.1)
+        assert advisor.inventory.instance("i1").workload is None
 
 
 def test_a_picture_is_written() -> None:
@@ -140,7 +140,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_read_or_st
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "the picture out.pdf is to be a .png or an .svg file" in refused.stderr
     with Advisor(Settings()) as advisor, pytest.raises(NotFound):
-        advisor.workload("batch")
+        advisor.inventory.workload("batch")
     assert run("profile", "i1", "--database", "sqlite:///other.sqlite3", "--picture", "out.pdf").exit_code == 2
     assert not Path("other.sqlite3").exists()
 

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from advisor.domain import ModelCard
+from advisor.lifecycle.registry import ModelRegistry
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.cli import app
@@ -38,10 +39,10 @@ def test_sync_drops_what_is_not_named_unless_it_merges() -> None:
     run("sync", CLOUD)
     run("sync", "one.yaml", "--merge")
     with Advisor(Settings()) as advisor:
-        assert len(advisor.hosts().items) == 7
+        assert len(advisor.inventory.hosts().items) == 7
     run("sync", "one.yaml")
     with Advisor(Settings()) as advisor:
-        assert [host.id for host in advisor.hosts().items] == ["h7"]
+        assert [host.id for host in advisor.inventory.hosts().items] == ["h7"]
 
 
 def test_sync_of_a_broken_file_writes_nothing() -> None:
@@ -104,7 +105,7 @@ def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.M
         return settings.model_dir / "m-1"
 
     monkeypatch.setattr("api.cli.learn.offline.train", train)
-    monkeypatch.setattr(Advisor, "register_model", lambda _, artifact: asked.update(registered=artifact) or card)
+    monkeypatch.setattr(ModelRegistry, "register", lambda _, artifact: asked.update(registered=artifact) or card)
     result = run("train", "--dataset", "a", "--dataset", "b")
     assert asked == {"datasets": [Path("a"), Path("b")], "registered": Path("var/models/m-1")}
     assert result.stderr == "fitting: 20 %\n"

@@ -32,8 +32,8 @@ def test_a_token_is_shown_alone_on_standard_output_and_works() -> None:
     assert re.fullmatch(r"cot_[0-9a-f]{16}_[\w-]{43}\n", made.stdout)
     assert re.search(r"of scope write lasts until 20\d\d-\d\d-\d\d \d\d:\d\d UTC\. It is shown this once", made.stderr)
     with Advisor(Settings()) as advisor:
-        advisor.tokens.refresh()
-        caller = advisor.tokens.caller(made.stdout.strip())
+        advisor.access.tokens.refresh()
+        caller = advisor.access.tokens.caller(made.stdout.strip())
     assert caller is not None
     assert caller.scope == "write"
 
@@ -82,7 +82,7 @@ def test_revoking_what_does_not_exist_fails() -> None:
 def test_the_audit_log_says_who_has_the_token() -> None:
     token_id = run("token", "create", "--name", "agents on rack 7").stdout.split("_")[1]
     with Advisor(Settings()) as advisor, acting(f"token:{token_id}", ""):
-        advisor.put_inventory(load_inventory(Path(CLOUD)), mode="replace", generation=None)
+        advisor.inventory.put(load_inventory(Path(CLOUD)), mode="replace", generation=None)
     assert f"token:{token_id} (agents on rack 7)" in run("audit", "--actor", f"token:{token_id}").stdout
 
 

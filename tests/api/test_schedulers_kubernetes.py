@@ -72,7 +72,7 @@ def equal(advisor: Advisor) -> Advisor:
     """Twelve equal nodes with nothing on them."""
     hosts = tuple(Host(name, "kvm", 1, 16_384.0) for name in NODES)
     workloads = (WorkloadProfile("busy", {"cpu": 100.0, "block": 0.0}),)
-    advisor.put_inventory(Inventory(hosts, (), workloads), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(hosts, (), workloads), mode="replace", generation=None)
     return advisor
 
 
@@ -95,7 +95,7 @@ def test_pods_in_quick_succession_spread_as_if_placed_one_by_one(equal: Advisor,
 
 def test_without_reserving_they_all_go_to_one(equal: Advisor, settings: Settings) -> None:
     """What the test above would not see if answers did not count in."""
-    bent = Bent(equal, place_in_turn=lambda asked, **_: equal.place_in_turn(asked, hold=False))
+    bent = Bent(equal, placements={"in_turn": lambda asked, **_: equal.placements.in_turn(asked, hold=False)})
     client = Client(create_app(bent, settings))  # type: ignore[arg-type]
     assert len({scheduled(client, f"pod-{number}") for number in range(6)}) == 1
 
@@ -111,23 +111,26 @@ def test_a_pod_that_is_tried_again_holds_one_node(equal: Advisor, settings: Sett
 
 def test_a_filter_keeps_nothing(equal: Advisor, settings: Settings) -> None:
     client = Client(create_app(equal, settings))
-    before = equal.ready()
+    before = equal.cloud.ready()
     client.ask("POST", "/kubernetes/filter", json={"Pod": pod("p", workload="busy"), "NodeNames": list(NODES)})
-    assert equal.recommendations().items == ()
-    assert equal.ready()["generation"] == before["generation"]
+    assert equal.outcomes.page().items == ()
+    assert equal.cloud.ready()["generation"] == before["generation"]
 
 
 def test_a_prioritised_pod_is_stored_once_with_one_candidate(equal: Advisor, settings: Settings) -> None:
     client = Client(create_app(equal, settings))
     scheduled(client, "pod-1")
-    (stored,) = equal.recommendations().items
+    stored = equal.outcomes.page().items[0].recommendation
     assert (stored.request.instance.id, len(stored.candidates)) == ("pod-1", 1)
 
 
 def test_the_size_is_what_kubernetes_counts_a_pod_with(equal: Advisor, settings: Settings) -> None:
     """The containers together, or one that runs before them alone, and the overhead."""
     asked = []
-    spied = Bent(equal, place_in_turn=lambda some, **_: asked.extend(some) or equal.place_in_turn(some, hold=False))
+    spied = Bent(
+        equal,
+        placements={"in_turn": lambda some, **_: asked.extend(some) or equal.placements.in_turn(some, hold=False)},
+    )
     body = pod("p")
     body["spec"] = {
         "containers": [{"resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}, {"resources": None},
@@ -157,7 +160,7 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
 
 
 def test_storage_that_is_away_is_no_decision(advisor: Advisor, settings: Settings) -> None:
-    away = Bent(advisor, place_in_turn=failing(StorageUnavailable("the database does not answer")))
+    away = Bent(advisor, placements={"in_turn": failing(StorageUnavailable("the database does not answer"))})
     client = Client(create_app(away, settings))  # type: ignore[arg-type]
     body = {"Pod": pod("p", workload="batch"), "NodeNames": ["h1"]}
     assert client.ask("POST", "/kubernetes/filter", json=body).status_code == 503

@@ -20,7 +20,7 @@ def equal(advisor: Advisor) -> Advisor:
     """Six equal hosts with nothing on them."""
     hosts = tuple(Host(name, "kvm", 1, 16_384.0) for name in NAMES)
     busy = WorkloadProfile("busy", {"cpu": 100.0, "block": 0.0})
-    advisor.put_inventory(Inventory(hosts, (), (busy,)), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(hosts, (), (busy,)), mode="replace", generation=None)
     return advisor
 
 
@@ -50,7 +50,7 @@ def test_servers_that_boot_in_a_row_have_hosts_of_their_own(client: Client) -> N
 
 def test_a_read_only_question_holds_nothing(client: Client, equal: Advisor) -> None:
     assert {_cortex(client, f"i-{number}", read_only=True)[0] for number in range(3)} == {"0"}
-    assert equal.recommendations().items == ()
+    assert equal.outcomes.page().items == ()
 
 
 def test_a_server_that_is_asked_about_again_holds_one_host(client: Client) -> None:
@@ -86,7 +86,7 @@ def test_one_that_is_asked_about_twice_in_one_request_is_answered_once(client: C
 
 
 def test_a_virtual_machine_that_the_inventory_knows_is_placed_as_what_it_is(client: Client, equal: Advisor) -> None:
-    equal.put_instance(Instance("one-7", 1, 1024.0, workload="busy", exclusive=True))
+    equal.inventory.put_instance(Instance("one-7", 1, 1024.0, workload="busy", exclusive=True))
     (host,) = _place(client, 7, VM_ATTRIBUTES={}).values()
     again = _place(client, 8)
     assert again[8] != host
@@ -94,7 +94,7 @@ def test_a_virtual_machine_that_the_inventory_knows_is_placed_as_what_it_is(clie
 
 def _newest(advisor: Advisor, since: int) -> list[str]:
     """Operations of the entries of the audit log after the first `since`, oldest first."""
-    return [one.operation for one in advisor.audit(limit=1000).items][::-1][since:]
+    return [one.operation for one in advisor.access.audit(limit=1000).items][::-1][since:]
 
 
 def _pod(memory: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _pod(memory: str) -> dict[str, Any]:
 
 def test_every_recommendation_to_a_scheduler_has_one_entry_in_the_audit_log(client: Client, equal: Advisor) -> None:
     for name in NAMES:
-        equal.put_host(Host(name, "kvm", 1, 16_384.0, labels={"cluster": "c1"}))
+        equal.inventory.put_host(Host(name, "kvm", 1, 16_384.0, labels={"cluster": "c1"}))
     vms = {"VMS": [{"ID": 1, "HOST_ID": 0, "HOST_IDS": [0, 1], "CAPACITY": {"CPU": 1.0, "MEMORY": 1024}}]}
     asked = [
         ("POST", "/kubernetes/filter", _pod("1Ti"), "placement.look"),
@@ -115,15 +115,15 @@ def test_every_recommendation_to_a_scheduler_has_one_entry_in_the_audit_log(clie
         ("POST", "/opennebula/optimize", vms, "moves.answer"),
         ("GET", "/cloudstack/drs-plan/c1", None, "moves.answer"),
     ]
-    before = len(equal.audit(limit=1000).items)
+    before = len(equal.access.audit(limit=1000).items)
     for method, path, body, _ in asked:
         assert client.ask(method, path, json=body).status_code == 200
     assert _newest(equal, before) == [operation for *_, operation in asked]
     assert _cortex(client, "i-1", read_only=True)
     assert _cortex(client, "i-1")
-    equal.put_instance(Instance("i-2", exclusive=True))
+    equal.inventory.put_instance(Instance("i-2", exclusive=True))
     for number, name in enumerate(NAMES):
-        equal.put_instance(Instance(f"r-{number}", host=name))
+        equal.inventory.put_instance(Instance(f"r-{number}", host=name))
     before += len(asked)
     assert _cortex(client, "i-2") == []
     assert _newest(equal, before) == [

@@ -139,7 +139,7 @@ def pool(advisor: Advisor) -> Advisor:
              Host("x4", "xen", 8, 65536.0, labels={"pool": "another"}))  # fmt: skip
     instances = tuple(_vm(f"v{number}", "x1") for number in range(3))
     busy = WorkloadProfile("busy", {"cpu": 100.0, "block": 0.0})
-    advisor.put_inventory(Inventory(hosts, instances, (busy,)), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(hosts, instances, (busy,)), mode="replace", generation=None)
     return advisor
 
 
@@ -155,8 +155,8 @@ def test_every_host_of_the_pool_has_stars_and_the_crowded_one_fewest(xapi: Xapi)
 
 
 def test_a_host_without_room_has_no_stars_and_a_reason(xapi: Xapi, pool: Advisor) -> None:
-    pool.put_instance(Instance("huge", 2, 8000.0))
-    pool.put_host(Host("x1", "xen", 2, 8192.0, enabled=False, labels={"pool": POOL, "uuid": "u1"}))
+    pool.inventory.put_instance(Instance("huge", 2, 8000.0))
+    pool.inventory.put_host(Host("x1", "xen", 2, 8192.0, enabled=False, labels={"pool": POOL, "uuid": "u1"}))
     rated = xapi.vm_recommendations("huge", live_hosts=3)
     assert rated["u1"][0::2] == ["0.0", "the host is disabled"]
     assert len(rated["u2"]) == 2
@@ -168,7 +168,7 @@ def test_a_vm_that_nobody_knows_is_answered_too(xapi: Xapi) -> None:
 
 def test_vms_that_start_one_after_another_spread(xapi: Xapi, pool: Advisor) -> None:
     for number in range(4):
-        pool.put_instance(Instance(f"new{number}", 2, 1024.0, workload="busy"))
+        pool.inventory.put_instance(Instance(f"new{number}", 2, 1024.0, workload="busy"))
     chosen = []
     for number in range(4):
         rated = xapi.vm_recommendations(f"new{number}", live_hosts=3)
@@ -178,7 +178,7 @@ def test_vms_that_start_one_after_another_spread(xapi: Xapi, pool: Advisor) -> N
 
 def test_asking_about_a_vm_that_runs_holds_nothing(xapi: Xapi, pool: Advisor) -> None:
     xapi.vm_recommendations("uuid-of-v0", live_hosts=3)
-    assert pool.recommendations().items == ()
+    assert pool.outcomes.page().items == ()
 
 
 def test_a_host_is_emptied_with_each_counting_in_for_the_next(xapi: Xapi) -> None:
@@ -192,9 +192,9 @@ def test_an_empty_host_needs_no_moves(xapi: Xapi) -> None:
 
 
 def test_a_vm_that_fits_nowhere_is_left_out(xapi: Xapi, pool: Advisor) -> None:
-    pool.put_instance(_vm("v0", "x1", min_throughput_ratio=0.9))
-    pool.put_instance(Instance("large", 1, 8192.0, host="x2"))
-    pool.put_instance(Instance("larger", 1, 8192.0, host="x3"))
+    pool.inventory.put_instance(_vm("v0", "x1", min_throughput_ratio=0.9))
+    pool.inventory.put_instance(Instance("large", 1, 8192.0, host="x2"))
+    pool.inventory.put_instance(Instance("larger", 1, 8192.0, host="x3"))
     assert xapi.evacuation("u1") == {}
     (said,) = xapi.ask("HostGetRecommendations", HostUuid="u1")
     assert said.text == "false"
@@ -206,22 +206,22 @@ def test_a_crowd_is_told_to_move_apart_and_then_nothing_more(xapi: Xapi, pool: A
     ((vm, (source, target, why)),) = moves.items()
     assert (source, "beyond uncertainty" in why) == ("u1", True)
     name = vm.removeprefix("uuid-of-")
-    pool.put_instance(_vm(name, {"u2": "x2", "u3": "x3"}[target]))
+    pool.inventory.put_instance(_vm(name, {"u2": "x2", "u3": "x3"}[target]))
     assert xapi.optimisation() == {}
 
 
 def test_every_answer_has_one_entry_in_the_audit_log(xapi: Xapi, pool: Advisor) -> None:
-    before = len(pool.audit(limit=1000).items)
+    before = len(pool.access.audit(limit=1000).items)
     xapi.vm_recommendations("uuid-of-v0", live_hosts=3)
     xapi.vm_recommendations("new", live_hosts=3)
     xapi.evacuation("u1")
     xapi.optimisation()
-    found = [one.operation for one in pool.audit(limit=1000).items][::-1][before:]
+    found = [one.operation for one in pool.access.audit(limit=1000).items][::-1][before:]
     assert found == ["placement.look", "placement.answer", "moves.answer", "moves.answer"]
 
 
 def test_storage_that_is_away_is_told_in_words(pool: Advisor, settings: Settings) -> None:
-    bent = Bent(pool, place_in_turn=failing(StorageUnavailable("the database does not answer")))
+    bent = Bent(pool, placements={"in_turn": failing(StorageUnavailable("the database does not answer"))})
     with pytest.raises(RefusedError) as error:
         Xapi(Client(create_app(bent, settings))).vm_recommendations("v0", 3)  # type: ignore[arg-type]
     assert error.value.message == "the database does not answer"
@@ -278,7 +278,7 @@ def test_no_parameters_break_the_service(client: Client) -> None:
 
 
 def test_a_token_is_the_password_and_needs_scope_write(pool: Advisor, settings: Settings) -> None:
-    scopes = {scope: pool.tokens.create(scope, scope, lasts=None)[1] for scope in ("read", "write")}  # type: ignore[arg-type]
+    scopes = {scope: pool.access.tokens.create(scope, scope, lasts=None)[1] for scope in ("read", "write")}  # type: ignore[arg-type]
     client = Client(create_app(pool, settings))
     raw = (
         f'<Envelope xmlns="{soap.ENVELOPE}"><Body><VMGetRecommendations xmlns="{soap.DWM}"><request>'

@@ -43,8 +43,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Advisor]:
         for owner in ((None,) if metric.default_scope == "host" else ("shop-3", "shop-4"))
     ]
     with Advisor(settings) as opened:
-        opened.put_inventory(load_inventory(CLOUD), mode="replace", generation=None)
-        assert opened.ingest(samples)["accepted"] == len(samples)
+        opened.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
+        assert opened.telemetry.ingest(samples)["accepted"] == len(samples)
         yield opened
 
 
@@ -61,11 +61,11 @@ def hosts_of(page: Page) -> list[str]:
 def test_the_host_with_the_worst_off_instance_comes_first(pages: Client, measured: Advisor) -> None:
     shown = pages.page("/cloud")
     page = Page(shown.text)
-    worst = {one.host.id: one.worst.expected if one.worst else math.inf for one in measured.cloud_now().hosts}
+    worst = {one.host.id: one.worst.expected if one.worst else math.inf for one in measured.cloud.now().hosts}
     assert [worst[name] for name in hosts_of(page)] == sorted(worst.values())
     assert hosts_of(page)[0] == "h1"
     assert len(worst) == 6
-    worst_off = measured.cloud_now().hosts[0].worst
+    worst_off = measured.cloud.now().hosts[0].worst
     assert worst_off
     assert worst_off.expected < 0.9
     assert f"{worst_off.instance.id} h1 {worst_off.expected:.2f} too little – web-100k" in page.text
@@ -73,21 +73,21 @@ def test_the_host_with_the_worst_off_instance_comes_first(pages: Client, measure
 
 
 def test_who_is_below_a_strict_limit_is_listed_however_many_lose_more(measured: Advisor, settings: Settings) -> None:
-    told = measured.cloud_now()
+    told = measured.cloud.now()
     patient = [ResidentNow(Instance(f"i{number}"), 0.92, False) for number in range(12)]
     strict = ResidentNow(Instance("strict", min_throughput_ratio=0.99), 0.95, False)
     crowded = replace(told.hosts[0], residents=(*patient, strict))
-    bent: Any = Bent(measured, cloud_now=lambda: replace(told, hosts=(crowded,)))
+    bent: Any = Bent(measured, cloud={"now": lambda: replace(told, hosts=(crowded,))})
     page = Page(Client(create_app(bent, settings)).page("/cloud").text)
     assert f"strict {crowded.host.id} 0.95 too little 0.99" in page.text
     assert "i0 " not in page.text[: page.text.index("Name contains")]
 
 
 def test_hosts_without_fresh_data_are_counted_and_marked(measured: Advisor, settings: Settings) -> None:
-    told = measured.cloud_now()
+    told = measured.cloud.now()
     unseen = (replace(told.hosts[0], seen_at=None), *told.hosts[1:])
     for cloud, marked in ((replace(told, fresh_s=0.0), 6), (replace(told, hosts=unseen), 1)):
-        bent: Any = Bent(measured, cloud_now=lambda cloud=cloud: cloud)
+        bent: Any = Bent(measured, cloud={"now": lambda cloud=cloud: cloud})
         page = Page(Client(create_app(bent, settings)).page("/cloud").text)
         assert f"Hosts without fresh data {marked}" in page.text
     assert "never seen" in page.text
@@ -135,7 +135,7 @@ def test_an_address_that_is_not_understood_is_told_what(pages: Client, path: str
 
 def test_a_host_shows_bands_limits_pressure_and_who_slows_whom(pages: Client, measured: Advisor) -> None:
     page = Page(pages.page("/hosts/h1").text)
-    found = measured.host_detail("h1")
+    found = measured.cloud.host("h1")
     for effect in found.effects:
         band = effect.throughput_ratio
         assert f"{band.expected:.2f}" in page.text
@@ -173,7 +173,7 @@ def test_without_samples_a_page_says_how_to_get_some(pages: Client) -> None:
 
 def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Client, measured: Advisor) -> None:
     page = Page(pages.page("/instances/shop-3?since=1h").text)
-    mine = next(one for one in measured.host_detail("h1").effects if one.instance == "shop-3").throughput_ratio
+    mine = next(one for one in measured.cloud.host("h1").effects if one.instance == "shop-3").throughput_ratio
     assert f"It keeps {mine.expected:.2f} of its own speed on h1 ." in page.text
     assert "Without shop-4 it would keep" in page.text
     assert {"/?instance=shop-3", "/hosts/h1", "/instances/shop-4"} <= {one["href"] for one in page.all("a")}
@@ -187,7 +187,7 @@ def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Clien
 def test_a_store_of_samples_that_is_down_keeps_no_page_from_being_shown(advisor: Advisor, settings: Settings) -> None:
     gone = settings.model_copy(update={"prometheus_url": "http://127.0.0.1:1"})
     with Advisor(gone) as opened:
-        told = opened.histories(instance="shop-3")
+        told = opened.telemetry.histories(instance="shop-3")
         assert (told.found, told.missing) == ((), "http://127.0.0.1:1 does not answer (Connection refused)")
         shown = Client(create_app(opened, gone)).page("/instances/shop-3")
     assert shown.status_code == 200
@@ -196,11 +196,13 @@ def test_a_store_of_samples_that_is_down_keeps_no_page_from_being_shown(advisor:
 
 def test_an_instance_on_no_host_and_one_that_an_answer_holds(advisor: Advisor, settings: Settings) -> None:
     client = Client(create_app(advisor, settings))
-    advisor.put_instance(Instance("nowhere", vcpus=1, memory_mb=512, workload="batch"))
+    advisor.inventory.put_instance(Instance("nowhere", vcpus=1, memory_mb=512, workload="batch"))
     page = Page(client.page("/instances/nowhere").text)
     assert "It is on no host." in page.text
     assert "Where should it go?" in page.text
-    held = advisor.place(PlacementRequest(Instance("coming", vcpus=1, memory_mb=512, workload="batch")))
+    held = advisor.placements.place(
+        PlacementRequest(Instance("coming", vcpus=1, memory_mb=512, workload="batch"))
+    ).recommendation
     host = held.candidates[0].host
     assert "An answer holds this host for it" in Page(client.page("/instances/coming").text).text
     assert "coming pending" in Page(client.page(f"/hosts/{host}").text).text
@@ -209,14 +211,14 @@ def test_an_instance_on_no_host_and_one_that_an_answer_holds(advisor: Advisor, s
 
 
 def test_an_empty_cloud_says_how_to_fill_it(advisor: Advisor, settings: Settings) -> None:
-    advisor.put_inventory(Inventory(), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(), mode="replace", generation=None)
     assert "cotenant sync FILE" in Page(Client(create_app(advisor, settings)).page("/cloud").text).text
 
 
 def test_what_comes_from_outside_stays_text(advisor: Advisor, settings: Settings) -> None:
     host = Host("h1", "kvm", pcpus=2, memory_mb=512, labels={HOSTILE: HOSTILE})
-    told = advisor.cloud_now()
-    bent: Any = Bent(advisor, cloud_now=lambda: replace(told, hosts=(replace(told.hosts[0], host=host),)))
+    told = advisor.cloud.now()
+    bent: Any = Bent(advisor, cloud={"now": lambda: replace(told, hosts=(replace(told.hosts[0], host=host),))})
     client = Client(create_app(bent, settings))
     for path in ("/cloud", f"/cloud?name={'%22%3E%3Cscript%3Ealert(1)%3C/script%3E'}&label=%3Cb%3E"):
         page = Page(client.page(path).text)
@@ -234,7 +236,7 @@ def test_a_thousand_hosts_are_one_small_page(advisor: Advisor, settings: Setting
         for number in range(5)
     )
     workload = WorkloadProfile("web", {"cpu": 70, "driver_domain.cpu": 40, "pages_exchanged": 5000})
-    advisor.put_inventory(Inventory(hosts, there, (workload,)), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(hosts, there, (workload,)), mode="replace", generation=None)
     client = Client(create_app(advisor, settings))
     first, last = client.page("/cloud"), client.page("/cloud?page=20")
     assert len(first.content) < 150_000
@@ -245,10 +247,10 @@ def test_a_thousand_hosts_are_one_small_page(advisor: Advisor, settings: Setting
 
 
 def test_a_last_page_of_one_host_is_called_so(measured: Advisor, settings: Settings) -> None:
-    told = measured.cloud_now()
+    told = measured.cloud.now()
     hosts = [Host(f"h{at}", "kvm", pcpus=2, memory_mb=512) for at in range(AT_ONCE + 1)]
     many = tuple(replace(told.hosts[0], host=host) for host in hosts)
-    bent: Any = Bent(measured, cloud_now=lambda: replace(told, hosts=many))
+    bent: Any = Bent(measured, cloud={"now": lambda: replace(told, hosts=many)})
     first, last = (Page(Client(create_app(bent, settings)).page(f"/cloud?page={at}").text).text for at in (1, 2))
     assert "Page 1 of 2 Last host" in first
     assert f"Previous {AT_ONCE} hosts Page 2 of 2" in last
@@ -269,9 +271,9 @@ def test_hosts_alike_are_predicted_once_and_after_a_change_only_what_is_new(
     monkeypatch.setattr(PriorPredictor, "predict", counted)
     hosts = tuple(Host(f"a{number}", "kvm", pcpus=4, memory_mb=4096) for number in range(6))
     there = tuple(Instance(f"i{number}", vcpus=2, memory_mb=512, host=f"a{number}") for number in range(5))
-    advisor.put_inventory(Inventory(hosts, there), mode="replace", generation=None)
-    before = advisor.cloud_now()
-    assert advisor.cloud_now() is before
-    advisor.put_instance(Instance("more", vcpus=1, memory_mb=512, host="a5"))
-    advisor.cloud_now()
+    advisor.inventory.put(Inventory(hosts, there), mode="replace", generation=None)
+    before = advisor.cloud.now()
+    assert advisor.cloud.now() is before
+    advisor.inventory.put_instance(Instance("more", vcpus=1, memory_mb=512, host="a5"))
+    advisor.cloud.now()
     assert asked == [1, 1]

@@ -23,6 +23,7 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
+from advisor.serving.recommendations import Answer
 from advisor.settings import Settings
 from api.app import create_app
 from api.web import picture
@@ -40,7 +41,9 @@ PAGES = [
 
 
 def _page(advisor: Advisor, settings: Settings, place: Callable[..., Any], path: str = NEW) -> tuple[int, Page]:
-    shown = Client(create_app(Bent(advisor, place=place), settings)).page(path)  # type: ignore[arg-type]
+    shown = Client(
+        create_app(Bent(advisor, placements={"place": lambda request: Answer.of(place(request))}), settings)
+    ).page(path)  # type: ignore[arg-type]
     return shown.status_code, Page(shown.text)
 
 
@@ -51,7 +54,7 @@ def test_before_a_question_the_page_says_what_it_is_for(client: Client) -> None:
 
 
 def test_an_empty_inventory_says_how_to_fill_it(advisor: Advisor, settings: Settings) -> None:
-    advisor.put_inventory(Inventory(), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(), mode="replace", generation=None)
     page = Page(Client(create_app(advisor, settings)).page("/").text)
     assert "The inventory is empty" in page.text
     assert "cotenant sync FILE" in page.text
@@ -85,7 +88,7 @@ def test_an_instance_that_is_better_off_elsewhere_is_shown_where_it_is_too(
         there = replace(found.candidates[1], host="h4", tied_with=(), neighbours=(effect("picky", 0.92, 0.97),))
         return found if request.hosts is None else replace(found, candidates=(there,))
 
-    advisor.put_instance(Instance("picky", vcpus=1, memory_mb=512, host="h4", min_throughput_ratio=0.95))
+    advisor.inventory.put_instance(Instance("picky", vcpus=1, memory_mb=512, host="h4", min_throughput_ratio=0.95))
     _, page = _page(advisor, settings, place, "/?instance=mystery")
     assert "Move mystery from h4 to h1" in page.text
     assert "Where it is now" in page.text
@@ -97,11 +100,11 @@ def test_an_instance_that_is_better_off_elsewhere_is_shown_where_it_is_too(
 def test_nobody_is_told_to_move_between_hosts_that_are_alike(name: str, advisor: Advisor, settings: Settings) -> None:
     hosts = tuple(Host(f"h{number:02}", "kvm", pcpus=8, memory_mb=65536) for number in range(30))
     instance = Instance("mine", vcpus=2, memory_mb=512, host=name)
-    advisor.put_inventory(Inventory(hosts, (instance,)), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(hosts, (instance,)), mode="replace", generation=None)
     client = Client(create_app(advisor, settings))
     page = Page(client.page("/?instance=mine").text)
     assert f"Leave mine on {name} : no other host is better beyond the uncertainty. On {name} it keeps" in page.text
-    for stored in advisor.answered(which="all").items:  # as it was answered, which may not say how it stands there
+    for stored in advisor.outcomes.page(which="all").items:  # as it was answered, which may not say how it stands there
         shown = client.page(f"/placements/{stored.recommendation.id}")
         assert shown.status_code == 200
         assert "mine" in Page(shown.text).text
@@ -292,7 +295,7 @@ def test_what_is_wrong_with_an_instance_of_the_inventory_stands_beside_its_name(
 
 
 def test_a_workload_may_be_called_as_the_api_lets_it_be(client: Client, advisor: Advisor) -> None:
-    advisor.put_workload(WorkloadProfile("Web, 1 kB", {"cpu": 50.0}))
+    advisor.inventory.put_workload(WorkloadProfile("Web, 1 kB", {"cpu": 50.0}))
     shown = client.page("/?name=n&workload=Web,%201%20kB")
     assert (shown.status_code, '<option value="Web, 1 kB" selected>' in shown.text) == (200, True)
     assert client.page("/?name=n&workload=a%0Ab").status_code == 422

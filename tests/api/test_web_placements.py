@@ -25,12 +25,12 @@ def shown(advisor: Advisor, settings: Settings, path: str, **bent: Any) -> str:
 
 
 def test_an_outcome_is_held_against_what_was_told(advisor: Advisor, settings: Settings) -> None:
-    placed = advisor.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024)))
+    placed = advisor.placements.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024))).recommendation
     best = placed.candidates[0]
     inside, outside = best.newcomer.throughput_ratio.expected, 0.01
     ratios = {"shop-8": inside, **{one.instance: outside for one in best.neighbours}}
-    advisor.record_outcome(placed.id, best.host, ratios)
-    found = advisor.answer(placed.id)
+    advisor.outcomes.record(placed.id, best.host, ratios)
+    found = advisor.outcomes.get(placed.id)
     assert (found.beside[0].instance, found.beside[0].inside) == ("shop-8", True)
     assert all(row.inside is False for row in found.beside[1:])
     listed = shown(advisor, settings, "/placements")
@@ -49,7 +49,7 @@ def test_who_was_not_predicted_is_not_counted_as_missed(advisor: Advisor, settin
     )
     one = RecommendationOutcome(told, "h1", told.created_at, rows)
     for more, says in ((None, "Of 2 measured ratios, 1 ("), ("c", "Of 2 measured ratios of the last 100 answers")):
-        page = shown(advisor, settings, "/placements", answered=lambda more=more, **_: Page((one,), more))
+        page = shown(advisor, settings, "/placements", outcomes={"page": lambda more=more, **_: Page((one,), more)})
         assert "inside 1 of 2" in page
         assert says in page
 
@@ -57,22 +57,24 @@ def test_who_was_not_predicted_is_not_counted_as_missed(advisor: Advisor, settin
 def test_an_outcome_of_others_alone_is_listed_with_what_was_told_of_the_newcomer(
     advisor: Advisor, settings: Settings
 ) -> None:
-    placed = advisor.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024)))
+    placed = advisor.placements.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024))).recommendation
     best = placed.candidates[0]
-    advisor.record_outcome(placed.id, best.host, {"shop-1": 0.9})
+    advisor.outcomes.record(placed.id, best.host, {"shop-1": 0.9})
     assert f"{best.newcomer.throughput_ratio.expected:.2f}" in shown(advisor, settings, "/placements")
 
 
 def test_an_answer_without_an_outcome_says_how_to_tell_one(advisor: Advisor, settings: Settings) -> None:
-    placed = advisor.place(PlacementRequest(Instance("shop-8"), dry_run=True))
+    placed = advisor.placements.place(PlacementRequest(Instance("shop-8"), dry_run=True)).recommendation
     assert f"POST /v1/placements/{placed.id}/outcome" in shown(advisor, settings, f"/placements/{placed.id}")
     assert "Nothing was placed yet" in shown(advisor, settings, "/placements")
     assert "dry run" in shown(advisor, settings, "/placements?which=all")
 
 
 def test_a_host_that_was_not_among_the_candidates_is_not_judged(advisor: Advisor, settings: Settings) -> None:
-    placed = advisor.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024), hosts=("h1",)))
-    advisor.record_outcome(placed.id, "h2", {"shop-8": 0.5})
+    placed = advisor.placements.place(
+        PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024), hosts=("h1",))
+    ).recommendation
+    advisor.outcomes.record(placed.id, "h2", {"shop-8": 0.5})
     page = shown(advisor, settings, f"/placements/{placed.id}")
     assert "not to h1 as advised" in page
     assert "Nothing was predicted for that host" in page
@@ -90,7 +92,7 @@ def test_names_of_answers_stay_text(advisor: Advisor, settings: Settings) -> Non
     one = RecommendationOutcome(
         told, HOSTILE, told.created_at, (PredictedVsObserved(HOSTILE, 0.5, Band(0.5, 0.4, 0.6)),)
     )
-    bent = Bent(advisor, answer=lambda _: one, answered=lambda **_: Page((one,)))
+    bent = Bent(advisor, outcomes={"get": lambda _: one, "page": lambda **_: Page((one,))})
     client = Client(create_app(bent, settings))  # type: ignore[arg-type]
     for path in ("/placements", "/placements/r-1"):
         assert "<img src=x" not in client.page(path).text
@@ -103,14 +105,13 @@ def test_a_card_of_any_shape_is_shown(advisor: Advisor, settings: Settings) -> N
         "libraries": ["a"],
         "blends": {"a": [1, {"b": 2.5}]},
     }
-    (prior,) = advisor.models()
+    (prior,) = advisor.models.listing()
     model = replace(prior, version="m-1", status="candidate", card=odd, verdict=None)
     assert isinstance(model, ModelCard)
     bent = Bent(
         advisor,
-        model=lambda _: model,
-        models=lambda: (model, prior),
-        model_quality=lambda _: advisor.model_quality("prior"),
+        models={"get": lambda _: model, "listing": lambda: (model, prior)},
+        outcomes={"quality": lambda _: advisor.outcomes.quality("prior")},
     )
     client = Client(create_app(bent, settings))  # type: ignore[arg-type]
     for path in ("/models", "/models/m-1", "/models/m-1/confirm?change=activate"):

@@ -10,7 +10,6 @@ from api_client import Client
 
 from advisor.domain import Inventory, PlanRequest
 from advisor.service import Advisor
-from advisor.store.retention import Retention
 
 FORM = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
 
@@ -23,12 +22,12 @@ def test_a_form_makes_a_plan_and_leads_to_its_page(
     client: Client, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nudged: list[int] = []
-    monkeypatch.setattr(Retention, "nudge", lambda _: nudged.append(1))
+    monkeypatch.setattr(advisor.plans, "_stored", lambda: nudged.append(1))
     made = client.ask("POST", "/plans", data={"kind": "admit", "count_1": "2", "seed": "7"}, headers=FORM)
     assert made.status_code == 303
-    (entry,) = advisor.plans().items
+    (entry,) = advisor.plans.page().items
     assert made.headers["location"] == f"/plans/{entry.id}"
-    plan = advisor.stored_plan(entry.id)
+    plan = advisor.plans.get(entry.id)
     assert len(nudged) == 1, "where only plans are made, old ones go all the same"
     assert (plan.request.seed, [one.id for one in plan.request.instances]) == (7, ["new-1", "new-2"])
     assert "All 2 instances can be placed." in text(client.page(f"/plans/{entry.id}").text)
@@ -44,14 +43,14 @@ def test_what_the_cloud_refuses_stands_beside_its_field_and_nothing_is_kept(clie
     unknown = client.ask("POST", "/plans", data={"kind": "what_if", "model": "m9"}, headers=FORM)
     assert (unknown.status_code, 'id="wrong-model"' in unknown.text) == (422, True)
     assert "there is no model m9" in text(unknown.text)
-    assert advisor.plans().items == ()
+    assert advisor.plans.page().items == ()
 
 
 def test_a_kind_that_there_is_none_of_makes_no_plan(client: Client, advisor: Advisor) -> None:
     refused = client.ask("POST", "/plans", data={"kind": "evict", "count_1": "1"}, headers=FORM)
     assert (refused.status_code, "is none of admit" in refused.text) == (422, True)
     assert client.page("/plans/new?kind=evict").status_code == 422
-    assert advisor.plans().items == ()
+    assert advisor.plans.page().items == ()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_a_form_asks_for_no_more_than_the_settings_allow(
     refused = client.ask("POST", "/plans", data=typed, headers=FORM)
     assert (refused.status_code, f'id="wrong-{field}"' in refused.text) == (422, True)
     assert "at most 20 are taken" in text(refused.text)
-    assert advisor.plans().items == ()
+    assert advisor.plans.page().items == ()
 
 
 def test_a_question_imagines_no_more_hosts_than_the_settings_allow(client: Client) -> None:
@@ -75,8 +74,8 @@ def test_a_question_imagines_no_more_hosts_than_the_settings_allow(client: Clien
 
 
 def test_a_plan_for_a_cloud_that_is_gone_is_shown_stale_and_can_be_taken_away(client: Client, advisor: Advisor) -> None:
-    plan = advisor.plan(PlanRequest("evacuate", empty=("h3",), time_limit_s=2, commands=True))
-    advisor.put_inventory(Inventory(), mode="replace", generation=None)
+    plan = advisor.plans.make(PlanRequest("evacuate", empty=("h3",), time_limit_s=2, commands=True))
+    advisor.inventory.put(Inventory(), mode="replace", generation=None)
     assert "Stale." in text(client.page(f"/plans/{plan.id}").text)
     assert "an earlier cloud" in text(client.page("/plans").text)
     report = client.page(f"/plans/{plan.id}/report.html")

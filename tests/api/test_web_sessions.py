@@ -76,7 +76,7 @@ def clock() -> Clock:
 def advisor(settings: Settings, clock: Clock) -> Iterator[Advisor]:
 
     with Advisor(settings, clock=clock) as opened:
-        opened.put_inventory(load_inventory(Path(__file__).parent / "cloud.yaml"), mode="replace", generation=None)
+        opened.inventory.put(load_inventory(Path(__file__).parent / "cloud.yaml"), mode="replace", generation=None)
         yield opened
 
 
@@ -86,7 +86,7 @@ def browser(advisor: Advisor, settings: Settings) -> Browser:
 
 
 def test_who_signs_in_reads_pages_and_who_signs_out_does_not_any_more(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.tokens.create("operators <b>", "read", lasts=None)
+    _, text = advisor.access.tokens.create("operators <b>", "read", lasts=None)
     sent_away = browser.get("/cloud?a=b")
     assert (sent_away.status_code, sent_away.headers["location"]) == (303, "/signin?next=%2Fcloud%3Fa%3Db")
     assert 'value="/cloud?a=b"' in browser.get(sent_away.headers["location"]).text
@@ -102,12 +102,12 @@ def test_who_signs_in_reads_pages_and_who_signs_out_does_not_any_more(advisor: A
     assert browser.cookie["Cookie"].partition("=")[2] not in stored
     assert browser.post("/signout", {}).headers["location"] == "/signin"
     assert browser.get("/cloud").status_code == 303
-    told = {entry.operation: entry.actor for entry in advisor.audit(limit=3).items}
+    told = {entry.operation: entry.actor for entry in advisor.access.audit(limit=3).items}
     assert told["session.begin"] == told["session.end"] != "anybody"
 
 
 def test_a_cookie_counts_for_pages_only(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.tokens.create("operators", "admin", lasts=None)
+    _, text = advisor.access.tokens.create("operators", "admin", lasts=None)
     browser.sign_in(text)
     for path in ("/v1/hosts", "/v1/nothing", "/metrics", "/v1/audit"):
         assert browser.get(path).status_code == 401
@@ -119,7 +119,7 @@ def test_a_cookie_counts_for_pages_only(advisor: Advisor, browser: Browser) -> N
 
 
 def test_a_session_may_what_its_token_may(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.tokens.create("readers", "read", lasts=None)
+    _, text = advisor.access.tokens.create("readers", "read", lasts=None)
     browser.sign_in(text)
     answer = browser.post("/models/prior/activate", {})
     assert answer.status_code == 403
@@ -127,19 +127,19 @@ def test_a_session_may_what_its_token_may(advisor: Advisor, browser: Browser) ->
 
 
 def test_a_session_ends_with_its_token_and_after_half_a_day(advisor: Advisor, browser: Browser, clock: Clock) -> None:
-    token, text = advisor.tokens.create("revoked", "read", lasts=None)
+    token, text = advisor.access.tokens.create("revoked", "read", lasts=None)
     browser.sign_in(text)
-    advisor.tokens.revoke(token.id)
+    advisor.access.tokens.revoke(token.id)
     assert browser.get("/cloud").status_code == 303
     late = browser.post("/models/prior/activate", {})  # a form that was open meanwhile
     assert (late.status_code, 'href="/signin"' in late.text) == (401, True)
-    _, text = advisor.tokens.create("short", "read", lasts=timedelta(hours=1))
+    _, text = advisor.access.tokens.create("short", "read", lasts=timedelta(hours=1))
     assert "Max-Age=3600" in browser.sign_in(text).headers["set-cookie"]
     clock.now += timedelta(minutes=59)
     assert browser.get("/cloud").status_code == 200
     clock.now += timedelta(minutes=1)
     assert browser.get("/cloud").status_code == 303
-    _, text = advisor.tokens.create("for ever", "read", lasts=None)
+    _, text = advisor.access.tokens.create("for ever", "read", lasts=None)
     browser.sign_in(text)
     clock.now += timedelta(hours=11, minutes=59)
     assert browser.get("/cloud").status_code == 200
@@ -148,13 +148,13 @@ def test_a_session_ends_with_its_token_and_after_half_a_day(advisor: Advisor, br
 
 
 def test_each_sign_in_is_another_session_and_ends_the_one_before(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    _, text = advisor.access.tokens.create("operators", "read", lasts=None)
     browser.cookie = {"Cookie": f"cotenant={'A' * 43}"}  # put there by somebody else
     browser.sign_in(text)
     first = dict(browser.cookie)
     assert first != {"Cookie": f"cotenant={'A' * 43}"}
     browser.sign_in(text)
-    ended, begun = sorted(advisor.audit(limit=2).items, key=lambda entry: entry.operation, reverse=True)
+    ended, begun = sorted(advisor.access.audit(limit=2).items, key=lambda entry: entry.operation, reverse=True)
     assert (begun.operation, ended.operation) == ("session.begin", "session.end")
     assert begun.request_id == ended.request_id != ""
     assert begun.actor == ended.actor != "anybody"
@@ -164,7 +164,7 @@ def test_each_sign_in_is_another_session_and_ends_the_one_before(advisor: Adviso
 
 
 def test_signing_in_leads_nowhere_else(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    _, text = advisor.access.tokens.create("operators", "read", lasts=None)
     for after in ("//evil.example", "/\\evil.example", "https://evil.example", "/a\r\nX: y", "", "/signin"):
         assert browser.sign_in(text, after).headers["location"] == "/"
 
@@ -172,12 +172,12 @@ def test_signing_in_leads_nowhere_else(advisor: Advisor, browser: Browser) -> No
 def test_a_wrong_token_is_told_so_and_audited_and_too_many_wait(
     advisor: Advisor, browser: Browser, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
-    advisor.tokens.create("operators", "read", lasts=None)
+    advisor.access.tokens.create("operators", "read", lasts=None)
     answer = browser.sign_in("cot_wrong")
     assert answer.status_code == 401
     assert "This token is not valid" in answer.text
     assert "cot_wrong" not in answer.text
-    refused = advisor.audit(limit=1).items[0]
+    refused = advisor.access.audit(limit=1).items[0]
     assert (refused.operation, refused.actor, refused.detail) == ("session.refuse", "anybody", {"client": "127.0.0.1"})
     monkeypatch.setattr(gate, "ATTEMPTS_AT_ONCE", 2)
     monkeypatch.setattr(gate, "RateLimit", partial(RateLimit, monotonic=lambda: 0.0))  # however long an attempt takes
@@ -185,7 +185,7 @@ def test_a_wrong_token_is_told_so_and_audited_and_too_many_wait(
     answers = [eager.sign_in("cot_wrong") for _ in range(3)]
     assert [one.status_code for one in answers] == [401, 401, 429]
     assert answers[-1].headers["retry-after"] == "1"
-    assert len([one for one in advisor.audit().items if one.operation == "session.refuse"]) == 3
+    assert len([one for one in advisor.access.audit().items if one.operation == "session.refuse"]) == 3
 
 
 def attempts(app: Any, clients: list[tuple[str, str]]) -> list[int]:
@@ -207,7 +207,7 @@ def attempts(app: Any, clients: list[tuple[str, str]]) -> list[int]:
 def test_attempts_are_counted_by_place_and_one_network_of_ipv6_is_one(
     advisor: Advisor, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advisor.tokens.create("operators", "read", lasts=None)
+    advisor.access.tokens.create("operators", "read", lasts=None)
     monkeypatch.setattr(gate, "ATTEMPTS_AT_ONCE", 2)
     monkeypatch.setattr(gate, "ATTEMPTS_PER_S", 0.001)
     there = ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"]
@@ -227,7 +227,7 @@ def test_who_comes_through_a_proxy_is_told_apart_where_the_proxy_is_trusted(
     statuses: list[int],
     known: str,
 ) -> None:
-    advisor.tokens.create("operators", "read", lasts=None)
+    advisor.access.tokens.create("operators", "read", lasts=None)
     monkeypatch.setattr(gate, "ATTEMPTS_AT_ONCE", 1)
     monkeypatch.setattr(gate, "ATTEMPTS_PER_S", 0.001)
     chosen = settings.model_copy(update={"trusted_proxies": trusted})
@@ -235,7 +235,7 @@ def test_who_comes_through_a_proxy_is_told_apart_where_the_proxy_is_trusted(
     served.load()
     people = ["192.0.2.1", "203.0.113.9, 192.0.2.1", "192.0.2.2"]  # the second forges who it is
     assert attempts(served.loaded_app, [("127.0.0.1", one) for one in people]) == statuses
-    assert advisor.audit(limit=1).items[0].detail == {"client": known}
+    assert advisor.access.audit(limit=1).items[0].detail == {"client": known}
 
 
 def test_a_proxy_that_is_no_address_is_refused() -> None:
@@ -246,7 +246,7 @@ def test_a_proxy_that_is_no_address_is_refused() -> None:
 
 
 def test_a_form_counts_only_from_a_page_of_ours(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    _, text = advisor.access.tokens.create("operators", "read", lasts=None)
     for headers, status in (
         ({"Sec-Fetch-Site": "same-origin"}, 303),
         ({"Origin": "http://127.0.0.1"}, 303),
@@ -265,7 +265,7 @@ def test_a_form_counts_only_from_a_page_of_ours(advisor: Advisor, browser: Brows
 
 
 def test_a_form_counts_only_in_the_session_that_it_was_made_for(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    _, text = advisor.access.tokens.create("operators", "read", lasts=None)
     other = Browser(browser.client)
     other.sign_in(text)
     browser.sign_in(text)
@@ -278,7 +278,7 @@ def test_a_form_counts_only_in_the_session_that_it_was_made_for(advisor: Advisor
 
 
 def test_behind_tls_the_cookie_is_for_tls_only(advisor: Advisor, browser: Browser) -> None:
-    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    _, text = advisor.access.tokens.create("operators", "read", lasts=None)
     cookie = browser.sign_in(text, Origin="https://127.0.0.1").headers["set-cookie"]
     assert cookie.startswith("__Host-cotenant=")
     assert "Secure" in cookie.split("; ")
@@ -297,7 +297,7 @@ def test_behind_tls_the_cookie_is_for_tls_only(advisor: Advisor, browser: Browse
 def test_over_tls_the_cookie_of_plain_http_does_not_count(
     advisor: Advisor, browser: Browser, url: str, sent: dict[str, str], signed_in: bool
 ) -> None:
-    _, text = advisor.tokens.create("operators", "read", lasts=None)
+    _, text = advisor.access.tokens.create("operators", "read", lasts=None)
     browser.sign_in(text)
     assert browser.cookie["Cookie"].startswith("cotenant=")
 
@@ -333,7 +333,7 @@ def test_a_page_of_another_site_changes_nothing_by_the_api(
 ) -> None:
     path = "/v1/models/prior/shadow"  # a change without a body, which any form on any site can ask for
     assert browser.client.ask("POST", path, headers=says).status_code == status, "nobody has a token"
-    _, text = advisor.tokens.create("admins", "admin", lasts=None)
+    _, text = advisor.access.tokens.create("admins", "admin", lasts=None)
     basic = {"Authorization": f"Basic {base64.b64encode(f'x:{text}'.encode()).decode()}"}  # which a browser remembers
     assert browser.client.ask("POST", path, headers=says | basic).status_code == status
     bearer = {"Authorization": f"Bearer {text}"}  # which no other site can have sent
@@ -359,7 +359,7 @@ class Keystone:
 def test_a_token_of_keystone_signs_in_too_and_is_asked_about_again(
     advisor: Advisor, browser: Browser, settings: Settings
 ) -> None:
-    advisor.keystone = advisor.sessions._keystone = known = Keystone()  # type: ignore[assignment]
+    advisor.access.keystone = advisor.access.sessions._keystone = known = Keystone()  # type: ignore[assignment]
     assert browser.sign_in("gAAAA-of-another").status_code == 401
     assert browser.sign_in("gAAAA-of-keystone").status_code == 303
     assert "keystone:u1" in browser.get("/cloud").text

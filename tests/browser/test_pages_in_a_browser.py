@@ -137,8 +137,8 @@ def test_what_is_wrong_stands_beside_its_field_and_what_is_missing_is_told(page:
 
 
 def test_what_a_report_has_folded_is_there_in_print(page: Page, small: Service) -> None:
-    plan = small.advisor.plans(kind="capacity").items[0].id
-    page.set_content(small.advisor.plan_report(plan))
+    plan = small.advisor.plans.page(kind="capacity").items[0].id
+    page.set_content(small.advisor.plans.report_html(plan))
     month = page.get_by_role("columnheader", name="Month", exact=True)
     expect(month).to_be_hidden()
     page.emulate_media(media="print")
@@ -215,9 +215,9 @@ def test_a_plan_is_asked_for_read_compared_and_taken_away(page: Page, tmp_path: 
 
 
 def test_a_plan_of_an_earlier_cloud_is_told_to_be_stale(page: Page, small: Service) -> None:
-    host = small.advisor.host("h6")
-    small.advisor.put_host(replace(host, labels={**host.labels, "seen": "again"}))
-    page.goto(f"/plans/{small.advisor.plans(kind='admit').items[0].id}")
+    host = small.advisor.inventory.host("h6")
+    small.advisor.inventory.put_host(replace(host, labels={**host.labels, "seen": "again"}))
+    page.goto(f"/plans/{small.advisor.plans.page(kind='admit').items[0].id}")
     expect(page.get_by_role("status")).to_contain_text("Stale.")
     expect(page.get_by_role("status")).to_contain_text("h6")
 
@@ -227,7 +227,7 @@ def test_who_answers_changes_only_after_a_question_and_can_be_taken_back(page: P
     page.get_by_role("row", name="m-bad").get_by_role("link", name="Activate").click()
     page.get_by_role("button", name="Activate").click()
     expect(page.get_by_role("alert")).to_contain_text("refused by the gate")
-    assert small.advisor.model("m-good").status == "active"
+    assert small.advisor.models.get("m-good").status == "active"
     page.get_by_label("although the gate refuses").check()
     page.get_by_role("button", name="Activate").click()
     expect(page.get_by_role("row", name="m-bad answers")).to_be_visible()

@@ -68,7 +68,9 @@ def small(folder: Path) -> Iterator[Service]:
     )
     with Advisor(settings) as advisor:
         fill(advisor, folder)
-        secrets = {scope: advisor.tokens.create(f"{scope} token", scope, lasts=None)[1] for scope in TOKEN_SCOPES}
+        secrets = {
+            scope: advisor.access.tokens.create(f"{scope} token", scope, lasts=None)[1] for scope in TOKEN_SCOPES
+        }
         with _listening(advisor, settings) as url:
             yield Service(url, advisor, secrets)
 
@@ -89,7 +91,7 @@ def large(folder: Path, hosts: int = 1000) -> Iterator[Service]:
             )
             for n in range(3 * hosts)
         )
-        advisor.put_inventory(Inventory(made, there, example.workloads), mode="replace", generation=None)
+        advisor.inventory.put(Inventory(made, there, example.workloads), mode="replace", generation=None)
         with _listening(advisor, settings) as url:
             yield Service(url, advisor, {})
 
@@ -125,11 +127,11 @@ def _crowd(advisor: Advisor) -> None:
         )
         for n in range(12)
     )
-    advisor.put_inventory(Inventory(made, there, tuple(kinds)), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(made, there, tuple(kinds)), mode="replace", generation=None)
     newcomer = Instance(_long("newcomer"), vcpus=4, memory_mb=2048, workload=kinds[0].name, min_throughput_ratio=0.9)
-    advisor.place(PlacementRequest(newcomer, commands=True, dry_run=True))
-    advisor.plan(PlanRequest("rebalance", keep_ratio=0.9, commands=True, time_limit_s=3.0))
-    advisor.put_host(replace(made[1], labels={}))
+    advisor.placements.place(PlacementRequest(newcomer, commands=True, dry_run=True))
+    advisor.plans.make(PlanRequest("rebalance", keep_ratio=0.9, commands=True, time_limit_s=3.0))
+    advisor.inventory.put_host(replace(made[1], labels={}))
 
 
 def _long(name: str) -> str:
@@ -140,7 +142,7 @@ def _long(name: str) -> str:
 def strange_pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
     """Pages of the strange service, and of the empty one, as a name and a path."""
     common = (("where", "/"), ("cloud", "/cloud"), ("placements", "/placements?which=all"), ("models", "/models"))
-    hosts, instances = advisor.hosts(limit=1).items, advisor.instances(limit=1).items
+    hosts, instances = advisor.inventory.hosts(limit=1).items, advisor.inventory.instances(limit=1).items
     if not hosts:
         return (*common, ("plans", "/plans"), ("answer", "/?name=a&vcpus=1&memory_mb=512"))
     return (
@@ -151,8 +153,8 @@ def strange_pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
         ("filter", "/cloud?label=wrong&name=none"),
         ("host", f"/hosts/{hosts[0].id}"),
         ("instance", f"/instances/{instances[0].id}"),
-        ("placement", f"/placements/{advisor.answered(which='all', limit=1).items[0].recommendation.id}"),
-        ("plan", f"/plans/{advisor.plans().items[0].id}"),
+        ("placement", f"/placements/{advisor.outcomes.page(which='all', limit=1).items[0].recommendation.id}"),
+        ("plan", f"/plans/{advisor.plans.page().items[0].id}"),
         ("unknown", f"/hosts/{'x' * 64}"),
     )
 
@@ -160,15 +162,17 @@ def strange_pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
 def fill(advisor: Advisor, folder: Path) -> None:
     """Everything that the small cloud has."""
     cloud = load_inventory(ROOT / "examples" / "cloud.yaml")
-    advisor.put_inventory(cloud, mode="replace", generation=None)
+    advisor.inventory.put(cloud, mode="replace", generation=None)
     for instance in cloud.instances[:4]:
-        advisor.ingest(list(_samples(instance)))
+        advisor.telemetry.ingest(list(_samples(instance)))
     _models(advisor, folder)
     shop = load_instances(ROOT / "examples" / "shop-7.yaml")[0]
     for number, off in enumerate((0.0, -0.02, -0.4)):
-        asked = advisor.place(PlacementRequest(replace(shop, id=f"shop-{70 + number}"), commands=True))
+        asked = advisor.placements.place(
+            PlacementRequest(replace(shop, id=f"shop-{70 + number}"), commands=True)
+        ).recommendation
         _tell(advisor, asked, off)
-    advisor.place(PlacementRequest(replace(shop, id="shop-79"), commands=True))
+    advisor.placements.place(PlacementRequest(replace(shop, id="shop-79"), commands=True))
     more = tuple(replace(shop, id=f"more-{number}") for number in range(3))
     for asked in (
         PlanRequest("admit", more, commands=True),
@@ -179,7 +183,7 @@ def fill(advisor: Advisor, folder: Path) -> None:
         PlanRequest("what_if", whatif=WhatIf(remove=("h2",)), keep_ratio=0.6),
         PlanRequest("right_size"),
     ):
-        advisor.plan(replace(asked, time_limit_s=3.0))
+        advisor.plans.make(replace(asked, time_limit_s=3.0))
 
 
 def _samples(instance: Instance) -> Iterator[MetricSample]:
@@ -195,10 +199,10 @@ def _models(advisor: Advisor, folder: Path) -> None:
     made_models = importlib.import_module("made_models")
     trained = made_models.fit(folder)
     for version, off in (("m-good", 0.02), ("m-fair", 0.06), ("m-bad", 0.2)):
-        advisor.register_model(made_models.make(trained, folder / "made", version, off))
-    advisor.activate_model("m-fair")
-    advisor.activate_model("m-good")
-    advisor.shadow_model("m-fair")
+        advisor.models.register(made_models.make(trained, folder / "made", version, off))
+    advisor.models.activate("m-fair")
+    advisor.models.activate("m-good")
+    advisor.models.shadow("m-fair")
 
 
 def _tell(advisor: Advisor, asked: Recommendation, off: float) -> None:
@@ -206,7 +210,7 @@ def _tell(advisor: Advisor, asked: Recommendation, off: float) -> None:
     best = asked.candidates[0]
     ratios = {one.instance: one.throughput_ratio.expected for one in best.neighbours}
     ratios[best.newcomer.instance] = max(best.newcomer.throughput_ratio.expected + off, 0.05)
-    advisor.record_outcome(asked.id, best.host, ratios)
+    advisor.outcomes.record(asked.id, best.host, ratios)
 
 
 @contextmanager
@@ -227,8 +231,8 @@ def _listening(advisor: Advisor, settings: Settings) -> Iterator[str]:
 
 def pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
     """Every page of the small service as a name and a path."""
-    told = advisor.answered(which="told", limit=1).items[0].recommendation.id
-    made = {entry.kind: entry.id for entry in advisor.plans().items}
+    told = advisor.outcomes.page(which="told", limit=1).items[0].recommendation.id
+    made = {entry.kind: entry.id for entry in advisor.plans.page().items}
     return (
         ("where", "/"),
         (

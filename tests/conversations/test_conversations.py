@@ -91,7 +91,7 @@ def test_conversation(file: Path, tmp_path: Path, trained: Callable[[], Path]) -
         reserve_s=0,
     )
     with Advisor(settings) as advisor:
-        advisor.put_inventory(load_inventory(HERE.parent / "api" / "cloud.yaml"), mode="replace", generation=None)
+        advisor.inventory.put(load_inventory(HERE.parent / "api" / "cloud.yaml"), mode="replace", generation=None)
         asyncio.run(_play(create_app(advisor, settings), advisor, steps_of(file), tmp_path, trained))
 
 
@@ -125,9 +125,9 @@ async def _play(
             if "model" in step:
                 made_models.make(trained(), state / "models", *step["model"])
             for name, scope in step.get("token", {}).items():
-                kept[name] = advisor.tokens.create(name, scope, lasts=None)[1]
+                kept[name] = advisor.access.tokens.create(name, scope, lasts=None)[1]
             if "revoke" in step:
-                advisor.tokens.revoke(kept[step["revoke"]].split("_")[1])
+                advisor.access.tokens.revoke(kept[step["revoke"]].split("_")[1])
             method, path_template = question_of(step)
             path_asked = re.sub(r"\$(\w+)", lambda found: kept[found[1]], path_template)
             given = {key: re.sub(r"\$(\w+)", lambda found: kept[found[1]], text) for key, text in _headers(step)}

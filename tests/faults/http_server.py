@@ -48,7 +48,7 @@ def served(folder: Path) -> Iterator[Served]:
     listener = socket.create_server(("127.0.0.1", 0))
     started = threading.Event()
     with Advisor(settings) as advisor:
-        advisor.put_inventory(load_inventory(CLOUD), mode="replace", generation=None)
+        advisor.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
         app = create_app(advisor, settings)
         server = Server(app, settings, started.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -48,8 +48,10 @@ def test_what_one_replica_writes_the_other_answers_with_at_once(two: tuple[Advis
     for number in range(5):
         one.put_host(Host(f"h{number}", "kvm", 4, 8192))
         began = time.monotonic()
-        assert other.ready()["hosts"] == number + 1
-        answer = other.place(PlacementRequest(Instance("new"), hosts=(f"h{number}",), dry_run=True))
+        assert other.cloud.ready()["hosts"] == number + 1
+        answer = other.placements.place(
+            PlacementRequest(Instance("new"), hosts=(f"h{number}",), dry_run=True)
+        ).recommendation
         assert [candidate.host for candidate in answer.candidates] == [f"h{number}"]
         assert time.monotonic() - began < 1.0
 
@@ -63,10 +65,10 @@ def test_of_writers_that_read_the_same_generation_one_wins_and_no_update_is_lost
         together.wait()
         for number in range(ROUNDS):
             while True:
-                generation = advisor.generation()
+                generation = advisor.inventory.generation()
                 cloud = Inventory((Host(f"{name}{number}", "kvm", 4, 1024),), ())
                 try:
-                    written.append(advisor.put_inventory(cloud, mode="merge", generation=generation))
+                    written.append(advisor.inventory.put(cloud, mode="merge", generation=generation))
                     break
                 except StaleGeneration:
                     stale.append(name)
@@ -90,7 +92,7 @@ def test_answers_of_two_replicas_do_not_fill_the_same_place(two: tuple[Advisor, 
     def place(advisor: Advisor, name: str) -> None:
         for number in range(4):
             request = PlacementRequest(Instance(f"{name}{number}", memory_mb=1000.0))
-            given.append(advisor.place(request).candidates[0].host)
+            given.append(advisor.placements.place(request).recommendation.candidates[0].host)
 
     _at_once(lambda: place(two[0], "a"), lambda: place(two[1], "b"))
     assert sorted(given) == [f"h{number}" for number in range(8)]
@@ -113,7 +115,7 @@ def test_samples_that_two_replicas_get_at_once_are_stored_once(two: tuple[Adviso
 
     def send(advisor: Advisor, turned: bool) -> None:
         # the other way round: the order in which rows come must not matter
-        accepted.extend(advisor.ingest(batch[::-1] if turned else batch)["accepted"] for batch in batches)
+        accepted.extend(advisor.telemetry.ingest(batch[::-1] if turned else batch)["accepted"] for batch in batches)
 
     _at_once(lambda: send(two[0], False), lambda: send(two[1], True))
     assert sum(accepted) == sum(map(len, batches))
@@ -126,12 +128,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_model_that_one_replica_activates_answers_on_all(two: tuple[Advisor, Advisor], trained: Path) -> None:
-    assert [advisor.ready()["model"] for advisor in two] == ["prior", "prior"]
+    assert [advisor.cloud.ready()["model"] for advisor in two] == ["prior", "prior"]
     version = two[0].register_model(trained).version
     two[0].activate_model(version, force=True)
-    assert [(advisor.ready()["model"], advisor.ready()["degraded"]) for advisor in two] == [(version, False)] * 2
+    assert [(advisor.cloud.ready()["model"], advisor.cloud.ready()["degraded"]) for advisor in two] == [
+        (version, False)
+    ] * 2
     two[1].roll_back_model()
-    assert [advisor.ready()["model"] for advisor in two] == ["prior", "prior"]
+    assert [advisor.cloud.ready()["model"] for advisor in two] == ["prior", "prior"]
 
 
 def test_replicas_that_start_at_once_on_an_empty_database_make_its_tables_once(settings: Settings) -> None:
@@ -139,7 +143,7 @@ def test_replicas_that_start_at_once_on_an_empty_database_make_its_tables_once(s
 
     def start() -> None:
         with Advisor(settings) as advisor:
-            generations.append(advisor.generation())
+            generations.append(advisor.inventory.generation())
 
     _at_once(*[start] * 4)
     assert generations == [0] * 4

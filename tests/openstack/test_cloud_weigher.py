@@ -146,12 +146,16 @@ def one_by_one(service: Service, folder: Path) -> Counter[str]:
     cloud = Inventory(*(tuple(all_of(service, noun)) for noun in ("hosts", "instances", "workloads")))
     found: Counter[str] = Counter()
     with Advisor(Settings(database=f"sqlite:///{folder}/one-by-one.sqlite3", state_dir=folder)) as advisor:
-        advisor.put_inventory(cloud, mode="replace", generation=None)
+        advisor.inventory.put(cloud, mode="replace", generation=None)
         for number in range(BOOTS):
             asked = Instance(f"n{number}", 4, 4096.0, workload="busy", service="latency")
-            answer = advisor.place(PlacementRequest(asked, hosts=tuple(HOSTS), dry_run=True, explain=False))
+            answer = advisor.placements.place(
+                PlacementRequest(asked, hosts=tuple(HOSTS), dry_run=True, explain=False)
+            ).recommendation
             host = answer.candidates[0].host
-            advisor.put_instance(Instance(f"n{number}", 4, 4096.0, host=host, workload="busy", service="latency"))
+            advisor.inventory.put_instance(
+                Instance(f"n{number}", 4, 4096.0, host=host, workload="busy", service="latency")
+            )
             found[host] += 1
     return found
 

@@ -41,8 +41,8 @@ def url(tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         monkeypatch.delenv(f"COTENANT_{name.upper()}", raising=False)
     settings = Settings(database=f"sqlite:///{database}", state_dir=tmp_path / "state")
     with Advisor(settings) as advisor, socket.create_server(("127.0.0.1", 0)) as listener:
-        advisor.put_host(Host("h1", "lxc", 2, 1024))
-        advisor.put_instance(Instance("a", host="h1"))
+        advisor.inventory.put_host(Host("h1", "lxc", 2, 1024))
+        advisor.inventory.put_instance(Instance("a", host="h1"))
         app = create_app(advisor, settings)
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

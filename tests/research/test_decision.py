@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from advisor.domain import Instance, PlacementRequest, WorkloadProfile
 from advisor.placement import decision
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from models.physics.prior import PriorPredictor
 from research.benchmarks import decision as benchmark
 
@@ -13,7 +15,7 @@ def test_every_part_of_a_decision_is_found_where_it_runs() -> None:
     request = PlacementRequest(Instance("new", vcpus=2, memory_mb=4096, workload="spin"))
     spent = benchmark._where(
         lambda: decision.recommend(
-            snapshot, PriorPredictor(), request, recommendation_id="b", now=benchmark.NOW, fresh_s=1.0
+            snapshot, QuestionContext(ActivePredictor(PriorPredictor()), benchmark.NOW, 1.0), request
         )
     )
     assert all(spent[name] > 0 for name in benchmark.SHARES), spent

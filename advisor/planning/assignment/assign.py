@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from advisor.domain.plans import PlanEnd, Search
-from advisor.planning.assignment import names
-from advisor.planning.assignment.advised import in_turn
-from advisor.planning.assignment.aims import less, levels
-from advisor.planning.assignment.effects import PatternEvaluator
+from advisor.planning.assignment import solution
+from advisor.planning.assignment.advised_start import in_turn
 from advisor.planning.assignment.goal import Assignment, Goal
-from advisor.planning.assignment.ground import survey, without
-from advisor.planning.assignment.reaching import FEW_QUESTIONS, Reached, reach
-from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import SearchState
-from advisor.planning.assignment.telling import AIMS, hindrances
+from advisor.planning.assignment.local_search import Clock
+from advisor.planning.assignment.objectives import less, levels
+from advisor.planning.assignment.packing_problem import survey, without
+from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
+from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.assignment.search_summary import AIMS, hindrances
+from advisor.planning.assignment.strategies import FEW_QUESTIONS, Reached, reach
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
@@ -50,7 +50,8 @@ def assign(
     is bounded by work. `Search.ended` is `time` then.
     """
     return active.ask(
-        chosen, lambda predictor, _, notes: _Asked(snapshot, predictor, goal, now, fresh_s, progress).answer(notes)
+        chosen,
+        lambda answering: _Asked(snapshot, answering.predictor, goal, now, fresh_s, progress).answer(answering.notes),
     )
 
 
@@ -98,16 +99,16 @@ class _Asked:
 
     def _named(self, base: ClusterSnapshot, found: Reached, notes: Sequence[str]) -> Assignment:
         seats = found.seats
-        where, moves = names.where(seats)
+        where, moves = solution.where(seats)
         had = {one.id: one for one in (*self.goal.newcomers, *(one for there in base.residents for one in there))}
         has = {**had, **{one.id: one for one in found.goal.newcomers}}
-        after = names.carried_out(base, has, where)
-        refused = names.refused(seats, after, found.goal, where, self.fresh_s)
+        after = solution.carried_out(base, has, where)
+        refused = solution.refused(seats, after, found.goal, where, self.fresh_s)
         self._say("done", 1.0)
         return Assignment(
             where=where,
             refused=refused,
-            gains=names.gains(moves, found.gains),
+            gains=solution.gains(moves, found.gains),
             settings={name: has[name].settings for name in where if has[name].settings != had[name].settings},
             after=after,
             search=found.search,

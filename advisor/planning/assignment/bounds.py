@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.planning.assignment.aims import Level
-from advisor.planning.assignment.crowding import fewest, left_out
-from advisor.planning.assignment.ground import DRIVER, VCPUS, Kinds
-from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import SearchState
+from advisor.planning.assignment.configuration_lp import fewest, left_out
+from advisor.planning.assignment.local_search import Clock
+from advisor.planning.assignment.objectives import Level
+from advisor.planning.assignment.packing_problem import DRIVER, VCPUS, Kinds
+from advisor.planning.assignment.search_state import SearchState
 from advisor.rounding import with_slack
 
 MOST_PAIRS = 100_000  # of kinds and classes that are asked about for a bound: a few seconds

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.planning.assignment.aims import arrivals
-from advisor.planning.assignment.emptying import empty
-from advisor.planning.assignment.families import DemandClass, families
-from advisor.planning.assignment.ground import Kinds
-from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import SearchState, used
+from advisor.planning.assignment.consolidation import empty
+from advisor.planning.assignment.demand_classes import DemandClass, families
+from advisor.planning.assignment.local_search import Clock
+from advisor.planning.assignment.objectives import arrivals
+from advisor.planning.assignment.packing_problem import Kinds
+from advisor.planning.assignment.search_state import SearchState, used
 
 AHEAD = 16  # instances that a host is asked about at a time, one more with each question
 COPIES = (1, 2, 4, 8, 16, 32, 64)  # of one of a family, to tell which families need most hosts

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.domain import Band
-from advisor.planning.assignment import columns, solver, ways
-from advisor.planning.assignment.aims import levels
+from advisor.planning.assignment import neighborhoods, pattern_sets, solver
 from advisor.planning.assignment.goal import Goal
-from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import SearchState
-from advisor.planning.assignment.ways import Sides
-from advisor.planning.assignment.worth import Moved, gain, gained, moved, settle, worth
+from advisor.planning.assignment.local_search import Clock
+from advisor.planning.assignment.move_value import Moved, gain, gained, moved, settle, worth
+from advisor.planning.assignment.neighborhoods import Sides
+from advisor.planning.assignment.objectives import levels
+from advisor.planning.assignment.search_state import SearchState
 
 AT_ONCE = 32  # hosts of which movers are asked about in one prediction
 TURNS = 6  # of moving and taking back, after which what stands is answered
@@ -55,7 +55,7 @@ def _by_solver(seats: SearchState, goal: Goal, clock: Clock) -> float:
     below = sum(len(seats.column(host).below) for host in range(seats.ground.hosts))
     if not below:
         return 0.0
-    choices = columns.every(seats, seats.movers)
+    choices = pattern_sets.every(seats, seats.movers)
     if choices is None:
         return 0.0
     before = list(seats.movers)
@@ -82,7 +82,7 @@ def _relieve(seats: SearchState, goal: Goal, clock: Clock) -> bool:
             if not were:
                 continue
             before = list(seats.movers)
-            ways.relieve(seats, source, None if goal.max_moves is None else goal.max_moves - len(moved(seats)))
+            neighborhoods.relieve(seats, source, None if goal.max_moves is None else goal.max_moves - len(moved(seats)))
             settle(seats, goal)
             if len(seats.column(source).below) >= were:
                 seats.take_over(before)
@@ -93,7 +93,7 @@ def _moves(seats: SearchState, goal: Goal, clock: Clock) -> bool:
     """Make moves that are worth it, those first that bring most within a limit, then the greatest gain; True when none
     is left."""
     while not clock.over:
-        best = _found(seats, goal, clock, ways.away) or _found(seats, goal, clock, ways.exchanges)
+        best = _found(seats, goal, clock, neighborhoods.away) or _found(seats, goal, clock, neighborhoods.exchanges)
         if not best:
             return not clock.over
         touched: set[int] = set()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.planning.assignment.aims import Level, costs
-from advisor.planning.assignment.columns import Choices
-from advisor.planning.assignment.ground import Kinds
+from advisor.planning.assignment.objectives import Level, costs
+from advisor.planning.assignment.packing_problem import Kinds
+from advisor.planning.assignment.pattern_sets import Choices
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -10,7 +10,9 @@ import numpy as np
 
 from advisor.domain import Inventory, Objective, PlacementRequest, Recommendation
 from advisor.placement.decision import recommend
+from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
+from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 from profiler.observed import Instance, Pinning
@@ -86,9 +88,8 @@ class AdvisorPolicy:
             explain=False,
             commands=False,
         )
-        return recommend(
-            snapshot, self.predictor, request, recommendation_id="b", now=NOW, fresh_s=1.0, remembered=self.remembered
-        )
+        active = ActivePredictor(self.predictor, remembered=self.remembered)
+        return recommend(snapshot, QuestionContext(active, NOW, 1.0), request)
 
 
 def name_of(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,6 +22,8 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.placement.decision import recommend
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
@@ -80,14 +83,8 @@ def ask(
     snapshot: ClusterSnapshot, question: PlacementRequest | None = None, predictor: Predictor | None = None
 ) -> Recommendation:
     """The answer of the prior, or of another predictor."""
-    return recommend(
-        snapshot,
-        predictor or PriorPredictor(),
-        question or request(),
-        recommendation_id="r-1",
-        now=NOW,
-        fresh_s=FRESH_S,
-    )
+    context = QuestionContext(ActivePredictor(predictor or PriorPredictor()), NOW, FRESH_S)
+    return replace(recommend(snapshot, context, question or request()), id="r-1")
 
 
 def hosts_of(recommendation: Recommendation) -> list[str]:
@@ -107,6 +104,7 @@ class Failing:
     """A predictor that always fails."""
 
     version = origin = "failing"
+    metrics = ()
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         raise RuntimeError("no idea")

@@ -14,6 +14,8 @@ from core_clouds import NOW, cloud, host, request, vm
 
 from advisor.domain import ProbePair, WorkloadProfile
 from advisor.placement.decision import recommend
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor
@@ -42,6 +44,7 @@ class Model:
 
     version = "made up"
     origin = "simulated"
+    metrics = ()
 
     @property
     def truth(self) -> Model:
@@ -93,7 +96,7 @@ def made_cloud(seed: int, hosts: int = 5, newcomers: int = 3) -> ClusterSnapshot
 def scores(snapshot: ClusterSnapshot, instance: str, workload: str, predictor: Predictor) -> dict[str, float]:
     """The score of each host for an instance, best first."""
     answer = recommend(
-        snapshot, predictor, request(vm(instance, workload)), recommendation_id="r", now=NOW, fresh_s=600.0
+        snapshot, QuestionContext(ActivePredictor(predictor), NOW, 600.0), request(vm(instance, workload))
     )
     return {one.host: one.score for one in answer.candidates}
 

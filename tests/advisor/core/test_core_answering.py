@@ -18,6 +18,7 @@ from test_core_placement_properties import Case, cases, tight
 from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile, recommendation_as_json
 from advisor.placement.request_normalization import NEWCOMER
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.serving import recommendations
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
@@ -25,24 +26,18 @@ from models.physics.prior import PriorPredictor
 STRANGE = ("-x", "0", "Domain-0", "a" * 61)  # names that tools read otherwise
 
 
-class Broken(Failing):
-    metrics = ()
-
-
 class Asking:
     """Questions to clouds that follow one another, with everything remembered that may be."""
 
     def __init__(self, snapshot: ClusterSnapshot, chosen: ActivePredictor | None = None) -> None:
-        self.chosen = chosen or ActivePredictor(PriorPredictor())
+        self.context = QuestionContext(chosen or ActivePredictor(PriorPredictor()), NOW, FRESH_S)
         self.snapshot, self.answers = snapshot, recommendations.RecommendationCache.on(snapshot)
 
     def see(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot, self.answers = snapshot, self.answers.after(snapshot)
 
     def __call__(self, question: PlacementRequest, **factors: float) -> recommendations.Answer:
-        return recommendations.answer(
-            self.snapshot, self.chosen, question, self.answers, lambda _: factors, now=NOW, fresh_s=FRESH_S
-        )
+        return recommendations.answer(self.snapshot, self.context, question, self.answers, lambda _: factors)
 
     def check(self, question: PlacementRequest) -> bool:
         """Whether it was remembered; in any case it is what is decided without memory and under the real name."""
@@ -130,7 +125,7 @@ def test_other_widths_of_intervals_are_another_answer() -> None:
 
 
 def test_what_is_told_while_a_model_fails_is_not_remembered() -> None:
-    asking = Asking(cloud([host("a")]), ActivePredictor(Broken()))
+    asking = Asking(cloud([host("a")]), ActivePredictor(Failing()))
     for _ in range(2):
         found = asking(request())
         assert found.head.degraded
@@ -190,9 +185,8 @@ def _after_a_change(*, seen_s: float, former: bool = True, alone: bool = False) 
     asking.see(cloud([host("a", pcpus=1)], [vm("other", on="a")]))
     with nullcontext() if alone else asking.answers.deciding():
         return recommendations.answer(
-            asking.snapshot, asking.chosen, called(request(), "n-2"), asking.answers, lambda _: {},
-            now=NOW, fresh_s=FRESH_S, former=former,
-        )  # fmt: skip
+            asking.snapshot, asking.context, called(request(), "n-2"), asking.answers, lambda _: {}, former=former
+        )
 
 
 def test_who_would_wait_for_another_answer_is_told_what_was_true_a_moment_ago_under_the_own_name() -> None:
@@ -217,7 +211,6 @@ def test_the_age_of_a_former_answer_is_that_of_the_cloud_that_it_was_decided_on(
     asking.see(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
     with asking.answers.deciding():
         told = recommendations.answer(
-            asking.snapshot, asking.chosen, request(), asking.answers, lambda _: {},
-            now=NOW, fresh_s=FRESH_S, former=True,
-        )  # fmt: skip
+            asking.snapshot, asking.context, request(), asking.answers, lambda _: {}, former=True
+        )
     assert told.head.snapshot_age_s == 3.0

@@ -54,26 +54,26 @@ class Clock:
 def do(advisor: Advisor, clock: Clock, step: tuple[Any, ...]) -> None:
     match step:
         case ("host", name, pcpus):
-            advisor.put_host(host(name, pcpus=pcpus))
+            advisor.inventory.put_host(host(name, pcpus=pcpus))
         case ("no host", name):
-            advisor.delete_host(name)
+            advisor.inventory.delete_host(name)
         case ("instance", name, on, workload):
-            advisor.put_instance(vm(name, workload, on=on))
+            advisor.inventory.put_instance(vm(name, workload, on=on))
         case ("no instance", name):
-            advisor.delete_instance(name)
+            advisor.inventory.delete_instance(name)
         case ("workload", name, value, platform):
-            advisor.put_workload(WorkloadProfile(name, {"cpu": 10.0 * value}, platform=platform))
+            advisor.inventory.put_workload(WorkloadProfile(name, {"cpu": 10.0 * value}, platform=platform))
         case ("no workload", name):
-            advisor.delete_workload(name)
+            advisor.inventory.delete_workload(name)
         case ("place", name, own):
             profile = WorkloadProfile("", {"cpu": 33.0}) if own else None
-            advisor.place(PlacementRequest(vm(name, "web"), profile=profile))
+            advisor.placements.place(PlacementRequest(vm(name, "web"), profile=profile))
         case ("replace", names):
             there = [vm("x", "web", on=name) for name in sorted(names)[:1]]
             inventory = Inventory(tuple(host(name) for name in names), tuple(there), WORKLOADS)
-            advisor.put_inventory(inventory, mode="replace", generation=None)
+            advisor.inventory.put(inventory, mode="replace", generation=None)
         case ("sample", name):
-            advisor.ingest([MetricSample(name, None, "host", "cpu", 1.0, clock.now.timestamp())])
+            advisor.telemetry.ingest([MetricSample(name, None, "host", "cpu", 1.0, clock.now.timestamp())])
         case ("wait", seconds):
             clock.now += timedelta(seconds=seconds)
 
@@ -109,8 +109,8 @@ def test_who_follows_changes_sees_what_one_sees_who_reads_everything(taken: list
             for step in taken:
                 with suppress(AdvisorError):  # such as a host that is not there
                     do(advisor, clock, step)
-                view, _ = advisor._current.at(clock.now)
-                fresh, _ = SnapshotCache(advisor._database, wanted).at(clock.now)
+                view, _ = advisor._cache.at(clock.now)
+                fresh, _ = SnapshotCache(advisor._transactions, wanted).at(clock.now)
                 # a sample moves no counter while its host is fresh: a follower hears of it when it looks again
                 heard = any(step[0] == "sample" for step in taken)
                 same(view, fresh, ages=view.snapshot.taken_at == clock.now and not heard)
@@ -121,17 +121,17 @@ def test_a_changed_instance_is_read_alone_and_sightings_are_not_read_for_it(
 ) -> None:
     wanted = Settings(state_dir=tmp_path, database=sqlite_with_tables(tmp_path / "c.db"))
     with Advisor(wanted, clock=lambda: NOW) as advisor:
-        advisor.put_inventory(Inventory((host("a"),), (vm("x", on="a"),), WORKLOADS), mode="replace", generation=None)
-        advisor.ready()
+        advisor.inventory.put(Inventory((host("a"),), (vm("x", on="a"),), WORKLOADS), mode="replace", generation=None)
+        advisor.cloud.ready()
 
         def all_of_them(*_: Any) -> Any:
             raise AssertionError("everything was read")
 
         monkeypatch.setattr(instances, "load_all", all_of_them)
         monkeypatch.setattr("advisor.store.hosts.sightings", all_of_them)
-        advisor.put_instance(vm("y", "web", on="a"))
-        advisor.delete_instance("x")
-        view, _ = advisor._current.at(NOW)
+        advisor.inventory.put_instance(vm("y", "web", on="a"))
+        advisor.inventory.delete_instance("x")
+        view, _ = advisor._cache.at(NOW)
     assert [one.id for one in view.inventory.instances] == ["y"]
     assert [[one.id for one in there] for there in view.snapshot.residents] == [["y"]]
 
@@ -143,17 +143,19 @@ def test_what_an_answer_changes_for_residents_counts_until_it_expires(tmp_path: 
     with Advisor(wanted, clock=clock) as advisor:
 
         def weight_of_b() -> int | None:
-            view, _ = advisor._current.at(clock.now)
-            same(view, SnapshotCache(advisor._database, wanted).at(clock.now)[0], ages=False)
+            view, _ = advisor._cache.at(clock.now)
+            same(view, SnapshotCache(advisor._transactions, wanted).at(clock.now)[0], ages=False)
             (found,) = (one for one in view.snapshot.residents[0] if one.id == "b")
             assert found in view.expected.instances
             return found.settings.weight
 
-        advisor.put_inventory(Inventory((host("h1"),), there, WORKLOADS), mode="replace", generation=None)
+        advisor.inventory.put(Inventory((host("h1"),), there, WORKLOADS), mode="replace", generation=None)
         assert weight_of_b() is None
-        (first,) = advisor.place(PlacementRequest(vm("n"))).candidates
+        (first,) = advisor.placements.place(PlacementRequest(vm("n"))).recommendation.candidates
         assert weight_of_b() == first.changes["b"].weight is not None
-        for one in advisor.place(PlacementRequest(vm("m"))).candidates:  # b keeps its limit, or there is no candidate
+        for one in advisor.placements.place(
+            PlacementRequest(vm("m"))
+        ).recommendation.candidates:  # b keeps its limit, or there is no candidate
             (effect,) = (it for it in one.neighbours if it.instance == "b")
             assert effect.before is not None and effect.before.expected >= 0.95
             assert effect.throughput_ratio.expected >= 0.95
@@ -166,17 +168,17 @@ def test_where_an_answer_lets_the_driver_domain_run_counts_and_so_do_changes_of_
     later = NOW + timedelta(seconds=60)
     light = IsolationSettings(weight=64)
     with Advisor(wanted, clock=lambda: NOW) as advisor:
-        advisor.put_inventory(Inventory((host("h1"),), (vm("x", on="h1"),), WORKLOADS), mode="replace", generation=None)
-        advisor.ready()
+        advisor.inventory.put(Inventory((host("h1"),), (vm("x", on="h1"),), WORKLOADS), mode="replace", generation=None)
+        advisor.cloud.ready()
         with advisor._database.write() as connection:
             counters.bump(connection, "pending")
             pending.hold(connection, Pending("1", vm("n", on="h1"), None, NOW + timedelta(seconds=30)))
             pending.hold(connection, Pending("2", vm("m", on="h1"), None, later, {"n": light, "gone": light}, (0, 1)))
-        for current in (advisor._current, SnapshotCache(advisor._database, wanted)):
+        for current in (advisor._cache, SnapshotCache(advisor._transactions, wanted)):
             view, _ = current.at(NOW)
             assert view.snapshot.hosts[0].driver_cpus == view.expected.hosts[0].driver_cpus == (0, 1)
             assert view.inventory.hosts[0].driver_cpus == ()
             for there in (view.snapshot.residents[0], view.expected.instances):
                 assert {one.id: one.settings.weight for one in there} == {"x": None, "n": 64, "m": None}
-        advisor.put_host(host("h1", pcpus=1))  # no room for what was advised
-        assert advisor._current.at(NOW)[0].snapshot.hosts[0].driver_cpus == ()
+        advisor.inventory.put_host(host("h1", pcpus=1))  # no room for what was advised
+        assert advisor._cache.at(NOW)[0].snapshot.hosts[0].driver_cpus == ()

@@ -10,7 +10,7 @@ from core_clouds import ask, cloud, codes, host, request, vm
 
 from advisor.domain import IsolationSettings, Pinning
 from advisor.errors import InvalidInput
-from advisor.placement.questions import check_request
+from advisor.placement.request_checks import check_request
 
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "beside itself": ({"affinity": ("n",)}, "affinity", "n cannot stand beside itself; leave it out of affinity"),

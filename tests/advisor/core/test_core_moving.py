@@ -11,8 +11,9 @@ from core_clouds import FRESH_S, NOW, cloud, host, vm
 
 from advisor.domain import Host, Instance, Move
 from advisor.placement import moves as moving
-from advisor.placement.moves import MOVE_GAIN, Asking
+from advisor.placement.moves import MOVE_GAIN
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
@@ -38,8 +39,8 @@ class Crowded:
         )
 
 
-def asking(predictor: Any = None) -> Asking:
-    return Asking(ActivePredictor(predictor or Crowded()), NOW, FRESH_S)
+def asking(predictor: Any = None) -> QuestionContext:
+    return QuestionContext(ActivePredictor(predictor or Crowded()), NOW, FRESH_S)
 
 
 def improved(

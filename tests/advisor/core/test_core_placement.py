@@ -23,6 +23,8 @@ from core_clouds import (
 
 from advisor.domain import Constraints, IsolationSettings, Recommendation, Scene, WorkloadProfile
 from advisor.placement.decision import predict_scene, recommend
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.rounding import SLACK
 from models.physics.prior import PriorPredictor
 from profiler.observed import NetworkSettings, Pinning
@@ -58,25 +60,18 @@ def test_a_stale_host_is_answered_where_the_caller_allows_it() -> None:
     assert hosts_of(ask(snapshot, request(allow_stale=True))) == ["a", "b"]
 
 
-def test_a_failing_predictor_is_not_hidden_here() -> None:
-    with pytest.raises(RuntimeError, match="no idea"):
-        ask(cloud([host()]), predictor=Failing())
-    assert ask(cloud([]), predictor=Failing()).candidates == ()
+def test_the_prior_answers_for_a_failing_predictor_and_the_answer_says_so() -> None:
+    answer = ask(cloud([host()]), predictor=Failing())
+    assert (answer.model_version, answer.degraded, len(answer.candidates)) == ("prior", True, 1)
+    assert "no idea" in answer.notes[0]
+    assert ask(cloud([]), predictor=Failing()).degraded is False, "nobody was asked"
 
 
 def test_an_answer_says_who_gave_it_when_and_on_what() -> None:
     snapshot = cloud([host()])
-    answer = recommend(
-        snapshot,
-        PriorPredictor(),
-        request(),
-        recommendation_id="r-7",
-        now=NOW + timedelta(seconds=90),
-        fresh_s=60.0,
-        degraded=True,
-        notes=("first",),
-    )
-    assert (answer.id, answer.model_version, answer.model_origin) == ("r-7", "prior", "prior")
+    active = ActivePredictor(PriorPredictor(), degraded=True, notes=("first",))
+    answer = recommend(snapshot, QuestionContext(active, NOW + timedelta(seconds=90), 60.0), request())
+    assert (answer.model_version, answer.model_origin) == ("prior", "prior")
     assert (answer.snapshot_age_s, answer.degraded, answer.notes) == (90.0, True, ("first",))
     assert answer.created_at == NOW + timedelta(seconds=90)
 
@@ -213,7 +208,7 @@ def test_an_unknown_workload_gets_wide_intervals_and_a_note() -> None:
 
 
 def test_a_profile_in_the_question_replaces_the_workload() -> None:
-    profile = WorkloadProfile("", {"cpu": 10.0, "brand_new_metric": 3.0})
+    profile = WorkloadProfile("", {"cpu": 10.0, "rss_mb": 3.0})
     answer = ask(cloud([host(**ONE)], [vm("r", on="h1")]), request(vm("n", "spin"), profile=profile))
     assert answer.notes == ()
     assert only(answer).newcomer.throughput_ratio.expected == pytest.approx(1.0)

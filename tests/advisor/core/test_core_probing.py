@@ -15,7 +15,7 @@ from probe_world import ONE_CPU, Model, made_cloud, measured, regret
 
 from advisor.domain import Instance, ProbePlan, ProbeRequest
 from advisor.errors import InvalidInput
-from advisor.experiments import choice
+from advisor.experiments import probe_planning
 from advisor.experiments.decisions import decision, lay_out
 from advisor.experiments.shared_errors import Errors
 from advisor.prediction.active import ActivePredictor
@@ -25,7 +25,7 @@ from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction, Predictor
 
-RUN_S = 20 + choice.WARMUP_S + choice.AROUND_S
+RUN_S = 20 + probe_planning.WARMUP_S + probe_planning.AROUND_S
 
 NEWCOMERS = [vm("n", "w1"), vm("m", "w4")]
 
@@ -38,8 +38,8 @@ def plan(
 ) -> ProbePlan:
     asked = None if instances is None else tuple(instances)
     question = ProbeRequest(**{"budget_s": 3600.0, "instances": asked, **more})  # type: ignore[arg-type]
-    choice.check(question)
-    return choice.plan(snapshot, ActivePredictor(predictor or PriorPredictor()), question, fresh_s=FRESH_S)
+    probe_planning.check(question)
+    return probe_planning.plan(snapshot, ActivePredictor(predictor or PriorPredictor()), question, fresh_s=FRESH_S)
 
 
 # the plan against chance
@@ -54,7 +54,8 @@ def test_measuring_the_plan_lowers_regret_more_than_measuring_as_many_random_pai
         instances = [vm(name, workload) for name, workload in wanted.items()]
         model = Model(seed)
         errors = Errors(("same",))
-        choice._decisions(snapshot, model, choice._asked(snapshot, ProbeRequest(1.0), instances, FRESH_S), errors)
+        questions = probe_planning._asked(snapshot, ProbeRequest(1.0), instances, FRESH_S)
+        probe_planning._decisions(snapshot, model, questions, errors)
         found = plan(snapshot, instances, model, budget_s=12 * 60.0)
         chosen = [step.pair for step in found.steps]
         anything = random.Random(seed).sample(list(errors.pairs), len(chosen))
@@ -94,7 +95,7 @@ def test_a_plan_keeps_its_budget_and_says_what_each_step_takes(budget_s: float) 
     assert found.run_s == RUN_S
     if not found.steps:
         assert budget_s == 60.0
-        assert choice.sentence(found).startswith("No pair that is worth measuring fits the budget")
+        assert probe_planning.sentence(found).startswith("No pair that is worth measuring fits the budget")
 
 
 def test_the_same_question_has_the_same_plan() -> None:
@@ -142,13 +143,13 @@ def test_two_residents_of_one_host_are_not_measured_for_a_newcomer_they_do_not_b
 def test_one_host_is_nothing_to_decide() -> None:
     found = plan(cloud([host("a")], [vm("r", "web", on="a")]))
     assert (found.steps, found.decisions, found.ended) == ((), (), "settled")
-    assert choice.sentence(found) == "Nothing is worth measuring: no instance has two places to choose from."
+    assert probe_planning.sentence(found) == "Nothing is worth measuring: no instance has two places to choose from."
 
 
 def test_hosts_without_neighbours_need_no_measurement() -> None:
     found = plan(cloud([host("a"), host("b")]), [vm("n", "web")])
     assert found.steps == ()
-    assert choice.sentence(found).startswith("Nothing is worth measuring")
+    assert probe_planning.sentence(found).startswith("Nothing is worth measuring")
 
 
 def test_who_names_no_workload_is_not_measured_and_the_plan_says_so() -> None:
@@ -213,7 +214,7 @@ def test_todays_choice_is_the_one_that_where_gives(seed: int, objective: str, li
     kept, _ = filters.apply(snapshot, question, fresh_s=FRESH_S)
     asked = lay_out(snapshot, question, kept)
     band = PriorPredictor().predict(asked.scenes).throughput
-    one = decision(snapshot, asked, band, Errors(choice.PROBE_PINNINGS))
+    one = decision(snapshot, asked, band, Errors(probe_planning.PROBE_PINNINGS))
     ratios = one.uncertain
     assert one.hosts[int(one.choose(ratios.expected[None], ratios.lower[None])[0])] == hosts_of(answer)[0]
     assert list(one.hosts) == sorted(one.hosts, key=[host.id for host in snapshot.hosts].index)
@@ -226,7 +227,9 @@ def test_hosts_that_are_alike_count_as_one() -> None:
     snapshot = cloud(hosts, [vm(f"r{number}", "web", on=f"h{number:02}") for number in range(20)])
     question = request(vm("n", "spin"))
     asked = lay_out(snapshot, question, list(range(40)))
-    one = decision(snapshot, asked, PriorPredictor().predict(asked.scenes).throughput, Errors(choice.PROBE_PINNINGS))
+    one = decision(
+        snapshot, asked, PriorPredictor().predict(asked.scenes).throughput, Errors(probe_planning.PROBE_PINNINGS)
+    )
     assert set(one.hosts) <= {"h00", "h20"}
 
 
@@ -235,13 +238,13 @@ def test_hosts_that_are_alike_count_as_one() -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("45m", 2700.0), ("2h", 7200.0), ("0.5h", 1800.0)])
 def test_durations_are_read(text: str, seconds: float) -> None:
-    assert choice.duration_s(text) == seconds
+    assert probe_planning.duration_s(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "h", "-3m", "0m", "1e9s", "31d", "5 m", "9" * 400 + "s"])
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="budget"):
-        choice.duration_s(text)
+        probe_planning.duration_s(text)
 
 
 @pytest.mark.parametrize(
@@ -250,5 +253,5 @@ def test_other_durations_are_refused(text: str) -> None:
 )
 def test_a_wrong_request_names_the_field(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidInput) as told:
-        choice.check(replace(ProbeRequest(60.0, instances=(vm(),)), **wrong))  # type: ignore[arg-type]
+        probe_planning.check(replace(ProbeRequest(60.0, instances=(vm(),)), **wrong))  # type: ignore[arg-type]
     assert told.value.field == next(iter(wrong))

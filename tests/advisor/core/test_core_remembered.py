@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
 from core_clouds import FRESH_S, NOW, ask, cloud, host, request, vm
@@ -11,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.placement.decision import recommend
+from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import KEY_BYTES, MOST_PARTS, PredictionCache
+from advisor.prediction.context import QuestionContext
 from models.physics.prior import PriorPredictor
 
 ROW = 2 * 3 * 8 + KEY_BYTES  # bytes of a block here with its key
@@ -105,8 +106,8 @@ def test_a_question_leaves_keys_of_one_length_whatever_it_names() -> None:
     for number in range(9):
         names = tuple(f"elsewhere-{one}" for one in range(number))
         asked = request(hosts=("a", *names))
-        more: dict[str, Any] = {"recommendation_id": "r", "now": NOW, "fresh_s": FRESH_S, "remembered": memory}
-        (mended,) = recommend(there, PriorPredictor(), asked, **more).candidates
+        context = QuestionContext(ActivePredictor(PriorPredictor(), remembered=memory), NOW, FRESH_S)
+        (mended,) = recommend(there, context, asked).candidates
         assert mended.changes
     lengths = {len(key) for kind in (memory.before, memory.after, memory.shown) for key in kind._row}
     assert lengths <= {32, 48, 64}

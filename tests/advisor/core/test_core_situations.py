@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from advisor import mitigation
 from advisor.domain import Host, Instance, Pinning, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.placement.decision import recommend
+from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
+from advisor.prediction.context import QuestionContext
 from advisor.scheduling import filters, pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, newcomer_slot, profile_row, used_share, without_it
 from advisor.snapshot import ClusterSnapshot
@@ -34,6 +36,7 @@ class Counting:
     """The prior, with what it was asked; as another model where it has another version."""
 
     origin = "prior"
+    metrics = ()
 
     def __init__(self, version: str = "prior") -> None:
         self.version = version
@@ -56,15 +59,9 @@ def put(
     predictor: Predictor,
     remembered: PredictionCache | None = None,
 ) -> Recommendation:
-    return recommend(
-        snapshot,
-        predictor,
-        replace(question, explain=False),
-        recommendation_id="r-1",
-        now=NOW,
-        fresh_s=FRESH_S,
-        remembered=remembered,
-    )
+    active = ActivePredictor(predictor, remembered=remembered or PredictionCache())
+    answer = recommend(snapshot, QuestionContext(active, NOW, FRESH_S), replace(question, explain=False))
+    return replace(answer, id="r-1")
 
 
 @dataclass(frozen=True)
@@ -401,6 +398,7 @@ class Stepwise:
     """Half the speed for who may run on pCPU 0, all of it for everybody else, as trees see it: many pins are equal."""
 
     version = origin = "stepwise"
+    metrics = ()
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         del targets

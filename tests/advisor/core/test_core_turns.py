@@ -8,12 +8,13 @@ from advisor.domain import PlacementRequest, Recommendation
 from advisor.placement import sequential
 from advisor.placement.mitigation_step import NEEDS_SETTINGS
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 
 
 def in_turn(snapshot: ClusterSnapshot, *requests: PlacementRequest) -> tuple[Recommendation, ...]:
-    return sequential.in_turn(snapshot, ActivePredictor(PriorPredictor()), requests, now=NOW, fresh_s=FRESH_S)
+    return sequential.in_turn(snapshot, QuestionContext(ActivePredictor(PriorPredictor()), NOW, FRESH_S), requests)
 
 
 def first(answer: Recommendation) -> str:

@@ -248,9 +248,9 @@ def test_a_row_that_makes_no_sense_is_left_out_and_kept_as_it_was(
 
 def test_a_cloud_is_followed_into_the_inventory(source: CloudStack, cloud: Cloud, tmp_path: Path) -> None:
     with Advisor(Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)) as advisor:
-        advisor.follow(source.read(), dry_run=False)
-        assert {one.id for one in advisor.cloud().hosts} == {H1, H2, H3}
-        assert {one.host for one in advisor.cloud().instances} == {H1}
+        advisor.inventory.follow(source.read(), dry_run=False)
+        assert {one.id for one in advisor.cloud.inventory().hosts} == {H1, H2, H3}
+        assert {one.host for one in advisor.cloud.inventory().instances} == {H1}
         cloud.virtualmachine = [machine(0, on=H2)]
-        advisor.follow(source.read(), dry_run=False)
-        assert [(one.id, one.host) for one in advisor.cloud().instances] == [(machine(0)["id"], H2)]
+        advisor.inventory.follow(source.read(), dry_run=False)
+        assert [(one.id, one.host) for one in advisor.cloud.inventory().instances] == [(machine(0)["id"], H2)]

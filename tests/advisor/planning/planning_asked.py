@@ -11,7 +11,7 @@ from planning_cases import NOW, host, vm
 
 from advisor.domain import Instance, Inventory, Plan, PlanRequest, Usage
 from advisor.errors import NotFound
-from advisor.planning import entry
+from advisor.planning import planner
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
@@ -67,7 +67,7 @@ def plan(
     snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=pending, taken_at=now)
     used = measured or {}
     more.setdefault("models", no_model)
-    return entry.plan(
+    return planner.plan(
         snapshot,
         ActivePredictor(predictor or PriorPredictor()),
         request,

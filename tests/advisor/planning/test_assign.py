@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from planning_cases import NOW, WORKLOADS
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Objective, Pinning, PlacementRequest
-from advisor.planning.assignment import columns
-from advisor.planning.assignment.advised import in_turn
+from advisor.planning.assignment import pattern_sets
+from advisor.planning.assignment.advised_start import in_turn
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Aim, Assignment, Goal
-from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.worth import NOTICED
-from advisor.planning.standing import Standing
+from advisor.planning.assignment.local_search import Clock
+from advisor.planning.assignment.move_value import NOTICED
+from advisor.planning.cloud_evaluation import Standing
 from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.scheduling.scoring import CAUTION
@@ -251,7 +251,7 @@ def test_what_the_solver_proves_is_no_worse_than_the_search_alone(monkeypatch: p
     cloud = snapshot((host("h1"), host("h2"), host("h3")))
     coming = [vm(f"n{at}", ("cpu", "web", "bulk")[at % 3]) for at in range(9)]
     solved = ask(cloud, "admit", *coming, objective="total")
-    monkeypatch.setattr(columns, "MOST", 0)
+    monkeypatch.setattr(pattern_sets, "MOST", 0)
     searched = ask(cloud, "admit", *coming, objective="total")
     assert (solved.search.ended, searched.search.ended) == ("optimal", "search")
     assert solved.search.gap == 0

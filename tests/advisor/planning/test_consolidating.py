@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from planning_cases import NOW, WORKLOADS
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning
-from advisor.planning.assignment.allowed import request_of
+from advisor.planning.assignment.allowed_hosts import request_of
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.bounds import relaxed
-from advisor.planning.assignment.effects import PatternEvaluator
-from advisor.planning.assignment.emptying import empty
+from advisor.planning.assignment.consolidation import empty
 from advisor.planning.assignment.goal import Assignment, Goal
-from advisor.planning.assignment.ground import survey
-from advisor.planning.assignment.search import Clock
-from advisor.planning.assignment.seats import SearchState
-from advisor.planning.standing import Standing
+from advisor.planning.assignment.local_search import Clock
+from advisor.planning.assignment.packing_problem import survey
+from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
+from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.cloud_evaluation import Standing
 from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from planning_cases import NOW
 
 from advisor.domain import Host, Instance, Inventory
-from advisor.planning.filling import first_fit, more_of, most, room
+from advisor.planning.size_capacity import first_fit, more_of, most, room
 from advisor.snapshot import ClusterSnapshot
 
 SIZES = st.tuples(st.integers(1, 4), st.integers(0, 5))

@@ -11,9 +11,9 @@ from planning_cases import WORKLOADS
 from test_assign import ask, below, ratios, snapshot, vm
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlanRequest, Search
-from advisor.planning.limits import least_of
-from advisor.planning.standing import Standing
-from advisor.reports import view
+from advisor.planning.cloud_evaluation import Standing
+from advisor.planning.required_ratios import least_of
+from advisor.reports import plan_view
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable
 from models.physics.prior import PriorPredictor
@@ -168,6 +168,6 @@ def test_no_ratio_is_told_below_its_limit_in_a_report_that_is_not_below_in_the_s
     found = plan(inventory, PlanRequest(kind="evacuate", empty=("b",)))
     assert found.sums_after is not None
     assert found.sums_after.below == 0
-    assert view.limits(inventory, found)("capped").throughput == pytest.approx(0.4)
-    assert not any(row.below_limit for one in view.hosts(inventory, found) for row in one.rows)
+    assert plan_view.limits(inventory, found)("capped").throughput == pytest.approx(0.4)
+    assert not any(row.below_limit for one in plan_view.hosts(inventory, found) for row in one.rows)
     assert ratios(snapshot((kvm("a"),), vm("n", on="a")))["n"] == pytest.approx(1.0)

@@ -11,8 +11,8 @@ from planning_cases import NOW, WORKLOADS, cloud, host, vm
 
 from advisor.domain import Growth, Inventory, PlanRequest, Scene, WhatIf
 from advisor.placement.decision import predict_scene
-from advisor.planning.ordering import Change
-from advisor.planning.solving import PlanContext, put_in_order
+from advisor.planning.migration_order import Change
+from advisor.planning.plan_context import PlanContext, put_in_order
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from planning_cases import NOW, WORKLOADS, host, vm
 
 from advisor.domain import Host, Instance, Inventory
-from advisor.planning.on_the_way import FeasibilityChecker
-from advisor.planning.ordering import Change, Ordered, order
+from advisor.planning.migration_feasibility import FeasibilityChecker
+from advisor.planning.migration_order import Change, Ordered, order
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 

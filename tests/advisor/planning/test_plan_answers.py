@@ -25,8 +25,8 @@ from advisor.domain import (
     RunwayPoint,
 )
 from advisor.planning import steps
-from advisor.planning.ordering import Change, order
-from advisor.planning.standing import Standing
+from advisor.planning.cloud_evaluation import Standing
+from advisor.planning.migration_order import Change, order
 from advisor.render import migrations
 from advisor.reports import plan_as_html
 from advisor.snapshot import ClusterSnapshot
@@ -139,7 +139,7 @@ def test_whom_no_size_or_cap_helps_is_told_only_when_all_hosts_were_looked_at(mo
     crowd = cloud(*(vm(f"p{at}", on="h1") for at in range(12)), hosts=HOSTS)
     said = "12 instances stay below a limit: no size or cap brings more of them within it; a rebalance may."
     assert said in plan(crowd, PlanRequest(kind="right_size")).notes
-    monkeypatch.setattr("advisor.planning.solving.PlanContext.left_s", -1.0)
+    monkeypatch.setattr("advisor.planning.plan_context.PlanContext.left_s", -1.0)
     late = plan(crowd, PlanRequest(kind="right_size"))
     assert late.notes == ("Time limit reached before 3 of 3 hosts were looked at.",)
 

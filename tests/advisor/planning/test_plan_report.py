@@ -41,11 +41,11 @@ from advisor.domain import (
 from advisor.errors import InvalidInput, OutOfSpace
 from advisor.explanation.attribution import Harm, who_hurts_whom
 from advisor.reports import plan_as_files, plan_as_html, write_plan_report
-from advisor.reports.background import of_plan
-from advisor.reports.cards import card_section
-from advisor.reports.figures import cell
+from advisor.reports.model_card import card_section
+from advisor.reports.number_format import cell
 from advisor.reports.plan import plan_report
-from advisor.reports.plan_words import headline
+from advisor.reports.plan_background import of_plan
+from advisor.reports.plan_sentences import headline
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 

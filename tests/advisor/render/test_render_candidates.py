@@ -15,6 +15,8 @@ from render_simulators import Machine
 
 from advisor.domain import Candidate, Inventory, PlacementRequest, WorkloadProfile
 from advisor.placement.decision import recommend
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
 from advisor.render import commands
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable, build_batch
@@ -43,7 +45,7 @@ def answered(host: Host, residents: Sequence[Instance], newcomer: Instance) -> t
         Inventory((host,), there, WORKLOADS), seen={host.id: NOW}, pending=(), taken_at=NOW
     )
     asked = PlacementRequest(newcomer, commands=True, explain=False)
-    return recommend(snapshot, PriorPredictor(), asked, recommendation_id="r", now=NOW, fresh_s=60.0).candidates
+    return recommend(snapshot, QuestionContext(ActivePredictor(PriorPredictor()), NOW, 60.0), asked).candidates
 
 
 @st.composite

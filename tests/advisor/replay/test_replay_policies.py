@@ -12,12 +12,12 @@ from replay_cases import HOST, made_trace, replayed
 
 from advisor.domain import Host, Instance, Replay, Replayed, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
-from advisor.replay import figures, judging
-from advisor.replay.clouds import Cloud, bin_bound, fewest_kept, room
-from advisor.replay.figures import conclusion
-from advisor.replay.judging import BIN, BINS, Judged, judge
+from advisor.replay import evaluation, summary
+from advisor.replay.evaluation import BIN, BINS, Judged, judge
+from advisor.replay.packed_cloud import Cloud, bin_bound, fewest_kept, room
 from advisor.replay.policies import policy_of
-from advisor.replay.running import Placed, Ran, Work
+from advisor.replay.simulation import Placed, Ran, Work
+from advisor.replay.summary import conclusion
 from advisor.replay.trace import Trace
 from advisor.replay.workloads import LEAST_LOAD, demand_of
 from models.data.scene import ProfileTable, build_batch
@@ -76,7 +76,7 @@ def test_who_is_faster_than_alone_is_not_told_as_slower() -> None:
     faster = replace(nobody, worst=np.array([1.02, np.inf]), count=1, total=1.02)
     ran = [Ran("random", 1, 0, np.ones(2, dtype=np.int64), one) for one in (faster, nobody)]
     for seen, worst, over_time in ((ran, 1.02, (1.02, 1.0)), (ran[1:], 1.0, (1.0, 1.0))):
-        found = figures.replayed(seen, (1,))
+        found = summary.replayed(seen, (1,))
         assert (found.worst, found.worst_over_time) == (worst, over_time)
 
 
@@ -93,8 +93,8 @@ def test_how_many_moments_are_predicted_together_changes_nothing(monkeypatch: py
     assert (where[:, 0] < 0).any()
     together, apart = (
         judge(demand, where, 0, PriorPredictor(), 0.8)
-        for cells in (judging.CELLS, 1)
-        if not monkeypatch.setattr(judging, "CELLS", cells)
+        for cells in (evaluation.CELLS, 1)
+        if not monkeypatch.setattr(evaluation, "CELLS", cells)
     )
     np.testing.assert_array_equal(together.below, apart.below)
     np.testing.assert_allclose(together.worst, apart.worst, rtol=1e-9)

@@ -56,7 +56,7 @@ def _trials_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def cloud(advisor: Advisor) -> None:
     """The small cloud of `two_models`."""
-    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+    advisor.inventory.put(CLOUD, mode="replace", generation=None)
 
 
 @pytest.fixture

@@ -22,13 +22,13 @@ ELSEWHERE = {"token.create", "token.revoke", "inventory.follow", "session.begin"
 
 def told(advisor: Advisor) -> list[tuple[str, tuple[str, ...], Mapping[str, Any]]]:
     """Oldest first."""
-    return [(one.operation, one.objects, one.detail) for one in advisor.audit(limit=1000).items][::-1]
+    return [(one.operation, one.objects, one.detail) for one in advisor.access.audit(limit=1000).items][::-1]
 
 
 @pytest.fixture
 def small(advisor: Advisor, clock: Clock) -> Advisor:
     """h1 with `a` on it; the clock stands still, and still the order of entries is sure."""
-    advisor.put_inventory(
+    advisor.inventory.put(
         Inventory((Host("h1", "kvm", 4, 8192),), (Instance("a", host="h1"),), (WorkloadProfile("web", {"cpu": 80.0}),)),
         mode="replace",
         generation=None,
@@ -38,17 +38,17 @@ def small(advisor: Advisor, clock: Clock) -> Advisor:
 
 def test_changes_of_the_inventory_name_what_they_are_about_and_the_generation_they_made(small: Advisor) -> None:
     steps = (
-        lambda: small.put_host(Host("h2", "kvm", 4, 8192)),
-        lambda: small.put_instance(Instance("b", host="h2")),
-        lambda: small.put_workload(WorkloadProfile("big blob", {"cpu": 10.0})),
-        lambda: small.delete_instance("b"),
-        lambda: small.delete_workload("big blob"),
-        lambda: small.delete_host("h2"),
+        lambda: small.inventory.put_host(Host("h2", "kvm", 4, 8192)),
+        lambda: small.inventory.put_instance(Instance("b", host="h2")),
+        lambda: small.inventory.put_workload(WorkloadProfile("big blob", {"cpu": 10.0})),
+        lambda: small.inventory.delete_instance("b"),
+        lambda: small.inventory.delete_workload("big blob"),
+        lambda: small.inventory.delete_host("h2"),
     )
     seen = []
     for step in steps:
         step()
-        newest = small.audit(limit=1).items[0]
+        newest = small.access.audit(limit=1).items[0]
         seen.append((newest.operation, newest.objects, newest.detail))
     first = ("inventory.put", (), {"generation": 1, "mode": "replace", "hosts": 1, "instances": 1, "workloads": 1})
     assert first in told(small)
@@ -65,11 +65,11 @@ def test_changes_of_the_inventory_name_what_they_are_about_and_the_generation_th
 def test_what_is_refused_changes_nothing_and_is_not_told(small: Advisor) -> None:
     before = told(small)
     for step in (
-        lambda: small.delete_host("h1"),
-        lambda: small.delete_host("nope"),
-        lambda: small.put_instance(Instance("b", host="nope")),
-        lambda: small.put_inventory(Inventory(), mode="replace", generation=99),
-        lambda: small.activate_model("nope"),
+        lambda: small.inventory.delete_host("h1"),
+        lambda: small.inventory.delete_host("nope"),
+        lambda: small.inventory.put_instance(Instance("b", host="nope")),
+        lambda: small.inventory.put(Inventory(), mode="replace", generation=99),
+        lambda: small.models.activate("nope"),
     ):
         with pytest.raises(AdvisorError):
             step()
@@ -79,11 +79,11 @@ def test_what_is_refused_changes_nothing_and_is_not_told(small: Advisor) -> None
 def test_what_was_measured_is_told_once_for_all_of_it(small: Advisor, clock: Clock) -> None:
     now = clock().timestamp()
     samples = [MetricSample("h1", "a", "instance", "cpu", 50.0, now - number) for number in range(100)]
-    small.ingest([*samples, MetricSample("nope", None, "host", "event", 1.0, now)])
-    small.ingest(samples)
+    small.telemetry.ingest([*samples, MetricSample("nope", None, "host", "event", 1.0, now)])
+    small.telemetry.ingest(samples)
     runs = Colocation("run-1", "h1", "1", (Outcome(Instance("a", workload="web"), "throughput", 9.0, 8.0, "req/s"),))
-    small.record_colocation(runs)
-    small.record_colocation(runs)
+    small.outcomes.record_colocation(runs)
+    small.outcomes.record_colocation(runs)
     assert [entry for entry in told(small) if entry[0] != "inventory.put"] == [
         ("samples.add", (), {"accepted": 100, "duplicate": 0, "dropped": 1}),
         ("samples.add", (), {"accepted": 0, "duplicate": 100, "dropped": 0}),
@@ -92,12 +92,12 @@ def test_what_was_measured_is_told_once_for_all_of_it(small: Advisor, clock: Clo
 
 
 def test_every_recommendation_is_told_with_where_it_sends_whom_and_whether_that_is_held(small: Advisor) -> None:
-    dry = small.place(PlacementRequest(Instance("n", vcpus=1), dry_run=True))
-    held = small.place(PlacementRequest(Instance("n", vcpus=1)))
-    none = small.place(PlacementRequest(Instance("n", vcpus=1, memory_mb=10**9)))
-    plan = small.plan(PlanRequest(instances=(Instance("m", vcpus=1),)))
-    small.record_outcome(held.id, "h1", {"n": 0.9})
-    small.record_outcome(held.id, "h1", {"n": 0.9})
+    dry = small.placements.place(PlacementRequest(Instance("n", vcpus=1), dry_run=True)).recommendation
+    held = small.placements.place(PlacementRequest(Instance("n", vcpus=1))).recommendation
+    none = small.placements.place(PlacementRequest(Instance("n", vcpus=1, memory_mb=10**9))).recommendation
+    plan = small.plans.make(PlanRequest(instances=(Instance("m", vcpus=1),)))
+    small.outcomes.record(held.id, "h1", {"n": 0.9})
+    small.outcomes.record(held.id, "h1", {"n": 0.9})
     assert told(small)[1:] == [
         ("placement.answer", (dry.id, "n", "h1"), {"host": "h1", "dry_run": True, "held": False, "model": "prior"}),
         (
@@ -112,15 +112,15 @@ def test_every_recommendation_is_told_with_where_it_sends_whom_and_whether_that_
 
 
 def test_what_schedulers_are_told_is_told_though_nothing_is_stored(small: Advisor) -> None:
-    small.put_host(Host("h2", "kvm", 4, 8192))
+    small.inventory.put_host(Host("h2", "kvm", 4, 8192))
     fits, huge = PlacementRequest(Instance("n")), PlacementRequest(Instance("m", memory_mb=10**9), hosts=("h1", "h2"))
-    small.place_in_turn([fits, huge], hold=False)
-    small.place_in_turn([fits], hold=False, holds_next=True)  # who holds is told of when he does
-    small.place_in_turn([huge], hold=False, holds_next=True)
-    small.evacuation("h1")
-    small.put_host(Host("h2", "kvm", 4, 8192, enabled=False))
-    small.evacuation("h1", ["h2"])
-    small.improvements({"a": ["h1", "h2"]}, most=5, within_s=60.0)
+    small.placements.in_turn([fits, huge], hold=False)
+    small.placements.in_turn([fits], hold=False, holds_next=True)  # who holds is told of when he does
+    small.placements.in_turn([huge], hold=False, holds_next=True)
+    small.placements.evacuation("h1")
+    small.inventory.put_host(Host("h2", "kvm", 4, 8192, enabled=False))
+    small.placements.evacuation("h1", ["h2"])
+    small.placements.improvements({"a": ["h1", "h2"]}, most=5, within_s=60.0)
     assert [entry for entry in told(small) if entry[0] not in {"inventory.put", "host.put"}] == [
         ("placement.look", ("n", "h2"), {"host": "h2", "rejected": 0, "model": "prior"}),
         ("placement.look", ("m",), {"host": None, "rejected": 2, "model": "prior"}),
@@ -129,15 +129,15 @@ def test_what_schedulers_are_told_is_told_though_nothing_is_stored(small: Adviso
         ("moves.answer", ("h1",), {"moves": 0, "stuck": 1, "model": "prior"}),
         ("moves.answer", (), {"moves": 0, "stuck": 0, "model": "prior"}),
     ]
-    assert small.recommendations().items == ()
+    assert small.outcomes.page().items == ()
 
 
 def test_every_change_of_the_registry_is_told(small: Advisor, trained: Path) -> None:
-    version = small.register_model(trained).version
-    small.judge_model(version)
-    small.shadow_model(version)
-    small.activate_model(version)
-    small.roll_back_model()
+    version = small.models.register(trained).version
+    small.models.judge(version)
+    small.models.shadow(version)
+    small.models.activate(version)
+    small.models.roll_back()
     assert [(what, names, detail.get("cause"), detail.get("before")) for what, names, detail in told(small)[1:]] == [
         ("model.register", (version,), None, None),
         ("model.judge", (version,), None, None),
@@ -148,9 +148,9 @@ def test_every_change_of_the_registry_is_told(small: Advisor, trained: Path) -> 
 
 
 def test_an_activation_that_the_gate_refused_is_told(small: Advisor, trained: Path, tmp_path: Path) -> None:
-    version = small.register_model(make(trained, tmp_path / "made", "m-bad", 0.2)).version
+    version = small.models.register(make(trained, tmp_path / "made", "m-bad", 0.2)).version
     with pytest.raises(RefusedByGate):
-        small.activate_model(version)
+        small.models.activate(version)
     assert told(small)[1:] == [("model.register", (version,), {"passed": False}), ("model.refuse", (version,), {})]
 
 

@@ -33,7 +33,7 @@ def sample(host: str, clock: Clock) -> MetricSample:
 @pytest.fixture(autouse=True)
 def _cloud(advisor: Advisor) -> None:
     cloud = Inventory(HOSTS, workloads=(WorkloadProfile("busy", {"cpu": 100.0}),))
-    advisor.put_inventory(cloud, mode="replace", generation=None)
+    advisor.inventory.put(cloud, mode="replace", generation=None)
 
 
 @pytest.mark.parametrize("asked_meanwhile", [False, True])
@@ -41,13 +41,13 @@ def test_a_host_heard_of_while_the_clock_was_ahead_is_without_data_until_it_is_h
     advisor: Advisor, clock: Clock, asked_meanwhile: bool
 ) -> None:
     clock.turn(30 * DAY)
-    assert advisor.ingest([sample("h1", clock), sample("h2", clock)])["accepted"] == 2
+    assert advisor.telemetry.ingest([sample("h1", clock), sample("h2", clock)])["accepted"] == 2
     if asked_meanwhile:
-        assert rejected(advisor.place(ask("a"))) == {}
+        assert rejected(advisor.placements.place(ask("a")).recommendation) == {}
     clock.turn(2 * HOUR - 30 * DAY)
-    assert rejected(advisor.place(ask("b"))) == {"h1": "host.no_data", "h2": "host.no_data"}
-    assert advisor.ingest([sample("h2", clock)])["accepted"] == 1
-    assert rejected(advisor.place(ask("c"))) == {"h1": "host.no_data"}
+    assert rejected(advisor.placements.place(ask("b")).recommendation) == {"h1": "host.no_data", "h2": "host.no_data"}
+    assert advisor.telemetry.ingest([sample("h2", clock)])["accepted"] == 1
+    assert rejected(advisor.placements.place(ask("c")).recommendation) == {"h1": "host.no_data"}
 
 
 def test_a_host_read_from_another_system_while_the_clock_was_ahead_is_heard_of_anew(
@@ -55,19 +55,19 @@ def test_a_host_read_from_another_system_while_the_clock_was_ahead_is_heard_of_a
 ) -> None:
     reading = Reading("test", (), hosts=tuple({"id": host.id, "kind": "kvm"} for host in HOSTS))
     clock.turn(30 * DAY)
-    advisor.follow(reading)
+    advisor.inventory.follow(reading)
     clock.turn(2 * HOUR - 30 * DAY)
-    assert set(rejected(advisor.place(ask("a")))) == {"h1", "h2"}
-    advisor.follow(reading)
-    assert rejected(advisor.place(ask("b"))) == {}
+    assert set(rejected(advisor.placements.place(ask("a")).recommendation)) == {"h1", "h2"}
+    advisor.inventory.follow(reading)
+    assert rejected(advisor.placements.place(ask("b")).recommendation) == {}
 
 
 def test_a_little_skew_between_clocks_keeps_hosts_fresh_and_answers_held(advisor: Advisor, clock: Clock) -> None:
     clock.turn(120)
-    assert advisor.ingest([sample("h1", clock), sample("h2", clock)])["accepted"] == 2
-    taken = advisor.place(ask("a", dry_run=False)).candidates[0].host
+    assert advisor.telemetry.ingest([sample("h1", clock), sample("h2", clock)])["accepted"] == 2
+    taken = advisor.placements.place(ask("a", dry_run=False)).recommendation.candidates[0].host
     clock.turn(-120)
-    answer = advisor.place(ask("b"))
+    answer = advisor.placements.place(ask("b")).recommendation
     assert rejected(answer) == {}
     assert answer.candidates[0].host != taken
 
@@ -77,12 +77,12 @@ def test_an_answer_held_while_the_clock_was_ahead_holds_nothing_once_it_is_right
     advisor: Advisor, clock: Clock, asked_meanwhile: bool
 ) -> None:
     clock.turn(HOUR)
-    taken = advisor.place(ask("a", dry_run=False)).candidates[0].host
+    taken = advisor.placements.place(ask("a", dry_run=False)).recommendation.candidates[0].host
     if asked_meanwhile:
-        assert advisor.place(ask("b")).candidates[0].host != taken
+        assert advisor.placements.place(ask("b")).recommendation.candidates[0].host != taken
     clock.turn(-HOUR)
-    assert advisor.place(ask("c")).candidates[0].host == taken
-    assert advisor.vitals().pending == 0
+    assert advisor.placements.place(ask("c")).recommendation.candidates[0].host == taken
+    assert advisor.cloud.vitals().pending == 0
 
 
 def test_what_was_answered_before_the_clock_was_set_back_is_not_what_was_true_a_moment_ago(
@@ -90,7 +90,7 @@ def test_what_was_answered_before_the_clock_was_set_back_is_not_what_was_true_a_
 ) -> None:
     cloud = ClusterSnapshot.build(Inventory(HOSTS), seen={}, pending=(), taken_at=clock.now)
     answers = RecommendationCache.on(cloud)
-    answers.keep("question", advisor.placing.place(ask("a")))
+    answers.keep("question", advisor.placements.place(ask("a")))
     changed = answers.after(cloud)
     assert changed.former("question", clock.now + FORMER) is not None
     assert changed.former("question", clock.now - timedelta(minutes=1)) is None

@@ -17,7 +17,7 @@ from advisor.store.engine import Database
 def test_an_empty_database_is_brought_up_without_asking(settings: Settings, tmp_path: Path) -> None:
     settings = _without_tables(settings, tmp_path)
     with Advisor(settings) as advisor:
-        assert advisor.hosts().items == ()
+        assert advisor.inventory.hosts().items == ()
 
 
 def test_a_newer_database_is_refused_at_once(settings: Settings) -> None:
@@ -38,12 +38,12 @@ def test_an_older_database_is_refused_until_it_is_upgraded(settings: Settings, m
     Advisor(settings).close()
     monkeypatch.setattr(migrate, "fit", lambda _connection: "older")
     with Advisor(settings) as advisor:
-        for call in (advisor.hosts, advisor.ready, advisor.generation):
+        for call in (advisor.inventory.hosts, advisor.cloud.ready, advisor.inventory.generation):
             with pytest.raises(SchemaMismatch, match="cotenant db upgrade"):
                 call()
         revision = advisor.upgrade_database()
         assert revision
-        assert advisor.hosts().items == ()
+        assert advisor.inventory.hosts().items == ()
 
 
 def test_a_failed_start_leaves_the_database_unlocked(settings: Settings, tmp_path: Path) -> None:

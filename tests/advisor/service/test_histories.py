@@ -19,7 +19,7 @@ HOSTS = tuple(Host(name, "kvm", pcpus=4, memory_mb=4096) for name in ("h1", "h2"
 def filled(advisor: Advisor, clock: Clock) -> Advisor:
     """Two instances on h1, one of which was on h2 before, with ten minutes of samples until now."""
     there = (Instance("a", vcpus=1, memory_mb=1, host="h1"), Instance("b", vcpus=1, memory_mb=1, host="h1"))
-    advisor.put_inventory(Inventory(HOSTS, there), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(HOSTS, there), mode="replace", generation=None)
     now = clock().timestamp()
     samples = [
         MetricSample(host, owner, scope, metric, value, now - 10 * number)
@@ -35,8 +35,8 @@ def filled(advisor: Advisor, clock: Clock) -> Advisor:
     ]
     moved = [MetricSample("h2", "a", "instance", "cpu", 30.0, now - 1800 - 10 * number) for number in range(6)]
     for at in range(0, len(samples), 300):
-        advisor.ingest(samples[at : at + 300])
-    advisor.ingest(moved)
+        advisor.telemetry.ingest(samples[at : at + 300])
+    advisor.telemetry.ingest(moved)
     return advisor
 
 
@@ -45,7 +45,7 @@ def of_whom(told: Histories) -> set[tuple[str, str | None, str]]:
 
 
 def test_a_host_has_the_series_of_who_is_on_it_and_its_own(filled: Advisor) -> None:
-    told = filled.histories(host="h1", since="1h")
+    told = filled.telemetry.histories(host="h1", since="1h")
     assert of_whom(told) == {("h1", "a", "cpu"), ("h1", "b", "cpu"), ("h1", None, "event")}
     assert told.step_s == 30.0
     mine = next(one for one in told.found if one.instance == "a")
@@ -56,18 +56,18 @@ def test_a_host_has_the_series_of_who_is_on_it_and_its_own(filled: Advisor) -> N
 
 
 def test_an_instance_has_its_series_wherever_it_was_and_those_of_its_host_now(filled: Advisor) -> None:
-    told = filled.histories(instance="a", since="1h")
+    told = filled.telemetry.histories(instance="a", since="1h")
     assert of_whom(told) == {("h1", "a", "cpu"), ("h2", "a", "cpu"), ("h1", None, "event")}
-    assert of_whom(filled.histories(instance="a", since="10m")) == {("h1", "a", "cpu"), ("h1", None, "event")}
-    assert filled.histories(instance="nobody").found == ()
-    assert filled.histories(host="nowhere").found == ()
+    assert of_whom(filled.telemetry.histories(instance="a", since="10m")) == {("h1", "a", "cpu"), ("h1", None, "event")}
+    assert filled.telemetry.histories(instance="nobody").found == ()
+    assert filled.telemetry.histories(host="nowhere").found == ()
 
 
 def test_what_is_rolled_up_stays_in_the_picture(filled: Advisor, clock: Clock) -> None:
-    before = {one.instance: one for one in filled.histories(host="h1", since="30d").found}
+    before = {one.instance: one for one in filled.telemetry.histories(host="h1", since="30d").found}
     clock.now += timedelta(days=8)
     assert filled.prune()["samples"] > 0
-    after = {one.instance: one for one in filled.histories(host="h1", since="30d").found}
+    after = {one.instance: one for one in filled.telemetry.histories(host="h1", since="30d").found}
     assert after.keys() == before.keys() == {"a", "b", None}
     assert after["b"].values == pytest.approx([50.0] * len(after["b"].values))
     assert sum(after["a"].values) / len(after["a"].values) == pytest.approx(11.0, abs=0.6)
@@ -75,4 +75,4 @@ def test_what_is_rolled_up_stays_in_the_picture(filled: Advisor, clock: Clock) -
 
 def test_a_time_that_is_none_is_refused(filled: Advisor) -> None:
     with pytest.raises(InvalidInput, match="is not a time such as"):
-        filled.histories(host="h1", since="yesterday")
+        filled.telemetry.histories(host="h1", since="yesterday")

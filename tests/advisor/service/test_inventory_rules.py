@@ -24,69 +24,76 @@ CLOUD = Inventory((HOST, OTHER), (PINNED, Instance("i2", host="h2")), (WEB,))
 
 
 def everything(advisor: Advisor) -> tuple[object, ...]:
-    return advisor.hosts().items, advisor.instances().items, advisor.workloads().items
+    return advisor.inventory.hosts().items, advisor.inventory.instances().items, advisor.inventory.workloads().items
 
 
 def test_putting_says_whether_the_thing_is_new(advisor: Advisor) -> None:
-    assert [advisor.put_host(HOST), advisor.put_host(HOST)] == [True, False]
-    assert [advisor.put_instance(PINNED), advisor.put_instance(PINNED)] == [True, False]
-    assert [advisor.put_workload(WEB), advisor.put_workload(WEB)] == [True, False]
+    assert [advisor.inventory.put_host(HOST), advisor.inventory.put_host(HOST)] == [True, False]
+    assert [advisor.inventory.put_instance(PINNED), advisor.inventory.put_instance(PINNED)] == [True, False]
+    assert [advisor.inventory.put_workload(WEB), advisor.inventory.put_workload(WEB)] == [True, False]
     assert everything(advisor) == ((HOST,), (PINNED,), (WEB,))
 
 
 def test_every_change_of_the_inventory_moves_the_generation_by_one(advisor: Advisor) -> None:
     changes: list[Callable[[], object]] = [
-        lambda: advisor.put_host(HOST),
-        lambda: advisor.put_instance(PINNED),
-        lambda: advisor.put_workload(WEB),
-        lambda: advisor.delete_workload("web"),
-        lambda: advisor.delete_instance("i1"),
-        lambda: advisor.delete_host("h1"),
-        lambda: advisor.put_inventory(CLOUD, mode="replace", generation=None),
+        lambda: advisor.inventory.put_host(HOST),
+        lambda: advisor.inventory.put_instance(PINNED),
+        lambda: advisor.inventory.put_workload(WEB),
+        lambda: advisor.inventory.delete_workload("web"),
+        lambda: advisor.inventory.delete_instance("i1"),
+        lambda: advisor.inventory.delete_host("h1"),
+        lambda: advisor.inventory.put(CLOUD, mode="replace", generation=None),
     ]
     for expected, change in enumerate(changes, start=1):
         change()
-        assert advisor.generation() == expected
+        assert advisor.inventory.generation() == expected
 
 
-@pytest.mark.parametrize("what", ["host", "instance", "workload", "recommendation", "model"])
+@pytest.mark.parametrize("what", ["host", "instance", "workload"])
 def test_what_is_missing_is_not_found(advisor: Advisor, what: str) -> None:
     with pytest.raises(NotFound, match=f"there is no {what} ghost"):
-        getattr(advisor, what)("ghost")
+        getattr(advisor.inventory, what)("ghost")
+
+
+def test_a_missing_answer_plan_or_model_is_not_found(advisor: Advisor) -> None:
+    services = {"recommendation": advisor.placements, "plan": advisor.plans, "model": advisor.models}
+    for what, service in services.items():
+        with pytest.raises(NotFound, match=f"there is no {what} ghost"):
+            service.get("ghost")
 
 
 @pytest.mark.parametrize("what", ["host", "instance", "workload"])
 def test_deleting_what_is_missing_is_not_found_and_moves_nothing(advisor: Advisor, what: str) -> None:
     with pytest.raises(NotFound, match=f"there is no {what} ghost"):
-        getattr(advisor, f"delete_{what}")("ghost")
-    assert advisor.generation() == 0
+        getattr(advisor.inventory, f"delete_{what}")("ghost")
+    assert advisor.inventory.generation() == 0
 
 
 def test_a_host_cannot_go_while_instances_are_on_it(advisor: Advisor) -> None:
-    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+    advisor.inventory.put(CLOUD, mode="replace", generation=None)
     with pytest.raises(Conflict, match="still holds 1 instances, i1"):
-        advisor.delete_host("h1")
-    advisor.put_instance(replace(PINNED, host=None))
-    advisor.delete_host("h1")
+        advisor.inventory.delete_host("h1")
+    advisor.inventory.put_instance(replace(PINNED, host=None))
+    advisor.inventory.delete_host("h1")
 
 
 def test_an_instance_cannot_be_on_a_host_that_does_not_exist(advisor: Advisor) -> None:
     with pytest.raises(InvalidInput, match="there is no host h1") as caught:
-        advisor.put_instance(PINNED)
+        advisor.inventory.put_instance(PINNED)
     assert caught.value.field == "host"
 
 
 def test_an_instance_cannot_be_pinned_beyond_its_host(advisor: Advisor) -> None:
-    advisor.put_host(replace(HOST, pcpus=3))
+    advisor.inventory.put_host(replace(HOST, pcpus=3))
     with pytest.raises(InvalidInput, match="pinned to pCPU 3, host h1 has 0-2"):
-        advisor.put_instance(PINNED)
-    advisor.put_host(HOST)
-    advisor.put_instance(PINNED)
+        advisor.inventory.put_instance(PINNED)
+    advisor.inventory.put_host(HOST)
+    advisor.inventory.put_instance(PINNED)
     with pytest.raises(Conflict, match="pinned to pCPU 3"):
-        advisor.put_host(replace(HOST, pcpus=3))
+        advisor.inventory.put_host(replace(HOST, pcpus=3))
     with pytest.raises(InvalidInput, match="pinned to pCPU 3"):
-        advisor.put_inventory(Inventory((replace(HOST, pcpus=3),)), mode="merge", generation=None)
-    assert advisor.host("h1") == HOST
+        advisor.inventory.put(Inventory((replace(HOST, pcpus=3),)), mode="merge", generation=None)
+    assert advisor.inventory.host("h1") == HOST
 
 
 @pytest.mark.parametrize(
@@ -102,45 +109,45 @@ def test_an_instance_cannot_be_pinned_beyond_its_host(advisor: Advisor) -> None:
 )
 def test_values_that_cannot_be_stored_are_refused_by_field(advisor: Advisor, host: Host) -> None:
     with pytest.raises(InvalidInput) as caught:
-        advisor.put_host(host)
+        advisor.inventory.put_host(host)
     assert caught.value.field
-    assert advisor.hosts().items == ()
+    assert advisor.inventory.hosts().items == ()
 
 
 def test_a_whole_cloud_replaces_the_former_one(advisor: Advisor) -> None:
-    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+    advisor.inventory.put(CLOUD, mode="replace", generation=None)
     smaller = Inventory((OTHER,), (replace(PINNED, host="h2"),))
-    advisor.put_inventory(smaller, mode="replace", generation=None)
-    assert advisor.hosts().items == smaller.hosts
-    assert advisor.instances().items == smaller.instances
+    advisor.inventory.put(smaller, mode="replace", generation=None)
+    assert advisor.inventory.hosts().items == smaller.hosts
+    assert advisor.inventory.instances().items == smaller.instances
 
 
 def test_profiles_stay_when_a_replacing_cloud_brings_none_and_go_when_it_does(advisor: Advisor) -> None:
-    advisor.put_inventory(CLOUD, mode="replace", generation=None)
-    advisor.put_inventory(Inventory(CLOUD.hosts), mode="replace", generation=None)
-    assert advisor.workloads().items == (WEB,)
+    advisor.inventory.put(CLOUD, mode="replace", generation=None)
+    advisor.inventory.put(Inventory(CLOUD.hosts), mode="replace", generation=None)
+    assert advisor.inventory.workloads().items == (WEB,)
     batch = WorkloadProfile("batch", {"cpu": 100.0})
-    advisor.put_inventory(Inventory(workloads=(batch,)), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(workloads=(batch,)), mode="replace", generation=None)
     assert everything(advisor) == ((), (), (batch,))
 
 
 def test_merging_adds_and_replaces_and_deletes_nothing(advisor: Advisor) -> None:
-    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+    advisor.inventory.put(CLOUD, mode="replace", generation=None)
     bigger = replace(OTHER, pcpus=16)
-    advisor.put_inventory(Inventory((bigger,), (Instance("i3", host="h1"),)), mode="merge", generation=None)
-    assert advisor.hosts().items == (HOST, bigger)
-    assert [instance.id for instance in advisor.instances().items] == ["i1", "i2", "i3"]
-    assert [instance.id for instance in advisor.instances(host="h1").items] == ["i1", "i3"]
+    advisor.inventory.put(Inventory((bigger,), (Instance("i3", host="h1"),)), mode="merge", generation=None)
+    assert advisor.inventory.hosts().items == (HOST, bigger)
+    assert [instance.id for instance in advisor.inventory.instances().items] == ["i1", "i2", "i3"]
+    assert [instance.id for instance in advisor.inventory.instances(host="h1").items] == ["i1", "i3"]
 
 
 def test_a_cloud_for_a_former_generation_is_stale_and_changes_nothing(advisor: Advisor) -> None:
-    first = advisor.put_inventory(CLOUD, mode="replace", generation=0)
+    first = advisor.inventory.put(CLOUD, mode="replace", generation=0)
     assert first == 1
     with pytest.raises(StaleGeneration, match="at generation 1, not 0"):
-        advisor.put_inventory(Inventory(), mode="replace", generation=0)
-    assert advisor.hosts().items == CLOUD.hosts
-    assert advisor.generation() == 1
-    assert advisor.put_inventory(Inventory(), mode="replace", generation=1) == 2
+        advisor.inventory.put(Inventory(), mode="replace", generation=0)
+    assert advisor.inventory.hosts().items == CLOUD.hosts
+    assert advisor.inventory.generation() == 1
+    assert advisor.inventory.put(Inventory(), mode="replace", generation=1) == 2
 
 
 @pytest.mark.parametrize(
@@ -157,46 +164,46 @@ def test_a_cloud_for_a_former_generation_is_stale_and_changes_nothing(advisor: A
     ],
 )
 def test_a_broken_cloud_is_refused_whole(advisor: Advisor, inventory: Inventory, mode: str, reason: str) -> None:
-    advisor.put_inventory(Inventory((HOST, OTHER), (PINNED,)), mode="replace", generation=None)
+    advisor.inventory.put(Inventory((HOST, OTHER), (PINNED,)), mode="replace", generation=None)
     before = everything(advisor)
     with pytest.raises(InvalidInput, match=reason):
-        advisor.put_inventory(inventory, mode=mode, generation=None)
+        advisor.inventory.put(inventory, mode=mode, generation=None)
     assert everything(advisor) == before
-    assert advisor.generation() == 1
+    assert advisor.inventory.generation() == 1
 
 
 def test_a_cloud_observed_in_the_future_is_refused(advisor: Advisor, clock: Clock) -> None:
-    advisor.put_inventory(
+    advisor.inventory.put(
         Inventory((HOST,), observed_at=clock.now + timedelta(minutes=4)), mode="merge", generation=None
     )
     with pytest.raises(InvalidInput, match="in the future"):
-        advisor.put_inventory(Inventory(observed_at=clock.now + timedelta(minutes=6)), mode="merge", generation=None)
+        advisor.inventory.put(Inventory(observed_at=clock.now + timedelta(minutes=6)), mode="merge", generation=None)
 
 
 def test_a_workload_is_kept_per_platform_and_the_general_one_is_given_first(advisor: Advisor) -> None:
     special = replace(WEB, platform="I", metrics={"cpu": 99.0})
-    advisor.put_workload(special)
-    assert advisor.workload("web") == special
-    advisor.put_workload(WEB)
-    assert advisor.workload("web") == WEB
-    assert advisor.workload("web", platform="I") == special
-    advisor.delete_workload("web")
-    assert advisor.workloads().items == ()
+    advisor.inventory.put_workload(special)
+    assert advisor.inventory.workload("web") == special
+    advisor.inventory.put_workload(WEB)
+    assert advisor.inventory.workload("web") == WEB
+    assert advisor.inventory.workload("web", platform="I") == special
+    advisor.inventory.delete_workload("web")
+    assert advisor.inventory.workloads().items == ()
 
 
 def test_a_large_cloud_is_replaced_in_one_transaction(advisor: Advisor) -> None:
     hosts = tuple(Host(f"h{number}", "kvm", 16, 65536) for number in range(600))
     instances = tuple(Instance(f"i{number}", host=f"h{number % 600}") for number in range(1800))
-    advisor.put_inventory(Inventory(hosts, instances), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(hosts, instances), mode="replace", generation=None)
     moved = tuple(replace(instance, host=f"h{number % 599}") for number, instance in enumerate(instances))
-    advisor.put_inventory(Inventory(hosts[:599], moved), mode="replace", generation=1)
-    assert advisor.ready()["hosts"] == 599
-    assert len(advisor.instances(host="h0", limit=1000).items) == 4
+    advisor.inventory.put(Inventory(hosts[:599], moved), mode="replace", generation=1)
+    assert advisor.cloud.ready()["hosts"] == 599
+    assert len(advisor.inventory.instances(host="h0", limit=1000).items) == 4
 
 
 def test_every_error_of_the_advisor_speaks_one_sentence(advisor: Advisor) -> None:
     with pytest.raises(AdvisorError) as caught:
-        advisor.instance("ghost")
+        advisor.inventory.instance("ghost")
     assert caught.value.message == "there is no instance ghost"
     assert caught.value.code == "not_found"
 
@@ -217,15 +224,15 @@ BAD_LABELS = [
 def test_a_label_that_no_command_can_be_made_of_is_refused_on_every_way_in(
     advisor: Advisor, thing: Host | Instance, labels: dict[str, str], wrong: str
 ) -> None:
-    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+    advisor.inventory.put(CLOUD, mode="replace", generation=None)
     before, bad = everything(advisor), replace(thing, labels=labels)
     several = "hosts" if isinstance(thing, Host) else "instances"
-    put = advisor.put_host if isinstance(thing, Host) else advisor.put_instance
+    put = advisor.inventory.put_host if isinstance(thing, Host) else advisor.inventory.put_instance
     cloud = replace(CLOUD, **{several: (*getattr(CLOUD, several)[1:], bad)})
     for way, field in (
         (lambda: put(bad), f"labels.{wrong}"),  # type: ignore[arg-type]
-        (lambda: advisor.put_inventory(cloud, mode="merge", generation=None), f"{several}[1].labels.{wrong}"),
-        (lambda: advisor.put_inventory(cloud, mode="replace", generation=None), f"{several}[1].labels.{wrong}"),
+        (lambda: advisor.inventory.put(cloud, mode="merge", generation=None), f"{several}[1].labels.{wrong}"),
+        (lambda: advisor.inventory.put(cloud, mode="replace", generation=None), f"{several}[1].labels.{wrong}"),
     ):
         with pytest.raises(InvalidInput) as refused:
             way()
@@ -237,9 +244,9 @@ def test_a_label_that_no_command_can_be_made_of_is_refused_on_every_way_in(
 def test_labels_that_commands_are_made_of_and_all_others_are_taken(advisor: Advisor) -> None:
     host = replace(HOST, labels={"render": "native", "uplink": "eth0.7", "address": "h1.example", "any": "a;b $c"})
     one = replace(PINNED, labels={"mac": "52:54:00:AA:00:01", "disk": "8:0", "cgroup": "a.slice/b", "any": "--x"})
-    advisor.put_inventory(Inventory((host,), (one, replace(PINNED, id="i2", labels={"disk": "vda"}))), mode="merge",
+    advisor.inventory.put(Inventory((host,), (one, replace(PINNED, id="i2", labels={"disk": "vda"}))), mode="merge",
                           generation=None)  # fmt: skip
-    assert advisor.host("h1") == host
+    assert advisor.inventory.host("h1") == host
 
 
 @pytest.mark.parametrize("labels", [{"render": "bogus"}, {"uplink": "a;rm -rf ~"}])
@@ -250,26 +257,26 @@ def test_a_host_stored_before_labels_were_checked_has_no_commands_and_all_others
     cloud = tuple(Host(name, "kvm", 4, 8192, nic_mbit=1000, labels=good) for name in ("h1", "h2", "h3"))
     with monkeypatch.context() as before:
         before.setattr(inventory, "check_labels", lambda *_: None)
-        advisor.put_inventory(Inventory((cloud[0], replace(cloud[1], labels=labels), cloud[2])), mode="replace",
+        advisor.inventory.put(Inventory((cloud[0], replace(cloud[1], labels=labels), cloud[2])), mode="replace",
                               generation=None)  # fmt: skip
     network = NetworkSettings("dedicated", rate_mbit=100)
     new = Instance("new", labels={"mac": "52:54:00:00:00:01"}, settings=IsolationSettings(network=network))
-    told = advisor.place(PlacementRequest(new, commands=True, limit=3))
+    told = advisor.placements.place(PlacementRequest(new, commands=True, limit=3)).recommendation
     commands = {one.host: one.commands for one in told.candidates}
     assert set(commands) == {"h1", "h2", "h3"}
     assert all(any(one.argv for one in commands[name]) for name in ("h1", "h3"))
     (why,) = commands["h2"]
     assert (why.tool, why.argv, why.undo) == ("virsh", (), ())
     assert next(iter(labels.values())) in why.note
-    assert advisor.recommendation(told.id) == told
+    assert advisor.placements.get(told.id) == told
 
 
 def test_a_name_that_one_tool_would_misread_keeps_nobody_from_the_commands_of_another(advisor: Advisor) -> None:
     """xl takes 7 for the number of a domain, OpenStack for a name."""
     hosts = (HOST, Host("h2", "kvm", 4, 8192, labels={"render": "openstack"}))
-    advisor.put_inventory(Inventory(hosts), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(hosts), mode="replace", generation=None)
     new = Instance("7", labels={"flavor": "own"}, settings=IsolationSettings(cap_percent=50))
-    told = advisor.place(PlacementRequest(new, commands=True, limit=2))
+    told = advisor.placements.place(PlacementRequest(new, commands=True, limit=2)).recommendation
     commands = {one.host: one.commands for one in told.candidates}
     assert any(one.argv for one in commands["h2"])
     assert [one.argv for one in commands["h1"]] == [()]
@@ -277,9 +284,9 @@ def test_a_name_that_one_tool_would_misread_keeps_nobody_from_the_commands_of_an
 
 
 def test_a_label_that_the_question_brings_is_refused_where_commands_are_wanted(advisor: Advisor) -> None:
-    advisor.put_inventory(Inventory((HOST,)), mode="replace", generation=None)
+    advisor.inventory.put(Inventory((HOST,)), mode="replace", generation=None)
     asked = PlacementRequest(Instance("new", labels={"mac": "52"}), dry_run=True)
-    assert advisor.place(asked).candidates
+    assert advisor.placements.place(asked).recommendation.candidates
     with pytest.raises(InvalidInput) as refused:
-        advisor.place(replace(asked, commands=True))
+        advisor.placements.place(replace(asked, commands=True))
     assert refused.value.field == "instance.labels.mac"

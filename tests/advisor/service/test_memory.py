@@ -26,42 +26,44 @@ Turn = Callable[[Advisor, int], object]
 
 def ask(advisor: Advisor, turn: int) -> None:
     one = Instance(f"n{turn}", memory_mb=512 + turn, workload="busy", load=0.5 + turn / 10_000)
-    advisor.placing.place(PlacementRequest(one, dry_run=True))
+    advisor.placements.place(PlacementRequest(one, dry_run=True))
 
 
 def hold(advisor: Advisor, turn: int) -> None:
-    advisor.placing.place(
+    advisor.placements.place(
         PlacementRequest(Instance(f"n{turn}", memory_mb=512, workload="busy", load=0.5 + turn / 10_000))
     )
 
 
 def ask_of_named_hosts(advisor: Advisor, turn: int) -> None:
     names = tuple(f"elsewhere-{turn}-{number}" for number in range(200))
-    advisor.placing.place(PlacementRequest(Instance("n", workload="busy"), hosts=("h1", *names), dry_run=True))
+    advisor.placements.place(PlacementRequest(Instance("n", workload="busy"), hosts=("h1", *names), dry_run=True))
 
 
 def ask_with_a_profile(advisor: Advisor, turn: int) -> None:
     profile = WorkloadProfile(f"w{turn}", {"cpu": 50 + turn / 100})
-    advisor.placing.place(PlacementRequest(Instance(f"n{turn}"), profile=profile, dry_run=True))
+    advisor.placements.place(PlacementRequest(Instance(f"n{turn}"), profile=profile, dry_run=True))
 
 
 def come_and_go(advisor: Advisor, turn: int) -> None:
-    advisor.put_host(Host(f"passing-{turn}", "kvm", 4, 8192))
-    advisor.put_instance(Instance(f"guest-{turn}", host=f"passing-{turn}", workload="busy", load=0.5 + turn / 10_000))
-    advisor.cloud_now()
+    advisor.inventory.put_host(Host(f"passing-{turn}", "kvm", 4, 8192))
+    advisor.inventory.put_instance(
+        Instance(f"guest-{turn}", host=f"passing-{turn}", workload="busy", load=0.5 + turn / 10_000)
+    )
+    advisor.cloud.now()
     ask(advisor, turn)
-    advisor.delete_instance(f"guest-{turn}")
-    advisor.delete_host(f"passing-{turn}")
+    advisor.inventory.delete_instance(f"guest-{turn}")
+    advisor.inventory.delete_host(f"passing-{turn}")
 
 
 def send_samples(advisor: Advisor, turn: int) -> None:
-    advisor.ingest([MetricSample("h1", f"gone-{turn}", "instance", f"metric-{turn}", 1.0, 1.7e9 + turn)])
+    advisor.telemetry.ingest([MetricSample("h1", f"gone-{turn}", "instance", f"metric-{turn}", 1.0, 1.7e9 + turn)])
 
 
 def observe(advisor: Advisor, turn: int) -> None:
     pair = [Instance(f"{name}{turn}", host="h1", workload="busy") for name in "ab"]
     outcomes = tuple(Outcome(one, "throughput", 100.0, 90.0, "1/s") for one in pair)
-    advisor.record_colocation(Colocation(f"run-{turn}", f"platform-{turn}", "1", outcomes))
+    advisor.outcomes.record_colocation(Colocation(f"run-{turn}", f"platform-{turn}", "1", outcomes))
     ask(advisor, turn)
 
 
@@ -72,7 +74,7 @@ def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
     monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (60_000,))
     monkeypatch.setattr(RecommendationCache.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
     inventory = Inventory(HOSTS, RESIDENTS, (WorkloadProfile("busy", {"cpu": 100.0}),))
-    advisor.put_inventory(inventory, mode="replace", generation=None)
+    advisor.inventory.put(inventory, mode="replace", generation=None)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +99,9 @@ def test_a_host_that_stays_keeps_no_predictions_of_those_that_went(advisor: Advi
     many = tuple(Host(f"p{number}", "kvm", 4 + number, 16_384) for number in range(50))
     guests = tuple(Instance(f"g{number}", host=f"p{number}", workload="busy") for number in range(50))
     busy = (WorkloadProfile("busy", {"cpu": 100.0}),)
-    advisor.put_inventory(Inventory(many, guests, busy), mode="replace", generation=None)
-    advisor.cloud_now()
-    advisor.put_inventory(Inventory(many[:1], guests[:1], busy), mode="replace", generation=None)
-    advisor.cloud_now()
-    (row,) = advisor._overview._known.values()
+    advisor.inventory.put(Inventory(many, guests, busy), mode="replace", generation=None)
+    advisor.cloud.now()
+    advisor.inventory.put(Inventory(many[:1], guests[:1], busy), mode="replace", generation=None)
+    advisor.cloud.now()
+    (row,) = advisor.cloud._overview._known.values()
     assert row.base is None, "a view would keep what was predicted of all of them"

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("cloud")
 
 @pytest.mark.usefixtures("two")
 def test_a_colocation_is_held_against_active_shadow_and_prior(advisor: Advisor, clock: Clock) -> None:
-    assert advisor.record_colocation(seen(1, web=0.9, batch=0.7))
+    assert advisor.outcomes.record_colocation(seen(1, web=0.9, batch=0.7))
     first, second = rows_of(advisor, "m-1")
     assert (first.role, first.target, first.platform, first.workload, first.instance) == (
         ("active", "throughput", "I", "web", "a")
@@ -32,50 +32,50 @@ def test_a_colocation_is_held_against_active_shadow_and_prior(advisor: Advisor, 
     assert (first.time, first.source) == (clock.now, second.source)
     assert {(row.role, row.expected) for row in rows_of(advisor, "m-2")} == {("shadow", 0.6)}
     prior = rows_of(advisor, "prior")
-    alone = advisor.predict(Scene(HOSTS[0], tuple(one.instance for one in seen(1).outcomes))).effects
+    alone = advisor.placements.predict(Scene(HOSTS[0], tuple(one.instance for one in seen(1).outcomes))).effects
     assert {row.role for row in prior} == {"baseline"}
     assert len(prior) == len(alone) == 2
 
 
 @pytest.mark.usefixtures("two")
 def test_an_observation_that_is_sent_again_leaves_nothing_more(advisor: Advisor) -> None:
-    advisor.record_colocation(seen(1))
+    advisor.outcomes.record_colocation(seen(1))
     before = rows_of(advisor, "m-1")
-    assert not advisor.record_colocation(seen(1))
+    assert not advisor.outcomes.record_colocation(seen(1))
     assert rows_of(advisor, "m-1") == before
 
 
 def test_repeats_of_a_run_and_runs_of_one_name_on_two_platforms_are_scenes_of_their_own(advisor: Advisor) -> None:
     for other in (seen(1), replace(seen(1), repeat="2"), seen(1, platform="x1")):
-        advisor.record_colocation(other)
+        advisor.outcomes.record_colocation(other)
     assert len({row.source for row in rows_of(advisor, "prior")}) == 3
 
 
 def test_the_prior_that_answers_is_no_baseline_of_itself(advisor: Advisor) -> None:
-    advisor.record_colocation(seen(1))
+    advisor.outcomes.record_colocation(seen(1))
     assert {row.role for row in rows_of(advisor, "prior")} == {"active"}
     assert len(rows_of(advisor, "prior")) == 2
 
 
 def test_a_host_may_be_named_itself_and_an_unknown_platform_has_no_prediction(advisor: Advisor) -> None:
-    assert advisor.record_colocation(seen(1, platform="x1"))
-    assert advisor.record_colocation(seen(2, platform="nowhere"))
-    assert advisor.record_colocation(replace(seen(3), driver_cpus=(7,)))  # no host of the platform has it
+    assert advisor.outcomes.record_colocation(seen(1, platform="x1"))
+    assert advisor.outcomes.record_colocation(seen(2, platform="nowhere"))
+    assert advisor.outcomes.record_colocation(replace(seen(3), driver_cpus=(7,)))  # no host of the platform has it
     assert {row.platform for row in rows_of(advisor, "prior")} == {"x1"}
     assert len(rows_of(advisor, "prior")) == 2
 
 
 def test_a_host_that_is_named_itself_comes_before_others_of_that_platform(advisor: Advisor) -> None:
     named = Host("I", "xen", 16, 8192, platform="large")
-    advisor.put_inventory(replace(CLOUD, hosts=(*HOSTS, named)), mode="replace", generation=None)
-    advisor.record_colocation(seen(1))
+    advisor.inventory.put(replace(CLOUD, hosts=(*HOSTS, named)), mode="replace", generation=None)
+    advisor.outcomes.record_colocation(seen(1))
     assert {row.platform for row in rows_of(advisor, "prior")} == {"large"}
 
 
 def test_what_was_predicted_outside_the_training_data_is_marked(advisor: Advisor) -> None:
     strange = replace(seen(1).outcomes[0], instance=Instance("a", workload="never-measured"))
-    advisor.record_colocation(Colocation("r-1", "I", "1", (strange,)))
-    advisor.record_colocation(Colocation("r-2", "I", "1", seen(1).outcomes[:1]))
+    advisor.outcomes.record_colocation(Colocation("r-1", "I", "1", (strange,)))
+    advisor.outcomes.record_colocation(Colocation("r-2", "I", "1", seen(1).outcomes[:1]))
     assert {row.workload: row.outside for row in rows_of(advisor, "prior")} == {"never-measured": True, "web": False}
 
 
@@ -85,7 +85,7 @@ def test_who_was_pinned_to_cpus_that_no_host_has_is_not_predicted_and_no_failure
     first, second = seen(1).outcomes
     settings = IsolationSettings(pinning=Pinning.parse("0:9"))
     far = replace(first, instance=replace(first.instance, settings=settings))
-    assert advisor.record_colocation(replace(seen(1), outcomes=(far, second)))
+    assert advisor.outcomes.record_colocation(replace(seen(1), outcomes=(far, second)))
     assert rows_of(advisor, "prior") == ()
     assert not caplog.records
 
@@ -96,7 +96,7 @@ def test_latency_jitter_and_run_times_are_held_against_their_own_predictions(adv
     unsteady = Outcome(Instance("a", workload="web"), "jitter_ms", 0.5, 2.0, "ms")
     steady = Outcome(Instance("b", workload="batch"), "jitter_ms", 0.0, 2.0, "ms")
     unknown = Outcome(Instance("b", workload="batch"), "timeouts_percent", 1.0, 2.0, "%")
-    advisor.record_colocation(Colocation("r", "I", "1", (slow, late, unsteady, steady, unknown)))
+    advisor.outcomes.record_colocation(Colocation("r", "I", "1", (slow, late, unsteady, steady, unknown)))
     found = {(row.instance, row.target): row.observed for row in rows_of(advisor, "prior")}
     assert found == {("a", "latency"): 1.5, ("a", "jitter"): 4.0, ("b", "throughput"): 0.75}
 
@@ -106,7 +106,7 @@ def test_a_model_that_fails_is_left_out_and_the_observation_kept(
 ) -> None:
     monkeypatch.setattr(models.learning.artifact, "load", lambda path: Sure(Path(path).name, expected=-1.0))
     use(advisor, active="m-1", shadow="m-2")
-    assert advisor.record_colocation(seen(1))
+    assert advisor.outcomes.record_colocation(seen(1))
     assert (rows_of(advisor, "m-1"), rows_of(advisor, "m-2")) == ((), ())
     assert {row.role for row in rows_of(advisor, "prior")} == {"baseline"}
     assert "model m-2 said nothing about an observed outcome" in caplog.text
@@ -114,7 +114,7 @@ def test_a_model_that_fails_is_left_out_and_the_observation_kept(
 
 def test_a_broken_shadow_stops_nothing(advisor: Advisor, caplog: pytest.LogCaptureFixture) -> None:
     use(advisor, active="m-1", shadow="m-2")  # there are no artifacts: the prior stands in for m-1
-    assert advisor.record_colocation(seen(1))
+    assert advisor.outcomes.record_colocation(seen(1))
     assert {row.role for row in rows_of(advisor, "prior")} == {"baseline"}
     assert "model m-2 cannot be used" in caplog.text
 
@@ -126,14 +126,14 @@ def test_whatever_goes_wrong_beside_it_an_observation_is_kept(
         raise ZeroDivisionError
 
     monkeypatch.setattr("advisor.lifecycle.outcome_checks._scene_of", broken)
-    assert advisor.record_colocation(seen(1))
-    assert not advisor.record_colocation(seen(1))
+    assert advisor.outcomes.record_colocation(seen(1))
+    assert not advisor.outcomes.record_colocation(seen(1))
     assert "could not be held against" in caplog.text
 
 
 def test_a_refused_observation_leaves_nothing(advisor: Advisor) -> None:
     with pytest.raises(InvalidInput):
-        advisor.record_colocation(replace(seen(1), run=""))
+        advisor.outcomes.record_colocation(replace(seen(1), run=""))
     assert rows_of(advisor, "prior") == ()
 
 
@@ -141,7 +141,7 @@ def test_a_refused_observation_leaves_nothing(advisor: Advisor) -> None:
 def test_an_outcome_is_held_against_what_was_answered_then(advisor: Advisor) -> None:
     answer = placed(advisor)
     use(advisor, active="m-2", shadow="m-1")  # who answers now did not answer then
-    advisor.record_outcome(answer.id, "h1", {"new": 0.7, "old": 0.9, "stranger": 0.1})
+    advisor.outcomes.record(answer.id, "h1", {"new": 0.7, "old": 0.9, "stranger": 0.1})
     then = rows_of(advisor, "m-1")
     assert {(row.instance, row.workload, row.role, row.expected, row.observed) for row in then} == {
         ("new", "web", "active", 0.8, 0.7),
@@ -154,43 +154,43 @@ def test_an_outcome_is_held_against_what_was_answered_then(advisor: Advisor) -> 
 @pytest.mark.usefixtures("two")
 def test_shadow_and_prior_are_asked_about_the_scene_of_the_answer(advisor: Advisor) -> None:
     answer = placed(advisor)
-    advisor.record_outcome(answer.id, "h1", {"new": 0.7, "old": 0.9})
+    advisor.outcomes.record(answer.id, "h1", {"new": 0.7, "old": 0.9})
     assert {(row.instance, row.role) for row in rows_of(advisor, "m-2")} == {("new", "shadow"), ("old", "shadow")}
     candidate = next(one for one in answer.candidates if one.host == "h1")
     settings = replace(ASKED.instance.settings, pinning=candidate.pinning)
     scene = Scene(HOSTS[0], (CLOUD.instances[0], replace(ASKED.instance, settings=settings)), CLOUD.workloads)
-    advisor.activate_model("prior")
-    wanted = {one.instance: one.throughput_ratio.expected for one in advisor.predict(scene).effects}
+    advisor.models.activate("prior")
+    wanted = {one.instance: one.throughput_ratio.expected for one in advisor.placements.predict(scene).effects}
     assert {row.instance: row.expected for row in rows_of(advisor, "prior")} == pytest.approx(wanted)
 
 
 @pytest.mark.usefixtures("two")
 def test_a_neighbour_that_is_gone_leaves_only_the_stored_answer(advisor: Advisor) -> None:
     answer = placed(advisor)
-    advisor.delete_instance("old")
-    advisor.record_outcome(answer.id, "h1", {"new": 0.7, "old": 0.9})
+    advisor.inventory.delete_instance("old")
+    advisor.outcomes.record(answer.id, "h1", {"new": 0.7, "old": 0.9})
     assert len(rows_of(advisor, "m-1")) == 2
     assert (rows_of(advisor, "m-2"), rows_of(advisor, "prior")) == ((), ())
 
 
 def test_the_latest_outcome_replaces_the_former_and_the_same_changes_nothing(advisor: Advisor, clock: Clock) -> None:
     answer = placed(advisor)
-    advisor.record_outcome(answer.id, "h1", {"new": 0.7})
-    before, told = rows_of(advisor, "prior"), advisor.outcome(answer.id)
+    advisor.outcomes.record(answer.id, "h1", {"new": 0.7})
+    before, told = rows_of(advisor, "prior"), advisor.outcomes.get(answer.id)
     clock.turn(60)
-    advisor.record_outcome(answer.id, "h1", {"new": 0.7})
-    assert (rows_of(advisor, "prior"), advisor.outcome(answer.id)) == (before, told)
-    advisor.record_outcome(answer.id, "h1", {"new": 0.6})
+    advisor.outcomes.record(answer.id, "h1", {"new": 0.7})
+    assert (rows_of(advisor, "prior"), advisor.outcomes.get(answer.id)) == (before, told)
+    advisor.outcomes.record(answer.id, "h1", {"new": 0.6})
     assert [row.observed for row in rows_of(advisor, "prior")] == [0.6]
-    advisor.record_outcome(answer.id, "elsewhere", {"new": 0.5})
+    advisor.outcomes.record(answer.id, "elsewhere", {"new": 0.5})
     assert rows_of(advisor, "prior") == ()
 
 
 def test_a_profile_that_came_with_the_question_counts_for_the_others_too(advisor: Advisor) -> None:
     heavy = WorkloadProfile("mine", {"cpu": 100.0, "waiting": 5.0})
     request = replace(ASKED, instance=Instance("new"), profile=heavy)
-    answer = advisor.place(request)
-    advisor.record_outcome(answer.id, "h1", {"new": 0.5})
+    answer = advisor.placements.place(request).recommendation
+    advisor.outcomes.record(answer.id, "h1", {"new": 0.5})
     (row,) = rows_of(advisor, "prior")
     candidate = next(one for one in answer.candidates if one.host == "h1")
     assert row.expected == pytest.approx(candidate.newcomer.throughput_ratio.expected)
@@ -199,10 +199,10 @@ def test_a_profile_that_came_with_the_question_counts_for_the_others_too(advisor
 def test_rows_are_kept_per_platform_up_to_the_setting(settings: Settings, clock: Clock, tmp_path: Path) -> None:
     small = settings.model_copy(update={"keep_observed": 6, "database": f"sqlite:///{tmp_path}/small.sqlite3"})
     with Advisor(small, clock=clock) as advisor:
-        advisor.put_inventory(CLOUD, mode="replace", generation=None)
-        advisor.record_colocation(seen(0, platform="x1"))
+        advisor.inventory.put(CLOUD, mode="replace", generation=None)
+        advisor.outcomes.record_colocation(seen(0, platform="x1"))
         for number in range(1, 6):
-            advisor.record_colocation(seen(number, web=number / 10))
+            advisor.outcomes.record_colocation(seen(number, web=number / 10))
         rows = rows_of(advisor, "prior")
     assert [row.observed for row in rows if row.instance == "a" and row.platform == "I"] == [0.3, 0.4, 0.5]
     assert len([row for row in rows if row.platform == "x1"]) == 2

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("cloud")
 def watch(advisor: Advisor, clock: Clock, ratios: list[float], *, start: int = 0) -> None:
     for number, ratio in enumerate(ratios, start=start):
         clock.turn(10)
-        advisor.record_colocation(seen(number, ratio, ratio))
+        advisor.outcomes.record_colocation(seen(number, ratio, ratio))
 
 
 GOOD = [0.8 * math.exp(0.05 * math.sin(number)) for number in range(40)]
@@ -27,19 +27,19 @@ GOOD = [0.8 * math.exp(0.05 * math.sin(number)) for number in range(40)]
 
 @pytest.mark.usefixtures("two")
 def test_the_report_tells_coverage_error_drift_and_who_is_better(advisor: Advisor, clock: Clock) -> None:
-    assert advisor.model_quality().status == "no_data"
+    assert advisor.outcomes.quality().status == "no_data"
     watch(advisor, clock, GOOD)
-    quality = advisor.model_quality()
+    quality = advisor.outcomes.quality()
     assert (quality.version, quality.status) == ("m-1", "ok")
     everything = quality.groups[0].figures
     assert (everything.rows, everything.scenes, everything.coverage) == (80, 40, 1.0)
     assert [(one.other, one.role) for one in quality.beside] == [("m-2", "shadow"), ("prior", "baseline")]
     assert quality.beside[0].text.startswith("m-1 errs by 0.")
     assert quality.beside[0].text.endswith("it is better beyond the uncertainty.")
-    assert advisor.model_quality("m-2").status == "drift"
+    assert advisor.outcomes.quality("m-2").status == "drift"
     changed = clock.now
     watch(advisor, clock, [0.6] * 20, start=40)
-    quality = advisor.model_quality()
+    quality = advisor.outcomes.quality()
     assert quality.status == "drift"
     shift = next(alarm for alarm in quality.groups[0].alarms if alarm.kind == "shift")
     assert abs((shift.since - changed).total_seconds()) <= 20
@@ -51,13 +51,13 @@ def test_the_report_tells_coverage_error_drift_and_who_is_better(advisor: Adviso
 def test_another_process_tells_the_same(advisor: Advisor, settings: Settings, clock: Clock) -> None:
     watch(advisor, clock, [*GOOD, *[0.6] * 20])
     with Advisor(settings, clock=clock) as other:
-        assert other.model_quality() == advisor.model_quality()
-        assert other.predict(SCENE) == advisor.predict(SCENE)
+        assert other.outcomes.quality() == advisor.outcomes.quality()
+        assert other.placements.predict(SCENE) == advisor.placements.predict(SCENE)
 
 
 def test_a_model_that_does_not_exist_has_no_quality(advisor: Advisor) -> None:
     with pytest.raises(NotFound, match="no model m-9"):
-        advisor.model_quality("m-9")
+        advisor.outcomes.quality("m-9")
 
 
 SCENE = Scene(HOSTS[0], (Instance("a", workload="web"), Instance("b", workload="batch")), CLOUD.workloads)
@@ -67,9 +67,9 @@ WILD = [0.8 * math.exp(0.2 * (-1) ** number) for number in range(30)]  # twice t
 @pytest.mark.usefixtures("two")
 def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor: Advisor, clock: Clock) -> None:
     imagined = PlanRequest("what_if", (ASKED.instance,), whatif=WhatIf(model="prior"), then="admit")
-    before, of_prior = advisor.place(ASKED), advisor.plan(imagined)
+    before, of_prior = advisor.placements.place(ASKED).recommendation, advisor.plans.make(imagined)
     watch(advisor, clock, WILD)
-    after = advisor.place(ASKED)
+    after = advisor.placements.place(ASKED).recommendation
     (factor,) = {round(value, 9) for value in after.widened.values()}
     assert set(after.widened) == {"h1", "h2"}
     assert 2.0 <= factor < 2.5
@@ -82,14 +82,16 @@ def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor:
         assert new.newcomer.latency_ratio == old.newcomer.latency_ratio
     assert "Intervals on h1, h2 are 2." in after.notes[-1]
     assert before.widened == {}
-    assert advisor.predict(SCENE).effects[0].throughput_ratio == after.candidates[0].newcomer.throughput_ratio
-    plan = advisor.plan(PlanRequest(instances=(ASKED.instance,)))
+    assert (
+        advisor.placements.predict(SCENE).effects[0].throughput_ratio == after.candidates[0].newcomer.throughput_ratio
+    )
+    plan = advisor.plans.make(PlanRequest(instances=(ASKED.instance,)))
     assert plan.steps[0].candidate is not None
     assert plan.after["h1"][0].throughput_ratio.upper > 0.8 * math.exp(0.1)
-    again = advisor.plan(imagined)
+    again = advisor.plans.make(imagined)
     assert [step.host for step in again.steps] == ["h1"]
     with advisor._database.read() as connection:
-        own = advisor._monitor.factors(connection, "prior", HOSTS)["h1"]
+        own = advisor.outcomes._monitor.factors(connection, "prior", HOSTS)["h1"]
     bands = [told.after["h1"][0].throughput_ratio for told in (of_prior, again)]
     assert math.log(bands[1].upper) == pytest.approx(own * math.log(bands[0].upper))
     assert own > 1.5 * factor, "each model is widened by what was observed of it"
@@ -98,19 +100,19 @@ def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor:
 @pytest.mark.usefixtures("two")
 def test_only_platforms_that_leave_their_intervals_are_remembered(advisor: Advisor, clock: Clock) -> None:
     for number in range(5):
-        advisor.put_host(Host(f"gone-{number}", "kvm", 2, 8192))
-        advisor.record_colocation(seen(1000 + number, platform=f"gone-{number}"))
-        advisor.delete_host(f"gone-{number}")
+        advisor.inventory.put_host(Host(f"gone-{number}", "kvm", 2, 8192))
+        advisor.outcomes.record_colocation(seen(1000 + number, platform=f"gone-{number}"))
+        advisor.inventory.delete_host(f"gone-{number}")
     watch(advisor, clock, WILD)
-    assert set(advisor.place(ASKED).widened) == {"h1", "h2"}
-    assert set(advisor._monitor._factors[2]) == {"I"}
+    assert set(advisor.placements.place(ASKED).recommendation.widened) == {"h1", "h2"}
+    assert set(advisor.outcomes._monitor._factors[2]) == {"I"}
 
 
 @pytest.mark.usefixtures("two")
 def test_a_widened_answer_is_judged_by_the_models_own_interval(advisor: Advisor, clock: Clock) -> None:
     watch(advisor, clock, WILD)
     answer = placed(advisor)
-    advisor.record_outcome(answer.id, "h1", {"new": 0.7})
+    advisor.outcomes.record(answer.id, "h1", {"new": 0.7})
     row = rows_of(advisor, "m-1")[-1]
     assert row.instance == "new"
     assert row.lower == pytest.approx(0.8 * math.exp(-0.1))
@@ -122,9 +124,9 @@ def test_nothing_is_widened_while_intervals_hold_or_where_the_setting_is_off(
     advisor: Advisor, settings: Settings, clock: Clock
 ) -> None:
     watch(advisor, clock, GOOD)
-    assert advisor.place(ASKED).widened == {}
+    assert advisor.placements.place(ASKED).recommendation.widened == {}
     watch(advisor, clock, WILD, start=100)
-    assert advisor.place(ASKED).widened
+    assert advisor.placements.place(ASKED).recommendation.widened
     with Advisor(settings.model_copy(update={"adapt_intervals": False}), clock=clock) as plain:
-        answer = plain.place(ASKED)
+        answer = plain.placements.place(ASKED).recommendation
         assert (answer.widened, answer.notes) == ({}, ())

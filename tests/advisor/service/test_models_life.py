@@ -14,7 +14,7 @@ from service_clock import Clock
 
 from advisor.domain import Activation
 from advisor.errors import AdvisorError, BrokenArtifact, Conflict, NotFound, RefusedByGate
-from advisor.lifecycle.registry import Registry, way_back
+from advisor.lifecycle.registry import ModelRegistry, way_back
 from advisor.prediction import active
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -27,26 +27,26 @@ def register(advisor: Advisor, trained: Path, tmp_path: Path) -> Callable[..., s
     """Registers a model that is off by so much on held-out rows; returns its version."""
 
     def registered(version: str, off: float | None = 0.02, **more: Any) -> str:
-        return advisor.register_model(make(trained, tmp_path / "made", version, off, **more)).version
+        return advisor.models.register(make(trained, tmp_path / "made", version, off, **more)).version
 
     return registered
 
 
 def statuses(advisor: Advisor) -> dict[str, str]:
-    return {card.version: card.status for card in advisor.models()}
+    return {card.version: card.status for card in advisor.models.listing()}
 
 
 def test_a_candidate_is_registered_with_what_the_gate_says(advisor: Advisor, register: Callable[..., str]) -> None:
     register("m-good")
     register("m-bad", 0.2)
-    good, bad = advisor.model("m-good").verdict, advisor.model("m-bad").verdict
+    good, bad = advisor.models.get("m-good").verdict, advisor.models.get("m-bad").verdict
     assert good is not None
     assert bad is not None
     assert (good["passed"], good["refusals"], good["against"]) == (True, [], None)
     assert good["figures"][0]["prior"]["other"] == pytest.approx(0.1, abs=0.001)
     assert bad["passed"] is False
     assert "worse than the prior" in bad["refusals"][0]
-    assert advisor.model("prior").verdict is None
+    assert advisor.models.get("prior").verdict is None
 
 
 def test_what_fails_the_gate_is_not_activated_and_the_sentence_says_why(
@@ -56,32 +56,32 @@ def test_what_fails_the_gate_is_not_activated_and_the_sentence_says_why(
     with pytest.raises(
         RefusedByGate, match=r"m-bad is refused by the gate \(throughput.* worse than the prior"
     ) as told:
-        advisor.activate_model("m-bad")
+        advisor.models.activate("m-bad")
     assert told.value.code == "model.refused"
     assert statuses(advisor) == {"m-bad": "candidate", "prior": "active"}
-    assert advisor.ready()["model"] == "prior"
-    assert advisor.model_history() == ()
+    assert advisor.cloud.ready()["model"] == "prior"
+    assert advisor.models.history() == ()
 
 
 def test_a_model_without_held_out_predictions_is_refused(advisor: Advisor, register: Callable[..., str]) -> None:
     register("m-blind", None)
     with pytest.raises(RefusedByGate, match="brings no held-out predictions"):
-        advisor.activate_model("m-blind")
+        advisor.models.activate("m-blind")
 
 
 def test_force_overrules_the_gate_and_stands_in_the_history(
     advisor: Advisor, register: Callable[..., str], clock: Clock
 ) -> None:
     register("m-bad", 0.2)
-    assert advisor.activate_model("m-bad", force=True).status == "active"
-    assert advisor.ready()["model"] == "m-bad"
-    assert advisor.model_history() == (Activation(clock(), "prior", "m-bad", "force"),)
-    assert advisor.model("m-bad").verdict["passed"] is False  # type: ignore[index]
+    assert advisor.models.activate("m-bad", force=True).status == "active"
+    assert advisor.cloud.ready()["model"] == "m-bad"
+    assert advisor.models.history() == (Activation(clock(), "prior", "m-bad", "force"),)
+    assert advisor.models.get("m-bad").verdict["passed"] is False  # type: ignore[index]
 
 
 def test_force_is_not_needed_and_not_told_where_the_gate_passes(advisor: Advisor, register: Callable[..., str]) -> None:
-    advisor.activate_model(register("m-good"), force=True)
-    assert advisor.model_history()[0].cause == "activate"
+    advisor.models.activate(register("m-good"), force=True)
+    assert advisor.models.history()[0].cause == "activate"
 
 
 def test_a_candidate_is_judged_again_by_who_answers_when_it_is_activated(
@@ -89,50 +89,50 @@ def test_a_candidate_is_judged_again_by_who_answers_when_it_is_activated(
 ) -> None:
     register("m-fair", 0.06)
     register("m-good", 0.02)
-    assert advisor.model("m-fair").verdict["passed"]  # type: ignore[index]
-    advisor.activate_model("m-good")
+    assert advisor.models.get("m-fair").verdict["passed"]  # type: ignore[index]
+    advisor.models.activate("m-good")
     with pytest.raises(RefusedByGate, match="worse than the active model"):
-        advisor.activate_model("m-fair")
-    verdict = advisor.model("m-fair").verdict
+        advisor.models.activate("m-fair")
+    verdict = advisor.models.get("m-fair").verdict
     assert verdict is not None
     assert (verdict["passed"], verdict["against"]) == (False, "m-good")
     register("m-best", 0.01)
-    advisor.activate_model("prior")
-    advisor.activate_model("m-best")  # whom it was judged against at its registration does not answer any more
-    assert advisor.model("m-best").verdict["against"] is None  # type: ignore[index]
+    advisor.models.activate("prior")
+    advisor.models.activate("m-best")  # whom it was judged against at its registration does not answer any more
+    assert advisor.models.get("m-best").verdict["against"] is None  # type: ignore[index]
     assert statuses(advisor) == {"m-best": "active", "m-fair": "candidate", "m-good": "retired", "prior": "candidate"}
 
 
 def test_judging_changes_nothing_but_the_verdict(advisor: Advisor, register: Callable[..., str]) -> None:
     register("m-fair", 0.06)
-    advisor.activate_model(register("m-good", 0.02))
+    advisor.models.activate(register("m-good", 0.02))
     before = statuses(advisor)
-    assert advisor.judge_model("m-fair").verdict["against"] == "m-good"  # type: ignore[index]
-    assert advisor.judge_model("m-good").verdict["passed"]  # type: ignore[index]
-    assert advisor.judge_model("prior").verdict is None
+    assert advisor.models.judge("m-fair").verdict["against"] == "m-good"  # type: ignore[index]
+    assert advisor.models.judge("m-good").verdict["passed"]  # type: ignore[index]
+    assert advisor.models.judge("prior").verdict is None
     assert statuses(advisor) == before
     with pytest.raises(NotFound):
-        advisor.judge_model("m-none")
+        advisor.models.judge("m-none")
 
 
 def test_a_broken_active_model_keeps_nobody_from_taking_its_place(
     advisor: Advisor, register: Callable[..., str], settings: Settings
 ) -> None:
-    advisor.activate_model(register("m-old", 0.02))
+    advisor.models.activate(register("m-old", 0.02))
     (settings.model_dir / "m-old" / "card.json").write_text("{}", encoding="utf-8")
-    assert advisor.activate_model(register("m-new", 0.05)).status == "active"
-    reasons = advisor.model("m-new").verdict["reasons"]  # type: ignore[index]
+    assert advisor.models.activate(register("m-new", 0.05)).status == "active"
+    reasons = advisor.models.get("m-new").verdict["reasons"]  # type: ignore[index]
     assert any("m-old cannot be used" in reason for reason in reasons)
 
 
 def test_rollback_goes_back_step_by_step_to_the_prior(advisor: Advisor, register: Callable[..., str]) -> None:
     for version, off in (("m-1", 0.05), ("m-2", 0.03), ("m-3", 0.01)):
-        advisor.activate_model(register(version, off))
-    assert [advisor.roll_back_model().version for _ in range(3)] == ["m-2", "m-1", "prior"]
-    assert advisor.ready()["model"] == "prior"
+        advisor.models.activate(register(version, off))
+    assert [advisor.models.roll_back().version for _ in range(3)] == ["m-2", "m-1", "prior"]
+    assert advisor.cloud.ready()["model"] == "prior"
     with pytest.raises(Conflict, match="no way back"):
-        advisor.roll_back_model()
-    told = [(one.before, one.after, one.cause) for one in advisor.model_history("m-2")]
+        advisor.models.roll_back()
+    told = [(one.before, one.after, one.cause) for one in advisor.models.history("m-2")]
     assert told == [
         ("m-1", "m-2", "activate"),
         ("m-2", "m-3", "activate"),
@@ -144,32 +144,32 @@ def test_rollback_goes_back_step_by_step_to_the_prior(advisor: Advisor, register
 def test_what_was_activated_after_a_rollback_leads_back_to_where_that_led(
     advisor: Advisor, register: Callable[..., str]
 ) -> None:
-    advisor.activate_model(register("m-1", 0.05))
-    advisor.activate_model(register("m-2", 0.03))
-    advisor.roll_back_model()
-    advisor.activate_model(register("m-3", 0.01))
-    advisor.activate_model("prior")
-    assert [advisor.roll_back_model().version for _ in range(3)] == ["m-3", "m-1", "prior"]
+    advisor.models.activate(register("m-1", 0.05))
+    advisor.models.activate(register("m-2", 0.03))
+    advisor.models.roll_back()
+    advisor.models.activate(register("m-3", 0.01))
+    advisor.models.activate("prior")
+    assert [advisor.models.roll_back().version for _ in range(3)] == ["m-3", "m-1", "prior"]
 
 
 def test_a_model_that_answers_already_is_no_change(advisor: Advisor, register: Callable[..., str]) -> None:
-    advisor.activate_model("prior")
-    assert advisor.model_history() == ()
-    advisor.activate_model(register("m-1"))
-    advisor.activate_model("m-1")
-    assert len(advisor.model_history()) == 1
+    advisor.models.activate("prior")
+    assert advisor.models.history() == ()
+    advisor.models.activate(register("m-1"))
+    advisor.models.activate("m-1")
+    assert len(advisor.models.history()) == 1
 
 
 def test_a_rollback_to_a_broken_model_changes_nothing(
     advisor: Advisor, register: Callable[..., str], settings: Settings
 ) -> None:
-    advisor.activate_model(register("m-1", 0.05))
-    advisor.activate_model(register("m-2", 0.02))
+    advisor.models.activate(register("m-1", 0.05))
+    advisor.models.activate(register("m-2", 0.02))
     (settings.model_dir / "m-1" / "card.json").unlink()
     with pytest.raises(BrokenArtifact, match="m-1"):
-        advisor.roll_back_model()
-    assert advisor.ready()["model"] == "m-2"
-    assert len(advisor.model_history()) == 2
+        advisor.models.roll_back()
+    assert advisor.cloud.ready()["model"] == "m-2"
+    assert len(advisor.models.history()) == 2
 
 
 def test_the_way_back_of_no_history_is_none() -> None:
@@ -181,29 +181,29 @@ def test_one_model_at_most_is_scored_beside_the_active_one(
 ) -> None:
     for version in ("m-1", "m-2", "m-3"):
         register(version)
-    advisor.activate_model("m-3")
-    assert advisor.shadow_model("m-1").status == "shadow"
-    assert advisor.shadow_model("m-2").status == "shadow"
+    advisor.models.activate("m-3")
+    assert advisor.models.shadow("m-1").status == "shadow"
+    assert advisor.models.shadow("m-2").status == "shadow"
     assert statuses(advisor) == {"m-1": "candidate", "m-2": "shadow", "m-3": "active", "prior": "candidate"}
     database = Database(settings.database)
     with database.read() as connection:
         assert [card.version for card in models.in_status(connection, "shadow")] == ["m-2"]
     database.close()
-    assert advisor.ready()["model"] == "m-3"
-    assert advisor.shadow_model("prior").version == "prior"
+    assert advisor.cloud.ready()["model"] == "m-3"
+    assert advisor.models.shadow("prior").version == "prior"
     assert "shadow" not in statuses(advisor).values()
 
 
 def test_the_active_model_is_not_scored_beside_itself(advisor: Advisor, register: Callable[..., str]) -> None:
-    advisor.activate_model(register("m-1"))
+    advisor.models.activate(register("m-1"))
     with pytest.raises(Conflict, match="answers already"):
-        advisor.shadow_model("m-1")
+        advisor.models.shadow("m-1")
     assert statuses(advisor)["m-1"] == "active"
 
 
 def test_a_shadow_can_be_activated(advisor: Advisor, register: Callable[..., str]) -> None:
-    advisor.shadow_model(register("m-1"))
-    assert advisor.activate_model("m-1").status == "active"
+    advisor.models.shadow(register("m-1"))
+    assert advisor.models.activate("m-1").status == "active"
     assert "shadow" not in statuses(advisor).values()
 
 
@@ -211,11 +211,11 @@ def test_a_broken_or_unknown_model_is_not_scored(
     advisor: Advisor, register: Callable[..., str], settings: Settings
 ) -> None:
     with pytest.raises(NotFound):
-        advisor.shadow_model("m-none")
+        advisor.models.shadow("m-none")
     register("m-1")
     (settings.model_dir / "m-1" / "SHA256SUMS").unlink()
     with pytest.raises(BrokenArtifact):
-        advisor.shadow_model("m-1")
+        advisor.models.shadow("m-1")
     assert statuses(advisor)["m-1"] == "candidate"
 
 
@@ -233,7 +233,7 @@ def _cut(path: Path) -> None:
 def test_harm_to_any_file_of_an_artifact_keeps_it_from_answering(
     advisor: Advisor, register: Callable[..., str], trained: Path, settings: Settings, tmp_path: Path, harm: Any
 ) -> None:
-    advisor.activate_model(register("m-good", 0.05))
+    advisor.models.activate(register("m-good", 0.05))
     register("m-new", 0.02)
     home = settings.model_dir / "m-new"
     for name in sorted(path.name for path in home.iterdir()):
@@ -242,17 +242,17 @@ def test_harm_to_any_file_of_an_artifact_keeps_it_from_answering(
         kept = (home / name).read_bytes()
         harm(home / name)
         for call in (
-            lambda: advisor.activate_model("m-new", force=True),
-            lambda: advisor.shadow_model("m-new"),
-            lambda: advisor.judge_model("m-new"),
+            lambda: advisor.models.activate("m-new", force=True),
+            lambda: advisor.models.shadow("m-new"),
+            lambda: advisor.models.judge("m-new"),
         ):
             with pytest.raises(BrokenArtifact, match="m-new"):
                 call()
         (home / name).write_bytes(kept)
     assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "prior": "candidate"}
-    answer = advisor.ready()
+    answer = advisor.cloud.ready()
     assert (answer["model"], answer["degraded"]) == ("m-good", False)
-    assert advisor.activate_model("m-new").status == "active"
+    assert advisor.models.activate("m-new").status == "active"
 
 
 def test_an_artifact_of_another_schema_is_refused_with_fitting_checksums(
@@ -263,24 +263,24 @@ def test_an_artifact_of_another_schema_is_refused_with_fitting_checksums(
     (made / "card.json").write_text(json.dumps(card | {"schema": 999}), encoding="utf-8")
     seal(made)
     with pytest.raises(BrokenArtifact, match="schema 999"):
-        advisor.register_model(made)
+        advisor.models.register(made)
     assert statuses(advisor) == {"prior": "active"}
 
 
 def test_a_registered_model_that_was_altered_with_fitting_checksums_does_not_answer(
     advisor: Advisor, register: Callable[..., str], settings: Settings
 ) -> None:
-    advisor.activate_model(register("m-good", 0.05))
+    advisor.models.activate(register("m-good", 0.05))
     register("m-new", 0.02)
     file = settings.model_dir / "m-new" / "throughput.json"
     target = json.loads(file.read_text(encoding="utf-8"))
     file.write_text(json.dumps(target | {"calibration": {}}), encoding="utf-8")
     seal(settings.model_dir / "m-new")
-    for call in (lambda: advisor.activate_model("m-new", force=True), lambda: advisor.shadow_model("m-new")):
+    for call in (lambda: advisor.models.activate("m-new", force=True), lambda: advisor.models.shadow("m-new")):
         with pytest.raises(BrokenArtifact, match="m-new"):
             call()
     assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "prior": "candidate"}
-    assert advisor.ready()["model"] == "m-good"
+    assert advisor.cloud.ready()["model"] == "m-good"
 
 
 def test_held_out_rows_that_make_no_sense_are_refused_with_fitting_checksums(
@@ -290,7 +290,7 @@ def test_held_out_rows_that_make_no_sense_are_refused_with_fitting_checksums(
     (made / "held_out.csv").write_text("key,expected\na,1\n", encoding="utf-8")
     seal(made)
     with pytest.raises(BrokenArtifact, match=r"held_out\.csv"):
-        advisor.register_model(made)
+        advisor.models.register(made)
     assert statuses(advisor) == {"prior": "active"}
 
 
@@ -298,26 +298,26 @@ def test_of_two_activations_at_once_one_wins(
     advisor: Advisor, register: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     versions = [register("m-1", 0.02), register("m-2", 0.02, seed=1)]
-    _meet(monkeypatch, Registry, "_judge")
-    outcomes = _at_once([lambda version=version: advisor.activate_model(version) for version in versions])
+    _meet(monkeypatch, ModelRegistry, "_judge")
+    outcomes = _at_once([lambda version=version: advisor.models.activate(version) for version in versions])
     won = [one for one in outcomes if not isinstance(one, AdvisorError)]
     (lost,) = (one for one in outcomes if isinstance(one, AdvisorError))
     assert isinstance(lost, Conflict)
-    assert [card.version for card in won] == [advisor.ready()["model"]]
+    assert [card.version for card in won] == [advisor.cloud.ready()["model"]]
     assert "was activated meanwhile" in lost.message
-    assert len(advisor.model_history()) == 1
+    assert len(advisor.models.history()) == 1
 
 
 def test_of_two_rollbacks_at_once_one_goes_back(
     advisor: Advisor, register: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for version, off in (("m-1", 0.05), ("m-2", 0.03), ("m-3", 0.01)):
-        advisor.activate_model(register(version, off))
+        advisor.models.activate(register(version, off))
     _meet(monkeypatch, active, "load")
-    outcomes = _at_once([advisor.roll_back_model] * 2)
+    outcomes = _at_once([advisor.models.roll_back] * 2)
     monkeypatch.undo()
     assert sorted(type(one).__name__ for one in outcomes) == ["Conflict", "ModelCard"]
-    assert advisor.ready()["model"] == "m-2"
+    assert advisor.cloud.ready()["model"] == "m-2"
 
 
 def _meet(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:

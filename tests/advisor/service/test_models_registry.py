@@ -36,7 +36,7 @@ SCENE = Scene(HOSTS[0], (Instance("a", workload="web"), Instance("b", workload="
 
 @pytest.fixture(autouse=True)
 def _cloud(advisor: Advisor) -> None:
-    advisor.put_inventory(CLOUD, mode="replace", generation=None)
+    advisor.inventory.put(CLOUD, mode="replace", generation=None)
 
 
 def spoil(artifact: Path) -> None:
@@ -46,7 +46,7 @@ def spoil(artifact: Path) -> None:
 def test_of_many_models_only_the_card_of_the_one_that_is_asked_for_is_read(
     advisor: Advisor, trained: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    card, database = advisor.register_model(trained), Database(settings.database)
+    card, database = advisor.models.register(trained), Database(settings.database)
     with database.write() as connection:
         for at in range(5):
             store.models.add(connection, replace(card, version=f"other-{at}"))
@@ -58,53 +58,53 @@ def test_of_many_models_only_the_card_of_the_one_that_is_asked_for_is_read(
         return decode(kind, value)
 
     monkeypatch.setattr(codec, "decode", noting)
-    assert advisor.model("other-3").version == "other-3"
+    assert advisor.models.get("other-3").version == "other-3"
     assert read.count(ModelCard) == 1
-    assert advisor.model("prior").status == "active"
+    assert advisor.models.get("prior").status == "active"
     assert read.count(ModelCard) == 1
     with pytest.raises(NotFound, match="there is no model other-9"):
-        advisor.model("other-9")
+        advisor.models.get("other-9")
 
 
 def test_without_a_learned_model_the_prior_is_active_and_not_degraded(advisor: Advisor) -> None:
-    (prior,) = advisor.models()
+    (prior,) = advisor.models.listing()
     assert (prior.version, prior.status) == ("prior", "active")
-    answer = advisor.place(REQUEST)
+    answer = advisor.placements.place(REQUEST).recommendation
     assert (answer.model_version, answer.degraded, answer.notes) == ("prior", False, ())
     assert len(answer.candidates) == 2
 
 
 def test_a_registered_model_is_a_candidate_that_answers_nothing_yet(advisor: Advisor, trained: Path) -> None:
-    card = advisor.register_model(trained)
+    card = advisor.models.register(trained)
     assert (card.version, card.status, card.origin) == (trained.name, "candidate", "paper")
     assert card.card == models.learning.artifact.read_card(trained)
-    assert advisor.model(card.version) == card
-    assert advisor.register_model(trained) == card
-    assert [one.status for one in advisor.models()] == ["candidate", "active"]
-    assert advisor.place(REQUEST).model_version == "prior"
+    assert advisor.models.get(card.version) == card
+    assert advisor.models.register(trained) == card
+    assert [one.status for one in advisor.models.listing()] == ["candidate", "active"]
+    assert advisor.placements.place(REQUEST).recommendation.model_version == "prior"
 
 
 def test_an_active_model_answers_and_the_prior_can_be_called_back(advisor: Advisor, trained: Path) -> None:
-    version = advisor.register_model(trained).version
-    assert advisor.activate_model(version).status == "active"
-    answer = advisor.place(REQUEST)
+    version = advisor.models.register(trained).version
+    assert advisor.models.activate(version).status == "active"
+    answer = advisor.placements.place(REQUEST).recommendation
     assert (answer.model_version, answer.model_origin, answer.degraded) == (version, "paper", False)
-    assert advisor.predict(SCENE).model_version == version
-    assert advisor.plan(PlanRequest(instances=(Instance("new", workload="web"),))).model_version == version
-    assert advisor.ready()["model"] == version
-    assert advisor.register_model(trained).status == "active"
-    assert advisor.activate_model("prior").status == "active"
-    assert advisor.model(version).status == "retired"
-    assert advisor.place(REQUEST).model_version == "prior"
+    assert advisor.placements.predict(SCENE).model_version == version
+    assert advisor.plans.make(PlanRequest(instances=(Instance("new", workload="web"),))).model_version == version
+    assert advisor.cloud.ready()["model"] == version
+    assert advisor.models.register(trained).status == "active"
+    assert advisor.models.activate("prior").status == "active"
+    assert advisor.models.get(version).status == "retired"
+    assert advisor.placements.place(REQUEST).recommendation.model_version == "prior"
 
 
 def test_other_processes_follow_an_activation(
     advisor: Advisor, trained: Path, settings: Settings, clock: Clock
 ) -> None:
     with Advisor(settings, clock=clock) as other:
-        assert other.ready()["model"] == "prior"
-        advisor.activate_model(advisor.register_model(trained).version)
-        assert other.ready()["model"] == trained.name
+        assert other.cloud.ready()["model"] == "prior"
+        advisor.models.activate(advisor.models.register(trained).version)
+        assert other.cloud.ready()["model"] == trained.name
 
 
 def test_an_artifact_is_copied_to_the_model_folder_and_outlives_its_source(
@@ -112,11 +112,11 @@ def test_an_artifact_is_copied_to_the_model_folder_and_outlives_its_source(
 ) -> None:
     elsewhere = tmp_path / "download" / trained.name
     shutil.copytree(trained, elsewhere)
-    version = advisor.register_model(elsewhere).version
+    version = advisor.models.register(elsewhere).version
     shutil.rmtree(elsewhere)
-    advisor.activate_model(version)
+    advisor.models.activate(version)
     assert [path.name for path in settings.model_dir.iterdir()] == [version]
-    assert not advisor.place(REQUEST).degraded
+    assert not advisor.placements.place(REQUEST).recommendation.degraded
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file", "an empty folder", "spoilt"])
@@ -130,34 +130,34 @@ def test_a_broken_artifact_is_not_registered(advisor: Advisor, trained: Path, tm
         shutil.copytree(trained, path)
         spoil(path)
     with pytest.raises(BrokenArtifact, match="broken"):
-        advisor.register_model(path)
-    assert len(advisor.models()) == 1
+        advisor.models.register(path)
+    assert len(advisor.models.listing()) == 1
 
 
 def test_activating_a_broken_model_changes_nothing(advisor: Advisor, trained: Path, settings: Settings) -> None:
-    version = advisor.register_model(trained).version
+    version = advisor.models.register(trained).version
     spoil(settings.model_dir / version)
     with pytest.raises(BrokenArtifact):
-        advisor.activate_model(version)
-    assert advisor.model(version).status == "candidate"
-    assert advisor.ready()["model"] == "prior"
+        advisor.models.activate(version)
+    assert advisor.models.get(version).status == "candidate"
+    assert advisor.cloud.ready()["model"] == "prior"
 
 
 def test_activating_a_model_that_nobody_registered_is_not_found(advisor: Advisor) -> None:
     with pytest.raises(NotFound, match="no model ghost"):
-        advisor.activate_model("ghost")
+        advisor.models.activate("ghost")
 
 
 def test_an_active_model_that_breaks_on_disk_degrades_the_answer_and_says_why(
     advisor: Advisor, trained: Path, settings: Settings, clock: Clock
 ) -> None:
-    version = advisor.register_model(trained).version
-    advisor.activate_model(version)
+    version = advisor.models.register(trained).version
+    advisor.models.activate(version)
     spoil(settings.model_dir / version)
     with Advisor(settings, clock=clock) as restarted:
-        answer = restarted.place(REQUEST)
-        assert restarted.predict(SCENE).degraded
-        assert restarted.ready()["degraded"]
+        answer = restarted.placements.place(REQUEST).recommendation
+        assert restarted.placements.predict(SCENE).degraded
+        assert restarted.cloud.ready()["degraded"]
     assert (answer.model_version, answer.degraded) == ("prior", True)
     assert version in answer.notes[0]
     assert len(answer.candidates) == 2
@@ -191,12 +191,12 @@ def test_a_predictor_that_fails_falls_back_to_the_prior(
 ) -> None:
     monkeypatch.setattr(models.learning.artifact, "load", lambda _path: Faulty(failure, version=trained.name))
     monkeypatch.setattr(models.learning.artifact, "read_card", lambda _path: {})
-    advisor.activate_model(advisor.register_model(trained).version)
-    answer = advisor.place(REQUEST)
+    advisor.models.activate(advisor.models.register(trained).version)
+    answer = advisor.placements.place(REQUEST).recommendation
     assert (answer.model_version, answer.degraded) == ("prior", True)
     assert "failed" in answer.notes[0]
-    assert advisor.predict(SCENE).degraded
-    assert advisor.plan(PlanRequest(instances=(Instance("new"),))).model_version == "prior"
+    assert advisor.placements.predict(SCENE).degraded
+    assert advisor.plans.make(PlanRequest(instances=(Instance("new"),))).model_version == "prior"
 
 
 def test_a_filter_that_fails_fails_the_question(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,8 +205,8 @@ def test_a_filter_that_fails_fails_the_question(advisor: Advisor, monkeypatch: p
 
     monkeypatch.setattr("advisor.scheduling.filters.apply", broken)
     with pytest.raises(ZeroDivisionError):
-        advisor.place(REQUEST)
-    assert advisor.recommendations().items == ()
+        advisor.placements.place(REQUEST)
+    assert advisor.outcomes.page().items == ()
 
 
 def test_one_shot_questions_use_the_prior_then_the_newest_intact_artifact_then_the_named_one(

@@ -20,8 +20,8 @@ REQUEST = PlacementRequest(Instance("new"), dry_run=True)
 
 @pytest.fixture(autouse=True)
 def _inventory(advisor: Advisor) -> None:
-    advisor.put_host(Host("h1", "xen", 4, 8192))
-    advisor.put_instance(Instance("i1", host="h1"))
+    advisor.inventory.put_host(Host("h1", "xen", 4, 8192))
+    advisor.inventory.put_instance(Instance("i1", host="h1"))
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def sample(clock: Clock) -> MetricSample:
 
 def test_a_batch_is_counted_and_sent_again_is_all_duplicates(advisor: Advisor, sample: MetricSample) -> None:
     batch = [sample, replace(sample, metric="event", scope="host", instance=None), replace(sample, value=99.0)]
-    assert advisor.ingest(batch) == {"accepted": 2, "duplicate": 1, "dropped": ()}
-    assert advisor.ingest(batch) == {"accepted": 0, "duplicate": 3, "dropped": ()}
-    assert advisor.ingest([]) == {"accepted": 0, "duplicate": 0, "dropped": ()}
+    assert advisor.telemetry.ingest(batch) == {"accepted": 2, "duplicate": 1, "dropped": ()}
+    assert advisor.telemetry.ingest(batch) == {"accepted": 0, "duplicate": 3, "dropped": ()}
+    assert advisor.telemetry.ingest([]) == {"accepted": 0, "duplicate": 0, "dropped": ()}
 
 
 def test_each_sample_that_is_not_taken_has_its_position_and_reason(advisor: Advisor, sample: MetricSample) -> None:
@@ -50,7 +50,7 @@ def test_each_sample_that_is_not_taken_has_its_position_and_reason(advisor: Advi
         replace(sample, metric="a b"),
         replace(sample, scope="galaxy"),  # type: ignore[arg-type]
     ]
-    answer = advisor.ingest(batch)
+    answer = advisor.telemetry.ingest(batch)
     assert answer["accepted"] == 1
     assert answer["dropped"] == (
         (1, "unknown host 'h9'"),
@@ -69,30 +69,30 @@ def test_each_sample_that_is_not_taken_has_its_position_and_reason(advisor: Advi
 def test_a_batch_over_the_limit_is_refused_whole(settings: Settings, sample: MetricSample, tmp_path: Path) -> None:
     small = settings.model_copy(update={"max_batch": 2, "database": f"sqlite:///{tmp_path}/small.sqlite3"})
     with Advisor(small) as advisor, pytest.raises(InvalidInput, match="3 samples in one batch, at most 2"):
-        advisor.ingest([sample] * 3)
+        advisor.telemetry.ingest([sample] * 3)
 
 
 def test_a_host_not_heard_of_for_too_long_is_rejected_with_that_reason(advisor: Advisor, clock: Clock) -> None:
     clock.turn(3601)
-    answer = advisor.place(REQUEST)
+    answer = advisor.placements.place(REQUEST).recommendation
     assert answer.candidates == ()
     assert [(one.host, one.code) for one in answer.rejected] == [("h1", "host.no_data")]
 
 
 def test_a_sample_makes_a_stale_host_count_again_at_once(advisor: Advisor, clock: Clock, sample: MetricSample) -> None:
     clock.turn(7200)
-    assert advisor.place(REQUEST).candidates == ()
-    advisor.ingest([replace(sample, time_s=clock.now.timestamp())])
-    assert [one.host for one in advisor.place(REQUEST).candidates] == ["h1"]
+    assert advisor.placements.place(REQUEST).recommendation.candidates == ()
+    advisor.telemetry.ingest([replace(sample, time_s=clock.now.timestamp())])
+    assert [one.host for one in advisor.placements.place(REQUEST).recommendation.candidates] == ["h1"]
 
 
 def test_samples_that_are_old_themselves_do_not_freshen_a_host(
     advisor: Advisor, clock: Clock, sample: MetricSample
 ) -> None:
     clock.turn(7200)
-    answer = advisor.ingest([replace(sample, time_s=clock.now.timestamp() - 3601)])
+    answer = advisor.telemetry.ingest([replace(sample, time_s=clock.now.timestamp() - 3601)])
     assert answer["accepted"] == 1
-    assert advisor.place(REQUEST).candidates == ()
+    assert advisor.placements.place(REQUEST).recommendation.candidates == ()
 
 
 def test_a_host_that_keeps_sending_samples_never_goes_stale(
@@ -100,15 +100,15 @@ def test_a_host_that_keeps_sending_samples_never_goes_stale(
 ) -> None:
     for _ in range(50):
         clock.turn(600)
-        advisor.ingest([replace(sample, time_s=clock.now.timestamp())])
-        assert len(advisor.place(REQUEST).candidates) == 1
+        advisor.telemetry.ingest([replace(sample, time_s=clock.now.timestamp())])
+        assert len(advisor.placements.place(REQUEST).recommendation.candidates) == 1
 
 
 def test_samples_do_not_move_the_generation(advisor: Advisor, clock: Clock, sample: MetricSample) -> None:
-    before = advisor.generation()
+    before = advisor.inventory.generation()
     clock.turn(7200)
-    advisor.ingest([replace(sample, time_s=clock.now.timestamp())])
-    assert advisor.generation() == before
+    advisor.telemetry.ingest([replace(sample, time_s=clock.now.timestamp())])
+    assert advisor.inventory.generation() == before
 
 
 COLOCATION = Colocation(
@@ -123,15 +123,15 @@ COLOCATION = Colocation(
 
 
 def test_a_colocation_is_taken_once(advisor: Advisor) -> None:
-    assert advisor.record_colocation(COLOCATION)
-    assert not advisor.record_colocation(COLOCATION)
-    assert advisor.record_colocation(replace(COLOCATION, repeat="2"))
+    assert advisor.outcomes.record_colocation(COLOCATION)
+    assert not advisor.outcomes.record_colocation(COLOCATION)
+    assert advisor.outcomes.record_colocation(replace(COLOCATION, repeat="2"))
 
 
 def test_the_same_run_with_other_values_is_a_conflict(advisor: Advisor) -> None:
-    advisor.record_colocation(COLOCATION)
+    advisor.outcomes.record_colocation(COLOCATION)
     with pytest.raises(Conflict, match="run-1, repeat 1"):
-        advisor.record_colocation(replace(COLOCATION, driver_cpus=(0,)))
+        advisor.outcomes.record_colocation(replace(COLOCATION, driver_cpus=(0,)))
 
 
 @pytest.mark.parametrize(
@@ -147,5 +147,5 @@ def test_the_same_run_with_other_values_is_a_conflict(advisor: Advisor) -> None:
 )
 def test_a_broken_colocation_is_refused_by_field(advisor: Advisor, broken: Colocation, field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        advisor.record_colocation(broken)
+        advisor.outcomes.record_colocation(broken)
     assert caught.value.field == field

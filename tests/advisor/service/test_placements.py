@@ -23,7 +23,7 @@ from advisor.domain import (
     recommendation_as_json,
 )
 from advisor.errors import InvalidInput, NotFound
-from advisor.placement import questions
+from advisor.placement import decision
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import IsolationSettings, Pinning
@@ -42,7 +42,7 @@ def first(answer: Recommendation) -> str:
 
 @pytest.fixture(autouse=True)
 def _cloud(advisor: Advisor) -> None:
-    advisor.put_inventory(Inventory(HOSTS, workloads=(BUSY,)), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(HOSTS, workloads=(BUSY,)), mode="replace", generation=None)
 
 
 def test_only_who_holds_no_host_and_would_wait_is_told_what_was_true_a_moment_ago(
@@ -56,22 +56,22 @@ def test_only_who_holds_no_host_and_would_wait_is_told_what_was_true_a_moment_ag
             assert over.wait(30)
         return recommend(snapshot, chosen, request, **more)
 
-    recommend = questions.recommend
-    monkeypatch.setattr(questions, "recommend", slowly)
+    recommend = decision.recommend
+    monkeypatch.setattr(decision, "recommend", slowly)
     dry, wait = ask("a", dry_run=True), PlacementRequest(Instance("long", memory_mb=7.0), dry_run=True)
-    assert advisor.placing.place(dry).source == "miss"
+    assert advisor.placements.place(dry).source == "miss"
     clock.turn(0.3)
-    assert advisor.placing.place(dry).source == "hit"
-    advisor.delete_host("h1")
-    waiting = threading.Thread(target=advisor.placing.place, args=(wait,))
+    assert advisor.placements.place(dry).source == "hit"
+    advisor.inventory.delete_host("h1")
+    waiting = threading.Thread(target=advisor.placements.place, args=(wait,))
     waiting.start()
     try:
         assert begun.wait(30)
         clock.turn(0.4)
-        told = advisor.placing.place(dry)
-        held = advisor.placing.place(replace(dry, dry_run=False))
+        told = advisor.placements.place(dry)
+        held = advisor.placements.place(replace(dry, dry_run=False))
         clock.turn(0.2)
-        late = advisor.placing.place(dry)
+        late = advisor.placements.place(dry)
     finally:
         over.set()
         waiting.join()
@@ -81,31 +81,31 @@ def test_only_who_holds_no_host_and_would_wait_is_told_what_was_true_a_moment_ag
 
 
 def test_an_answer_is_stored_as_it_was_given(advisor: Advisor) -> None:
-    answer = advisor.place(ask("a", commands=True))
-    assert advisor.recommendation(answer.id) == answer
-    assert advisor.recommendations().items == (answer,)
+    answer = advisor.placements.place(ask("a", commands=True)).recommendation
+    assert advisor.placements.get(answer.id) == answer
+    assert [one.recommendation for one in advisor.outcomes.page().items] == [answer]
 
 
 def test_answers_are_listed_newest_first(advisor: Advisor, clock: Clock) -> None:
     ids = []
     for name in "abc":
-        ids.append(advisor.place(ask(name)).id)
+        ids.append(advisor.placements.place(ask(name)).recommendation.id)
         clock.turn(1)
-    page = advisor.recommendations(limit=2)
-    rest = advisor.recommendations(limit=2, cursor=page.next_cursor)
-    assert [answer.id for answer in (*page.items, *rest.items)] == ids[::-1]
+    page = advisor.outcomes.page(limit=2)
+    rest = advisor.outcomes.page(limit=2, cursor=page.next_cursor)
+    assert [one.recommendation.id for one in (*page.items, *rest.items)] == ids[::-1]
 
 
-def test_equal_questions_in_a_row_spread_over_the_hosts(advisor: Advisor) -> None:
-    placed = Counter(first(advisor.place(ask(f"n{number}"))) for number in range(8))
+def test_equal_decision_in_a_row_spread_over_the_hosts(advisor: Advisor) -> None:
+    placed = Counter(first(advisor.placements.place(ask(f"n{number}")).recommendation) for number in range(8))
     assert placed == {host.id: 2 for host in HOSTS}
 
 
-def test_questions_at_the_same_time_spread_as_well(advisor: Advisor) -> None:
+def test_decision_at_the_same_time_spread_as_well(advisor: Advisor) -> None:
     placed: list[str] = []
 
     def place(number: int) -> None:
-        placed.append(first(advisor.place(ask(f"n{number}"))))
+        placed.append(first(advisor.placements.place(ask(f"n{number}")).recommendation))
 
     threads = [threading.Thread(target=place, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -119,7 +119,10 @@ def test_another_process_on_the_same_database_counts_the_pending_answers(
     advisor: Advisor, settings: Settings, clock: Clock
 ) -> None:
     with Advisor(settings, clock=clock) as other:
-        placed = [first(one.place(ask(f"n{number}"))) for number, one in enumerate([advisor, other, advisor, other])]
+        placed = [
+            first(one.placements.place(ask(f"n{number}")).recommendation)
+            for number, one in enumerate([advisor, other, advisor, other])
+        ]
     assert sorted(placed) == [host.id for host in HOSTS]
 
 
@@ -129,7 +132,7 @@ def test_answers_of_two_processes_at_the_same_time_do_not_overtake_each_other(
     placed: list[str] = []
 
     def place(one: Advisor, name: str) -> None:
-        placed.extend(first(one.place(ask(f"{name}{number}"))) for number in range(4))
+        placed.extend(first(one.placements.place(ask(f"{name}{number}")).recommendation) for number in range(4))
 
     with Advisor(settings, clock=clock) as other:
         threads = [threading.Thread(target=place, args=pair) for pair in ((advisor, "a"), (other, "b"))]
@@ -141,49 +144,49 @@ def test_answers_of_two_processes_at_the_same_time_do_not_overtake_each_other(
 
 
 def test_pending_answers_survive_a_restart(advisor: Advisor, settings: Settings, clock: Clock) -> None:
-    taken = first(advisor.place(ask("a")))
+    taken = first(advisor.placements.place(ask("a")).recommendation)
     advisor.close()
     with Advisor(settings, clock=clock) as restarted:
-        assert first(restarted.place(ask("b"))) != taken
+        assert first(restarted.placements.place(ask("b")).recommendation) != taken
 
 
 def test_a_dry_run_is_stored_and_holds_nothing(advisor: Advisor) -> None:
-    answers = [advisor.place(ask(f"n{number}", dry_run=True)) for number in range(3)]
+    answers = [advisor.placements.place(ask(f"n{number}", dry_run=True)).recommendation for number in range(3)]
     assert len({first(answer) for answer in answers}) == 1
-    assert advisor.recommendation(answers[0].id).request.dry_run
+    assert advisor.placements.get(answers[0].id).request.dry_run
     assert recommendation_as_json(answers[0])["dry_run"] is True
 
 
 def test_holding_can_be_switched_off(settings: Settings, clock: Clock) -> None:
     with Advisor(settings.model_copy(update={"reserve_s": 0.0}), clock=clock) as advisor:
-        assert len({first(advisor.place(ask(f"n{number}"))) for number in range(3)}) == 1
+        assert len({first(advisor.placements.place(ask(f"n{number}")).recommendation) for number in range(3)}) == 1
 
 
 def test_a_pending_answer_lapses_after_its_time(advisor: Advisor, clock: Clock) -> None:
-    taken = first(advisor.place(ask("a")))
+    taken = first(advisor.placements.place(ask("a")).recommendation)
     clock.turn(59)
-    assert first(advisor.place(ask("b", dry_run=True))) != taken
+    assert first(advisor.placements.place(ask("b", dry_run=True)).recommendation) != taken
     clock.turn(1)
-    assert first(advisor.place(ask("b", dry_run=True))) == taken
+    assert first(advisor.placements.place(ask("b", dry_run=True)).recommendation) == taken
 
 
 def test_a_pending_answer_ends_when_the_inventory_shows_the_instance_elsewhere(advisor: Advisor) -> None:
-    taken = first(advisor.place(ask("a")))
-    advisor.put_instance(Instance("a", memory_mb=1024.0, workload="busy", host="h4"))
-    assert first(advisor.place(ask("b", dry_run=True))) == taken
+    taken = first(advisor.placements.place(ask("a")).recommendation)
+    advisor.inventory.put_instance(Instance("a", memory_mb=1024.0, workload="busy", host="h4"))
+    assert first(advisor.placements.place(ask("b", dry_run=True)).recommendation) == taken
 
 
 def test_a_pending_answer_counts_once_when_the_inventory_shows_the_instance(advisor: Advisor) -> None:
-    taken = first(advisor.place(ask("a")))
+    taken = first(advisor.placements.place(ask("a")).recommendation)
     cloud = Inventory(HOSTS, (Instance("a", memory_mb=1024.0, workload="busy", host=taken),))
-    advisor.put_inventory(cloud, mode="replace", generation=None)
-    answer = advisor.place(ask("b", hosts=(taken,), dry_run=True))
+    advisor.inventory.put(cloud, mode="replace", generation=None)
+    answer = advisor.placements.place(ask("b", hosts=(taken,), dry_run=True)).recommendation
     assert [effect.instance for effect in answer.candidates[0].neighbours] == ["a"]
 
 
 def test_an_instance_that_is_asked_about_again_is_not_its_own_neighbour(advisor: Advisor) -> None:
-    taken = first(advisor.place(ask("a")))
-    again = advisor.place(ask("a"))
+    taken = first(advisor.placements.place(ask("a")).recommendation)
+    again = advisor.placements.place(ask("a")).recommendation
     assert first(again) == taken
     assert again.candidates[0].neighbours == ()
 
@@ -191,16 +194,16 @@ def test_an_instance_that_is_asked_about_again_is_not_its_own_neighbour(advisor:
 def test_a_pending_answer_counts_with_the_profile_that_its_question_gave(advisor: Advisor) -> None:
     heavy = WorkloadProfile("", {"cpu": 100.0})
     asked = Instance("a", vcpus=2, memory_mb=1024.0)
-    taken = first(advisor.place(PlacementRequest(asked, profile=heavy, hosts=("h1",))))
-    pressed = advisor.place(ask("b", hosts=(taken,), dry_run=True))
+    taken = first(advisor.placements.place(PlacementRequest(asked, profile=heavy, hosts=("h1",))).recommendation)
+    pressed = advisor.placements.place(ask("b", hosts=(taken,), dry_run=True)).recommendation
     assert "unknown" not in " ".join(pressed.notes)
     assert [effect.instance for effect in pressed.candidates[0].neighbours] == ["a"]
 
 
 def test_a_pending_answer_counts_with_its_advised_pinning(advisor: Advisor) -> None:
     pinned = replace(ask("a").instance, settings=IsolationSettings(pinning=Pinning(((1,),))))
-    answer = advisor.place(PlacementRequest(pinned, hosts=("h1",)))
-    view, _ = advisor._current.at(answer.created_at)
+    answer = advisor.placements.place(PlacementRequest(pinned, hosts=("h1",))).recommendation
+    view, _ = advisor._cache.at(answer.created_at)
     assert view.expected.instances[0].settings.pinning == answer.candidates[0].pinning
     assert view.expected.instances[0].host == "h1"
     assert view.inventory.instances == ()
@@ -208,24 +211,24 @@ def test_a_pending_answer_counts_with_its_advised_pinning(advisor: Advisor) -> N
 
 def test_a_pending_answer_whose_host_lost_its_cpus_breaks_no_later_answer(advisor: Advisor) -> None:
     pinned = replace(ask("a").instance, settings=IsolationSettings(pinning=Pinning(((1,),))))
-    answer = advisor.place(PlacementRequest(pinned, hosts=("h1",)))
+    answer = advisor.placements.place(PlacementRequest(pinned, hosts=("h1",))).recommendation
     assert answer.candidates[0].pinning == Pinning(((1,),))
-    advisor.put_host(replace(HOSTS[0], pcpus=1))
-    assert advisor.place(ask("b", hosts=("h1",))).candidates[0].neighbours == ()
-    advisor.delete_host("h1")
-    assert advisor.ready()["hosts"] == 3
+    advisor.inventory.put_host(replace(HOSTS[0], pcpus=1))
+    assert advisor.placements.place(ask("b", hosts=("h1",))).recommendation.candidates[0].neighbours == ()
+    advisor.inventory.delete_host("h1")
+    assert advisor.cloud.ready()["hosts"] == 3
 
 
 def test_nothing_is_held_when_no_host_fits(advisor: Advisor) -> None:
-    answer = advisor.place(PlacementRequest(Instance("huge", memory_mb=1e6)))
+    answer = advisor.placements.place(PlacementRequest(Instance("huge", memory_mb=1e6))).recommendation
     assert answer.candidates == ()
     assert {one.code for one in answer.rejected} == {"capacity.memory"}
-    assert advisor.recommendation(answer.id) == answer
+    assert advisor.placements.get(answer.id) == answer
 
 
 def test_a_question_about_an_empty_cloud_has_an_empty_answer(advisor: Advisor) -> None:
-    advisor.put_inventory(Inventory(), mode="replace", generation=None)
-    answer = advisor.place(ask("a"))
+    advisor.inventory.put(Inventory(), mode="replace", generation=None)
+    answer = advisor.placements.place(ask("a")).recommendation
     assert answer.candidates == answer.rejected == ()
 
 
@@ -242,30 +245,29 @@ def test_a_question_that_makes_no_sense_is_refused_by_field_and_not_stored(
     advisor: Advisor, request_: PlacementRequest, field: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
-        advisor.place(request_)
+        advisor.placements.place(request_)
     assert caught.value.field == field
-    assert advisor.recommendations().items == ()
+    assert advisor.outcomes.page().items == ()
 
 
 def test_the_outcome_of_an_answer_is_kept_and_the_latest_word_wins(advisor: Advisor) -> None:
-    answer = advisor.place(ask("a"))
-    assert advisor.outcome(answer.id) is None
-    advisor.record_outcome(answer.id, "h1", {"a": 0.9})
-    advisor.record_outcome(answer.id, "h2", {"a": 0.8, "b": 1.0})
-    outcome = advisor.outcome(answer.id)
-    assert outcome is not None
-    assert (outcome.host, outcome.ratios) == ("h2", {"a": 0.8, "b": 1.0})
+    answer = advisor.placements.place(ask("a")).recommendation
+    assert advisor.outcomes.get(answer.id).told_at is None
+    advisor.outcomes.record(answer.id, "h1", {"a": 0.9})
+    advisor.outcomes.record(answer.id, "h2", {"a": 0.8, "b": 1.0})
+    outcome = advisor.outcomes.get(answer.id)
+    assert (outcome.host, {row.instance: row.measured for row in outcome.beside}) == ("h2", {"a": 0.8, "b": 1.0})
     with pytest.raises(NotFound):
-        advisor.record_outcome("ghost", "h1", {})
+        advisor.outcomes.record("ghost", "h1", {})
     with pytest.raises(InvalidInput, match=r"ratios\.a"):
-        advisor.record_outcome(answer.id, "h1", {"a": math.nan})
+        advisor.outcomes.record(answer.id, "h1", {"a": math.nan})
 
 
 def test_a_scene_looks_up_workloads_that_it_does_not_bring(advisor: Advisor) -> None:
     crowded = Scene(Host("x", "kvm", 1, 1024), (Instance("a", workload="busy"), Instance("b", workload="busy")))
-    shared = advisor.predict(crowded).effects[0].throughput_ratio.expected
+    shared = advisor.placements.predict(crowded).effects[0].throughput_ratio.expected
     light = replace(crowded, workloads=(WorkloadProfile("busy", {"cpu": 5.0}),))
-    assert shared < 0.8 < advisor.predict(light).effects[0].throughput_ratio.expected
+    assert shared < 0.8 < advisor.placements.predict(light).effects[0].throughput_ratio.expected
 
 
 @pytest.mark.parametrize(
@@ -274,23 +276,23 @@ def test_a_scene_looks_up_workloads_that_it_does_not_bring(advisor: Advisor) -> 
 )
 def test_an_impossible_scene_is_refused(advisor: Advisor, instances: tuple[Instance, ...]) -> None:
     with pytest.raises(InvalidInput):
-        advisor.predict(Scene(HOSTS[0], instances))
+        advisor.placements.predict(Scene(HOSTS[0], instances))
 
 
 def test_a_plan_builds_on_pending_answers_and_holds_nothing_itself(advisor: Advisor) -> None:
-    taken = first(advisor.place(ask("a")))
+    taken = first(advisor.placements.place(ask("a")).recommendation)
     arriving = tuple(ask(f"n{number}").instance for number in range(3))
     asked = PlanRequest(instances=arriving)
-    plan = advisor.plan(asked)
+    plan = advisor.plans.make(asked)
     assert "a" in {effect.instance for effect in plan.before[taken]}
     assert [step.instance for step in plan.steps] == ["n0", "n1", "n2"]
-    assert advisor.plan(asked).steps == plan.steps
+    assert advisor.plans.make(asked).steps == plan.steps
 
 
 def test_readiness_tells_what_answers(advisor: Advisor, clock: Clock) -> None:
-    advisor.place(ask("a"))
+    advisor.placements.place(ask("a"))
     clock.turn(5)
-    assert advisor.ready() == {
+    assert advisor.cloud.ready() == {
         "database": "sqlite",
         "generation": 1,
         "model": "prior",
@@ -299,4 +301,4 @@ def test_readiness_tells_what_answers(advisor: Advisor, clock: Clock) -> None:
         "hosts": 4,
     }
     clock.turn(3)
-    assert advisor.ready()["snapshot_age_s"] == 3.0
+    assert advisor.cloud.ready()["snapshot_age_s"] == 3.0

@@ -25,12 +25,12 @@ def question(name: str, *hosts: str) -> PlacementRequest:
 
 @pytest.fixture
 def equal(advisor: Advisor) -> Advisor:
-    advisor.put_inventory(EQUAL, mode="replace", generation=None)
+    advisor.inventory.put(EQUAL, mode="replace", generation=None)
     return advisor
 
 
 def placed(advisor: Advisor, *names: str, hold: bool = True) -> list[str]:
-    answers = advisor.place_in_turn([question(name) for name in names], hold=hold)
+    answers = advisor.placements.in_turn([question(name) for name in names], hold=hold)
     return [answer.candidates[0].host for answer in answers]
 
 
@@ -46,25 +46,25 @@ def test_what_is_held_ends_with_its_time(equal: Advisor, clock: Clock) -> None:
 
 def test_nothing_is_kept_where_nothing_is_to_be_held(equal: Advisor) -> None:
     assert placed(equal, "a", hold=False) == placed(equal, "b", hold=False)
-    assert equal.recommendations().items == ()
+    assert equal.outcomes.page().items == ()
 
 
 def test_every_held_answer_is_stored(equal: Advisor) -> None:
-    answers = equal.place_in_turn([question("a"), question("b")], hold=True)
-    assert {one.id for one in equal.recommendations().items} == {one.id for one in answers}
+    answers = equal.placements.in_turn([question("a"), question("b")], hold=True)
+    assert {one.recommendation.id for one in equal.outcomes.page().items} == {one.id for one in answers}
 
 
 def test_an_answer_without_a_host_is_stored_and_holds_nothing(equal: Advisor) -> None:
-    (answer,) = equal.place_in_turn([question("a", "nowhere")], hold=True)
+    (answer,) = equal.placements.in_turn([question("a", "nowhere")], hold=True)
     assert answer.candidates == ()
     assert placed(equal, "b", hold=False) == ["h0"]
-    assert len(equal.recommendations().items) == 1
+    assert len(equal.outcomes.page().items) == 1
 
 
 def test_without_reserving_answers_of_one_call_count_in_and_those_of_the_next_do_not(tmp_path: Path) -> None:
     settings = Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path, reserve_s=0)
     with Advisor(settings) as advisor:
-        advisor.put_inventory(EQUAL, mode="replace", generation=None)
+        advisor.inventory.put(EQUAL, mode="replace", generation=None)
         assert placed(advisor, "a", "b") == placed(advisor, "c", "d") == ["h0", "h1"]
 
 
@@ -78,9 +78,9 @@ def test_two_processes_count_in_what_the_other_one_held(equal: Advisor, settings
 def test_a_wrong_question_refuses_them_all(equal: Advisor) -> None:
     wrong = PlacementRequest(Instance("a"), limit=0)
     with pytest.raises(InvalidInput):
-        equal.place_in_turn([question("b"), wrong], hold=True)
-    assert equal.recommendations().items == ()
+        equal.placements.in_turn([question("b"), wrong], hold=True)
+    assert equal.outcomes.page().items == ()
 
 
 def test_no_questions_have_no_answers(equal: Advisor) -> None:
-    assert equal.place_in_turn([], hold=True) == ()
+    assert equal.placements.in_turn([], hold=True) == ()

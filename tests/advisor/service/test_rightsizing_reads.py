@@ -20,10 +20,10 @@ THERE = tuple(Instance(f"i{at}", 4, 1024.0, host=f"h{at % 5}") for at in range(2
 @pytest.fixture
 def measured(advisor: Advisor, clock: Clock) -> Advisor:
     """Everybody used 0.4 of its four CPUs for an hour."""
-    advisor.put_inventory(Inventory(HOSTS, THERE), mode="replace", generation=None)
+    advisor.inventory.put(Inventory(HOSTS, THERE), mode="replace", generation=None)
     now = clock().timestamp()
     for one in THERE:
-        advisor.ingest([
+        advisor.telemetry.ingest([
             MetricSample(one.host or "", one.id, "instance", metric, 40.0, now - 10 * at)
             for at in range(400) for metric in ("cpu", "ipc")
         ])  # fmt: skip
@@ -45,7 +45,7 @@ def asked() -> Iterator[list[str]]:
 
 
 def test_what_a_whole_cloud_used_is_read_in_one_statement(measured: Advisor, asked: list[str]) -> None:
-    found = measured.plan(PlanRequest(kind="right_size"))
+    found = measured.plans.make(PlanRequest(kind="right_size"))
     assert len(found.steps) == len(THERE)
     assert all("used up to 0.40 CPUs in 95 % of 400 windows" in one.why for one in found.steps)
     assert len(asked) == 1
@@ -55,10 +55,10 @@ def test_a_large_cloud_is_read_piece_by_piece_and_no_further_than_the_time_lasts
     measured: Advisor, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rightsizing, "AT_ONCE", 8)
-    whole = measured.plan(PlanRequest(kind="right_size"))
+    whole = measured.plans.make(PlanRequest(kind="right_size"))
     assert len(asked) == 3, "two hosts of four instances at a time"
     assert len(whole.steps) == len(THERE)
     asked.clear()
-    late = measured.plan(PlanRequest(kind="right_size", time_limit_s=1e-9))
+    late = measured.plans.make(PlanRequest(kind="right_size", time_limit_s=1e-9))
     assert late.notes == ("Time limit reached before 5 of 5 hosts were looked at.",)
     assert asked == []

@@ -66,6 +66,6 @@ def rows_of(advisor: Advisor, version: str) -> tuple[CheckedPrediction, ...]:
 
 
 def placed(advisor: Advisor) -> Recommendation:
-    answer = advisor.place(ASKED)
+    answer = advisor.placements.place(ASKED).recommendation
     assert "h1" in {one.host for one in answer.candidates}
     return answer

@@ -35,7 +35,8 @@ def seen(source: str) -> CheckedPrediction:
 
 def kept(database: Database) -> set[str]:
     with database.read() as connection:
-        return {one.id for one in recommendations.list_page(connection, cursor=None, limit=100).items}
+        page = recommendations.list_with_outcomes(connection, told=False, real=False, cursor=None, limit=100)
+    return {answer.id for answer, _ in page.items}
 
 
 @pytest.fixture

@@ -80,12 +80,14 @@ def test_a_host_that_needs_other_settings_is_refused_and_not_held_for_the_server
     flavor = SimpleNamespace(vcpus=6, memory_mb=4096, extra_specs={"cotenant:workload": "hog"})
     asked = question(Spec(instance_uuid=UUID, flavor=flavor), ["h1"], "worst")
     with Advisor(Settings(database=f"sqlite:///{tmp_path}/one.sqlite3", state_dir=tmp_path)) as advisor:
-        advisor.put_inventory(cloud, mode="replace", generation=None)
-        told = advisor.place(PlacementBody.model_validate(asked).to_domain())
+        advisor.inventory.put(cloud, mode="replace", generation=None)
+        told = advisor.placements.place(PlacementBody.model_validate(asked).to_domain()).recommendation
         assert Answer.of(recommendation_as_json(told)).passes(["h1"]) == []
-        assert advisor.vitals().pending == 0
-        mended = advisor.place(PlacementBody.model_validate({**asked, "mend": True}).to_domain())
-        assert (mended.candidates[0].rungs[-1].satisfies, advisor.vitals().pending) == (True, 1)
+        assert advisor.cloud.vitals().pending == 0
+        mended = advisor.placements.place(
+            PlacementBody.model_validate({**asked, "mend": True}).to_domain()
+        ).recommendation
+        assert (mended.candidates[0].rungs[-1].satisfies, advisor.cloud.vitals().pending) == (True, 1)
 
 
 def test_a_host_whose_name_is_no_id_is_not_asked_about() -> None:

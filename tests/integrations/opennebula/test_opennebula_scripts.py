@@ -124,7 +124,7 @@ def cotenant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Advisor
         hosts = tuple(Host(f"node{n}", "kvm", 2, 8192.0, labels={"opennebula_id": str(n)}) for n in (3, 4, 5))
         there = tuple(Instance(f"one-{n}", 2, 1024.0, host="node3", workload="busy") for n in (10, 11, 12))
         busy = WorkloadProfile("busy", {"cpu": 100.0, "block": 0.0})
-        advisor.put_inventory(Inventory(hosts, there, (busy,)), mode="replace", generation=None)
+        advisor.inventory.put(Inventory(hosts, there, (busy,)), mode="replace", generation=None)
         server = uvicorn.Server(
             uvicorn.Config(create_app(advisor, settings), port=0, log_level="error", lifespan="off")
         )

@@ -1,0 +1,278 @@
+"""From an inventory to the pairs worth measuring: one matrix with every decision, one predict, a simulated plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from advisor.domain import (
+    PROBE_PINNINGS,
+    Instance,
+    PlacementRequest,
+    ProbeDecision,
+    ProbePair,
+    ProbePlan,
+    ProbeRequest,
+    ProbeStep,
+    ProbeTurn,
+)
+from advisor.errors import InvalidInput
+from advisor.experiments.decisions import Asked, Decision, decision, lay_out
+from advisor.experiments.shared_errors import Errors
+from advisor.placement import request_checks
+from advisor.prediction import active
+from advisor.prediction.active import ActivePredictor, Notes
+from advisor.scheduling import filters
+from advisor.snapshot import ClusterSnapshot
+from models import probe_plan
+from models.data.scene import stack
+from models.prediction import BandArrays, Predictor
+
+WARMUP_S = 5.0  # before the measured time of a run
+AROUND_S = 1.5  # set-up and clean-up of a run, as the lab reckons before it has timed any
+MOST_SCENES = 10_000  # of one matrix; beyond, only the decisions about the most uncertain instances are asked
+MOST_DECISIONS = 10  # that are simulated: those where most is at stake
+MOST_DAYS = 30.0
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+Progress = Callable[[str, float], None]
+
+
+def duration_s(text: str) -> float:
+    """Seconds of a duration such as 90s, 45m or 2h; InvalidInput for anything else."""
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])", text.strip())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not 0 < seconds <= MOST_DAYS * _UNITS["d"]:
+        message = f"budget {text[:40]!r} is not a duration of up to {MOST_DAYS:g} days; write 90s, 45m or 2h"
+        raise InvalidInput(message, field="budget")
+    return seconds
+
+
+def check(request: ProbeRequest) -> None:
+    """Refuse what the types let through; InvalidInput names the field."""
+    if not 0 < request.budget_s <= MOST_DAYS * _UNITS["d"]:
+        raise InvalidInput(f"budget_s {request.budget_s} is not within 0 and {MOST_DAYS:g} days", field="budget_s")
+    for name, value, most in (("seconds_per_run", request.seconds_per_run, 86_400), ("rounds", request.rounds, 10_000)):
+        if not 1 <= value <= most:
+            raise InvalidInput(f"{name} {value} is not within 1 and {most}", field=name)
+    wrong = [name for name in request.pinnings if name not in PROBE_PINNINGS]
+    if wrong or not request.pinnings:
+        message = f"pinning {wrong[0] if wrong else ''!r} is none of {', '.join(PROBE_PINNINGS)}"
+        raise InvalidInput(message, field="pinnings")
+    if request.seed < 0:
+        raise InvalidInput(f"seed {request.seed} is below 0", field="seed")
+    for instance in request.instances or ():
+        request_checks.check_request(PlacementRequest(instance, objective=request.objective))
+
+
+def plan(
+    snapshot: ClusterSnapshot,
+    chosen: ActivePredictor,
+    request: ProbeRequest,
+    *,
+    fresh_s: float,
+    progress: Progress | None = None,
+) -> ProbePlan:
+    """Which pairs to measure next on this cloud, within a time budget; the request is a checked one.
+
+    Every decision is the placement of one instance, the others staying where they are. The same question on the same
+    snapshot has the same answer.
+    """
+    return active.ask(chosen, lambda answering: _plan(snapshot, answering, request, fresh_s, progress))
+
+
+def probe_plan_as_json(plan: ProbePlan) -> Mapping[str, Any]:
+    """The plan as plain values."""
+    found = asdict(replace(plan, request=replace(plan.request, instances=None)))
+    request = found.pop("request")
+    asked = {name: request[name] for name in ("budget_s", "seconds_per_run", "rounds", "pinnings", "objective", "seed")}
+    model = {"version": found.pop("model_version"), "origin": found.pop("model_origin")}
+    return {"request": asked, "model": model, **found, "seconds": plan.seconds, "sentence": sentence(plan)}
+
+
+def sentence(plan: ProbePlan) -> str:
+    """What the plan comes to, in one sentence."""
+    before, after = (sum(getattr(one, f"regret_{when}") for one in plan.decisions) for when in ("before", "after"))
+    if not plan.decisions:
+        return "Nothing is worth measuring: no instance has two places to choose from."
+    if plan.steps:
+        return (
+            f"{len(plan.steps)} pairs in {plan.seconds / 60:.0f} of {plan.request.budget_s / 60:.0f} minutes lower the "
+            f"expected regret of {len(plan.decisions)} decisions from {before:.3f} to {after:.3f}; "
+            f"{_ENDS[plan.ended]}."
+        )
+    if plan.ended == "settled":
+        share = f"{probe_plan.SETTLED:.0%}".replace("%", " %")
+        return f"Nothing is worth measuring: full knowledge would change no top choice in {share} of the draws."
+    if plan.ended == "budget":
+        return "No pair that is worth measuring fits the budget; give it more time, fewer rounds or shorter runs."
+    return f"Nothing is worth measuring: no pair surely gains {probe_plan.LEAST_GAIN:g} of anybody's speed."
+
+
+_ENDS = {
+    "settled": "no top choice is in doubt after that",
+    "budget": "what else is worth measuring does not fit the budget",
+    "no gain": "what is left in doubt, no pair surely betters",
+}
+
+
+def _plan(
+    snapshot: ClusterSnapshot,
+    answering: ActivePredictor,
+    request: ProbeRequest,
+    fresh_s: float,
+    progress: Progress | None,
+) -> ProbePlan:
+    predictor = answering.predictor
+    wanted, more = _wanted(snapshot, predictor, request)
+    asked = _asked(snapshot, request, wanted, fresh_s)
+    errors = Errors(request.pinnings)
+    decisions = _decisions(snapshot, predictor, asked, errors)
+    decisions, stakes = _at_stake(decisions, errors)
+    run_s = request.seconds_per_run + WARMUP_S + AROUND_S
+    pairs = errors.pairs
+    found = probe_plan.plan(
+        decisions,
+        errors.pair_of,
+        lambda picked, pair: request.rounds * run_s * _runs([pairs[at] for at in picked], pairs[pair]),
+        request.budget_s,
+        seed=request.seed,
+        progress=progress,
+    )
+    return ProbePlan(
+        request=request,
+        model_version=predictor.version,
+        model_origin=predictor.origin,
+        degraded=answering.degraded,
+        run_s=run_s,
+        steps=_steps(found, decisions, errors),
+        decisions=tuple(
+            ProbeDecision(one.instance, one.hosts[int(found.doubt.choice[at])], *_doubt(found.doubt, at))
+            for at, one in enumerate(decisions)
+        ),
+        ended=found.ended,
+        notes=(*answering.notes, *more, *stakes, *_unnamed(snapshot, asked)),
+    )
+
+
+def _doubt(doubt: probe_plan.DecisionDoubt, at: int) -> list[float]:
+    parts = (doubt.probability_before, doubt.probability_after, doubt.regret_before, doubt.regret_after)
+    return [float(part[at]) for part in parts]
+
+
+def _wanted(snapshot: ClusterSnapshot, predictor: Predictor, request: ProbeRequest) -> tuple[list[Instance], Notes]:
+    """The instances to decide about as if they had no place, and what is to be said about those left out."""
+    instances = [one for there in snapshot.residents for one in there]
+    if request.instances is not None:
+        instances = list(request.instances)
+    most = max(1, MOST_SCENES // (4 * max(len(snapshot.hosts), 1)))  # as it is, and under three pinnings at most
+    if len(instances) <= most:
+        return [_as_new(one) for one in instances], ()
+    widths = _widths(snapshot, predictor)
+    instances.sort(key=lambda one: (-widths.get(one.id, np.inf), one.id))
+    note = f"Of {len(instances)} instances the {most} whose speed is predicted least surely now were asked about."
+    return [_as_new(one) for one in instances[:most]], (note,)
+
+
+def _as_new(instance: Instance) -> Instance:
+    """Without its place; a pinning speaks of the pCPUs of the host that it leaves."""
+    settings = replace(instance.settings, pinning=None) if instance.host else instance.settings
+    return replace(instance, host=None, settings=settings)
+
+
+def _widths(snapshot: ClusterSnapshot, predictor: Predictor) -> dict[str, float]:
+    """How wide the interval of each instance is where it stands now."""
+    band = predictor.predict(snapshot.scenes).throughput
+    return {
+        one.id: float(band.upper[host, slot] - band.lower[host, slot])
+        for host, there in enumerate(snapshot.residents)
+        for slot, one in enumerate(there)
+    }
+
+
+def _asked(
+    snapshot: ClusterSnapshot, request: ProbeRequest, instances: Sequence[Instance], fresh_s: float
+) -> list[Asked]:
+    """The decisions between at least two hosts."""
+    found = []
+    for instance in sorted(instances, key=lambda one: one.id):
+        placing = PlacementRequest(instance, objective=request.objective)
+        kept, _ = filters.apply(snapshot, placing, fresh_s=fresh_s)
+        if len(kept) > 1:
+            found.append(lay_out(snapshot, placing, kept))
+    return found
+
+
+def _decisions(
+    snapshot: ClusterSnapshot, predictor: Predictor, asked: Sequence[Asked], errors: Errors
+) -> list[Decision]:
+    """Predict everything in one matrix and cut it into decisions."""
+    if not asked:
+        return []
+    band = predictor.predict(stack([one.scenes for one in asked])).throughput
+    ends = np.cumsum([0, *(len(one.scenes) for one in asked)])
+    return [
+        decision(snapshot, one, BandArrays(*(part[a:b] for part in (band.expected, band.lower, band.upper))), errors)
+        for one, a, b in zip(asked, ends[:-1], ends[1:], strict=True)
+    ]
+
+
+def _at_stake(decisions: Sequence[Decision], errors: Errors) -> tuple[list[Decision], Notes]:
+    """Where there are too many decisions, those whose choice is worst in expectation."""
+    if len(decisions) <= MOST_DECISIONS:
+        return list(decisions), ()
+    doubt = probe_plan.plan(decisions, errors.pair_of, lambda *_: 1.0, 0.0).doubt
+    worst = sorted(range(len(decisions)), key=lambda at: (-doubt.regret_before[at], at))[:MOST_DECISIONS]
+    note = f"Of {len(decisions)} decisions the {MOST_DECISIONS} with the most at stake were looked at."
+    return [decisions[at] for at in sorted(worst)], (note,)
+
+
+def _runs(picked: Sequence[ProbePair], pair: ProbePair) -> int:
+    """Runs of one round that a pair adds: itself, and the base cases that no pair before it needs."""
+    have = {case for one in picked for case in _base_cases(one)}
+    return 1 + len(_base_cases(pair) - have)
+
+
+def _base_cases(pair: ProbePair) -> set[tuple[str, ...]]:
+    """T/B compares values of one round on the same CPUs, so each place of a form has a base case, and so has the
+    profile of every workload, alone on the first CPU."""
+    places = {"same": ("0", "0"), "different": ("0", "1"), "shared": ("0-1", "0-1")}[pair.pinning]
+    host = (pair.kind, pair.platform)
+    own = {(*host, pair.pinning, cpus, name) for cpus, name in zip(places, (pair.first, pair.second), strict=True)}
+    return own | {(*host, "same", "0", name) for name in (pair.first, pair.second)}
+
+
+def _steps(found: probe_plan.MeasurementPlan, decisions: Sequence[Decision], errors: Errors) -> tuple[ProbeStep, ...]:
+    steps, spent = [], 0.0
+    for step in found.steps:
+        spent += step.seconds
+        turns = [(decisions[turn.question], turn) for turn in step.turns]
+        steps.append(
+            ProbeStep(
+                pair=errors.pairs[step.pair],
+                hosts=errors.hosts(step.pair),
+                turns=tuple(
+                    ProbeTurn(one.instance, one.hosts[turn.before], one.hosts[turn.after], turn.probability, turn.gain)
+                    for one, turn in turns
+                ),
+                probability=step.probability,
+                gain=step.gain,
+                seconds=step.seconds,
+                cumulative_s=spent,
+            )
+        )
+    return tuple(steps)
+
+
+def _unnamed(snapshot: ClusterSnapshot, asked: Sequence[Asked]) -> Notes:
+    """Says that who runs nothing with a name cannot be measured."""
+    everybody = [*(one for there in snapshot.residents for one in there), *(one.request.instance for one in asked)]
+    unnamed = sorted({one.id for one in everybody if not one.workload})
+    if not unnamed:
+        return ()
+    what = f"{unnamed[0]} names no workload" if len(unnamed) == 1 else f"{len(unnamed)} instances name no workload"
+    return (f"{what}: what nobody can start anew cannot be measured beside others.",)

@@ -1,0 +1,84 @@
+"""Replays of trace files on behalf of the command line; what does the work is loaded when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from advisor.domain import Host, Inventory, Replay, ReplayRequest
+from advisor.errors import InvalidInput
+from advisor.inventories.static import load_inventory
+from advisor.planning.planner import Progress
+from advisor.prediction import active
+from advisor.prediction.active import ActivePredictor
+from advisor.settings import Settings
+
+# A usual size of host; another one is the caller's to name.
+HOST_TYPE = Host("host", "kvm", pcpus=32, memory_mb=262_144.0, nic_mbit=10_000.0)
+
+
+def replay_trace(
+    path: Path,
+    request: ReplayRequest,
+    *,
+    form: str | None = None,
+    interval_s: float = 300.0,
+    most_instances: int | None = None,
+    host_type: Path | None = None,
+    model: Path | None = None,
+    settings: Settings,
+    scheduler: str | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> Replay:
+    """Put a trace file through policies side by side, with the model that answers, or the one in the folder `model`.
+
+    `host_type` is a file as an inventory is, with one host, of whose type all hosts are, and with the workloads and
+    datasets that instances may run. InvalidInput names file and field, ClusterFailed says why a cluster did not do it.
+    """
+    from advisor import replay  # with readers, solver and predictors: only who replays waits for them
+
+    cloud = Inventory((HOST_TYPE,)) if host_type is None else load_inventory(host_type)
+    if len(cloud.hosts) != 1:
+        message = f"{host_type} has {len(cloud.hosts)} hosts; the type of all hosts is told by exactly one"
+        raise InvalidInput(message, field="host_type")
+    if not cloud.hosts[0].enabled:
+        raise InvalidInput(
+            f"{host_type}: host {cloud.hosts[0].id} is disabled; no policy could use it", field="host_type"
+        )
+    chosen = active.newest(settings.model_dir) if model is None else ActivePredictor(active.load(model))
+    trace, unsaid = replay.load_trace(path, form=form, interval_s=interval_s, most_instances=most_instances)
+    return replay.replay(
+        trace,
+        unsaid,
+        request,
+        chosen,
+        host=cloud.hosts[0],
+        workloads=cloud.workloads,
+        now=datetime.now(UTC),
+        scheduler=scheduler,
+        processes=processes,
+        progress=progress,
+    )
+
+
+def replay_as_json(replay: Replay) -> Mapping[str, Any]:
+    """Every number of a replay, in the words of its type."""
+    return {**asdict(replay), "generated_at": replay.generated_at.isoformat()}
+
+
+def write_replay_report(replay: Replay, path: Path) -> None:
+    """Write a replay as one self-contained HTML file, or as a folder with its tables as CSV and JSON, too."""
+    from advisor import reports  # with its drawing library
+
+    reports.write_replay_report(replay, path)
+
+
+def check_report(path: Path) -> None:
+    """Refuse a report that cannot be written before anything is computed; InvalidInput says why."""
+    from advisor.reports import files
+
+    files.check_target(path)

@@ -1,0 +1,190 @@
+"""From a trace and a question to a Replay: checked, dealt out to tasks, carried out wherever, and put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import product
+
+import numpy as np
+
+from advisor.domain import REPLAY_JUDGES, REPLAY_POLICIES, Host, Replay, ReplayRequest, WorkloadProfile
+from advisor.errors import InvalidInput
+from advisor.placement.request_checks import check_objective
+from advisor.prediction.active import ActivePredictor
+from advisor.replay import summary
+from advisor.replay.packed_cloud import fewest_kept, room
+from advisor.replay.parallel import Progress, spread
+from advisor.replay.simulation import Work, run
+from advisor.replay.trace import Trace
+from advisor.replay.workloads import Demand, demand_of
+from advisor.rounding import with_slack
+from advisor.validation import check_unique, check_value
+from models.physics.prior import PriorPredictor
+
+DAY_S = 86_400.0
+SPARE = 1.5  # hosts over what the busiest moment needs, where nobody says how many there are
+MOST_HOSTS, MOST_SEEDS = 100_000, 100
+
+
+def replay(
+    trace: Trace,
+    unsaid: Sequence[str],
+    request: ReplayRequest,
+    chosen: ActivePredictor,
+    *,
+    host: Host,
+    workloads: Sequence[WorkloadProfile] = (),
+    now: datetime,
+    scheduler: str | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> Replay:
+    """Put a trace through policies on hosts that are all like `host`; instances run `workloads` where the trace does
+    not say what. Every policy, seed and shard is a task of its own (advisor.replay.parallel).
+
+    InvalidInput names the field.
+    """
+    _check(trace, request, host)
+    host = replace(host, labels={})  # the view that stands for none cannot be sent to another process
+    first = _first_step(trace, request)
+    hosts = request.hosts or _enough(trace, host)
+    if hosts < request.shards:
+        raise InvalidInput(f"{hosts} hosts cannot be dealt out to {request.shards} shards", field="shards")
+    judge = PriorPredictor() if request.judge == "prior" else chosen.predictor
+    demands = {seed: demand_of(trace, unsaid, host, workloads, seed) for seed in request.seeds}
+    every = max(1, round(request.rebalance_s / trace.interval_s)) if request.rebalance_s else 0
+    works = [
+        Work(
+            policy=policy,
+            seed=seed,
+            shard=shard,
+            demand=_shard(demands[seed], shard, request.shards),
+            hosts=len(range(shard, hosts, request.shards)),
+            predictor=chosen.predictor,
+            judge=judge,
+            first=first,
+            keep_ratio=request.keep_ratio,
+            objective=request.objective,
+            plan_for=request.plan_for,
+            rebalance_steps=every,
+        )
+        for policy, seed, shard in product(request.policies, request.seeds, range(request.shards))
+    ]
+    runs = spread(run, works, scheduler=scheduler, processes=processes, progress=progress, what="runs")
+    policies = tuple(
+        summary.replayed([one for one in runs if one.policy == policy], request.seeds) for policy in request.policies
+    )
+    return Replay(
+        trace=trace.name,
+        form=trace.form,
+        instances=len(trace),
+        steps=trace.steps - first,
+        interval_s=trace.interval_s,
+        times_s=tuple((np.arange(first, trace.steps) * trace.interval_s).tolist()),
+        hosts=hosts,
+        host_type=_described(host),
+        keep_ratio=request.keep_ratio,
+        seeds=request.seeds,
+        assumptions=(*demands[request.seeds[0]].assumptions, *_assumed(trace, request, first, every)),
+        model_version=chosen.predictor.version,
+        model_origin=chosen.predictor.origin,
+        policies=policies,
+        conclusion=summary.conclusion(
+            policies, request.keep_ratio, same_judge=judge.version == chosen.predictor.version
+        ),
+        generated_at=now,
+        judge_version=judge.version,
+        judge_origin=judge.origin,
+        shards=request.shards,
+    )
+
+
+def _check(trace: Trace, request: ReplayRequest, host: Host) -> None:
+    check_value(request)
+    check_objective(request.objective)
+    for field, given, known in (
+        ("policies", request.policies, REPLAY_POLICIES),
+        ("judge", (request.judge,), REPLAY_JUDGES),
+    ):
+        for name in given:
+            if name not in known:
+                raise InvalidInput(f"{field}: {name!r} is none of {', '.join(known)}", field=field)
+    check_unique(request.policies, "policy")
+    check_unique(request.seeds, "seed")
+    if not request.policies:
+        raise InvalidInput("policies: none is named", field="policies")
+    for field, value, least, most in (
+        ("keep_ratio", request.keep_ratio, 0.01, 1.0),
+        ("plan_for", request.plan_for, 0.0, 1.0),
+        ("hosts", 1 if request.hosts is None else request.hosts, 1, MOST_HOSTS),
+        ("shards", request.shards, 1, len(trace)),
+        ("seeds", len(request.seeds), 1, MOST_SEEDS),
+    ):
+        if not least <= value <= most:
+            raise InvalidInput(f"{field} {value:g} is outside {least:g} to {most:g}", field=field)
+    vcpus, memory_mb = room(host)
+    for who, (cpus, memory) in enumerate(zip(trace.vcpus.tolist(), trace.memory_mb.tolist(), strict=True)):
+        if cpus > min(with_slack(vcpus), host.pcpus) or memory > with_slack(memory_mb):
+            raise InvalidInput(
+                f"instance {trace.ids[who]} has {cpus} vCPUs and {memory:g} MB, which no host of {host.pcpus} pCPUs "
+                f"and {host.memory_mb:g} MB can take; give a larger host type",
+                field="host_type",
+            )
+
+
+def _enough(trace: Trace, host: Host) -> int:
+    return math.ceil(SPARE * max(fewest_kept(trace, host, step, 1.0) for step in range(trace.steps)))
+
+
+def _first_step(trace: Trace, request: ReplayRequest) -> int:
+    history = DAY_S if request.history_s is None else request.history_s
+    first = math.ceil(history / trace.interval_s - 1e-9)
+    if request.history_s is None:
+        return min(first, trace.steps // 4)
+    if first >= trace.steps:
+        whole = trace.steps * trace.interval_s
+        trace_s = f"the trace, which has {whole:g} s in steps of {trace.interval_s:g}"
+        raise InvalidInput(f"history {history:g} s leaves nothing to replay of {trace_s}", field="history")
+    return first
+
+
+def _shard(demand: Demand, shard: int, shards: int) -> Demand:
+    return demand if shards == 1 else demand.of(np.arange(shard, len(demand.trace), shards))
+
+
+def _described(host: Host) -> str:
+    return (
+        f"{host.kind}, {host.pcpus} pCPUs at overcommit {host.cpu_overcommit:g}, {host.memory_mb / 1024:g} GB of "
+        f"memory at {host.memory_overcommit:g}"
+    )
+
+
+def _assumed(trace: Trace, request: ReplayRequest, first: int, every: int) -> list[str]:
+    """What a replay takes for granted, beside what the trace leaves out; `every` = steps between rebalances."""
+    said = [
+        "Demand is what the trace says whatever host an instance is on: who is slowed down asks for no more later.",
+        "Every policy may promise the same vCPUs and memory on a host, and pins nobody; whom no host has room for is "
+        "refused for good, and counts nowhere else.",
+        (
+            f"The first {first * trace.interval_s / 3600:.3g} hours are only watched, and who is there then is placed "
+            "at their end, in the order of the trace."
+            if first
+            else "Nothing is watched before: who is there at the beginning is placed then, in the order of the trace."
+        ),
+    ]
+    if summary.ADVISED in request.policies:
+        said.append(
+            f"cotenant decides by the demand seen till then (what was enough for {100 * request.plan_for:g} % of an "
+            "instance's last day); the other policies by sizes."
+        )
+    if summary.BOUND in request.policies:
+        said.append("The lower bound knows every moment's demand, and may move everybody at every moment.")
+    if every and summary.ADVISED in request.policies:
+        hours = every * trace.interval_s / 3600
+        said.append(f"cotenant may move residents every {hours:.3g} hours; the others move nobody.")
+    if request.shards > 1:
+        said.append(f"The instances are dealt out to {request.shards} clouds, of which each is filled by itself.")
+    return said

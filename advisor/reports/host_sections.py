@@ -1,0 +1,162 @@
+"""Sections that speak of hosts and who is on them: pressure, who hurts whom, throughput, every instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from advisor.domain import Plan
+from advisor.explanation.attribution import Harm
+from advisor.reports import plan_pictures as pictures
+from advisor.reports import plan_view
+from advisor.reports.number_format import HARMED, PRESSED, count, percent, scale
+from advisor.reports.parts import Column, Matrix, Picture, Section, Table
+from advisor.reports.plan_background import Background, Pressures
+
+RESOURCES = {
+    "cpu": "CPU",
+    "driver_domain": "driver domain",
+    "nic": "network",
+    "disk": "disk",
+    "memory": "memory bandwidth",
+}
+MOST_HOSTS = 40  # rows of the heat map
+MOST_INSTANCES = 400
+
+
+def pressure(background: Background, salt: str) -> Section:
+    """Hosts by resources, those most pressed first; before and after where they differ."""
+    before, after = background.before, background.after
+    if not after and not before:
+        return Section("pressure", "Pressure on the hosts")
+    same = before == after
+    clouds = {"now": after} if same else {"before": before, "after": after}
+    names = sorted({*before, *after}, key=lambda name: (-_most(name, before, after), name))
+    columns = [Column("host", "Host", "name")]
+    columns += [
+        Column(resource if same else f"{resource}_{cloud}", title if same else cloud, "pressure", "" if same else title)
+        for resource, title in RESOURCES.items()
+        for cloud in clouds
+    ]
+    rows = [
+        (name, *(found.get(name, {}).get(resource) for resource in RESOURCES for found in clouds.values()))
+        for name in names
+    ]
+    counts = {
+        title if same else f"{title}, {cloud}": pictures.by_band([of.get(resource) for of in found.values()])
+        for resource, title in RESOURCES.items()
+        for cloud, found in clouds.items()
+    }
+    counts = {name: found for name, found in counts.items() if sum(found)}
+    drawn = [Picture("Host load", pictures.pressure(counts, salt), broad=True)] if counts else []
+    heads = [Column(f"band_{at}", words, "count") for at, words in enumerate(pictures.RANGES)]
+    totals = [(name, *found) for name, found in counts.items()]
+    return Section(
+        "pressure",
+        "Pressure on the hosts",
+        "Demand over capacity of each resource, the most pressed hosts first. Above 100 % somebody must wait; a dash: "
+        "the capacity is not known, or there is no such resource.",
+        pictures=drawn if len(names) > 1 else (),
+        key=scale(PRESSED, percent),
+        tables=[
+            Table("pressure", "Hosts by resources", columns, rows, most=MOST_HOSTS, look="matrix"),
+            Table(
+                "pressure_bands", "Hosts in each band", (Column("resource", "", "name"), *heads), totals, look="folded"
+            ),
+        ],
+    )
+
+
+def _most(name: str, *clouds: Pressures) -> float:
+    return max((value for cloud in clouds for value in cloud.get(name, {}).values() if value is not None), default=0.0)
+
+
+def harm(found: Sequence[Harm]) -> Section:
+    """A matrix per host, victims by neighbours, and all of them in a table."""
+    by_host: dict[str, list[Harm]] = {}
+    for one in found:
+        by_host.setdefault(one.host, []).append(one)
+    columns = (
+        Column("host", "Host", "name"), Column("victim", "Victim"), Column("neighbour", "Neighbour"),
+        Column("ratio", "T/B", "ratio"), Column("without", "Without that neighbour", "ratio"),
+        Column("taken", "Taken", "harm"),
+    )  # fmt: skip
+    rows = sorted(
+        ((one.host, one.victim, one.neighbour, one.ratio, one.without, one.taken) for one in found),
+        key=lambda row: (-row[5], row[:3]),
+    )
+    return Section(
+        "harm",
+        "Who hurts whom",
+        "What the neighbour of a column takes from the instance of a row, in percentage points of T/B: its predicted "
+        f"T/B without that neighbour, and as it is. Shown: {count(len(by_host), 'host')} with the worst-off instances.",
+        key=scale(HARMED, lambda value: f"{100 * value:.0f}"),
+        matrices=[_matrix(host, pairs) for host, pairs in by_host.items()],
+        tables=[Table("harm", "All pairs, the worst first", columns, rows, look="folded")],
+    ) if found else Section("harm", "Who hurts whom")  # fmt: skip
+
+
+def _matrix(host: str, pairs: Sequence[Harm]) -> Matrix:
+    names = sorted({one.victim for one in pairs})
+    taken: Mapping[tuple[str, str], float] = {(one.victim, one.neighbour): one.taken for one in pairs}
+    return Matrix(host, names, [(name, [taken.get((name, other)) for other in names]) for name in names], "harm")
+
+
+def throughput(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
+    """A picture for each host that the plan touches, or else that holds somebody; the worst where there are many."""
+    chosen = plan_view.worth_a_picture(hosts, plan)
+    left_out = sum(1 for host in hosts if host.rows) - len(chosen)
+    more = (
+        f" {left_out:,} more host{'' if left_out == 1 else 's'} with instances stand in the last table."
+        if left_out
+        else ""
+    )
+    return Section(
+        "throughput",
+        "Predicted throughput on each host",
+        "In percent of what the instance does alone; the line is the 90 % interval. Hollow: before the plan; filled: "
+        f"after it; green: comes here; red: its limit.{more}",
+        pictures=[
+            Picture(host.name, pictures.throughput(host, plan.id), "" if host.changed else "unchanged")
+            for host in chosen
+        ],
+    ) if chosen else Section("throughput", "")  # fmt: skip
+
+
+def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
+    """Every instance with what is predicted for it; those that a plan touches first, then the worst-off."""
+    rows = [
+        (
+            row.instance, host.name, _happens(row), row.before, row.after.throughput_ratio if row.after else None,
+            None if row.comes or row.goes else row.change, row.limit.throughput,
+            row.after.latency_ratio.expected if row.after else None,
+            row.after.latency_ratio.lower if row.after else None, row.after.latency_ratio.upper if row.after else None,
+            row.after.jitter_ratio.expected if row.after and row.after.jitter_ratio else None,
+            "yes" if row.after and row.after.outside_training else None,
+        )
+        for host in hosts for row in host.rows
+    ]  # fmt: skip
+    rows.sort(key=lambda row: (not row[2], row[4].expected if row[4] else 2.0, row[0], row[1]))
+    columns = (
+        Column("instance", "Instance", "name"), Column("host", "Host"), Column("happens", ""),
+        Column("before", "T/B before", "band"), Column("after", "T/B after", "band"),
+        Column("change", "Change, points", "points"), Column("limit", "Limit", "ratio"),
+        Column("latency", "Latency", "times"), Column("latency_lower", "at least", "times"),
+        Column("latency_upper", "at most", "latest"), Column("jitter", "Jitter", "times"),
+        Column("outside_training", "Outside training"),
+    )  # fmt: skip
+    empty = sum(1 for host in hosts if not host.rows)
+    note = (
+        f"A limit is the instance's own, or {percent(plan.request.keep_ratio)} where it has none. Latency and jitter "
+        "are as many times what the instance has alone."
+        + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
+    )
+    table = Table(
+        "instances", "Those that something happens to first, then the worst-off", columns, rows, most=MOST_INSTANCES
+    )
+    return Section("instances", "Every instance", note, tables=[table])
+
+
+def _happens(row: plan_view.Row) -> str:
+    what = "comes" if row.comes else "goes" if row.goes else ""
+    broken = "below its limit" if row.below_limit else ""
+    return ", ".join(one for one in (what, broken) if one)

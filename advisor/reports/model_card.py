@@ -1,0 +1,58 @@
+"""The card of the model that answered, as a section: what it was trained on, and how it was judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.reports.parts import Column, Section, Table
+from advisor.reports.shared_sentences import origin
+
+_JUDGED = ("rows", "mae", "mae_prior", "p90_abs_error", "coverage")
+
+
+def card_section(version: str, kind: str, card: Mapping[str, Any]) -> Section:
+    """Facts and tables of a card; of the queueing prior, which has none, what it is. Unknown shapes are left out."""
+    facts = {"Version": version, "Origin": f"{origin(kind)[:1].upper()}{origin(kind)[1:]}."}
+    for key, term in (("created_at", "Trained"), ("interval", "Intervals")):
+        if isinstance(card.get(key), str):
+            facts[term] = card[key]
+    libraries = card.get("libraries")
+    if isinstance(libraries, Mapping):
+        facts["Libraries"] = ", ".join(f"{name} {number}" for name, number in libraries.items())
+    listed = card.get("datasets")
+    datasets = [one for one in (listed if isinstance(listed, list | tuple) else ()) if isinstance(one, Mapping)]
+    trained = Table(
+        "trained_on", "Trained on",
+        (Column("name", "Dataset", "name"), Column("origin", "Origin"), Column("colocations", "Runs", "count"),
+         Column("machine", "Machine", "prose")),
+        [
+            (str(one.get("name", "")), _text(one.get("origin")), _number(one.get("colocations")),
+             _text(one.get("machine")))
+            for one in datasets
+        ],
+    )  # fmt: skip
+    figures = card.get("figures")
+    rows = [
+        (f"{target}, {protocol.replace('_', ' ')}", *(_number(one.get(key)) for key in _JUDGED))
+        for target, protocols in (figures.items() if isinstance(figures, Mapping) else ())
+        if isinstance(protocols, Mapping)
+        for protocol, one in protocols.items()
+        if isinstance(one, Mapping)
+    ]  # fmt: skip
+    judged = Table(
+        "judged", "Judged on what was left out of the training: errors of the ratio in percentage points",
+        (Column("what", "", "name"), Column("rows", "Rows", "count"), Column("mae", "Mean error", "figure"),
+         Column("mae_prior", "The prior's", "figure"), Column("p90_abs_error", "Nine in ten below", "figure"),
+         Column("coverage", "Intervals held", "share")),
+        rows,
+    )  # fmt: skip
+    return Section("model", "The model", facts=facts, tables=[trained, judged])
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

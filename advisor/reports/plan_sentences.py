@@ -1,0 +1,253 @@
+"""What a plan means in sentences, by what was asked; plain text, escaped by the template."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from advisor.domain import Effect, Inventory, Plan, PlanStep
+from advisor.reports.number_format import MOST_NAMED, count, interval, joined, listed, percent
+from advisor.reports.plan_view import HostRows, Row, unchanged
+from advisor.reports.shared_sentences import REFUSED
+
+FELT = 0.01  # a loss of less than one percentage point is not worth words
+TITLES = {
+    "admit": "Placement plan",
+    "rebalance": "Rebalancing plan",
+    "evacuate": "Evacuation plan",
+    "consolidate": "Consolidation plan",
+    "capacity": "Capacity plan",
+    "what_if": "What if",
+    "right_size": "Right-sizing plan",
+}
+_ENDS = {
+    "optimal": "Nothing better exists by what was predicted: the search is complete.",
+    "time": "The time limit ended the search; this is the best plan found so far.",
+    "search": "The search found nothing better, which is no proof that nothing better exists.",
+    "in the way": "Not everything that was asked for can be.",
+}
+
+
+def headline(plan: Plan) -> str:
+    """What becomes of the cloud, in one sentence."""
+    fine = plan.search is not None and plan.search.ended == "already fine"
+    if fine and plan.request.kind != "what_if":  # which speaks of two clouds, of which the other one may be fine
+        return "Already fine: nothing is to be done."
+    return {
+        "admit": _admitted,
+        "rebalance": _rebalanced,
+        "evacuate": _evacuated,
+        "consolidate": _consolidated,
+        "capacity": _capacity,
+        "what_if": _imagined,
+        "right_size": _resized,
+    }[plan.request.kind](plan)
+
+
+def _admitted(plan: Plan) -> str:
+    asked = {one.id for one in plan.request.instances}
+    placed = len(asked & {step.instance for step in plan.steps if step.host})
+    if not asked:
+        return "Nothing was to be placed."
+    if len(asked) == 1:
+        return "The instance can be placed." if placed else "The instance cannot be placed."
+    if placed == len(asked):
+        return f"All {placed:,} instances can be placed."
+    return f"{placed:,} of {len(asked):,} instances can be placed." if placed else (
+        f"None of the {len(asked):,} instances can be placed."
+    )  # fmt: skip
+
+
+def _rebalanced(plan: Plan) -> str:
+    moves = _done(plan)
+    if not moves:
+        return "No move pays, and not everybody is within its limit." if _below(plan) else "No move pays."
+    before, after = plan.sums_before, plan.sums_after
+    bring = f"{count(moves, 'step')} {'brings' if moves == 1 else 'bring'}"
+    if before and after and after.below < before.below:
+        return f"{bring} the instances below their limit from {before.below:,} to {after.below:,}."
+    if before and after and after.worst > before.worst + FELT:
+        return f"{bring} the worst-off from {percent(before.worst)} to {percent(after.worst)}."
+    return f"{count(moves, 'step')} {'pays' if moves == 1 else 'pay'}."
+
+
+def _evacuated(plan: Plan) -> str:
+    left = sum(1 for step in plan.steps if step.host is None)
+    names = listed(plan.request.empty, "hosts") if plan.request.empty else "The host"
+    if left:
+        return f"{names} cannot be emptied: {count(left, 'instance')} {'finds' if left == 1 else 'find'} no other host."
+    staying = sum(len(plan.after.get(host, ())) for host in plan.request.empty)
+    if staying:
+        return f"{names} cannot be emptied: {count(staying, 'instance')} {'stays' if staying == 1 else 'stay'} there."
+    stages = len({step.stage for step in plan.steps})
+    return f"{names} can be emptied: {count(_done(plan), 'step')} in {count(stages, 'stage')}."
+
+
+def _consolidated(plan: Plan) -> str:
+    before, after = plan.sums_before, plan.sums_after
+    if before is None or after is None or after.hosts_used >= before.hosts_used:
+        return "No fewer hosts will do."
+    return (
+        f"{count(after.hosts_used, 'host')} will do instead of {before.hosts_used:,}, by {count(_done(plan), 'step')}."
+    )
+
+
+def _capacity(plan: Plan) -> str:
+    found = plan.capacity
+    if found is None:
+        return "How much more fits was not found out."
+    fits = "No further instance of this mix fits" if found.fit == 0 else f"{found.fit:,} more of this mix fit"
+    fits += "s" if found.fit == 1 else ""
+    when = (
+        "" if found.runs_out_month is None else f"; the cloud is full in {count(round(found.runs_out_month), 'month')}"
+    )
+    return f"{fits} with everybody within the limit{when}."
+
+
+def _imagined(plan: Plan) -> str:
+    if len(plan.variants) < 2:
+        return "The imagined cloud stands below."
+    now, then = plan.variants[0].sums, plan.variants[-1].sums
+    if now.below != then.below:
+        return f"{then.below:,} instead of {now.below:,} instances would be below their limit."
+    if percent(now.worst) == percent(then.worst):
+        return f"The worst-off would reach {percent(then.worst)} of what it does alone, as now."
+    return f"The worst-off would reach {percent(then.worst)} instead of {percent(now.worst)} of what it does alone."
+
+
+def _resized(plan: Plan) -> str:
+    steps = len({step.instance for step in plan.steps})
+    return f"{count(steps, 'instance')} should get another size." if steps else "Every size fits, as far as is known."
+
+
+def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list[str]:
+    """Where they go, who is worst off before and after, who pays, who finds no place, and what is not sure."""
+    rows = [(host.name, row) for host in hosts for row in host.rows]
+    return [
+        *([_ENDS[plan.search.ended]] if plan.search and plan.search.ended == "in the way" else []),
+        *_where(inventory, plan),
+        *(_no_place(step) for step in [step for step in plan.steps if step.host is None][:MOST_NAMED]),
+        *_fits(plan),
+        *_worst_off(plan),
+        *_who_pays([(host, row) for host, row in rows if not row.comes and not row.goes], moved=not unchanged(plan)),
+        *_limits([row for _, row in rows if row.below_limit]),
+        *_uncertain([row for _, row in rows]),
+        *plan.notes,
+    ]
+
+
+def _where(inventory: Inventory, plan: Plan) -> Iterable[str]:
+    was = {instance.id: instance.host for instance in inventory.instances}
+    arrivals: dict[str, list[str]] = defaultdict(list)
+    for step in plan.steps:
+        if step.host is not None and step.action in ("place", "move"):
+            arrivals[step.host].append(step.instance)
+    if len(arrivals) > MOST_NAMED:
+        most = sorted(arrivals.items(), key=lambda item: (-len(item[1]), item[0]))[:3]
+        told = joined([f"{host} ({len(found)})" for host, found in most])
+        yield f"They go to {len(arrivals):,} hosts; most to {told}."
+        return
+    for host, names in arrivals.items():
+        stay = [name for name in names if was.get(name) == host]
+        come = [name for name in names if was.get(name) != host]
+        if come:
+            yield f"{listed(come, 'instances')} {'goes' if len(come) == 1 else 'go'} to {host}."
+        if stay:
+            yield f"{listed(stay, 'instances')} {'is' if len(stay) == 1 else 'are'} best left on {host}."
+
+
+def _no_place(step: PlanStep) -> str:
+    counted = Counter(rejection.code for rejection in step.rejected)
+    ordered = sorted(counted.items(), key=lambda item: -item[1])
+    reasons = [f"{REFUSED.get(code, code)} on {count(found, 'host')}" for code, found in ordered]
+    return f"{step.instance} finds no host: {joined(reasons) if reasons else 'there is none'}."
+
+
+def _fits(plan: Plan) -> Iterable[str]:
+    found = plan.capacity
+    if found is None:
+        return
+    yield (
+        f"If everybody ended at the lower edge of its interval, {found.fit_lower:,} would fit; by sizes alone "
+        f"{found.by_rule:,} would be let in."
+    )
+    if found.first_refusal:
+        yield f"What is in the way of one more: {found.first_refusal}."
+    if found.runs_out_month is None and found.outlook:  # else the headline says it
+        yield found.outlook
+
+
+def _worst_off(plan: Plan) -> Iterable[str]:
+    before, after = _worst(plan.before), _worst(plan.after)
+    then = {"capacity": "With all that fits", "what_if": "In the imagined cloud"}.get(
+        plan.request.kind, "After the plan"
+    )
+    if before == after:
+        both = f"Now and {then[0].lower()}{then[1:]} the" if plan.steps else "The"
+        yield from (f"{both} worst-off instance is {one}." for one in after)
+    else:
+        yield from (f"Now the worst-off instance is {one}." for one in before)
+        yield from (f"{then} the worst-off instance is {one}." for one in after)
+
+
+def _worst(effects: Mapping[str, Sequence[Effect]]) -> list[str]:
+    found = [(host, effect) for host, there in effects.items() for effect in there]
+    worst = sorted(found, key=lambda one: (one[1].throughput_ratio.expected, one[0], one[1].instance))[:1]
+    return [
+        f"{effect.instance} on {host}, predicted to reach {percent(effect.throughput_ratio.expected)} of what it does "
+        f"alone (interval {interval(effect.throughput_ratio)})"
+        for host, effect in worst
+    ]
+
+
+def _who_pays(stayed: Sequence[tuple[str, Row]], *, moved: bool) -> Iterable[str]:
+    if not stayed or not moved:
+        return
+    there = f"the {count(len(stayed), 'instance')} that stay where they are"
+    host, row = min(stayed, key=lambda item: item[1].change)
+    if row.change > -FELT or row.before is None or row.after is None:
+        yield f"None of {there} loses more than 1 percentage point."
+        return
+    felt = sum(1 for _, one in stayed if one.change <= -FELT)
+    yield f"{felt:,} of {there} {'loses' if felt == 1 else 'lose'} 1 percentage point or more."
+    now, then = percent(row.before.expected), percent(row.after.throughput_ratio.expected)
+    yield f"{row.instance} on {host} loses the most, from {now} to {then}."
+
+
+def _limits(below: Sequence[Row]) -> Iterable[str]:
+    if below:
+        names = listed([row.instance for row in below], "instances")
+        yield f"Predicted below {'its' if len(below) == 1 else 'their'} limit: {names}."
+
+
+def _uncertain(rows: Sequence[Row]) -> Iterable[str]:
+    there = [row for row in rows if row.after is not None]
+    outside = sum(1 for row in there if row.after and row.after.outside_training)
+    if outside:
+        yield (
+            f"{outside:,} of {len(there):,} predictions lie outside of what the model was trained on; their intervals "
+            "are wide on purpose."
+        )
+    unsure = sum(1 for row in there if row.may_break)
+    if unsure:
+        whose = "its" if unsure == 1 else "their"
+        yield f"{count(unsure, 'instance')} may fall below {whose} limit at the worse edge of the interval."
+
+
+def searched(plan: Plan) -> list[str]:
+    """How the plan was found, and how far it may be from the best."""
+    found = plan.search
+    if found is None:
+        return []
+    gap = f"It reaches {found.value:.4g} ({found.aim}); no plan can surpass " + (
+        f"{found.bound:.4g}, which is {found.away} away." if found.gap > 0 else "that."
+    )
+    return [*([_ENDS[found.ended]] if found.ended in _ENDS else []), *([gap] if found.ended != "already fine" else [])]
+
+
+def _done(plan: Plan) -> int:
+    return sum(1 for step in plan.steps if step.host is not None)
+
+
+def _below(plan: Plan) -> int:
+    return plan.sums_after.below if plan.sums_after else 0

@@ -1,0 +1,179 @@
+"""A plan laid out for reading: each host with its instances before and after; numbers only, no words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from advisor.domain import Band, Effect, Inventory, Plan, PlanStep
+from advisor.planning.required_ratios import least_of
+from advisor.rounding import SLACK
+from models.data.scene import ProfileTable
+
+MAX_PICTURES = 12  # beyond them the tables say more
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What an instance accepts: the least T/B, its own or else the plan's, and the highest latency ratio, inf = any."""
+
+    throughput: float
+    latency: float
+
+    def broken(self, effect: Effect) -> bool:
+        """Whether it is expected to be broken, as `PlanSums.below` counts it."""
+        expected, late = effect.throughput_ratio.expected, effect.latency_ratio.expected
+        return expected < self.throughput - SLACK or late > self.latency + SLACK
+
+    def near(self, effect: Effect) -> bool:
+        """Whether it is broken at an edge of the interval only."""
+        least, latest = effect.throughput_ratio.lower, effect.latency_ratio.upper
+        return not self.broken(effect) and (least < self.throughput - SLACK or latest > self.latency + SLACK)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One instance on a host: what held before the plan and what holds after it; None = it is not there then."""
+
+    instance: str
+    before: Band | None
+    after: Effect | None
+    limit: Limit
+    comes: bool
+    goes: bool
+
+    @property
+    def change(self) -> float:
+        """What the plan adds to the throughput ratio of an instance that stays; 0 for the others."""
+        if self.comes or self.before is None or self.after is None:
+            return 0.0
+        return self.after.throughput_ratio.expected - self.before.expected
+
+    @property
+    def below_limit(self) -> bool:
+        return self.after is not None and self.limit.broken(self.after)
+
+    @property
+    def may_break(self) -> bool:
+        """Within its limit as expected, and not at an edge of the interval."""
+        return self.after is not None and self.limit.near(self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class HostRows:
+    """A host with everybody who is there before or after, the worst-off first."""
+
+    name: str
+    rows: tuple[Row, ...]
+
+    @property
+    def changed(self) -> bool:
+        return any(row.comes or row.goes for row in self.rows)
+
+    @property
+    def worst(self) -> float:
+        return min((_ratio(row) for row in self.rows), default=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step with what its reader asks next: from where, and who of the neighbours loses the most."""
+
+    step: PlanStep
+    origin: str | None
+    loser: Effect | None
+    loss: float
+
+
+def unchanged(plan: Plan) -> bool:
+    """Whether a plan leaves everybody where it is, with the same T/B."""
+    before, after = (
+        {host: {one.instance: one.throughput_ratio for one in there} for host, there in effects.items()}
+        for effects in (plan.before, plan.after)
+    )
+    return before == after
+
+
+def hosts(inventory: Inventory, plan: Plan) -> tuple[HostRows, ...]:
+    """Every host of the plan, by name."""
+    limit_of = limits(inventory, plan)
+    names = sorted({*plan.before, *plan.after})
+    return tuple(_host(name, plan.before.get(name, ()), plan.after.get(name, ()), limit_of) for name in names)
+
+
+def limits(inventory: Inventory, plan: Plan) -> Callable[[str], Limit]:
+    """The limit of an instance by its name on the host where it ends.
+
+    A further copy of a mix (`advisor.planning.size_capacity`) has the limit of the instance that it copies.
+    """
+    known = {one.id: one for one in (*plan.request.instances, *inventory.instances)}
+    sized = {step.instance: step.settings for step in plan.steps if step.settings is not None}
+    hosts = {one.id: one for one in inventory.hosts}
+    at = {one.instance: hosts.get(host) for there in (plan.before, plan.after) for host, all_of in there.items()
+          for one in all_of}  # fmt: skip
+    table = ProfileTable.build(inventory.workloads)
+    named = [(name, host, known.get(name) or known.get(name.rpartition(".more-")[0])) for name, host in at.items()]
+    pairs = [
+        (name, host, replace(one, settings=sized.get(name, one.settings)))
+        for name, host, one in named
+        if host is not None and one is not None
+    ]
+    lowest = least_of([(host, one) for _, host, one in pairs], table, plan.request.keep_ratio).tolist()
+    least = {name: limit for (name, _, _), limit in zip(pairs, lowest, strict=True)}
+
+    def of(name: str) -> Limit:
+        one = known.get(name) or known.get(name.rpartition(".more-")[0])
+        latest = one.max_latency_ratio if one else None
+        return Limit(least.get(name, plan.request.keep_ratio), math.inf if latest is None else latest)
+
+    return of
+
+
+def _host(name: str, before: Sequence[Effect], after: Sequence[Effect], limit_of: Callable[[str], Limit]) -> HostRows:
+    was = {effect.instance: effect.throughput_ratio for effect in before}
+    then = {effect.instance: effect for effect in after}
+    rows = [
+        Row(
+            instance=instance,
+            # one that moved here keeps the ratio it had elsewhere, so that the move can be judged
+            before=was.get(instance) or (then[instance].before if instance in then else None),
+            after=then.get(instance),
+            limit=limit_of(instance),
+            comes=instance not in was,
+            goes=instance not in then,
+        )
+        for instance in sorted({*was, *then})
+    ]
+    return HostRows(name, tuple(sorted(rows, key=_ratio)))
+
+
+def _ratio(row: Row) -> float:
+    if row.after is not None:
+        return row.after.throughput_ratio.expected
+    return row.before.expected if row.before is not None else 1.0
+
+
+def worth_a_picture(hosts: Sequence[HostRows], plan: Plan) -> tuple[HostRows, ...]:
+    """The hosts that the plan chooses or empties, else all that hold somebody; where too many, the worst."""
+    chosen = {step.host for step in plan.steps}
+    found = [host for host in hosts if host.rows and (host.changed or host.name in chosen)]
+    found = found or [host for host in hosts if host.rows]
+    kept = {host.name for host in sorted(found, key=lambda host: host.worst)[:MAX_PICTURES]}
+    return tuple(host for host in found if host.name in kept)
+
+
+def steps(inventory: Inventory, plan: Plan) -> tuple[StepView, ...]:
+    """The steps in their order."""
+    origins = {instance.id: instance.host for instance in inventory.instances}
+    return tuple(_step(step, origins.get(step.instance)) for step in plan.steps)
+
+
+def _step(step: PlanStep, origin: str | None) -> StepView:
+    losses = [(_loss(effect), effect) for effect in (step.candidate.neighbours if step.candidate else ())]
+    loss, loser = max(losses, key=lambda pair: pair[0], default=(0.0, None))
+    return StepView(step, origin, loser, loss)
+
+
+def _loss(effect: Effect) -> float:
+    return effect.before.expected - effect.throughput_ratio.expected if effect.before else 0.0

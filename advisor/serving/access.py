@@ -1,0 +1,37 @@
+"""Who may ask a service: tokens, sessions in browsers, Keystone, and the log of who changed or was told what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from advisor.access.audit import Audit
+from advisor.access.keystone import Keystone
+from advisor.access.sessions import Sessions
+from advisor.access.tokens import Tokens
+from advisor.domain import AuditEntry, Page
+from advisor.settings import Settings
+from advisor.store.transactions import Transactions
+
+
+class DatabaseAccess:
+    """The AccessService over the database; thread-safe."""
+
+    def __init__(
+        self, settings: Settings, transactions: Transactions, audit: Audit, clock: Callable[[], datetime]
+    ) -> None:
+        read, write = self._read, _ = transactions.read, transactions.write
+        self._audit = audit
+        self.keystone = Keystone(settings.keystone_url, settings.keystone_roles) if settings.keystone_url else None
+        self.tokens = Tokens(read, write, clock, audit)
+        self.sessions = Sessions(read, write, clock, audit, self.tokens, self.keystone)
+
+    @property
+    def guarded(self) -> bool:
+        return self.keystone is not None or self.tokens.required
+
+    def audit(
+        self, *, actor: str | None = None, named: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[AuditEntry]:
+        with self._read() as connection:
+            return self._audit.page(connection, actor=actor, named=named, cursor=cursor, limit=limit)

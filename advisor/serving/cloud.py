@@ -1,0 +1,69 @@
+"""The cloud as a service sees it now: everybody on every host, one host closely, and the state of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from advisor.domain import CloudNow, HostDetail, Inventory
+from advisor.lifecycle.monitoring import Monitor
+from advisor.serving import overview, vitals
+from advisor.serving.snapshot_cache import SnapshotCache
+from advisor.serving.vitals import Vitals
+from advisor.settings import Settings
+from advisor.store.transactions import Transactions
+
+
+class DatabaseCloud:
+    """The CloudService over the database; thread-safe. `backend` is the database's name, as /readyz tells it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cache: SnapshotCache,
+        monitor: Monitor,
+        transactions: Transactions,
+        clock: Callable[[], datetime],
+        backend: str,
+    ) -> None:
+        self._settings = settings
+        self._cache = cache
+        self._monitor = monitor
+        self._read = transactions.read
+        self._clock = clock
+        self._backend = backend
+        self._overview = overview.Overview(settings.fresh_s)
+
+    def inventory(self) -> Inventory:
+        return self._cache.at(self._clock())[0].inventory
+
+    def now(self) -> CloudNow:
+        return self._overview.now(*self._cache.at(self._clock()))
+
+    def host(self, host_id: str) -> HostDetail:
+        view, active = self._cache.at(self._clock())
+        detail = overview.detail(view, active, self._overview.now(view, active), host_id)
+        with self._read() as connection:
+            factors = self._monitor.factors(connection, active.predictor.version, [detail.now.host])
+        return overview.widened(detail, factors)
+
+    def ready(self) -> Mapping[str, Any]:
+        now = self._clock()
+        view, active = self._cache.at(now)
+        return {
+            "database": self._backend,
+            "generation": view.counts.inventory,
+            "model": active.predictor.version,
+            "degraded": active.degraded,
+            "snapshot_age_s": max((now - view.snapshot.taken_at).total_seconds(), 0.0),
+            "hosts": len(view.inventory.hosts),
+        }
+
+    def vitals(self) -> Vitals:
+        now = self._clock()
+        view, active = self._cache.at(now)
+        return vitals.take(view, active, now=now, fresh_s=self._settings.fresh_s)
+
+    def remembered(self) -> tuple[int, int]:
+        return self._cache.remembered()

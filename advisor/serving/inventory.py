@@ -1,0 +1,147 @@
+"""The inventory of a service: hosts, instances and workloads, each change with its entry in the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from advisor.access.audit import Audit, Operation
+from advisor.domain import Host, Instance, Inventory, Page, WorkloadProfile
+from advisor.errors import NotFound, StaleGeneration
+from advisor.inventories import sync, writes
+from advisor.inventories.reading import Reading
+from advisor.inventories.sync import SyncDiff
+from advisor.inventories.writes import Only, anyway
+from advisor.store import counters, hosts, instances, workloads
+from advisor.store.transactions import Transactions
+
+T = TypeVar("T")
+FOLLOW_TRIES = 3  # at comparing with another system while others may write
+
+
+class DatabaseInventory:
+    """The InventoryService over the database; thread-safe."""
+
+    def __init__(
+        self, transactions: Transactions, audit: Audit, clock: Callable[[], datetime], fresh: timedelta
+    ) -> None:
+        self._read, self._write = transactions.read, transactions.write
+        self._audit = audit
+        self._clock = clock
+        self._fresh = fresh
+
+    def put_host(self, host: Host, *, only_if: Only[Host] = anyway) -> bool:
+        with self._change("host.put", host.id) as connection:
+            return writes.put_host(connection, host, self._clock(), only_if)
+
+    def host(self, host_id: str) -> Host:
+        with self._read() as connection:
+            return _found(hosts.get(connection, host_id), "host", host_id)
+
+    def delete_host(self, host_id: str, *, only_if: Only[Host] = anyway) -> None:
+        with self._change("host.delete", host_id) as connection:
+            writes.delete_host(connection, host_id, only_if)
+
+    def hosts(
+        self,
+        *,
+        labels: Mapping[str, str] | None = None,
+        kind: str | None = None,
+        enabled: bool | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Host]:
+        with self._read() as connection:
+            return hosts.list_page(
+                connection, labels=labels or {}, kind=kind, enabled=enabled, cursor=cursor, limit=limit
+            )
+
+    def put_instance(self, instance: Instance, *, only_if: Only[Instance] = anyway) -> bool:
+        with self._change("instance.put", instance.id, *filter(None, [instance.host])) as connection:
+            return writes.put_instance(connection, instance, only_if)
+
+    def instance(self, instance_id: str) -> Instance:
+        with self._read() as connection:
+            return _found(instances.get(connection, instance_id), "instance", instance_id)
+
+    def delete_instance(self, instance_id: str, *, only_if: Only[Instance] = anyway) -> None:
+        with self._change("instance.delete", instance_id) as connection:
+            writes.delete_instance(connection, instance_id, only_if)
+
+    def instances(
+        self, *, host: str | None = None, workload: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[Instance]:
+        with self._read() as connection:
+            return instances.list_page(connection, host=host, workload=workload, cursor=cursor, limit=limit)
+
+    def put_workload(self, workload: WorkloadProfile, *, only_if: Only[WorkloadProfile] = anyway) -> bool:
+        with self._change("workload.put", workload.name) as connection:
+            return writes.put_workload(connection, workload, only_if)
+
+    def workload(self, name: str, *, platform: str | None = None) -> WorkloadProfile:
+        with self._read() as connection:
+            named = workloads.named(connection, name)
+        fitting = [profile for profile in named if platform in {None, profile.platform}]
+        return _found(fitting[0] if fitting else None, "workload", name)
+
+    def delete_workload(self, name: str, *, only_if: Only[WorkloadProfile] = anyway) -> None:
+        with self._change("workload.delete", name) as connection:
+            writes.delete_workload(connection, name, only_if)
+
+    def workloads(
+        self, *, platform: str | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[WorkloadProfile]:
+        with self._read() as connection:
+            return workloads.list_page(connection, platform=platform, cursor=cursor, limit=limit)
+
+    def put(self, inventory: Inventory, *, mode: str, generation: int | None) -> int:
+        writes.check_all_labels(inventory)
+        with self._change("inventory.put", mode=mode, **writes.sizes(inventory)) as connection:
+            return writes.put_all(connection, inventory, mode=mode, generation=generation, now=self._clock())
+
+    def follow(self, reading: Reading, *, dry_run: bool = False) -> SyncDiff:
+        # Comparing takes a second for 10,000 instances, so others may write meanwhile. Where they do so again and
+        # again, it is compared once more while nobody else can.
+        for _ in range(FOLLOW_TRIES):
+            with self._read() as connection:
+                stored, generation = sync.stored(connection)
+            difference = sync.compare(reading, stored)
+            if dry_run:
+                return difference
+            try:
+                with self._write() as connection:
+                    self._follow(connection, reading, difference, generation)
+            except StaleGeneration:  # somebody wrote meanwhile
+                continue
+            return difference
+        with self._write() as connection:
+            counters.hold(connection, "inventory")
+            stored, generation = sync.stored(connection)
+            difference = sync.compare(reading, stored)
+            self._follow(connection, reading, difference, generation)
+        return difference
+
+    def generation(self) -> int:
+        with self._read() as connection:
+            return counters.read(connection).inventory
+
+    def _follow(self, connection: Connection, reading: Reading, difference: SyncDiff, generation: int) -> None:
+        sync.write(connection, difference, generation, now=self._clock(), fresh=self._fresh)
+        now = counters.read(connection).inventory
+        self._audit.record(connection, "inventory.follow", generation=now, source=reading.source, **difference.sizes())
+
+    @contextmanager
+    def _change(self, operation: Operation, *objects: str, **detail: Any) -> Iterator[Connection]:
+        with self._write() as connection:
+            yield connection
+            self._audit.record_change(connection, operation, objects, **detail)
+
+
+def _found(thing: T | None, what: str, name: str) -> T:
+    if thing is None:
+        raise NotFound(f"there is no {what} {name}")
+    return thing

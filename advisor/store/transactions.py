@@ -1,0 +1,62 @@
+"""Transactions of a service: none on tables of another version, none for a caller whose time is up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection
+
+from advisor import deadline
+from advisor.errors import SchemaMismatch
+from advisor.store import migrate
+from advisor.store.engine import Database
+
+
+class Transactions:
+    """One per service; thread-safe.
+
+    Brings an empty database to the newest tables. Raises SchemaMismatch on the database of a newer version or another
+    program; on one of an older version every transaction does, until `upgrade`.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._outdated: SchemaMismatch | None = None
+        with database.read() as connection:
+            found = migrate.fit(connection)
+        if found == "empty":
+            self.upgrade()
+            return
+        try:
+            migrate.refuse(database, found)
+        except SchemaMismatch as error:
+            if found != "older":
+                raise
+            self._outdated = error
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that writes nothing."""
+        self.refuse()
+        with self._database.read() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that is committed at its end, or rolled back when it raises."""
+        self.refuse()
+        with self._database.write() as connection:
+            yield connection
+
+    def refuse(self) -> None:
+        """Raise where no transaction may begin: SchemaMismatch, or that the caller's time is up."""
+        deadline.check()
+        if self._outdated is not None:
+            raise SchemaMismatch(self._outdated.message)
+
+    def upgrade(self) -> str:
+        """Bring the database to the newest tables; returns the revision."""
+        revision = migrate.upgrade(self._database)
+        self._outdated = None
+        return revision
