@@ -1,4 +1,4 @@
-"""The panels that probes draw: values over time, distributions, histograms on a logarithmic scale."""
+"""Charts of probes: values over time, distributions, and histograms on a logarithmic scale."""
 
 from __future__ import annotations
 

@@ -34,13 +34,19 @@ class LossProbe:
         add("--probability", type=above(0, 1), default=PROBABILITY, metavar="P", help="of an experiment per slot (0.3)")
         add("--packets", type=count(10), default=_PACKETS, metavar="N", help=f"per probe ({_PACKETS})")
         add("--packet-bytes", type=count(1472, LEAST_BYTES), default=_PACKET_BYTES, metavar="N", help="payload (600)")
-        add("--tau-ms", type=above(0, 10_000), default=TAU_S * 1e3, metavar="MS", help="a loss so near counts (50)")
-        add("--alpha", type=above(0, 0.999), default=ALPHA, metavar="A", help="how near to the largest delay (0.005)")
+        add(
+            "--tau-ms",
+            type=above(0, 10_000),
+            default=TAU_S * 1e3,
+            metavar="MS",
+            help="distance to a loss that counts (50)",
+        )
+        add("--alpha", type=above(0, 0.999), default=ALPHA, metavar="A", help="distance to the largest delay (0.005)")
         add(
             "--drop-one-in",
             type=count(MOST_PACKETS),
             metavar="N",
-            help="the far end loses so rare a packet, to judge by",
+            help="the far end drops one packet in N, as a test of the probe",
         )
         add("--algorithm", choices=("improved", "basic"), default="improved", help="with three-slot experiments or not")
 

@@ -133,7 +133,7 @@ def _apart(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any]:
 def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any]:
     """Times of one cloud in milliseconds, how much of it is distinct, and the peak memory in MB."""
     predictor = load(model)
-    profiles = tuple(one for path in DATASETS for one in load_dataset(Path(path)).profiles if one.platform)
+    profiles = tuple(profile for path in DATASETS for profile in load_dataset(Path(path)).profiles if profile.platform)
     begin = time.process_time()
     snapshot = made_cloud(cloud, size, profiles)
     built = time.process_time() - begin
@@ -200,7 +200,7 @@ def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any
 def made_cloud(cloud: str, size: int, profiles: tuple[WorkloadProfile, ...]) -> ClusterSnapshot:
     """Hosts in SHAPES with RESIDENTS instances each: of FLAVOURS contents, or each with loads of its own."""
     random = np.random.default_rng(0)
-    names = sorted({one.name for one in profiles})
+    names = sorted({profile.name for profile in profiles})
     contents = random.choice(names, (FLAVOURS if cloud == CLOUDS[0] else size, RESIDENTS))
     loads = np.ones(contents.shape) if cloud == CLOUDS[0] else random.uniform(0.5, 1.0, contents.shape)
     of = random.integers(0, len(contents), size) if cloud == CLOUDS[0] else np.arange(size)

@@ -141,7 +141,7 @@ def against_first_fit(world: MeasuredWorld, dataset: str, count: int) -> Row:
             "admit", plan_quality.newcomers(world, workloads), objective="pack", keep_ratio=SLO, time_limit_s=60.0
         )
         found = plan_quality.planned(world, plan_quality.cloud(world, count), goal)
-        there = [one for one in plan_quality.situations(found.after) if one]
+        there = [situation for situation in plan_quality.situations(found.after) if situation]
         if plan_quality.below(world, there, SLO) or sum(map(len, there)) < count:
             raise AssertionError("the plan leaves somebody out, or below the limit")
         hosts["first fit"] += len(fitted)
@@ -219,7 +219,7 @@ def made_up(count: int, hosts: int, flavours: str) -> tuple[ClusterSnapshot, tup
     """An empty cloud of 32-CPU hosts, and instances of twenty workloads in four sizes, or in as many as there are
     instances; made up, but for the workloads' profiles."""
     dataset = load_dataset(LAB[0])
-    names = sorted({one.name for one in dataset.profiles})[:WORKLOADS]
+    names = sorted({profile.name for profile in dataset.profiles})[:WORKLOADS]
     random = np.random.default_rng(count)
     many = flavours == "many"
     instances = []
