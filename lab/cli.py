@@ -35,34 +35,34 @@ def _parser() -> argparse.ArgumentParser:
     )
     lab = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     run = lab.add_parser("run", help="carry out a campaign; finished runs are never measured again")
-    run.add_argument("campaign", type=Path, metavar="CAMPAIGN.yaml")
+    run.add_argument("campaign", type=Path, metavar="CAMPAIGN.yaml", help="campaign file, see docs/lab.md")
     run.add_argument("--out", type=Path, metavar="DIR", help="dataset directory (default: ./ and the campaign's name)")
     again = run.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="go on where an earlier run ended (this is the default)")
     again.add_argument("--fresh", action="store_true", help="start anew and keep the old journal under another name")
-    again.add_argument(
-        "--again-disturbed", action="store_true", help="measure the runs once more that something disturbed"
-    )
+    again.add_argument("--again-disturbed", action="store_true", help="measure again the runs that something disturbed")
     run.add_argument(
-        "--rounds", type=_count, metavar="N", help="at least so many rounds, instead of what the file says"
+        "--rounds", type=_count, metavar="N", help="at least this many rounds, instead of what the file says"
     )
     run.add_argument(
         "--most-minutes", type=_minutes, metavar="M",
-        help="begin no run after so many minutes of measuring, counted over all calls",
+        help="begin no run after this many minutes of measuring, counted over all calls",
     )  # fmt: skip
     run.add_argument("--dry-run", action="store_true", help="say what would be measured and how long it would take")
     run.set_defaults(command=_run)
     analyse = lab.add_parser("show", help="who slows whom in a dataset directory")
-    analyse.add_argument("directory", type=Path, metavar="DIR")
+    analyse.add_argument("directory", type=Path, metavar="DIR", help="dataset directory")
     analyse.add_argument("--report", type=Path, metavar="FILE.html", help="write it as one HTML page with pictures")
-    analyse.add_argument("--workloads", metavar="A,B", help="only what these workloads did among themselves")
-    analyse.add_argument("--form", metavar="NAME", help="only this pinning form")
+    analyse.add_argument("--workloads", metavar="A,B", help="show only these workloads among themselves")
+    analyse.add_argument("--form", metavar="NAME", help="show only this pinning form")
     analyse.add_argument("--all", action="store_true", help="print long lists whole")
     analyse.set_defaults(command=_show)
     clean = lab.add_parser("clean", help="remove what killed lab runs left behind")
     clean.set_defaults(command=_clean)
     for command in (run, clean):
-        command.add_argument("--state", type=Path, metavar="DIR", help="list of made objects (/run/cotenant-lab)")
+        command.add_argument(
+            "--state", type=Path, metavar="DIR", help="folder of the list of what runs made (/run/cotenant-lab)"
+        )
     for command in (run, analyse, clean):
         command.add_argument("--json", action="store_true", help="machine-readable output")
     return parser

@@ -15,7 +15,12 @@ from profiler.observed import check_id
 
 def add_backend(command: argparse.ArgumentParser) -> None:
     """Declare `--backend`."""
-    command.add_argument("--backend", choices=NAMES, default="auto", help="what to read (auto: what this host has)")
+    command.add_argument(
+        "--backend",
+        choices=NAMES,
+        default="auto",
+        help="which hypervisor to read; auto: Xen in a Dom0, libvirt where it has guests, else containers",
+    )
 
 
 def add_choice(command: argparse.ArgumentParser) -> None:
