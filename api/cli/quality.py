@@ -19,7 +19,10 @@ def quality(
         str | None, typer.Argument(help="A version from the list.", show_default="the one that answers")
     ] = None,
     window: Annotated[
-        int | None, typer.Option(min=20, max=10_000, metavar="N", help="Most rows per group.", show_default="200")
+        int | None,
+        typer.Option(
+            min=20, max=10_000, metavar="N", help="Number of observed rows per group at most.", show_default="200"
+        ),
     ] = None,
     database: Database = None,
     as_json: AsJson = False,

@@ -60,7 +60,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     serve = probes.add_parser("serve", help="serve as the far end of probes from other hosts, until stopped")
     serve.add_argument(
         "--listen", type=_address, default=("127.0.0.1", None), metavar="ADDRESS[:PORT]",
-        help="address (127.0.0.1:9406); everyone who can reach it can load this host and its network",
+        help="address to listen on (127.0.0.1:9406); whoever can reach it may load this host and its network",
     )  # fmt: skip
     serve.add_argument("--json", action="store_true", help="print its address as JSON")
     serve.set_defaults(command=_serve)

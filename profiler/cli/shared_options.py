@@ -16,7 +16,10 @@ from profiler.observed import check_id
 def add_backend(command: argparse.ArgumentParser) -> None:
     """Declare `--backend`."""
     command.add_argument(
-        "--backend", choices=NAMES, default="auto", help="backend to read (auto: detected on this host)"
+        "--backend",
+        choices=NAMES,
+        default="auto",
+        help="which hypervisor to read; auto: Xen in a Dom0, libvirt where it has guests, else containers",
     )
 
 

@@ -49,7 +49,7 @@ class CpuShare:
             "--reads", "--samples", dest="reads", type=count(10**10), default=_READS, metavar="N",
             help=f"clock reads ({_READS:,})",
         )  # fmt: skip
-        much.add_argument("--seconds", type=above(0, 86_400), metavar="S", help="read for this many seconds instead")
+        much.add_argument("--seconds", type=above(0, 86_400), metavar="S", help="read for this long instead")
         parser.add_argument(
             "--threshold-ms", type=above(0.02, 10_000), default=_THRESHOLD_MS, metavar="MS",
             help=f"an iteration that takes longer is time scheduled off ({_THRESHOLD_MS:g})",

@@ -33,10 +33,10 @@ class CpuWork:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
         much.add_argument("--samples", type=count(10**6), default=_SAMPLES, metavar="N", help=f"how often ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="as often as fits into this time")
+        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="measure for this long instead")
         parser.add_argument(
             "--every", type=above(0, 86_400), metavar="S",
-            help="start one every S seconds (default: one after another; the paper: 300, for days)",
+            help="begin one every S seconds (default: one after another; the paper: 300, for days)",
         )  # fmt: skip
         work = parser.add_mutually_exclusive_group()
         work.add_argument(

@@ -62,8 +62,12 @@ class DiskProbe:
             "--samples", type=count(10**6), default=_OPERATIONS, metavar="N",
             help=f"small reads, and as many writes ({_OPERATIONS}); sustained tests take every file once",
         )  # fmt: skip
-        parser.add_argument("--seconds", type=above(0, 86_400), metavar="S", help="all four tests together at most")
-        parser.add_argument("--seed", type=count(2**31, 0), default=1, metavar="N", help="of the random places (1)")
+        parser.add_argument(
+            "--seconds", type=above(0, 86_400), metavar="S", help="time for all four tests together at most"
+        )
+        parser.add_argument(
+            "--seed", type=count(2**31, 0), default=1, metavar="N", help="seed of the random places (1)"
+        )
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         done: list[DiskOperation] = []

@@ -34,7 +34,7 @@ class Rtt:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
         much.add_argument("--samples", type=count(10**7), default=_SAMPLES, metavar="N", help=f"probes ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="probe for this many seconds instead")
+        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="probe for this long instead")
         parser.add_argument(
             "--per-second", type=above(0, _MOST_PER_SECOND), default=_PER_SECOND, metavar="N",
             help=f"probes a second ({_PER_SECOND:g})",

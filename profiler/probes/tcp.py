@@ -56,8 +56,14 @@ class Tcp:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("--megabytes", type=above(0, 1e7), default=MEGABYTES, metavar="MB", help=f"to send ({MEGABYTES:g})")
-        add("--seconds", type=above(0, 7000), metavar="S", help="send for no longer than this")
-        add("--window-kb", type=count(1 << 18, 4), default=WINDOW_BYTES >> 10, metavar="KB", help="both windows (256)")
+        add("--seconds", type=above(0, 7000), metavar="S", help="send for this long at most")
+        add(
+            "--window-kb",
+            type=count(1 << 18, 4),
+            default=WINDOW_BYTES >> 10,
+            metavar="KB",
+            help="send and receive window (256)",
+        )
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         """Send `options.megabytes` or for `options.seconds`, whichever ends first."""

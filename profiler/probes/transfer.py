@@ -40,7 +40,7 @@ class Transfer:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
         much.add_argument("--samples", type=count(10**7), default=_SAMPLES, metavar="N", help=f"blocks ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="for this many seconds instead")
+        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="measure for this long instead")
         parser.add_argument(
             "--every", type=above(0, 600), default=_EVERY_S, metavar="S",
             help=f"start one every S seconds ({_EVERY_S:g}; the paper: 300, for days)",
@@ -48,7 +48,7 @@ class Transfer:
         parser.add_argument(
             "--bytes", dest="block", type=count(1 << 24), default=_BLOCK, metavar="N", help=f"of a block ({_BLOCK})"
         )
-        parser.add_argument("--fresh", action="store_true", help="a new connection for every block")
+        parser.add_argument("--fresh", action="store_true", help="use a new connection for every block")
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         transfers, segment = measure(options, progress)

@@ -46,8 +46,14 @@ class Udp:
         add = parser.add_argument
         add("--rate-mbit", type=above(0, 1e5), default=RATE_MBIT, metavar="MBIT", help=f"to send at ({RATE_MBIT:g})")
         add("--megabytes", type=above(0, 1e7), default=MEGABYTES, metavar="MB", help=f"to send ({MEGABYTES:g})")
-        add("--seconds", type=above(0, 7000), metavar="S", help="send for no longer than this")
-        add("--packet-bytes", type=count(65_507, 64), default=PACKET_BYTES, metavar="N", help="payload (1472)")
+        add("--seconds", type=above(0, 7000), metavar="S", help="send for this long at most")
+        add(
+            "--packet-bytes",
+            type=count(65_507, 64),
+            default=PACKET_BYTES,
+            metavar="N",
+            help="payload of a packet (1472)",
+        )
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         """Send `options.megabytes` or for `options.seconds`, whichever ends first, at `options.rate_mbit`."""

@@ -21,7 +21,7 @@ from api.cli import app
 from profiler.observed import Colocation, Outcome
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
-REFERENCE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
+MONITORING = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text(encoding="utf-8")
 GAUGES = ("cotenant_model_coverage", "cotenant_model_error", "cotenant_model_drift")
 
 
@@ -106,5 +106,5 @@ def test_gauges_go_on_without_the_quality(advisor: Advisor, settings: Settings) 
 
 @pytest.mark.parametrize("name", GAUGES)
 def test_every_gauge_is_documented_and_described(client: Client, name: str) -> None:
-    assert f"`{name}`" in REFERENCE
+    assert f"`{name}`" in MONITORING
     assert f"# TYPE {name} gauge" in client.get("/metrics").text
