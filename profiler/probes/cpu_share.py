@@ -13,9 +13,8 @@ from itertools import pairwise, repeat
 from statistics import median
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, new_figure
+from profiler.pictures import Figure, histogram, line_at, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import histogram, line_at, over_time
 from profiler.probes.options import above, count
 from profiler.probes.statistics import log_bins
 

@@ -11,9 +11,8 @@ from itertools import repeat
 from statistics import median
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, legend, new_figure
+from profiler.pictures import Figure, cumulative, distribution, legend, line_at, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import distribution, line_at, over_time
 from profiler.probes.options import above, count
 from profiler.probes.statistics import described, variation_percent
 
@@ -70,7 +69,8 @@ class CpuWork:
         over_time(times_axes, columns["at_s"], columns["took_ms"], "ms", "Completion time")
         line_at(times_axes, run.values["median"].value, "median")
         times_axes.set_ylim(bottom=0)
-        distribution(shares, {"wall": columns["took_ms"], "CPU": columns["cpu_ms"]}, "ms", "Distribution")
+        curves = [("wall", cumulative(columns["took_ms"])), ("CPU", cumulative(columns["cpu_ms"]))]
+        distribution(shares, curves, "ms", "Distribution")
         legend(shares)
         return figure
 

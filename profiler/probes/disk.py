@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, label, new_figure
+from profiler.pictures import Figure, label, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import over_time
 from profiler.probes.disk_files import FILE_BYTES, LARGE_BYTES, SMALL_BYTES, Files, drop_cache, own_files
 from profiler.probes.options import above, count
 from profiler.probes.statistics import described, variation_percent

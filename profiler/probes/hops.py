@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, legend, new_figure
+from profiler.pictures import Figure, cumulative, distribution, legend, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import distribution, over_time
 from profiler.probes.echo_series import EchoProbe, round_trip
 from profiler.probes.icmp import Icmp, IcmpAnswer
 from profiler.probes.options import above, count
@@ -83,8 +82,9 @@ class Hops:
         known = {name: _known(run.series, name) for name in names}
         furthest = known[names[-1]]
         over_time(times, [at for at, _ in furthest], [rtt for _, rtt in furthest], "ms", f"Hop {len(names)}")
-        groups = {name.removesuffix("_ms"): [rtt for _, rtt in pairs] for name, pairs in known.items() if pairs}
-        distribution(shares, groups, "ms", "Distribution", log=True)
+        rtts = {name.removesuffix("_ms"): [rtt for _, rtt in pairs] for name, pairs in known.items() if pairs}
+        curves = [(name, cumulative(values)) for name, values in rtts.items()]
+        distribution(shares, curves, "ms", "Distribution", log=True)
         legend(shares)
         return figure
 

@@ -9,9 +9,8 @@ import socket
 from collections.abc import Iterable, Iterator
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, new_figure
+from profiler.pictures import Figure, cumulative, distribution, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import distribution, over_time
 from profiler.probes.echo_series import EchoAnswer, Echoes, exchange
 from profiler.probes.framing import SESSION_S
 from profiler.probes.icmp import SO_TIMESTAMPNS, Icmp, kernel_time
@@ -80,9 +79,10 @@ class Rtt:
     def draw(self, run: ProbeRun) -> Figure:
         figure, (times, shares) = new_figure(2)
         answered = [(at, rtt) for at, rtt in run.series.rows() if isinstance(at, float) and isinstance(rtt, float)]
-        over_time(times, [at for at, _ in answered], [rtt for _, rtt in answered], "ms", "Round-trip time")
+        rtts = [rtt for _, rtt in answered]
+        over_time(times, [at for at, _ in answered], rtts, "ms", "Round-trip time")
         times.set_ylim(bottom=0)
-        distribution(shares, {run.circumstances["by"]: [rtt for _, rtt in answered]}, "ms", "Distribution", log=True)
+        distribution(shares, [(run.circumstances["by"], cumulative(rtts))], "ms", "Distribution", log=True)
         return figure
 
 

@@ -10,9 +10,8 @@ import time
 from dataclasses import dataclass
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, new_figure
+from profiler.pictures import Figure, cumulative, distribution, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import distribution, over_time
 from profiler.probes.framing import SESSION_S
 from profiler.probes.options import above, count
 from profiler.probes.sessions import Peer
@@ -71,7 +70,7 @@ class Transfer:
         columns = {name: [float(cell or 0) for cell in column] for name, column in run.series.columns.items()}
         over_time(times, columns["at_s"], columns["took_ms"], "ms", "There and back")
         times.set_ylim(bottom=0)
-        distribution(shares, {"": columns["took_ms"]}, "ms", "Distribution", log=True)
+        distribution(shares, [("", cumulative(columns["took_ms"]))], "ms", "Distribution", log=True)
         return figure
 
 

@@ -24,10 +24,9 @@ from two_ends import gone
 from profiler.cli import main
 from profiler.collectors.windows import percentile
 from profiler.observed import ProbeResult, Quantity, UnlikeError
-from profiler.pictures import PictureError, inline_svg, label, new_figure, save
+from profiler.pictures import MOST_POINTS, PictureError, inline_svg, label, new_figure, save, thinned
 from profiler.probes import PROBES, load
 from profiler.probes.base import Progress, RawSeries, Stopped
-from profiler.probes.charts import MOST_POINTS, thinned
 from profiler.probes.environment import CounterReading, doubts, surroundings
 from profiler.probes.run import write_series
 from profiler.probes.statistics import described, log_bins
