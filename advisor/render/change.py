@@ -39,7 +39,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingsChange:
     """What is asked of a renderer. None in `wanted` = leave as is; None in `current` = the tool's own default.
 
     `comes` = the instance is yet to start on the host, so that nothing holds for it there.

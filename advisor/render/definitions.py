@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from advisor.render.change import Change, Step, bytes_per_second, only_said
+from advisor.render.change import SettingsChange, Step, bytes_per_second, only_said
 from advisor.render.groups import period_and_quota, shares, v2_weight
 from advisor.render.libvirt import other_threads
 from advisor.render.names import disk_target, iothreads, mac_address
@@ -26,7 +26,7 @@ HINTS = {
 }
 
 
-def steps(change: Change, *, scheduler: str, cgroup: int, uplink: str | None) -> Iterator[Step]:
+def steps(change: SettingsChange, *, scheduler: str, cgroup: int, uplink: str | None) -> Iterator[Step]:
     """Fragments of the definition for what is wanted; nothing for containers, whose managers differ."""
     if change.host.kind == "xen":
         yield from _xen(change, scheduler)
@@ -34,7 +34,7 @@ def steps(change: Change, *, scheduler: str, cgroup: int, uplink: str | None) ->
         yield from _libvirt(change, cgroup, uplink)
 
 
-def _xen(change: Change, scheduler: str) -> Iterator[Step]:
+def _xen(change: SettingsChange, scheduler: str) -> Iterator[Step]:
     wanted, instance = change.wanted, change.instance
     lines = []
     if wanted.pinning is not None:
@@ -57,14 +57,14 @@ def _xen(change: Change, scheduler: str) -> Iterator[Step]:
         yield only_said("xl", f"shorter slices answer sooner, for every domain of the pool: {HINTS[scheduler]}")
 
 
-def _libvirt(change: Change, cgroup: int, uplink: str | None) -> Iterator[Step]:
+def _libvirt(change: SettingsChange, cgroup: int, uplink: str | None) -> Iterator[Step]:
     parts = (_cputune(change, cgroup), _iotune(change), _bandwidth(change, uplink))
     text = "".join(ElementTree.tostring(part, encoding="unicode") for part in parts if part is not None)
     if text:
         yield only_said("virsh", f"to start with it, write into the domain {change.instance.id} (virsh edit): {text}")
 
 
-def _cputune(change: Change, cgroup: int) -> ElementTree.Element | None:
+def _cputune(change: SettingsChange, cgroup: int) -> ElementTree.Element | None:
     wanted, instance = change.wanted, change.instance
     tune = ElementTree.Element("cputune")
     if wanted.weight is not None:
@@ -86,7 +86,7 @@ def _cputune(change: Change, cgroup: int) -> ElementTree.Element | None:
     return tune if len(tune) else None
 
 
-def _iotune(change: Change) -> ElementTree.Element | None:
+def _iotune(change: SettingsChange) -> ElementTree.Element | None:
     limit, target = bytes_per_second(change.wanted.disk_limit_mb_s), disk_target(change.instance)
     if limit is None or target is None:
         return None
@@ -96,7 +96,7 @@ def _iotune(change: Change) -> ElementTree.Element | None:
     return disk
 
 
-def _bandwidth(change: Change, uplink: str | None) -> ElementTree.Element | None:
+def _bandwidth(change: SettingsChange, uplink: str | None) -> ElementTree.Element | None:
     """The interface's limit where tc cannot hold it on the uplink, and a queue per vCPU for one that is shaped."""
     wanted, mac = change.wanted.network, mac_address(change.instance)
     limit = None if on_uplink(change.host, uplink) else policed(wanted)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
 from advisor.render import cloudstack, definitions, libvirt, lxc, openstack, tc, xen
-from advisor.render.change import Change, Step
+from advisor.render.change import SettingsChange, Step
 from advisor.render.names import target_of
 from profiler.observed import Host, Instance
 
@@ -28,7 +28,7 @@ class Tools:
             raise InvalidInput(f"control groups have version 1 or 2, not {cgroup}", field="cgroup")
         return cls(target_of(host, target), scheduler, cgroup, uplink)
 
-    def cpu_and_disk(self, change: Change) -> Iterator[Step]:
+    def cpu_and_disk(self, change: SettingsChange) -> Iterator[Step]:
         """Pins, weight, cap and disk limit; for CloudStack the whole offering."""
         if self.target == "openstack":
             return openstack.steps(change, self.cgroup)
@@ -40,7 +40,7 @@ class Tools:
             return libvirt.steps(change, self.cgroup)
         return lxc.steps(change, self.cgroup)
 
-    def network(self, change: Change, neighbours: Sequence[Instance] | None) -> Iterator[Step]:
+    def network(self, change: SettingsChange, neighbours: Sequence[Instance] | None) -> Iterator[Step]:
         """The network limit: on the uplink where it can be shaped, else where the target can."""
         if self.target == "openstack":
             return openstack.network(change)
@@ -50,7 +50,7 @@ class Tools:
             return libvirt.interface(change)
         return tc.steps(change, self.uplink, neighbours)
 
-    def definition(self, change: Change) -> Iterator[Step]:
+    def definition(self, change: SettingsChange) -> Iterator[Step]:
         """What keeps the settings over a restart; clouds keep theirs."""
         if self.target != "native":
             return iter(())

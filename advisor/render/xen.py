@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.domain import Command
-from advisor.render.change import Change, Phase, Step, more, only_said, replaced
+from advisor.render.change import Phase, SettingsChange, Step, more, only_said, replaced
 from advisor.render.names import domain_name
 
 # `-c` exists in both (tools/xl/xl_sched.c), although xl(1) leaves it out for credit2; caps in credit2 since Xen 4.10.
 SCHEDULERS = {"credit": "sched-credit", "credit2": "sched-credit2"}
 
 
-def steps(change: Change, scheduler: str) -> Iterator[Step]:
+def steps(change: SettingsChange, scheduler: str) -> Iterator[Step]:
     """What xl can do of a change; see `Phase` for the order."""
     name = domain_name(change.instance)
     for vcpu, now, then in change.moved_vcpus():
@@ -23,7 +23,7 @@ def steps(change: Change, scheduler: str) -> Iterator[Step]:
         yield only_said("xl", f"xl cannot limit the disk throughput of {name}: Xen's block backend has no such setting")
 
 
-def _scheduling(change: Change, name: str, scheduler: str) -> Iterator[Step]:
+def _scheduling(change: SettingsChange, name: str, scheduler: str) -> Iterator[Step]:
     now, then = cap(change, change.current.cap_percent), cap(change, change.wanted.cap_percent)
     new_cap = change.wanted.cap_percent is not None and now != then
     weights = change.weights(lambda weight: weight)  # xl's own scale, 1-65535 (xl(1))
@@ -50,7 +50,7 @@ def _scheduling(change: Change, name: str, scheduler: str) -> Iterator[Step]:
         )
 
 
-def cap(change: Change, percent: float | None) -> int:
+def cap(change: SettingsChange, percent: float | None) -> int:
     """xl's cap: percent of one pCPU for the whole domain, 0 = none.
 
     libxl refuses more than 100 per vCPU (sched_credit_domain_set), and rounding to 0 would lift the cap.

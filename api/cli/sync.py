@@ -13,7 +13,7 @@ import typer
 
 from advisor import offline, service
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.service import Advisor, Reading, Source, SyncDiff
+from advisor.service import Advisor, InventorySource, Reading, SyncDiff
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 
@@ -84,7 +84,7 @@ def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_js
         say(f"Loaded {loaded}; the inventory is at generation {generation}.")
 
 
-def _follow(advisor: Advisor, source: Source, watch: float | None, *, dry_run: bool, as_json: bool) -> bool:
+def _follow(advisor: Advisor, source: InventorySource, watch: float | None, *, dry_run: bool, as_json: bool) -> bool:
     """Read once, or until SIGINT or SIGTERM; whether the last read told everything."""
     stop = threading.Event()
     if watch is not None:
