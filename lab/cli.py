@@ -36,7 +36,9 @@ def _parser() -> argparse.ArgumentParser:
     lab = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     run = lab.add_parser("run", help="carry out a campaign; finished runs are never measured again")
     run.add_argument("campaign", type=Path, metavar="CAMPAIGN.yaml")
-    run.add_argument("--out", type=Path, metavar="DIR", help="dataset directory (default: ./ and the campaign's name)")
+    run.add_argument(
+        "--dataset", type=Path, metavar="DIR", help="dataset directory (default: ./ and the campaign's name)"
+    )
     again = run.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="go on where an earlier run ended (this is the default)")
     again.add_argument("--fresh", action="store_true", help="start anew and keep the old journal under another name")
@@ -56,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     analyse.add_argument("directory", type=Path, metavar="DIR")
     analyse.add_argument("--report", type=Path, metavar="FILE.html", help="write it as one HTML page with pictures")
     analyse.add_argument("--workloads", metavar="A,B", help="only what these workloads did among themselves")
-    analyse.add_argument("--form", metavar="NAME", help="only this pinning form")
+    analyse.add_argument("--pinning", metavar="NAME", help="only this pinning form")
     analyse.add_argument("--all", action="store_true", help="print long lists whole")
     analyse.set_defaults(command=_show)
     clean = lab.add_parser("clean", help="remove what killed lab runs left behind")
@@ -94,7 +96,7 @@ def _run(options: argparse.Namespace) -> int:
         campaign = read_campaign(options.campaign).repeated(options.rounds, options.most_minutes)
         if options.rounds is not None and campaign.temporal is not None:
             return fail(f"{options.campaign} has as many rounds as its time grid: leave out --rounds", WRONG_USAGE)
-        directory = options.out or Path(campaign.name)
+        directory = options.dataset or Path(campaign.name)
         if options.dry_run:
             return _estimate(campaign, directory, options)
         summary = run_campaign(
@@ -127,7 +129,7 @@ def _ended(summary: Summary, options: argparse.Namespace) -> int:
         print_json({**asdict(summary), "directory": str(summary.directory), "interrupted": summary.interrupted})
     done = f"{summary.finished} of {summary.total} runs are finished and kept"
     if summary.interrupted:
-        again = f"cotenant-lab run {options.campaign} --out {summary.directory}"
+        again = f"cotenant-lab run {options.campaign} --dataset {summary.directory}"
         return fail(f"stopped; {done}, go on with: {again}", FAILED)
     if summary.failed:
         failed = "; ".join(summary.failed)
@@ -143,7 +145,7 @@ def _ended(summary: Summary, options: argparse.Namespace) -> int:
     print(
         f"{summary.directory}: {summary.finished} runs in {summary.rounds} rounds, {summary.disturbed} of them"
         f" disturbed from outside, {summary.unsteady} unsteady; look at them with: cotenant-lab show"
-        f" {options.out or summary.directory}"
+        f" {options.dataset or summary.directory}"
     )
     return DONE
 
@@ -156,7 +158,7 @@ def _show(options: argparse.Namespace) -> int:
 
     workloads = [name for name in (options.workloads or "").split(",") if name]
     try:
-        shown = analyse(options.directory, workloads, options.form or "")
+        shown = analyse(options.directory, workloads, options.pinning or "")
         if options.report is not None:
             from lab.show.page import write_page
 

@@ -46,7 +46,9 @@ def prune(database: Database = None, as_json: AsJson = False) -> None:
 @db.command("backup")
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; one that is there is replaced.")],
-    samples: Annotated[bool, typer.Option(help="With what was measured, by far the most, or without.")] = True,
+    no_samples: Annotated[
+        bool, typer.Option("--no-samples", help="Leave out what was measured, which is by far the most.")
+    ] = False,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +56,7 @@ def backup(
 
     Model artifacts lie in the state folder: copy that too.
     """
-    made = service.backup_database(settings(database=database), file, samples=samples)
+    made = service.backup_database(settings(database=database), file, samples=not no_samples)
     if as_json:
         print_json(made)
     else:

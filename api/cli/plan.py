@@ -41,7 +41,7 @@ def plan(
     ] = None,
     empty: Annotated[str | None, typer.Option(metavar="A,B", help="Hosts to be emptied (evacuate).")] = None,
     hosts: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Hosts that may be used.", show_default="all")
+        str | None, typer.Option(metavar="A,B", help="Use only these hosts.", show_default="all")
     ] = None,
     movable: Annotated[
         str | None,

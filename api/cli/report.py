@@ -26,7 +26,7 @@ KEEP = 30
 
 
 def report(
-    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where reports go, one dated folder each.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where reports go, one dated folder each.")],
     inventory: Annotated[
         Path | None,
         typer.Argument(metavar="INVENTORY.yaml", help="Read a file.", show_default="the database"),
@@ -48,9 +48,7 @@ def report(
         str | None,
         typer.Option(metavar="TIME", help="Again and again, such as 24h, until SIGTERM.", show_default="once"),
     ] = None,
-    keep: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Delete older reports in the folder beyond these.")
-    ] = KEEP,
+    keep: Annotated[int, typer.Option(min=1, metavar="N", help="Delete older reports there beyond these.")] = KEEP,
     time_limit: Annotated[
         float, typer.Option(min=0.1, max=3600.0, metavar="SECONDS", help="After it the best plan so far is told.")
     ] = 60.0,
@@ -84,7 +82,9 @@ def report(
 
     def of_file(file: Path, advance: Advance) -> Reported:
         cloud = offline.load_inventory(file)
-        return offline.write_cloud_report(cloud, request, to, keep=keep, model=model, settings=chosen, progress=advance)
+        return offline.write_cloud_report(
+            cloud, request, out, keep=keep, model=model, settings=chosen, progress=advance
+        )
 
     turns = _Turns(pause_s, as_json)
     if pause_s is not None:
@@ -93,7 +93,7 @@ def report(
         turns.run(partial(of_file, inventory))
         return
     with Advisor(chosen) as advisor:
-        turns.run(lambda advance: advisor.plans.write_report(request, to, keep=keep, progress=advance))
+        turns.run(lambda advance: advisor.plans.write_report(request, out, keep=keep, progress=advance))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class CpuWork:
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
-        much.add_argument("--samples", type=count(10**6), default=_SAMPLES, metavar="N", help=f"how often ({_SAMPLES})")
+        much.add_argument("--count", type=count(10**6), default=_SAMPLES, metavar="N", help=f"how often ({_SAMPLES})")
         much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="as often as fits into so long")
         parser.add_argument(
             "--every", type=above(0, 86_400), metavar="S",
@@ -49,7 +49,7 @@ class CpuWork:
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         iterations = options.iterations or calibrate(options.work_ms)
-        at_s, took_ms, cpu_ms = measure(iterations, options.samples, options.seconds, options.every, progress)
+        at_s, took_ms, cpu_ms = measure(iterations, options.count, options.seconds, options.every, progress)
         if not took_ms:
             raise ProbeError("stopped before the work was done once")
         values = times(took_ms)

@@ -46,7 +46,7 @@ class Hops:
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
-        much.add_argument("--samples", type=count(10**6), default=_ROUNDS, metavar="N", help=f"rounds ({_ROUNDS})")
+        much.add_argument("--count", type=count(10**6), default=_ROUNDS, metavar="N", help=f"rounds ({_ROUNDS})")
         much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="as many as fit into so long")
         parser.add_argument(
             "--every", type=above(0.01, 86_400), default=_EVERY_S, metavar="S",
@@ -56,7 +56,7 @@ class Hops:
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         rounds: list[HopRound] = []
-        number = options.samples if options.seconds is None else max(1, int(options.seconds / options.every))
+        number = options.count if options.seconds is None else max(1, int(options.seconds / options.every))
         progress.begin(number, "rounds")
         first = time.monotonic()
         with contextlib.closing(Icmp(*options.peer.address())) as icmp, progress.interruptible():

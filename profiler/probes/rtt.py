@@ -32,7 +32,7 @@ class Rtt:
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
-        much.add_argument("--samples", type=count(10**7), default=_SAMPLES, metavar="N", help=f"probes ({_SAMPLES})")
+        much.add_argument("--count", type=count(10**7), default=_SAMPLES, metavar="N", help=f"probes ({_SAMPLES})")
         much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="probes for so long instead")
         parser.add_argument(
             "--per-second", type=above(0, _MOST_PER_SECOND), default=_PER_SECOND, metavar="N",
@@ -50,7 +50,7 @@ class Rtt:
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         wait_s = 2 * options.late_ms / 1e3
-        takes_s = options.samples / options.per_second if options.seconds is None else options.seconds
+        takes_s = options.count / options.per_second if options.seconds is None else options.seconds
         if options.udp and takes_s + wait_s > SESSION_S:
             raise ProbeError(
                 f"this takes {takes_s + wait_s:,.0f} s, and a responder serves for {SESSION_S:,.0f} s at most:"
@@ -63,7 +63,7 @@ class Rtt:
             else:
                 line = IcmpLine(options.peer)
             stack.callback(line.close)
-            echoes = exchange(line, options.samples, options.per_second, options.seconds, wait_s, progress)
+            echoes = exchange(line, options.count, options.per_second, options.seconds, wait_s, progress)
         dropped = options.drop if options.drop is not None else min(_DROPPED, len(echoes.sent) // 10)
         values = summarise(echoes, dropped, options.late_ms)
         kernel = any(probe.by_kernel for probe in echoes.sent)
