@@ -36,7 +36,9 @@ def _parser() -> argparse.ArgumentParser:
     lab = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     run = lab.add_parser("run", help="measure a campaign; finished runs are not measured again")
     run.add_argument("campaign", type=Path, metavar="CAMPAIGN.yaml")
-    run.add_argument("--out", type=Path, metavar="DIR", help="dataset directory (default: ./ and the campaign's name)")
+    run.add_argument(
+        "--dataset", type=Path, metavar="DIR", help="dataset directory (default: ./ and the campaign's name)"
+    )
     again = run.add_mutually_exclusive_group()
     again.add_argument("--resume", action="store_true", help="continue where an earlier run ended (the default)")
     again.add_argument("--fresh", action="store_true", help="start anew; the old journal is kept under another name")
@@ -52,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("directory", type=Path, metavar="DIR")
     show.add_argument("--report", type=Path, metavar="FILE.html", help="write an HTML page with charts")
     show.add_argument("--workloads", metavar="A,B", help="only groups of these workloads")
-    show.add_argument("--form", metavar="NAME", help="only this pinning form")
+    show.add_argument("--pinning", metavar="NAME", help="only this pinning form")
     show.add_argument("--all", action="store_true", help="print long lists in full")
     show.set_defaults(command=_show)
     clean = lab.add_parser("clean", help="remove objects that killed lab runs left behind")
@@ -92,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
         campaign = read_campaign(options.campaign).repeated(options.rounds, options.most_minutes)
         if options.rounds is not None and campaign.temporal is not None:
             return fail(f"{options.campaign} has as many rounds as its time grid: leave out --rounds", WRONG_USAGE)
-        directory = options.out or Path(campaign.name)
+        directory = options.dataset or Path(campaign.name)
         if options.dry_run:
             return _estimate(campaign, directory, options)
         summary = run_campaign(
@@ -125,7 +127,7 @@ def _ended(summary: Summary, options: argparse.Namespace) -> int:
         print_json({**asdict(summary), "directory": str(summary.directory), "interrupted": summary.interrupted})
     done = f"{summary.finished} of {summary.total} runs are finished and kept"
     if summary.interrupted:
-        again = f"cotenant-lab run {options.campaign} --out {summary.directory}"
+        again = f"cotenant-lab run {options.campaign} --dataset {summary.directory}"
         return fail(f"stopped; {done}, go on with: {again}", FAILED)
     if summary.failed:
         failed = "; ".join(summary.failed)
@@ -141,7 +143,7 @@ def _ended(summary: Summary, options: argparse.Namespace) -> int:
     print(
         f"{summary.directory}: {summary.finished} runs in {summary.rounds} rounds, {summary.disturbed} of them"
         f" disturbed from outside, {summary.unsteady} unsteady; look at them with: cotenant-lab show"
-        f" {options.out or summary.directory}"
+        f" {options.dataset or summary.directory}"
     )
     return DONE
 
@@ -154,7 +156,7 @@ def _show(options: argparse.Namespace) -> int:
 
     workloads = [name for name in (options.workloads or "").split(",") if name]
     try:
-        shown = analyse(options.directory, workloads, options.form or "")
+        shown = analyse(options.directory, workloads, options.pinning or "")
         if options.report is not None:
             from lab.show.page import write_page
 

@@ -144,7 +144,7 @@ class Agent:
             return
         self._missed += 1
         self._drop("late", 1)
-        self._log.warn("late", error="a reading takes longer than --interval; choose a longer one", missed=self._missed)
+        self._log.warn("late", error="a reading takes longer than --every; choose a longer time", missed=self._missed)
         if self._windows.due(time.monotonic()):
             self._close_window()
 

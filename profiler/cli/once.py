@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _EIGHT_OF_INSTANCE = tuple(metric.name for metric in EIGHT if "instance" in metric.scopes)
-_OF_THIS_HOST = ("interval", "backend", "host", "xen_trace", "record")  # options that mean nothing to a recording
+_OF_THIS_HOST = ("every", "backend", "host", "xen_trace", "record")  # options that mean nothing to a recording
 _LONGEST_S = 300  # longer gaps are refused as stale by the collectors
 
 
@@ -31,8 +31,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
     once = commands.add_parser("once", help="print the metrics of every instance once")
     once.add_argument(
-        "--interval", type=between(0.01, _LONGEST_S, "seconds"), default=1.0, metavar="S",
-        help="seconds between two readings (1)",
+        "--every", type=between(0.01, _LONGEST_S, "seconds"), default=1.0, metavar="S",
+        help="seconds between readings (1)",
     )  # fmt: skip
     add_choice(once)
     once.add_argument("--replay", type=Path, metavar="FILE", help="replay a recording instead of reading this host")
@@ -56,7 +56,7 @@ def _read_twice(options: argparse.Namespace, backend: Backend, recording: Record
     first = backend.read_counters()
     held = _isolation(backend)
     if not options.replay:
-        time.sleep(options.interval)
+        time.sleep(options.every)
     if recording:
         recording.cut()
     second = backend.read_counters()

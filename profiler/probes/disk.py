@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, label, new_figure
+from profiler.pictures import Figure, label, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import over_time
 from profiler.probes.disk_files import FILE_BYTES, LARGE_BYTES, SMALL_BYTES, Files, drop_cache, own_files
 from profiler.probes.options import above, count
 from profiler.probes.statistics import described, variation_percent
@@ -59,7 +58,7 @@ class DiskProbe:
             help=f"where to create them; they are always removed ({_PLACE})",
         )  # fmt: skip
         parser.add_argument(
-            "--samples", type=count(10**6), default=_OPERATIONS, metavar="N",
+            "--count", type=count(10**6), default=_OPERATIONS, metavar="N",
             help=f"small reads, and as many writes ({_OPERATIONS}); sustained tests take every file once",
         )  # fmt: skip
         parser.add_argument(
@@ -115,7 +114,7 @@ def perform(
     draw = random.Random(f"{test} {options.seed}")  # noqa: S311 - places in files, no secret
     quota_s = options.seconds / len(TESTS) if options.seconds else float("inf")
     whole = draw.sample(files.paths, len(files.paths))
-    number = options.samples if operation else len(whole)
+    number = options.count if operation else len(whole)
     progress.begin(number, f"of {test.replace('_', ' ')}")
     # O_DIRECT wants aligned memory. It is left to the collector: an operation that is cut short still refers to it.
     memory = memoryview(mmap.mmap(-1, FILE_BYTES))

@@ -39,7 +39,7 @@ import numpy as np
 from scipy import stats
 
 from models.training import train
-from profiler.pictures import SERIES, label, legend, new_figure, save
+from profiler.pictures import SERIES, label, legend, line_at, new_figure, save
 from research.benchmarks.http_load import DATASETS, LoadedCloud, service
 
 STRETCHES = 10  # of the time after the warm-up
@@ -266,7 +266,7 @@ def draw(found: Sequence[ServiceReading], warm_up_s: float, path: Path) -> None:
     minutes = [one.seconds / 60 for one in found]
     for name, colour in zip(("rss_kb", "pss_kb", "anonymous_kb"), SERIES, strict=False):
         axes.plot(minutes, [getattr(one, name) / 1024 for one in found], color=colour, label=name.removesuffix("_kb"))
-    axes.axvline(warm_up_s / 60, color=SERIES[6], linewidth=0.8, linestyle=":")
+    line_at(axes, warm_up_s / 60, vertical=True)
     axes.set_ylim(bottom=0)
     label(axes, "Memory of the service, all processes", "minutes", "MB")
     legend(axes, loc="lower right")
