@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import FRESH_S, NOW, WORKLOADS, cloud, host, prediction, request, vm
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from models.data.scene import SceneBatch, stack
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction, Predictor
 from models.training import fit_predictor
+from tests.advisor.core.core_clouds import FRESH_S, NOW, WORKLOADS, cloud, host, prediction, request, vm
 
 LAB = Path(__file__).parents[3] / "datasets" / "lab-neighbours"
 
