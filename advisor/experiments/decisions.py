@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from advisor.domain import Objective, PlacementRequest
 from advisor.experiments.shared_errors import Errors, form_of, weights_of
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.newcomer import limits_of, newcomer_slot, profile_row, used_share, without_it
+from advisor.scheduling.newcomer import limits_of, newcomer_slot, profile_row, used_share, without_newcomer
 from advisor.scheduling.pinning import PinningOption
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats, Ints
@@ -37,7 +37,7 @@ def lay_out(snapshot: ClusterSnapshot, request: PlacementRequest, kept: Sequence
     """The scenes of a decision among the hosts at the positions `kept`, as placement asks about them."""
     hosts = np.array(kept, dtype=np.int64)
     table, row, _ = profile_row(snapshot, request)
-    base = without_it(snapshot, request, hosts, table)
+    base = without_newcomer(snapshot, request, hosts, table)
     options = pinning.options(base, request.instance)
     values = newcomer_slot(base, snapshot, hosts, request.instance, row)
     absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})

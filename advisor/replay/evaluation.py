@@ -12,7 +12,7 @@ from advisor.domain import Instance
 from advisor.errors import BrokenArtifact
 from advisor.replay.workloads import Demand
 from advisor.rounding import SLACK
-from advisor.snapshot.rows import HOST_FIELDS
+from advisor.snapshot.host_arrays import HOST_FIELDS
 from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch, build_batch, slot_values
 from models.prediction import Predictor

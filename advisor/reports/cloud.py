@@ -15,7 +15,7 @@ from advisor.reports.plan import plan_report
 from advisor.reports.plan_background import Background
 from advisor.reports.plan_sentences import headline as of_plan
 
-MOST_HOSTS, MOST_WORST = 100, 25  # rows on the page
+MAX_HOSTS, MOST_WORST = 100, 25  # rows on the page
 
 
 def cloud_report(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> Report:
@@ -113,5 +113,5 @@ def _hosts(inventory: Inventory, plan: Plan, background: Background, ages: Mappi
     return Section(
         "hosts",
         "The hosts now",
-        tables=[Table("hosts", "Those with the worst-off instances first", columns, rows, most=MOST_HOSTS)],
+        tables=[Table("hosts", "Those with the worst-off instances first", columns, rows, most=MAX_HOSTS)],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from advisor.domain import Plan
-from advisor.explanation.attribution import Harm
+from advisor.explanation.interference_attribution import AttributedLoss
 from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_view
 from advisor.reports.number_format import HARMED, PRESSED, count, percent, scale
@@ -19,7 +19,7 @@ RESOURCES = {
     "disk": "disk",
     "memory": "memory bandwidth",
 }
-MOST_HOSTS = 40  # rows of the heat map
+MAX_HOSTS = 40  # rows of the heat map
 MOST_INSTANCES = 400
 
 
@@ -58,7 +58,7 @@ def pressure(background: Background, salt: str) -> Section:
         pictures=drawn if len(names) > 1 else (),
         key=scale(PRESSED, percent),
         tables=[
-            Table("pressure", "Hosts by resources", columns, rows, most=MOST_HOSTS, look="matrix"),
+            Table("pressure", "Hosts by resources", columns, rows, most=MAX_HOSTS, look="matrix"),
             Table(
                 "pressure_bands", "Hosts in each band", (Column("resource", "", "name"), *heads), totals, look="folded"
             ),
@@ -70,9 +70,9 @@ def _most(name: str, *clouds: Pressures) -> float:
     return max((value for cloud in clouds for value in cloud.get(name, {}).values() if value is not None), default=0.0)
 
 
-def harm(found: Sequence[Harm]) -> Section:
+def harm(found: Sequence[AttributedLoss]) -> Section:
     """A matrix per host, victims by neighbours, and all of them in a table."""
-    by_host: dict[str, list[Harm]] = {}
+    by_host: dict[str, list[AttributedLoss]] = {}
     for one in found:
         by_host.setdefault(one.host, []).append(one)
     columns = (
@@ -95,7 +95,7 @@ def harm(found: Sequence[Harm]) -> Section:
     ) if found else Section("harm", "Who hurts whom")  # fmt: skip
 
 
-def _matrix(host: str, pairs: Sequence[Harm]) -> Matrix:
+def _matrix(host: str, pairs: Sequence[AttributedLoss]) -> Matrix:
     names = sorted({one.victim for one in pairs})
     taken: Mapping[tuple[str, str], float] = {(one.victim, one.neighbour): one.taken for one in pairs}
     return Matrix(host, names, [(name, [taken.get((name, other)) for other in names]) for name in names], "harm")

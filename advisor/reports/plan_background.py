@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from advisor.domain import Effect, Host, Instance, Inventory, IsolationSettings, Plan
-from advisor.explanation.attribution import Harm, who_hurts_whom
+from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
 from models.prediction import Predictor
@@ -24,7 +24,7 @@ class Background:
 
     before: Pressures = field(default_factory=dict)
     after: Pressures = field(default_factory=dict)
-    harm: tuple[Harm, ...] = ()
+    harm: tuple[AttributedLoss, ...] = ()
     card: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -38,13 +38,13 @@ def of_plan(
     """
     notes: list[str] = []
     now, then = (_cloud(inventory, plan, afterwards=afterwards) for afterwards in (False, True))
-    harm: tuple[Harm, ...] = ()
+    harm: tuple[AttributedLoss, ...] = ()
     if predictor is None or predictor.version != plan.model_version:
         notes.append("Who hurts whom is left out: the model that made this plan is not the one that answers now.")
     elif plan.request.whatif is not None and plan.request.whatif.pinning == "own":
         notes.append("Who hurts whom is left out: which pCPUs each would have of its own is not kept in the plan.")
     else:
-        harm = who_hurts_whom(_snapshot(then, plan.created_at), predictor, worst_first(plan.after))
+        harm = attribute_interference(_snapshot(then, plan.created_at), predictor, worst_first(plan.after))
     lost = {one.instance for there in plan.after.values() for one in there} - {one.id for one in then.instances}
     if lost:
         notes.append(
