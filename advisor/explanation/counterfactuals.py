@@ -11,7 +11,7 @@ from advisor.domain import Reason
 from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.losses import ResourceLoss
 from advisor.explanation.mechanisms import NAMES
-from advisor.scheduling.scoring import PIN_GAIN, Waiting, Scores, score
+from advisor.scheduling.scoring import PIN_GAIN, Scores, Waiting, score
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch, stack
 from models.physics.prior import PriorPredictor
