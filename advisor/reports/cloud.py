@@ -1,4 +1,4 @@
-"""The state of a cloud as a report: its hosts, who is worst off, how old the data are, what a plan would do."""
+"""The state of a cloud as a report: hosts, worst-off instances, age of the data, and what a plan would change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from advisor.domain import Inventory, Plan
 from advisor.reports import plan_view
 from advisor.reports.host_sections import RESOURCES
 from advisor.reports.number_format import count, percent
-from advisor.reports.parts import Column, Report, Section, Table
+from advisor.reports.parts import Column, ReportDocument, Section, Table
 from advisor.reports.plan import plan_report
 from advisor.reports.plan_background import Background
 from advisor.reports.plan_sentences import headline as of_plan
@@ -18,10 +18,10 @@ from advisor.reports.plan_sentences import headline as of_plan
 MAX_HOSTS, MOST_WORST = 100, 25  # rows on the page
 
 
-def cloud_report(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> Report:
-    """What stands on the hosts now, and below it what the plan would do.
+def cloud_report(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> ReportDocument:
+    """The hosts now, and below them what the plan would change.
 
-    `ages` are seconds since each host was last seen, inf = never; empty = nobody knows, as with a file.
+    `ages` are seconds since each host was last seen, inf = never; empty = unknown, as with a file.
     """
     whole = plan_report(inventory, plan, background)
     there = sum(len(found) for found in plan.before.values())
@@ -53,14 +53,14 @@ def _ages(ages: Mapping[str, float]) -> list[str]:
         return []
     never = sum(1 for age in ages.values() if math.isinf(age))
     seen = [age for age in ages.values() if not math.isinf(age)]
-    told = [f"The oldest data of a host are {duration(max(seen))} old."] if seen else []
+    sentences = [f"The oldest data of a host are {duration(max(seen))} old."] if seen else []
     if never:
-        told.append(f"{count(never, 'host')} {'was' if never == 1 else 'were'} never seen.")
-    return told
+        sentences.append(f"{count(never, 'host')} {'was' if never == 1 else 'were'} never seen.")
+    return sentences
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that people would say it in."""
+    """A time in a readable unit."""
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}s"
@@ -68,7 +68,7 @@ def duration(seconds: float) -> str:
 
 
 def _worst(inventory: Inventory, plan: Plan) -> Section:
-    """Those below their limit, then the others, the lowest T/B first."""
+    """Instances below their limit, then the others, lowest T/B first."""
     limit_of = plan_view.limits(inventory, plan)
     there = [(limit_of(one.instance), host, one) for host, effects in plan.before.items() for one in effects]
     there.sort(key=lambda one: (not one[0].broken(one[2]), one[2].throughput_ratio.expected, one[2].instance))

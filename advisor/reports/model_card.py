@@ -1,4 +1,4 @@
-"""The card of the model that answered, as a section: what it was trained on, and how it was judged."""
+"""The model card as a section: training data and evaluation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _JUDGED = ("rows", "mae", "mae_prior", "p90_abs_error", "coverage")
 
 
 def card_section(version: str, kind: str, card: Mapping[str, Any]) -> Section:
-    """Facts and tables of a card; of the queueing prior, which has none, what it is. Unknown shapes are left out."""
+    """Facts and tables of a card, or a description of the queueing prior, which has none.
+
+    Parts of unknown shape are left out.
+    """
     facts = {"Version": version, "Origin": f"{origin(kind)[:1].upper()}{origin(kind)[1:]}."}
     for key, term in (("created_at", "Trained"), ("interval", "Intervals")):
         if isinstance(card.get(key), str):

@@ -1,4 +1,4 @@
-"""A plan laid out as a report: which sections it has, and the rows of their tables; nothing is predicted here."""
+"""The report of a plan: its sections and the rows of their tables; nothing is predicted here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_sentences as words
 from advisor.reports.model_card import card_section
 from advisor.reports.number_format import listed, percent, when
-from advisor.reports.parts import Column, Picture, Report, Section, Table
+from advisor.reports.parts import Column, Picture, ReportDocument, Section, Table
 from advisor.reports.plan_background import Background
 from advisor.reports.shared_sentences import origin, refusals, settings
 from profiler.look import AFTER, BEFORE
@@ -20,11 +20,11 @@ MOST_STEPS = 300
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
 
 
-def plan_report(inventory: Inventory, plan: Plan, background: Background) -> Report:
+def plan_report(inventory: Inventory, plan: Plan, background: Background) -> ReportDocument:
     """The report of a plan of any kind; `inventory` is the cloud that it was made for."""
     hosts = plan_view.hosts(inventory, plan)
     sections = (
-        comparison_sections.standing(plan),
+        comparison_sections.before_and_after(plan),
         _steps(inventory, plan),
         _commands(plan),
         _refused(plan),
@@ -32,14 +32,14 @@ def plan_report(inventory: Inventory, plan: Plan, background: Background) -> Rep
         comparison_sections.variants(plan),
         _distribution(plan),
         host_sections.pressure(background, plan.id),
-        host_sections.harm(background.harm),
+        host_sections.interference(background.harm),
         host_sections.throughput(hosts, plan),
         host_sections.instances(hosts, plan),
         _uncertainty(hosts),
         card_section(plan.model_version, plan.model_origin, background.card),
         _how(plan, background),
     )
-    return Report(
+    return ReportDocument(
         what="plan",
         title=words.TITLES[plan.request.kind],
         headline=words.headline(plan),
@@ -178,7 +178,7 @@ def _distribution(plan: Plan) -> Section:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """The least value that this share of all does not exceed."""
+    """The smallest value that at least this share of all does not exceed."""
     return ordered[max(math.ceil(share * len(ordered) - 1e-9), 1) - 1]
 
 

@@ -1,4 +1,4 @@
-"""The picture of an instance's windows with its phases as coloured stretches, drawn without any global figure."""
+"""The picture of an instance's windows with coloured phases, drawn without global matplotlib state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST_NAMED = 12  # phases in the legend
 
 
 def timeline(profile: InstanceProfile, kind: Literal["png", "svg"]) -> bytes:
-    """The picture as a file's content; the same profile gives the same picture."""
+    """The picture as file content; the same profile gives the same picture."""
     rows = [row for row in ROWS if row[0] == "cpu" or np.nansum(profile.windows.own.get(row[0], np.zeros(1))) > 0]
     style: Any = {"font.size": 8, "svg.hashsalt": profile.instance, "axes.spines.top": False}
     with WRITING, mpl.rc_context(style):
@@ -95,6 +95,6 @@ def colour(number: int) -> str:
 
 
 def _stretches(marked: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
-    """First and one after the last of every run of marked windows."""
+    """First and one past the last of every run of marked windows."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], marked, [False]]).astype(int)))
     return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]
