@@ -170,11 +170,11 @@ def _nothing_lost(arrays: CandidateArrays, at: int) -> str:
     slow = min(involved, key=lambda slot: round(arrays.ratio(at, slot), 9))
     if slow == last or arrays.ratio(at, slow) >= 1 - MIN_LOSS:
         if _late(arrays, at):
-            return "Nobody loses throughput."
+            return "No instance loses throughput."
         if unknown:
             return f"No contention is expected, but nothing is known of what runs in {', '.join(unknown)}."
         return "No contention is expected: no instance uses what another one needs."
-    return f"{involved[last].id} costs nobody throughput: {_state(arrays, at, slow)}."
+    return f"{involved[last].id} costs no instance throughput: {_state(arrays, at, slow)}."
 
 
 def _late(arrays: CandidateArrays, at: int) -> str:

@@ -29,7 +29,7 @@ META = ("id", "cpu_count", "cpu_capacity", "mem_capacity")
 
 
 @dataclass(frozen=True, slots=True)
-class TraceStream:
+class TraceSource:
     """A trace as a stream: `kinds` are its demands, cpu first; `unsaid` is what it lacks."""
 
     form: TraceForm
@@ -38,7 +38,7 @@ class TraceStream:
     unsaid: tuple[str, ...] = ()
 
 
-def open_trace(path: Path, form: TraceForm | None = None) -> TraceStream:
+def open_trace(path: Path, form: TraceForm | None = None) -> TraceSource:
     """Open a trace; `form` None = detect it. InvalidInput names file, row, column and reason."""
     try:
         str(path).encode()  # what reads files takes no other names
@@ -71,18 +71,18 @@ def recognise(path: Path) -> TraceForm:
     )
 
 
-def _own_csv(path: Path) -> TraceStream:
+def _own_csv(path: Path) -> TraceSource:
     return _own(path, "csv", first_line(path), text_pieces(path), first_row=2)
 
 
-def _own_parquet(path: Path) -> TraceStream:
+def _own_parquet(path: Path) -> TraceSource:
     file = parquet.ParquetFile(path)
     return _own(path, "parquet", file.schema_arrow.names, parquet_pieces(file), first_row=1)
 
 
 def _own(
     path: Path, form: TraceForm, columns: Sequence[str], pieces: Iterator[pa.RecordBatch], first_row: int
-) -> TraceStream:
+) -> TraceSource:
     """The project's own format (docs/traces.md): one row per instance and time."""
     known = (*REQUIRED, *CPU_COLUMNS, *OPTIONAL)
     for name in columns:
@@ -125,12 +125,12 @@ def _own(
             row += len(cells)
 
     named = {"memory_mb": "memory", "net_mbit": "network", "disk_mb_s": "disk", "workload": "what the instances run"}
-    return TraceStream(
+    return TraceSource(
         form, kinds, _told(path, rows()), tuple(text for name, text in named.items() if name not in columns)
     )
 
 
-def _planetlab(path: Path) -> TraceStream:
+def _planetlab(path: Path) -> TraceSource:
     """PlanetLab as one row per VM: its name (any text), then its CPU percent every five minutes."""
     count = len(first_line(path)) - 1
     if count < 1:
@@ -156,10 +156,10 @@ def _planetlab(path: Path) -> TraceStream:
             row += len(cells)
 
     unsaid = ("size (one vCPU is taken)", "memory", "network", "disk", "what the instances run")
-    return TraceStream("planetlab", ("cpu",), _told(path, rows()), unsaid)
+    return TraceSource("planetlab", ("cpu",), _told(path, rows()), unsaid)
 
 
-def _bitbrains(path: Path) -> TraceStream:
+def _bitbrains(path: Path) -> TraceSource:
     """Bitbrains' GWA-T-12 as OpenDC stores it.
 
     A row is the mean over `duration` ms until `timestamp`; sizes are in the meta file beside it, memory in KiB.
@@ -194,7 +194,7 @@ def _bitbrains(path: Path) -> TraceStream:
             )
             row += len(cells)
 
-    return TraceStream("bitbrains", ("cpu",), _told(path, rows()), ("network", "disk", "what the instances run"))
+    return TraceSource("bitbrains", ("cpu",), _told(path, rows()), ("network", "disk", "what the instances run"))
 
 
 def _meta(path: Path) -> Mapping[str, tuple[float, float, float]]:
@@ -223,7 +223,7 @@ def _meta(path: Path) -> Mapping[str, tuple[float, float, float]]:
     return sizes
 
 
-FORMS: Mapping[TraceForm, Callable[[Path], TraceStream]] = {
+FORMS: Mapping[TraceForm, Callable[[Path], TraceSource]] = {
     "bitbrains": _bitbrains,
     "planetlab": _planetlab,
     "csv": _own_csv,

@@ -10,7 +10,7 @@ from advisor.domain import TRACE_FORMS, TraceForm
 from advisor.errors import InvalidInput
 from advisor.replay.grid import StepGrid
 from advisor.replay.trace import Trace
-from advisor.replay.trace_formats import TraceStream, open_trace
+from advisor.replay.trace_formats import TraceSource, open_trace
 
 MIN_STEP_S, MAX_STEP_S = 1.0, 30 * 86400.0  # of a step
 
@@ -32,7 +32,7 @@ def load_trace(
     return _trace(path.name, source, grid, interval_s), source.unsaid
 
 
-def _trace(name: str, source: TraceStream, grid: StepGrid, interval_s: float) -> Trace:
+def _trace(name: str, source: TraceSource, grid: StepGrid, interval_s: float) -> Trace:
     means = dict(zip(source.kinds, grid.finish(), strict=True))
     return Trace(
         name=name,

@@ -70,8 +70,10 @@ def duration(seconds: float) -> str:
 def _worst(inventory: Inventory, plan: Plan) -> Section:
     """Instances below their limit, then the others, lowest T/B first."""
     limit_of = plan_view.limits(inventory, plan)
-    there = [(limit_of(one.instance), host, one) for host, effects in plan.before.items() for one in effects]
-    there.sort(key=lambda one: (not one[0].broken(one[2]), one[2].throughput_ratio.expected, one[2].instance))
+    limited = [(limit_of(effect.instance), host, effect) for host, effects in plan.before.items() for effect in effects]
+    limited.sort(
+        key=lambda entry: (not entry[0].broken(entry[2]), entry[2].throughput_ratio.expected, entry[2].instance)
+    )
     columns = (
         Column("instance", "Instance", "name"),
         Column("host", "Host"),
@@ -80,8 +82,14 @@ def _worst(inventory: Inventory, plan: Plan) -> Section:
         Column("below", ""),
     )
     rows = [
-        (one.instance, host, one.throughput_ratio, limit.throughput, "below its limit" if limit.broken(one) else None)
-        for limit, host, one in there
+        (
+            effect.instance,
+            host,
+            effect.throughput_ratio,
+            limit.throughput,
+            "below its limit" if limit.broken(effect) else None,
+        )
+        for limit, host, effect in limited
     ]
     caption = "Those below their limit, then the lowest predicted throughput"
     return Section("worst", "Who is worst off now", tables=[Table("worst", caption, columns, rows, most=MOST_WORST)])
@@ -90,15 +98,15 @@ def _worst(inventory: Inventory, plan: Plan) -> Section:
 def _hosts(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> Section:
     known = {host.id: host for host in inventory.hosts}
     rows = []
-    for name, there in plan.before.items():
+    for name, effects in plan.before.items():
         host, pressed = known.get(name), background.before.get(name, {})
         most = max(
             ((value, resource) for resource, value in pressed.items() if value is not None), default=(None, None)
         )
         age = ages.get(name)
         rows.append((
-            name, host.kind if host else None, host.pcpus if host else None, len(there),
-            min((one.throughput_ratio.expected for one in there), default=None),
+            name, host.kind if host else None, host.pcpus if host else None, len(effects),
+            min((effect.throughput_ratio.expected for effect in effects), default=None),
             RESOURCES[most[1]] if most[0] and most[1] else None, most[0] or None,
             None if age is None or math.isinf(age) else round(age, 1),
             "disabled" if host and not host.enabled else "never seen" if age is not None and math.isinf(age) else None,

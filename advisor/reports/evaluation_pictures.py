@@ -83,23 +83,23 @@ def errors(models: Mapping[str, Mapping[str, Any]], *, salt: str) -> Markup:
     return inline(figure, salt, "Mean error of every model with its 95 % interval; the table has every figure")
 
 
-def curve(found: Mapping[str, Any], words: str, *, salt: str) -> Markup:
+def curve(figures: Mapping[str, Any], words: str, *, salt: str) -> Markup:
     """Mean error against the amount of measurements; the model with its interval, the best others with names."""
-    x, models = found["x"], found["models"]
+    x, models = figures["x"], figures["models"]
     order = sorted(models, key=lambda name: models[name]["mae"][-1])
     named = [name for name in order if name != "cotenant"][: NAMED - 1]
     named += [name for name in ("cotenant",) if name in models]
     figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
     for name in named:
         colour = AFTER if name == "cotenant" else BEFORE
-        axes.plot(x, [_SCALE * one for one in models[name]["mae"]], "o-", color=colour, **_SMALL)
+        axes.plot(x, [_SCALE * value for value in models[name]["mae"]], "o-", color=colour, **_SMALL)
     edges = models.get("cotenant", {}).get("mae_intervals")
     if edges and all(edges):
-        low, high = ([_SCALE * one[at] for one in edges] for at in (0, 1))
+        low, high = ([_SCALE * value[at] for value in edges] for at in (0, 1))
         axes.fill_between(x, low, high, color=AFTER, alpha=0.15, lw=0)
     top = _SCALE * max(max(models[name]["mae"]) for name in named)
-    axes.set_ylim(0, 1.1 * max(top, *(_SCALE * one[1] for one in edges or () if one), 1e-3))
-    axes.set_xticks(x, [f"{one:.0%}" if words == "share of all pairs" else f"{one:g}" for one in x])
+    axes.set_ylim(0, 1.1 * max(top, *(_SCALE * value[1] for value in edges or () if value), 1e-3))
+    axes.set_xticks(x, [f"{value:.0%}" if words == "share of all pairs" else f"{value:g}" for value in x])
     for name, y in _apart({name: _SCALE * models[name]["mae"][-1] for name in named}, axes.get_ylim()[1] / 13):
         axes.annotate(f" {short(name, MAX_NAME)}", (x[-1], y), color=INK if name == "cotenant" else SOFT, va="center",
                       fontsize=8, annotation_clip=False, xytext=(4, 0), textcoords="offset points")  # fmt: skip

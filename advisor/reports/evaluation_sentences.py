@@ -65,7 +65,7 @@ def summary(protocol: str, figures: Mapping[str, Any]) -> list[str]:
 
 
 def _sentences(protocol: str, figures: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
-    between = f" (95{NBSP}% interval {edges(one)})" if (one := ours["intervals"]["mae"]) else ""
+    between = f" (95{NBSP}% interval {edges(interval)})" if (interval := ours["intervals"]["mae"]) else ""
     yield (
         f"{title(protocol)}: off by {points(ours['mae'])} percentage points of the throughput alone on "
         f"average{between}, {share(ours['mape'])} of what was measured; nine in ten rows by less than "
@@ -87,13 +87,13 @@ def _sentences(protocol: str, figures: Mapping[str, Any], ours: Mapping[str, Any
 
 
 def _against(difference: Mapping[str, Any] | None, whom: str) -> Iterator[str]:
-    one = (difference or {}).get("mae")
-    if not one:
+    error = (difference or {}).get("mae")
+    if not error:
         return
-    value, interval = one["value"], one["interval"]
+    value, interval = error["value"], error["interval"]
     if interval is None or interval[0] <= 0 <= interval[1]:
         verdict = "not told apart from it"
     else:
         verdict = f"{'better' if value < 0 else 'worse'} by {points(abs(value))}"
     shown = f" (difference {edges(interval)})" if interval else ""
-    yield f"Against {whom}, {one['baseline']}, it is {verdict}{shown}."
+    yield f"Against {whom}, {error['baseline']}, it is {verdict}{shown}."

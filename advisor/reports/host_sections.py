@@ -38,18 +38,18 @@ def pressure(background: Background, salt: str) -> Section:
         for cloud in clouds
     ]
     rows = [
-        (name, *(found.get(name, {}).get(resource) for resource in RESOURCES for found in clouds.values()))
+        (name, *(by_host.get(name, {}).get(resource) for resource in RESOURCES for by_host in clouds.values()))
         for name in names
     ]
     counts = {
-        title if same else f"{title}, {cloud}": pictures.by_band([of.get(resource) for of in found.values()])
+        title if same else f"{title}, {cloud}": pictures.by_band([of.get(resource) for of in by_host.values()])
         for resource, title in RESOURCES.items()
-        for cloud, found in clouds.items()
+        for cloud, by_host in clouds.items()
     }
-    counts = {name: found for name, found in counts.items() if sum(found)}
+    counts = {name: by_host for name, by_host in counts.items() if sum(by_host)}
     drawn = [Picture("Host load", pictures.pressure(counts, salt), broad=True)] if counts else []
     heads = [Column(f"band_{at}", words, "count") for at, words in enumerate(pictures.RANGES)]
-    totals = [(name, *found) for name, found in counts.items()]
+    totals = [(name, *by_host) for name, by_host in counts.items()]
     return Section(
         "pressure",
         "Pressure on the hosts",
@@ -159,4 +159,4 @@ def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
 def _happens(row: plan_view.InstanceRow) -> str:
     what = "comes" if row.comes else "goes" if row.goes else ""
     broken = "below its limit" if row.below_limit else ""
-    return ", ".join(one for one in (what, broken) if one)
+    return ", ".join(text for text in (what, broken) if text)

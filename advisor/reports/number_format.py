@@ -44,7 +44,7 @@ def cell(value: Any, kind: Kind) -> FormattedCell:
         shown = cell(value[0], BETWEEN[kind])
         return FormattedCell(shown.text, edges(value[1]) if value[1] else "", css)
     if kind in ("listed", "sentences", "argv"):
-        return FormattedCell("", css=css, lines=[str(one) for one in value])
+        return FormattedCell("", css=css, lines=[str(line) for line in value])
     if kind == "pressure":
         return FormattedCell(percent(value), css=_strength(value, PRESSED))
     if kind == "harm":
@@ -54,12 +54,12 @@ def cell(value: Any, kind: Kind) -> FormattedCell:
 
 def plain(column: Column, value: Any) -> Mapping[str, Any]:
     """A value as data by its key; a value with an interval gives three."""
-    found: Sequence[Any] = (value,)
+    parts: Sequence[Any] = (value,)
     if column.kind == "band":
-        found = (value.expected, value.lower, value.upper) if isinstance(value, Band) else (None, None, None)
+        parts = (value.expected, value.lower, value.upper) if isinstance(value, Band) else (None, None, None)
     elif column.kind in BETWEEN:
-        found = (value[0], *(value[1] or (None, None))) if value else (None, None, None)
-    return dict(zip(keys(column), (_finite(one) for one in found), strict=True))
+        parts = (value[0], *(value[1] or (None, None))) if value else (None, None, None)
+    return dict(zip(keys(column), (_finite(part) for part in parts), strict=True))
 
 
 def keys(column: Column) -> tuple[str, ...]:

@@ -29,5 +29,5 @@ def page(report: ReportDocument, *, beside: bool) -> str:
     """The page's text; `beside` = its data are in files next to it. The same report gives the same text."""
     where = " beside this page" if beside else ", which is written when the report is asked for as a folder"
     return _TEMPLATES.get_template("page.html.j2").render(
-        report=report, sections=[one for one in report.sections if one], beside=where
+        report=report, sections=[section for section in report.sections if section], beside=where
     )

@@ -93,7 +93,7 @@ class Section:
 
     def __bool__(self) -> bool:
         return bool(
-            self.sentences or self.facts or self.pictures or self.matrices or any(one.rows for one in self.tables)
+            self.sentences or self.facts or self.pictures or self.matrices or any(table.rows for table in self.tables)
         )
 
 

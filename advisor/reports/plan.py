@@ -60,7 +60,7 @@ def _facts(plan: Plan) -> Mapping[str, str]:
 
 
 def _steps(inventory: Inventory, plan: Plan) -> Section:
-    after = {one.instance: one.throughput_ratio for there in plan.after.values() for one in there}
+    after = {effect.instance: effect.throughput_ratio for effects in plan.after.values() for effect in effects}
     staged = len({step.stage for step in plan.steps}) > 1
     rows = [
         (
@@ -127,13 +127,13 @@ def _commands(plan: Plan) -> Section:
             (
                 number,
                 step.instance,
-                one.tool,
-                (" ".join(one.argv),),
-                (" ".join(one.undo),) if one.undo else None,
-                one.note,
+                command.tool,
+                (" ".join(command.argv),),
+                (" ".join(command.undo),) if command.undo else None,
+                command.note,
             )
             for number, step in enumerate(steps, 1)
-            for one in step.commands or (step.candidate.commands if step.candidate else ())
+            for command in step.commands or (step.candidate.commands if step.candidate else ())
         ]
         columns = (
             Column("step", "Step", "count"), Column("instance", "Instance", "name"), Column("tool", "Tool"),
@@ -158,14 +158,17 @@ def _refused(plan: Plan) -> Section:
 def _distribution(plan: Plan) -> Section:
     clouds = {"before": (plan.before, BEFORE), "after": (plan.after, AFTER)}
     values = {
-        name: sorted(one.throughput_ratio.expected for there in effects.values() for one in there)
+        name: sorted(effect.throughput_ratio.expected for host_effects in effects.values() for effect in host_effects)
         for name, (effects, _) in clouds.items()
     }
-    values = {name: found for name, found in values.items() if found}
+    values = {name: ratios_here for name, ratios_here in values.items() if ratios_here}
     if plan_view.unchanged(plan) and "before" in values:
         values = {"now": values["before"]}
-    lines = {name: (found, clouds.get(name, (None, AFTER))[1]) for name, found in values.items()}
-    rows = [(name, len(found), *(_quantile(found, share) for share in QUANTILES)) for name, found in values.items()]
+    lines = {name: (ratios_here, clouds.get(name, (None, AFTER))[1]) for name, ratios_here in values.items()}
+    rows = [
+        (name, len(ratios_here), *(_quantile(ratios_here, share) for share in QUANTILES))
+        for name, ratios_here in values.items()
+    ]
     heads = [Column(f"q{100 * share:.0f}", f"{100 * share:.0f} % up to", "ratio") for share in QUANTILES[1:-1]]
     columns = (
         Column("cloud", "", "name"), Column("instances", "Instances", "count"),

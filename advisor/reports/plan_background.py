@@ -65,7 +65,11 @@ def of_plan(
 
 def worst_first(effects: Effects) -> list[str]:
     """Used hosts by the lowest expected T/B on them, then by name."""
-    worst = {host: min(one.throughput_ratio.expected for one in there) for host, there in effects.items() if there}
+    worst = {
+        host: min(effect.throughput_ratio.expected for effect in host_effects)
+        for host, host_effects in effects.items()
+        if host_effects
+    }
     return sorted(worst, key=lambda host: (worst[host], host))
 
 
@@ -83,15 +87,16 @@ def _cloud(inventory: Inventory, plan: Plan, *, afterwards: bool) -> Inventory:
         imagined = {host.id: host for host in whatif.hosts}
         hosts = hosts | imagined if afterwards else imagined | hosts
     there: list[Host] = [hosts[name] for name in sorted(effects) if name in hosts]
-    known = {one.id: one for one in (*plan.request.instances, *inventory.instances)}
+    known = {instance.id: instance for instance in (*plan.request.instances, *inventory.instances)}
     unpinned = afterwards and whatif is not None and whatif.pinning == "unpinned"
     placed = []
     for host in there:
         for effect in effects[host.id]:
-            one = known.get(effect.instance) or known.get(effect.instance.rpartition(".more-")[0])  # one more of a mix
-            if one is not None:
+            # A further copy of a mix is known by the instance that it copies.
+            instance = known.get(effect.instance) or known.get(effect.instance.rpartition(".more-")[0])
+            if instance is not None:
                 new = settings.get(effect.instance, (None, None))
-                placed.append(_set(replace(one, id=effect.instance), new, host, unpinned=unpinned))
+                placed.append(_set(replace(instance, id=effect.instance), new, host, unpinned=unpinned))
     return replace(inventory, hosts=tuple(there), instances=tuple(placed))
 
 

@@ -76,12 +76,12 @@ def pressure(counts: Mapping[str, Sequence[int]], salt: str) -> Markup:
     figure, (axes,) = new_figure(width=2.1 * _WIDTH, height=0.95 + 0.24 * len(counts))
     ends = [0] * len(counts)
     for number, (shade, words) in enumerate(zip(SHADES, RANGES, strict=True)):
-        widths = [one[number] for one in counts.values()]
+        widths = [widths_of[number] for widths_of in counts.values()]
         axes.barh(
             range(len(counts)), widths, left=ends, height=0.72, color=shade, edgecolor=SOFT, linewidth=0.4, label=words
         )
         for at, (width, end) in enumerate(zip(widths, ends, strict=True)):
-            if width >= 0.05 * max(sum(one) for one in counts.values()):
+            if width >= 0.05 * max(sum(widths_of) for widths_of in counts.values()):
                 colour = PAPER if number == len(SHADES) - 1 else INK
                 axes.text(end + width / 2, at, f"{width}", ha="center", va="center", fontsize=7, color=colour)
         ends = [end + width for end, width in zip(ends, widths, strict=True)]

@@ -45,7 +45,7 @@ def headline(plan: Plan) -> str:
 
 
 def _admitted(plan: Plan) -> str:
-    asked = {one.id for one in plan.request.instances}
+    asked = {instance.id for instance in plan.request.instances}
     placed = len(asked & {step.instance for step in plan.steps if step.host})
     if not asked:
         return "Nothing was to be placed."
@@ -146,8 +146,8 @@ def _where(inventory: Inventory, plan: Plan) -> Iterable[str]:
             arrivals[step.host].append(step.instance)
     if len(arrivals) > MOST_NAMED:
         most = sorted(arrivals.items(), key=lambda item: (-len(item[1]), item[0]))[:3]
-        told = joined([f"{host} ({len(found)})" for host, found in most])
-        yield f"They go to {len(arrivals):,} hosts; most to {told}."
+        named = joined([f"{host} ({len(arrived)})" for host, arrived in most])
+        yield f"They go to {len(arrivals):,} hosts; most to {named}."
         return
     for host, names in arrivals.items():
         stay = [name for name in names if was.get(name) == host]
@@ -161,7 +161,7 @@ def _where(inventory: Inventory, plan: Plan) -> Iterable[str]:
 def _no_place(step: PlanStep) -> str:
     counted = Counter(rejection.code for rejection in step.rejected)
     ordered = sorted(counted.items(), key=lambda item: -item[1])
-    reasons = [f"{REFUSED.get(code, code)} on {count(found, 'host')}" for code, found in ordered]
+    reasons = [f"{REFUSED.get(code, code)} on {count(number, 'host')}" for code, number in ordered]
     return f"{step.instance} finds no host: {joined(reasons) if reasons else 'there is none'}."
 
 
@@ -186,15 +186,15 @@ def _worst_off(plan: Plan) -> Iterable[str]:
     )
     if before == after:
         both = f"Now and {then[0].lower()}{then[1:]} the" if plan.steps else "The"
-        yield from (f"{both} worst-off instance is {one}." for one in after)
+        yield from (f"{both} worst-off instance is {text}." for text in after)
     else:
-        yield from (f"Now the worst-off instance is {one}." for one in before)
-        yield from (f"{then} the worst-off instance is {one}." for one in after)
+        yield from (f"Now the worst-off instance is {text}." for text in before)
+        yield from (f"{then} the worst-off instance is {text}." for text in after)
 
 
 def _worst(effects: Mapping[str, Sequence[Effect]]) -> list[str]:
-    found = [(host, effect) for host, there in effects.items() for effect in there]
-    worst = sorted(found, key=lambda one: (one[1].throughput_ratio.expected, one[0], one[1].instance))[:1]
+    pairs = [(host, effect) for host, there in effects.items() for effect in there]
+    worst = sorted(pairs, key=lambda pair: (pair[1].throughput_ratio.expected, pair[0], pair[1].instance))[:1]
     return [
         f"{effect.instance} on {host}, predicted to reach {percent(effect.throughput_ratio.expected)} of what it does "
         f"alone (interval {interval(effect.throughput_ratio)})"
@@ -210,7 +210,7 @@ def _who_pays(stayed: Sequence[tuple[str, InstanceRow]], *, moved: bool) -> Iter
     if row.change > -FELT or row.before is None or row.after is None:
         yield f"None of {there} loses more than 1 percentage point."
         return
-    felt = sum(1 for _, one in stayed if one.change <= -FELT)
+    felt = sum(1 for _, row in stayed if row.change <= -FELT)
     yield f"{felt:,} of {there} {'loses' if felt == 1 else 'lose'} 1 percentage point or more."
     now, then = percent(row.before.expected), percent(row.after.throughput_ratio.expected)
     yield f"{row.instance} on {host} loses the most, from {now} to {then}."

@@ -89,7 +89,10 @@ class StepView:
 def unchanged(plan: Plan) -> bool:
     """Whether a plan leaves everybody where it is with the same T/B."""
     before, after = (
-        {host: {one.instance: one.throughput_ratio for one in there} for host, there in effects.items()}
+        {
+            host: {effect.instance: effect.throughput_ratio for effect in host_effects}
+            for host, host_effects in effects.items()
+        }
         for effects in (plan.before, plan.after)
     )
     return before == after

@@ -135,8 +135,8 @@ def _exclusive(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
         others = [resident for resident in inputs.snapshot.residents[host] if resident.id != inputs.instance.id]
         exclusive_id = next((resident.id for resident in others if resident.exclusive), None)
         if exclusive_id is not None:
-            return f"{exclusive_id} shares its host with nobody"
-        return f"{inputs.instance.id} shares its host with nobody, and {others[0].id} is on this one"
+            return f"{exclusive_id} requires a host for itself"
+        return f"{inputs.instance.id} requires a host for itself, and {others[0].id} is on this one"
 
     return inputs.exclusive | (inputs.instance.exclusive & (inputs.others > 0)), says
 

@@ -140,7 +140,7 @@ def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> 
     score and in expectation: a narrower interval alone is no reason to pin.
     """
     hosts = len(scores.score) // options
-    value, expected = (one.reshape(options, hosts) for one in (scores.score, scores.expected))
+    value, expected = (array.reshape(options, hosts) for array in (scores.score, scores.expected))
     if pins.any() and not pins.all():
         free = np.flatnonzero(~pins)
         best = free[np.where(usable.reshape(options, hosts)[free], value[free], -np.inf).argmax(axis=0)]
