@@ -62,7 +62,7 @@ def _reason(pair: ProbePair, taken: Sequence[ProbePair], known: Definitions) -> 
     """Why a pair cannot stand in the campaign."""
     for name in (pair.first, pair.second):
         if name not in known:
-            return f"how to run {name} is not known; define it in the file that --workloads names"
+            return f"how to run {name} is not known; define it in the file that --workload-file names"
     if taken and (pair.kind, pair.platform) != (taken[0].kind, taken[0].platform):
         return f"it is for {pair.kind} hosts of platform {pair.platform or 'without a name'}, a campaign is for one"
     return None

@@ -16,6 +16,7 @@ from advisor.reports.plan import plan_report
 from advisor.reports.plan_background import Background, of_plan
 from advisor.reports.replay import replay_report
 from advisor.validation import picture_kind
+from profiler import pictures
 
 if TYPE_CHECKING:
     from models.evaluation.run import Evaluation
@@ -111,4 +112,6 @@ def write_profile_picture(profile: InstanceProfile, path: Path) -> None:
 
     OutOfSpace when the disk is full, InvalidInput for another suffix and when `path` cannot be written.
     """
-    write_whole(path, timelines.timeline(profile, picture_kind(path)), "picture")
+    kind, figure = picture_kind(path), timelines.timeline(profile)
+    content = pictures.as_png(figure) if kind == "png" else pictures.as_svg(figure, profile.instance).encode()
+    write_whole(path, content, "picture")

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from models.evaluation.run import ScatterPoints
 from profiler.look import AFTER, BAD, BEFORE, inline, short
-from profiler.pictures import INK, LINE, SOFT, label, new_figure
+from profiler.pictures import INK, LINE, SOFT, diagonal, interval, label, line_at, named_rows, new_figure
 
 MOST_ROWS = 18  # bars of one picture
 MAX_NAME = 22
@@ -26,12 +26,10 @@ def scatter(points: ScatterPoints, *, salt: str) -> Markup:
     """Predicted against measured T/B; rows whose interval missed are marked."""
     figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
     top = max(1.05, float(np.max([points.measured.max(), points.predicted.max()])))
-    axes.plot([0, top], [0, top], color=SOFT, linewidth=0.8)
+    diagonal(axes, 0, top)
     for held, colour in ((True, AFTER), (False, BAD)):
         rows = points.inside == held
         axes.plot(points.measured[rows], points.predicted[rows], "o", color=colour, markersize=2, markeredgewidth=0)
-    axes.set_xlim(0, top)
-    axes.set_ylim(0, top)
     label(axes, x="measured T/B", y="predicted T/B")
     return inline(figure, salt, "Predicted against measured T/B; red points are rows that the interval missed")
 
@@ -39,7 +37,7 @@ def scatter(points: ScatterPoints, *, salt: str) -> Markup:
 def coverage(bins: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
     """How often the intervals held, by predicted value."""
     figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
-    axes.axhline(CLAIMED, color=SOFT, linewidth=0.8)
+    line_at(axes, CLAIMED)
     axes.plot([one["predicted"] for one in bins], [one["coverage"] for one in bins], "o-", color=AFTER, **_SMALL)
     axes.set_ylim(min(0.6, *(one["coverage"] for one in bins)) - 0.05, 1.03)
     label(axes, x="predicted T/B", y="held, share of rows")
@@ -50,7 +48,7 @@ def platforms(rows: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
     """How often the intervals held on each platform, those with the most rows."""
     shown = rows[:MOST_ROWS]
     figure, axes = _rows([one["label"].rpartition("/")[2] for one in shown])
-    axes.axvline(CLAIMED, color=SOFT, linewidth=0.8)
+    line_at(axes, CLAIMED, vertical=True)
     axes.plot([one["coverage"] for one in shown], range(len(shown)), "o", color=AFTER, **_SMALL)
     axes.set_xlim(min(0.6, *(one["coverage"] for one in shown)) - 0.05, 1.03)
     label(axes, x="held, share of rows")
@@ -76,7 +74,7 @@ def errors(models: Mapping[str, Mapping[str, Any]], *, salt: str) -> Markup:
     for at, name in enumerate(order):
         one, colour = models[name], AFTER if name == "cotenant" else BEFORE
         if edges := one["intervals"]["mae"]:
-            axes.plot([_SCALE * edge for edge in edges], [at, at], color=colour, linewidth=1.6, solid_capstyle="round")
+            interval(axes, [_SCALE * edge for edge in edges], at, colour)
         axes.plot([_SCALE * one["mae"]], [at], "o", color=colour, **_SMALL)
     axes.set_xlim(left=0)
     label(axes, x="mean error, points")
@@ -118,10 +116,6 @@ def _apart(wanted: Mapping[str, float], least: float) -> list[tuple[str, float]]
 def _rows(names: Sequence[str]) -> tuple[Any, Any]:
     """A figure with one row for each name."""
     figure, (axes,) = new_figure(width=_WIDTH, height=0.55 + _ROW * max(len(names), 2))
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_yticks(range(len(names)), [short(name, MAX_NAME) for name in names])
-    axes.tick_params(axis="y", labelcolor=INK)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", color=LINE, linewidth=0.7)
+    named_rows(axes, [short(name, MAX_NAME) for name in names])
     axes.locator_params(axis="x", nbins=5)
     return figure, axes

@@ -48,13 +48,14 @@ def write(
 
 
 def every_s(text: str) -> float:
-    """Seconds of a time such as 30m, 24h or 7d; InvalidInput otherwise."""
+    """Seconds of a time such as 30s, 24h or 7d, at least 1; InvalidInput otherwise."""
     try:
-        return probe_planning.duration_s(text)
-    except InvalidInput as error:
-        raise InvalidInput(
-            f"--every {text[:40]!r} is no time of up to 30 days; write 30m, 24h or 7d", field="every"
-        ) from error
+        seconds = probe_planning.duration_s(text)
+    except InvalidInput:
+        seconds = 0.0
+    if seconds < 1:
+        raise InvalidInput(f"--every {text[:40]!r} is no time from 1s to 30d; write 30s, 24h or 7d", field="every")
+    return seconds
 
 
 def check_folder(folder: Path) -> None:
@@ -62,7 +63,7 @@ def check_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidInput(f"--to {folder} cannot be made: {error.strerror or error}", field="to") from error
+        raise InvalidInput(f"--out {folder} cannot be made: {error.strerror or error}", field="out") from error
 
 
 def dated(folder: Path, now: datetime) -> Path:

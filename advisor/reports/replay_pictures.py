@@ -9,12 +9,11 @@ from typing import Any
 from markupsafe import Markup
 
 from profiler.look import AFTER, inline, short
-from profiler.pictures import INK, LINE, SERIES, SOFT, label, legend, new_figure
+from profiler.pictures import INK, LINE, SOFT, label, legend_below, line_at, new_figure, series_style
 
 MOST_MOMENTS = 400  # of one line; of more the highest in each stretch is drawn
 _WIDTH, _HEIGHT = 3.9, 2.7  # inches
 _NAME_WIDE, _NAME_HIGH = 0.4, 0.1  # of a name, as a share of how far the points lie apart
-_DASHES = ("-", "--", "-.", ":")
 _OURS, _BOUND = "cotenant", "lower bound"
 
 
@@ -50,7 +49,7 @@ def spread(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], keep: f
     figure, (axes,) = new_figure(width=2.2 * _WIDTH, height=_HEIGHT)
     for number, (policy, (shares, ratios)) in enumerate(lines.items()):
         axes.plot(ratios, shares, label=short(policy), marker="o", markersize=2.5, **_style(policy, number))
-    axes.axvline(keep, color=SOFT, linewidth=0.8)
+    line_at(axes, keep, vertical=True)
     axes.set_yscale("log")  # the interesting part is the small share that suffers
     least = min((share for shares, _ in lines.values() for share in shares if share > 0), default=0.01)
     axes.set_ylim(max(least, 1e-4) * 0.8, 1.2)
@@ -58,7 +57,7 @@ def spread(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], keep: f
     axes.yaxis.set_minor_formatter("")
     axes.xaxis.set_major_formatter(lambda value, _at: f"{100 * value:.0f} %")
     label(axes, x="predicted T/B", y="instance-moments up to it")
-    legend(figure, loc="outside lower left", ncols=6, borderpad=0)
+    legend_below(figure, 6)
     return inline(
         figure, f"{salt} spread", "Share of instance-moments up to each predicted T/B; the table has the quantiles"
     )
@@ -97,4 +96,4 @@ def _style(policy: str, number: int) -> dict[str, Any]:
         return {"color": AFTER, "linewidth": 2.0, "linestyle": "-"}
     if policy == _BOUND:
         return {"color": SOFT, "linewidth": 1.2, "linestyle": ":"}
-    return {"color": SERIES[number % len(SERIES)], "linewidth": 1.3, "linestyle": _DASHES[number % len(_DASHES)]}
+    return {"linewidth": 1.3} | series_style(number)

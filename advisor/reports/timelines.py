@@ -1,21 +1,14 @@
-"""The picture of an instance's windows with its phases as coloured stretches, drawn without any global figure."""
+"""The picture of an instance's windows with its phases as coloured stretches."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from datetime import UTC
-from typing import Any, Literal
+from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from advisor.domain import InstanceProfile, PhaseProfile
-from profiler.pictures import WRITING
+from profiler.pictures import BAD, INK, SERIES, Figure, label, legend_below, new_figure, time_axis
 
 # What is drawn, as far as it was measured and not 0 all the time: key, label. The first is drawn in any case.
 ROWS = (
@@ -25,36 +18,30 @@ ROWS = (
     ("execution", "executions/s"),
     ("disk_mb_s", "disk, MB/s"),
 )
-# Okabe and Ito's colours, which are told apart by everybody; further phases begin anew with another brightness.
-COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2", "#d55e00", "#999999")
 WIDTH, ROW, MARGIN = 9.0, 1.15, 1.25  # inches
 DAY_S = 86_400  # matplotlib counts days since the epoch
 SHARP = 0.1  # width of a load's range up to which its value alone is shown
 MOST_NAMED = 12  # phases in the legend
 
 
-def timeline(profile: InstanceProfile, kind: Literal["png", "svg"]) -> bytes:
-    """The picture as a file's content; the same profile gives the same picture."""
+def timeline(profile: InstanceProfile) -> Figure:
+    """One panel per metric that was measured; the same profile gives the same picture."""
     rows = [row for row in ROWS if row[0] == "cpu" or np.nansum(profile.windows.own.get(row[0], np.zeros(1))) > 0]
-    style: Any = {"font.size": 8, "svg.hashsalt": profile.instance, "axes.spines.top": False}
-    with WRITING, mpl.rc_context(style):
-        figure = Figure(figsize=(WIDTH, MARGIN + ROW * len(rows)), layout="constrained")
-        panels = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, (key, label) in zip(panels, rows, strict=True):
-            _draw(axes, profile, key, label)
-        locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
-        panels[-1].xaxis.set_major_locator(locator)
-        panels[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
-        panels[-1].set_xlabel("time (UTC)")
-        figure.suptitle(f"{profile.instance} on {profile.host}", x=0.01, ha="left", weight="bold")
-        figure.legend(handles=_legend(profile.phases), loc="outside lower left", ncols=4, frameon=False)
-        content = io.BytesIO()
-        nothing = {"svg": ("Creator", "Date", "Format", "Type"), "png": ("Software",)}[kind]
-        figure.savefig(content, format=kind, dpi=130, metadata=dict.fromkeys(nothing))
-    return content.getvalue()
+    figure, panels = new_figure(len(rows), columns=1, width=WIDTH, height=MARGIN + ROW * len(rows))
+    for axes, (key, name) in zip(panels, rows, strict=True):
+        is_first, is_last = axes is panels[0], axes is panels[-1]
+        if not is_first:
+            axes.sharex(panels[0])
+        _draw(axes, profile, key)
+        time_axis(axes)
+        axes.tick_params(labelbottom=is_last)
+        title = f"{profile.instance} on {profile.host}" if is_first else ""
+        label(axes, title, "time (UTC)" if is_last else "", name)
+    legend_below(figure, 4, handles=_legend(profile.phases))
+    return figure
 
 
-def _draw(axes: Axes, profile: InstanceProfile, key: str, label: str) -> None:
+def _draw(axes: Any, profile: InstanceProfile, key: str) -> None:
     windows = profile.windows
     ends = windows.times / DAY_S
     for phase in profile.phases:
@@ -64,20 +51,20 @@ def _draw(axes: Axes, profile: InstanceProfile, key: str, label: str) -> None:
     values = windows.own.get(key, np.full(len(windows), np.nan))
     for run in range(int(windows.unbroken[-1]) + 1):
         there = windows.unbroken == run
-        axes.plot(ends[there], values[there], color="#222222", linewidth=0.9)
+        axes.plot(ends[there], values[there], color=INK, linewidth=0.9)
     for begin, end in _stretches(~profile.solo):
-        axes.plot([ends[max(begin - 1, 0)], ends[end - 1]], [top * 0.97] * 2, color="#b00020", linewidth=3)
+        axes.plot([ends[max(begin - 1, 0)], ends[end - 1]], [top * 0.97] * 2, color=BAD, linewidth=3)
     axes.set_ylim(0, top)
-    axes.set_ylabel(label)
     axes.margins(x=0)
-    axes.spines["right"].set_visible(False)
 
 
-def _legend(phases: Sequence[PhaseProfile]) -> list[Patch]:
+def _legend(phases: Sequence[PhaseProfile]) -> list[Any]:
+    from matplotlib.patches import Patch
+
     shown = [Patch(color=colour(phase.number), alpha=0.5, label=_name(phase)) for phase in phases[:MOST_NAMED]]
     if len(phases) > MOST_NAMED:
         shown.append(Patch(color="none", label=f"and {len(phases) - MOST_NAMED} more"))
-    return [*shown, Patch(color="#b00020", label="beside others")]
+    return [*shown, Patch(color=BAD, label="beside others")]
 
 
 def _name(phase: PhaseProfile) -> str:
@@ -91,7 +78,7 @@ def _name(phase: PhaseProfile) -> str:
 
 def colour(number: int) -> str:
     """The colour of a phase, by its number from 1."""
-    return COLOURS[(number - 1) % len(COLOURS)]
+    return SERIES[(number - 1) % len(SERIES)]
 
 
 def _stretches(marked: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:

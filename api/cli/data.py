@@ -46,9 +46,9 @@ def prune(database: Database = None, as_json: AsJson = False) -> None:
 @db.command("backup")
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; an existing one is replaced.")],
-    samples: Annotated[
-        bool, typer.Option(help="Whether to include samples, which are by far the largest part.")
-    ] = True,
+    no_samples: Annotated[
+        bool, typer.Option("--no-samples", help="Leave out samples, which are by far the largest part.")
+    ] = False,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -56,7 +56,7 @@ def backup(
 
     Model artifacts lie in the state folder: copy that too.
     """
-    made = service.backup_database(settings(database=database), file, samples=samples)
+    made = service.backup_database(settings(database=database), file, samples=not no_samples)
     if as_json:
         print_json(made)
     else:

@@ -40,9 +40,7 @@ def plan(
         ),
     ] = None,
     empty: Annotated[str | None, typer.Option(metavar="A,B", help="Hosts to be emptied (evacuate).")] = None,
-    hosts: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Hosts that may be used.", show_default="all")
-    ] = None,
+    hosts: Annotated[str | None, typer.Option(metavar="A,B", help="Use only these hosts.", show_default="all")] = None,
     movable: Annotated[
         str | None,
         typer.Option(metavar="A,B", help="Instances that may move.", show_default="all without a pinning"),

@@ -53,7 +53,7 @@ def probe_plan(
             show_default="no file",
         ),
     ] = None,
-    workloads: Annotated[
+    workload_file: Annotated[
         Path | None,
         typer.Option(
             metavar="CAMPAIGN.yaml",
@@ -78,7 +78,7 @@ def probe_plan(
         objective=objective,
         seed=seed,
     )
-    known = offline.lab_workloads(workloads) if campaign or workloads else {}
+    known = offline.lab_workloads(workload_file) if campaign or workload_file else {}
     with progress() as advance:
         plan = offline.probe_plan(cloud, request, model=model, settings=settings(), progress=advance)
     left_out = offline.write_campaign(plan, campaign, known) if campaign else ()

@@ -31,7 +31,7 @@ def replay(
     form: Annotated[
         TraceForm | None, typer.Option(help="Format of the trace.", show_default="by what the file looks like")
     ] = None,
-    hosts: Annotated[
+    host_count: Annotated[
         int | None,
         typer.Option(min=1, help="Number of hosts.", show_default="half as many again as the busiest moment needs"),
     ] = None,
@@ -50,7 +50,7 @@ def replay(
         float, typer.Option(min=0.01, max=1.0, help="An instance below this T/B counts as violated.")
     ] = 0.8,
     objective: Annotated[Objective, typer.Option(help="Objective by which cotenant places.")] = "pack",
-    interval: Annotated[float, typer.Option(min=1.0, help="Length of a step in seconds.")] = 300.0,
+    step: Annotated[float, typer.Option(min=1.0, metavar="SECONDS", help="Length of a step.")] = 300.0,
     history: Annotated[
         float | None,
         typer.Option(
@@ -71,7 +71,7 @@ def replay(
         float | None,
         typer.Option(min=0.01, help="Hours after which cotenant may move residents.", show_default="never"),
     ] = None,
-    limit_instances: Annotated[
+    max_instances: Annotated[
         int | None, typer.Option(min=1, help="Take only the first N instances.", show_default="all")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of random choices.")] = 1,
@@ -105,7 +105,7 @@ def replay(
         offline.check_report(report)
     request = ReplayRequest(
         policies=REPLAY_POLICIES if policies is None else _policies(policies),
-        hosts=hosts,
+        hosts=host_count,
         keep_ratio=keep_ratio,
         objective=objective,
         seeds=tuple(range(seed, seed + seeds)),
@@ -120,8 +120,8 @@ def replay(
             trace,
             request,
             form=form,
-            interval_s=interval,
-            most_instances=limit_instances,
+            interval_s=step,
+            most_instances=max_instances,
             host_type=host_type,
             model=model,
             settings=settings(),

@@ -26,8 +26,8 @@ KEEP = 30
 
 
 def report(
-    to: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder for the reports; each becomes a dated folder in it.")
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the reports; each becomes a dated folder in it.")
     ],
     inventory: Annotated[
         Path | None,
@@ -96,7 +96,9 @@ def report(
 
     def of_file(file: Path, advance: Advance) -> Reported:
         cloud = offline.load_inventory(file)
-        return offline.write_cloud_report(cloud, request, to, keep=keep, model=model, settings=chosen, progress=advance)
+        return offline.write_cloud_report(
+            cloud, request, out, keep=keep, model=model, settings=chosen, progress=advance
+        )
 
     turns = _Turns(pause_s, as_json)
     if pause_s is not None:
@@ -105,7 +107,7 @@ def report(
         turns.run(partial(of_file, inventory))
         return
     with Advisor(chosen) as advisor:
-        turns.run(lambda advance: advisor.plans.write_report(request, to, keep=keep, progress=advance))
+        turns.run(lambda advance: advisor.plans.write_report(request, out, keep=keep, progress=advance))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def create(
         ),
     ] = "read",
     expires: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long the token is valid, such as 12h or 90d, or never.")
+        str, typer.Option(metavar="TIME", help="How long the token is valid, such as 12h or 90d, or never.")
     ] = "365d",
     database: Database = None,
     as_json: AsJson = False,

@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput
 from api.schemas.base import (
     WHOLE,
     Amount,
-    Answer,
+    AnswerBody,
     Cpu,
     Cpus,
     Flag,
@@ -33,7 +33,8 @@ from api.schemas.base import (
     same_name,
 )
 from api.schemas.settings import Isolation, PinningMap, pinning_map, to_settings
-from profiler.observed import MAX_CPUS, DiskKind, HostKind
+from profiler.host_kinds import HostKind
+from profiler.observed import MAX_CPUS, DiskKind
 
 CpuList = Annotated[list[Cpu], Field(max_length=MAX_CPUS)]
 Service = Literal["latency", "throughput"]
@@ -256,7 +257,7 @@ def each_to_domain(field: str, items: Sequence[T], convert: Callable[[T], D]) ->
     return tuple(converted)
 
 
-class Generation(Answer):
+class Generation(AnswerBody):
     """The inventory's generation: it grows with every change."""
 
     generation: int

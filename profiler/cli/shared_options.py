@@ -1,4 +1,4 @@
-"""The options that commands share: what is read, and numbers that must lie in a range."""
+"""Options that commands share: the choice of the backend, and numbers within a range."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_choice(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--xen-trace", choices=MODES, default=DEFAULT_MODE,
-        help=f"what Xen's trace holds: full also has hypercalls, at several times the cost ({DEFAULT_MODE})",
+        help=f"content of Xen's trace: full adds hypercalls, at several times the cost ({DEFAULT_MODE})",
     )  # fmt: skip
 
 

@@ -7,9 +7,8 @@ import random
 import time
 from typing import Any
 
-from profiler.pictures import BAD, Figure, label, legend, new_figure
+from profiler.pictures import BAD, Figure, label, legend, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress
-from profiler.probes.charts import over_time
 from profiler.probes.congestion_marking import ALPHA, TAU_S
 from profiler.probes.datagrams import GapWatch, wait_until
 from profiler.probes.loss_estimator import PROBABILITY, SLOT_MS, draw, probed_slots

@@ -25,7 +25,7 @@ _TCP_INFO_PMTU, _TCP_INFO_RTT, _TCP_INFO_RETRANSMITS = 60, 68, 100  # offsets in
 
 @dataclass(frozen=True, slots=True)
 class TcpInfo:
-    """What the kernel says of a connection: path MTU in bytes, smoothed RTT in µs, segments sent again."""
+    """The kernel's facts about a connection: path MTU in bytes, smoothed RTT in µs, retransmitted segments."""
 
     path_mtu: int
     rtt_us: int
@@ -98,7 +98,7 @@ def _send(stream: socket.socket, total: int, seconds: float | None, progress: Pr
     chunk = memoryview(bytes(_CHUNK))
     began, before, size = time.monotonic(), EndpointCpu.now(), 0
     progress.begin(total / 1e6, "MB")
-    told = began
+    last_report = began
     try:
         with progress.interruptible():
             while size < total and not progress.stopped:
@@ -106,8 +106,8 @@ def _send(stream: socket.socket, total: int, seconds: float | None, progress: Pr
                 now = time.monotonic()
                 if seconds is not None and now - began >= seconds:
                     break
-                if now - told > 0.5:
-                    told = now
+                if now - last_report > 0.5:
+                    last_report = now
                     progress.update(size / 1e6)
         elapsed, used = time.monotonic() - began, EndpointCpu.now().since(before)
         window = stream.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2  # the kernel doubles what was asked

@@ -83,7 +83,7 @@ def _send(end: socket.socket, options: argparse.Namespace, progress: Progress) -
     interval = max(1, int(burst * size * 8e3 / options.rate_mbit))
     packet = bytearray(size)
     progress.begin(total * size / 1e6, "MB")
-    began = planned = told = time.monotonic_ns()
+    began = planned = last_report = time.monotonic_ns()
     before, sent = EndpointCpu.now(), 0
     now = began
     until = began + int(options.seconds * 1e9) if options.seconds else None
@@ -94,8 +94,8 @@ def _send(end: socket.socket, options: argparse.Namespace, progress: Progress) -
                 _give(end, packet)
                 sent += 1
             planned = next_start(planned, now, interval)
-            if now - told > 500_000_000:
-                told = now
+            if now - last_report > 500_000_000:
+                last_report = now
                 progress.update(sent * size / 1e6)
             wait_until(planned)
             now = time.monotonic_ns()

@@ -22,17 +22,19 @@ from pathlib import Path
 sys.path[:0] = sys.argv[1:3]
 from container_run import placed
 from lab.control_groups import GroupMaker
-from lab.instances import Setup
-from lab.instances.containers import Containers
-from lab.instances.native import Native
-from lab.resource_registry import Registry
-from lab.workloads import Cpu, Web
-kind, works = {"container": (Containers, (Web(1), Web(1))), "native": (Native, (Cpu(), Cpu()))}[sys.argv[4]]
-maker, registry, folder = GroupMaker(), Registry(Path(sys.argv[3]) / "state"), Path(sys.argv[3])
+from lab.instances import RunSetup
+from lab.instances.containers import ContainerInstances
+from lab.instances.native import NativeInstances
+from lab.resource_registry import ResourceRegistry
+from lab.workloads import CpuWorkload, WebWorkload
+containers = (ContainerInstances, (WebWorkload(1), WebWorkload(1)))
+natives = (NativeInstances, (CpuWorkload(), CpuWorkload()))
+kind, works = {"container": containers, "native": natives}[sys.argv[4]]
+maker, registry, folder = GroupMaker(), ResourceRegistry(Path(sys.argv[3]) / "state"), Path(sys.argv[3])
 maker.prepare()
 print(registry.run, flush=True)
 while True:
-    with kind(Setup(registry, (placed(0), placed(1)), works, folder), maker) as made:
+    with kind(RunSetup(registry, (placed(0), placed(1)), works, folder), maker) as made:
         one = made.running[0]
         load = one.start(one.workload.work(one.site, 1, None))
         print("works", flush=True)

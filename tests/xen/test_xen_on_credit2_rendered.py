@@ -13,7 +13,7 @@ from xen_scene import Guest
 
 from advisor.domain import Command
 from advisor.render import commands, plan
-from advisor.render.definitions import HINTS
+from advisor.render.xen import HINTS
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 SCHEDULER = "credit2"

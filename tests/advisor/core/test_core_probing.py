@@ -121,9 +121,9 @@ def test_a_pair_that_meets_nowhere_or_changes_nothing_is_never_proposed() -> Non
     )
     model = Model(1)
     found = plan(snapshot, [vm("n", "w2")], model)
-    named = {(step.pair.first, step.pair.second) for step in found.steps}
-    assert named
-    assert named <= {("w0", "w2"), ("w1", "w2")}
+    with_name = {(step.pair.first, step.pair.second) for step in found.steps}
+    assert with_name
+    assert with_name <= {("w0", "w2"), ("w1", "w2")}
     sure = Model(1, spread=0.001)
     assert plan(snapshot, [vm("n", "w2")], sure).steps == ()
 

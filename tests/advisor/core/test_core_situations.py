@@ -216,7 +216,7 @@ def test_the_answer_is_that_of_asking_about_every_host_and_option_at_once(data: 
     for turn in range(3):
         asked = data.draw(questions(everybody))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(mitigation, "climb", lambda *_, **__: ())
+            patch.setattr(mitigation, "escalate", lambda *_, **__: ())
             answer = put(snapshot, asked, prior, memory)
             assert answer == put(snapshot, asked, prior)
         check_same(answer, plain(snapshot, asked, prior), snapshot)

@@ -15,14 +15,14 @@ from planning_cases import NOW, WORKLOADS
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning
 from advisor.planning.assignment.allowed_hosts import request_of
 from advisor.planning.assignment.assign import assign
-from advisor.planning.assignment.bounds import relaxed
-from advisor.planning.assignment.consolidation import empty
+from advisor.planning.assignment.bounds import relaxation_bound
+from advisor.planning.assignment.consolidation import empty_hosts
 from advisor.planning.assignment.goal import Assignment, Goal
-from advisor.planning.assignment.local_search import Clock
-from advisor.planning.assignment.packing_problem import survey
+from advisor.planning.assignment.local_search import SearchClock
+from advisor.planning.assignment.packing_problem import build_problem
 from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
 from advisor.planning.assignment.search_state import SearchState
-from advisor.planning.cloud_evaluation import Standing
+from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
@@ -30,7 +30,7 @@ from models.physics.prior import PriorPredictor
 
 KEEP = 0.7
 HOSTS = 66  # more than are all asked about for each instance, and more than the solver takes
-FEW = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+SMALL_CLOUD = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 PINNED = IsolationSettings(pinning=Pinning(((0,),)))
 
 
@@ -62,7 +62,7 @@ def in_use(cloud: ClusterSnapshot) -> int:
 
 
 def below(cloud: ClusterSnapshot) -> frozenset[str]:
-    return Standing.of(cloud, PriorPredictor()).below(KEEP)
+    return CloudEvaluation.of(cloud, PriorPredictor()).below(KEEP)
 
 
 @pytest.fixture(scope="module", params=[7, 41], ids=["few flavours", "many flavours"])
@@ -121,7 +121,7 @@ def test_who_fits_on_no_host_stays_where_it_is_and_counts_in_no_bound() -> None:
     assert found.search.bound <= in_use(found.after) < HOSTS
 
 
-class OverAfter(Clock):
+class OverAfter(SearchClock):
     """A clock that is over when it was looked at so many times."""
 
     __slots__ = ()
@@ -138,16 +138,18 @@ def test_when_the_time_is_over_every_host_is_empty_or_as_it_was_or_took_somebody
     looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OverAfter, "looks", looks)
-    ground = survey(half_empty(HOSTS, 7), Goal("consolidate", keep_ratio=KEEP), math.inf)
-    seats = SearchState.of(PatternEvaluator.of(ground, PriorPredictor()), "pack")
-    assert not empty(seats, OverAfter(0.0, 0.0), None, 0)
-    for host, there in enumerate(seats.movers):
-        assert not there or not Counter(ground.start[host]) - Counter(there)
-        assert seats.accepted(host, there)
-    assert Counter(kind for there in seats.movers for kind in there) == Counter(
-        kind for there in ground.start for kind in there
+    problem = build_problem(half_empty(HOSTS, 7), Goal("consolidate", keep_ratio=KEEP), math.inf)
+    state = SearchState.of(PatternEvaluator.of(problem, PriorPredictor()), "pack")
+    assert not empty_hosts(state, OverAfter(0.0, 0.0), None, 0)
+    for host, there in enumerate(state.movers):
+        assert not there or not Counter(problem.initial[host]) - Counter(there)
+        assert state.feasible(host, there)
+    assert Counter(kind for there in state.movers for kind in there) == Counter(
+        kind for there in problem.initial for kind in there
     )
-    assert (seats.movers == list(ground.start)) == (looks < 4)  # the first two go in step, three looks end both halfway
+    assert (state.movers == list(problem.initial)) == (
+        looks < 4
+    )  # the first two go in step, three looks end both halfway
 
 
 def test_a_cloud_of_which_no_host_can_be_closed_is_fine_at_once() -> None:
@@ -160,7 +162,7 @@ loads = st.lists(st.tuples(st.sampled_from(["web", "bulk"]), st.sampled_from([0.
                  max_size=7)  # fmt: skip
 
 
-@FEW
+@SMALL_CLOUD
 @given(loads)
 def test_no_bound_is_beyond_what_the_solver_proves(loads: list[tuple[str, float]]) -> None:
     newcomers = tuple(Instance(f"n{at}", 1, 512.0, workload=name, load=load) for at, (name, load) in enumerate(loads))
@@ -172,8 +174,8 @@ def test_no_bound_is_beyond_what_the_solver_proves(loads: list[tuple[str, float]
         found = assign(
             cloud, ActivePredictor(PriorPredictor()), replace(goal, time_limit_s=60.0), now=NOW, fresh_s=math.inf
         )
-        seats = SearchState.of(PatternEvaluator.of(survey(cloud, goal, math.inf), PriorPredictor()), "pack")
-        least = relaxed(level, seats, 0, Clock.of(60.0))  # type: ignore[arg-type]
+        state = SearchState.of(PatternEvaluator.of(build_problem(cloud, goal, math.inf), PriorPredictor()), "pack")
+        least = relaxation_bound(level, state, 0, SearchClock.of(60.0))  # type: ignore[arg-type]
         best = found.search.value if level == "used" else sum(target is None for target in found.where.values())
         assert least <= best
 
@@ -193,13 +195,13 @@ def test_whom_filters_let_in_is_the_same_whether_asked_one_by_one_or_by_size(aim
     goal = Goal("admit", some) if aim == "admit" else Goal("consolidate")
     if aim == "consolidate":
         cloud = cloud.changed(instances={one.id: one for one in some}, seen={}, pending=(), taken_at=NOW)
-    ground = survey(cloud, goal, math.inf)
+    problem = build_problem(cloud, goal, math.inf)
     bare = snapshot(50, *(one for there in cloud.residents for one in there if one.id.startswith("p")))
     told = set()
-    for kind, ids in enumerate(ground.of_kind):
+    for kind, ids in enumerate(problem.ids_of_kind):
         if ids:
             on = None if aim == "admit" else "xen"
-            free, _ = filters.apply(bare, request_of(ground.kinds[kind], goal, on), fresh_s=math.inf)
-            assert np.flatnonzero(ground.allowed[kind]).tolist() == list(free)
+            free, _ = filters.apply(bare, request_of(problem.kinds[kind], goal, on), fresh_s=math.inf)
+            assert np.flatnonzero(problem.allowed[kind]).tolist() == list(free)
             told.add(len(free))
     assert len(told) > 5

@@ -11,8 +11,8 @@ from planning_cases import NOW, WORKLOADS, cloud, host, vm
 
 from advisor.domain import Growth, Inventory, PlanRequest, Scene, WhatIf
 from advisor.placement.decision import predict_scene
-from advisor.planning.migration_order import Change
-from advisor.planning.plan_context import PlanContext, put_in_order
+from advisor.planning.migration_order import InstanceChange
+from advisor.planning.plan_context import PlanContext, stage_changes
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
@@ -237,7 +237,7 @@ def test_loads_that_outgrow_vcpus_and_predictions_are_told_with_their_month() ->
 def test_a_workload_that_nobody_knows_by_that_name_is_told() -> None:
     found = plan(cloud(hosts=HOSTS), PlanRequest(instances=(vm("n", "nosuch"), replace(vm("m"), workload=None))))
     assert "about what n, m would run" in found.notes[0]
-    assert found.notes[1] == "There is no workload nosuch: put it in, or look how it is spelled."
+    assert found.notes[1] == "There is no workload nosuch: define it, or check its spelling."
 
 
 def test_capacity_of_an_imagined_cloud_is_told_beside_that_of_now() -> None:
@@ -249,8 +249,8 @@ def test_capacity_of_an_imagined_cloud_is_told_beside_that_of_now() -> None:
 def test_a_host_that_is_imagined_too_small_for_who_is_on_it_is_told() -> None:
     small = PlanRequest(kind="what_if", whatif=WhatIf(hosts=(host("h1", memory_mb=2000, pcpus=1),)))
     assert plan(cloud(*PRESSED, hosts=HOSTS), small).notes == (
-        "More CPU than there would be is promised to those who are on h1 now.",
-        "More memory than there would be is promised to those who are on h1 now.",
+        "The instances on h1 are promised more CPU than there would be.",
+        "The instances on h1 are promised more memory than there would be.",
     )
 
 
@@ -267,13 +267,13 @@ def test_own_pcpus_for_everybody_change_what_is_predicted_and_where_there_are_to
     roomy = plan(cloud(*PRESSED[:4], hosts=HOSTS[:1]), request)
     crowded = plan(cloud(*PRESSED, hosts=HOSTS[:1]), request)
     assert roomy.notes == ()
-    assert "not enough pCPUs for everybody on h1" in crowded.notes[0]
+    assert "not enough pCPUs on h1" in crowded.notes[0]
 
 
 def test_who_is_asked_for_otherwise_and_best_off_where_it_is_says_so() -> None:
     found = plan(cloud(vm("a", on="h1"), hosts=HOSTS[:1]), PlanRequest(instances=(vm("a", memory_mb=2048),)))
     assert [(one.action, one.why) for one in found.steps] == [
-        ("settings", "it is on h1 already, and no host is better")
+        ("settings", "it is on h1 already, and no other host is better")
     ]
 
 
@@ -287,12 +287,14 @@ def test_steps_of_an_imagined_cloud_say_why_as_those_of_the_one_of_now() -> None
 def test_nobody_goes_round_by_a_host_of_which_the_news_are_old() -> None:
     a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
     hosts = tuple(host(name, 4096) for name in ("h1", "h2", "h3"))
-    swap = [Change(replace(one, host=to), one) for one, to in ((a, "h2"), (b, "h1"))]
+    swap = [InstanceChange(replace(one, host=to), one) for one, to in ((a, "h2"), (b, "h1"))]
     for age_s, steps in ((0.0, 3), (90.0, 0)):
         seen = {"h1": NOW, "h2": NOW, "h3": NOW - timedelta(seconds=age_s)}
         now = ClusterSnapshot.build(cloud(a, b, hosts=hosts), seen=seen, pending=(), taken_at=NOW)
-        asking = PlanContext.of(PlanRequest(kind="rebalance"), ActivePredictor(PriorPredictor()), now=NOW, fresh_s=60.0)
-        assert len(put_in_order(asking, now, swap).carried) == steps
+        context = PlanContext.of(
+            PlanRequest(kind="rebalance"), ActivePredictor(PriorPredictor()), now=NOW, fresh_s=60.0
+        )
+        assert len(stage_changes(context, now, swap).scheduled) == steps
 
 
 def test_an_empty_cloud_is_an_answer() -> None:

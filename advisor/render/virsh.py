@@ -1,21 +1,21 @@
-"""Settings → virsh commands for a running KVM domain; `--live` only: a restart brings the defined state back."""
+"""KVM: virsh commands for a running domain; `--live` only, a restart brings the defined state back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import Change, Phase, Step, bytes_per_second, more, only_said, replaced
+from advisor.render.change import Options, Phase, SettingsChange, Step, bytes_per_second, more, only_said, replaced
 from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
-from advisor.render.names import DISK, disk_target, domain_name, iothreads, mac_address
+from advisor.render.names import DISK, address, disk_target, domain_name, iothreads, mac_address
 from advisor.render.policing import Policed, loosens, policed
 from models.physics.cap_periods import DEFAULT_US
-from profiler.observed import format_cpus
+from profiler.observed import Host, Instance, format_cpus
 
 NO_QUOTA = -1  # any negative value (virsh(1), schedinfo)
 
 
-def steps(change: Change, cgroup: int) -> Iterator[Step]:
+def steps(change: SettingsChange, options: Options) -> Iterator[Step]:
     """What virsh can do of a change, but the network; see `Phase` for the order."""
     name = domain_name(change.instance)
     for vcpu, now, then in change.moved_vcpus():
@@ -23,25 +23,25 @@ def steps(change: Change, cgroup: int) -> Iterator[Step]:
         # `r` is every CPU (virsh(1), vcpupin)
         yield Step(Phase.PIN, Command("virsh", (*pin, change.cpu_list(then, "r")), (*pin, change.cpu_list(now, "r"))))
     yield from _driver_threads(change, name)
-    yield from _weight(change, name, cgroup)
+    yield from _weight(change, name, options.cgroup)
     yield from _cap(change, name)
     yield from _disk(change, name)
 
 
-def can_police(change: Change) -> bool:
-    """Whether the domain's own interface can be limited: libvirt finds it by its MAC address."""
-    return mac_address(change.instance) is not None
-
-
-def interface(change: Change) -> Iterator[Step]:
-    """The limit on what the guest sends at its own interface, for hosts whose uplink tc cannot shape.
+def interface(change: SettingsChange) -> Iterator[Step] | None:
+    """The limit on what the guest sends at its own interface; None where its MAC address is not known.
 
     Guest outbound is a policer on the tap that drops what is too much (libvirt, virnetdevbandwidth.c), where the class
     on the uplink lets it wait; guest inbound would be an HTB class, and is left alone.
     """
-    name, mac = domain_name(change.instance), mac_address(change.instance)
+    mac = mac_address(change.instance)
+    return None if mac is None else _policed(change, mac)
+
+
+def _policed(change: SettingsChange, mac: str) -> Iterator[Step]:
+    name = domain_name(change.instance)
     now, then = policed(change.current.network), policed(change.wanted.network)
-    if mac is None or change.wanted.network in (None, change.current.network):
+    if change.wanted.network in (None, change.current.network):
         return
     if change.wanted.network is not None and change.wanted.network.mode == "shared":
         yield only_said("virsh", f"the interface of {name} can be limited, but no rate can be kept free for it there")
@@ -56,7 +56,7 @@ def interface(change: Change) -> Iterator[Step]:
     )
 
 
-def other_threads(change: Change) -> tuple[frozenset[int], frozenset[int]]:
+def other_threads(change: SettingsChange) -> tuple[frozenset[int], frozenset[int]]:
     """Where its other threads (emulator, vhost, I/O) are and belong afterwards.
 
     On the driver's CPUs once any vCPU is pinned. Those of who comes belong there in any case, for that is where its
@@ -73,7 +73,7 @@ def _outbound(limit: Policed | None) -> str:
     return f"{limit.kbyte_s},{limit.kbyte_s},{limit.burst_kbyte}" if limit else "0"
 
 
-def _driver_threads(change: Change, name: str) -> Iterator[Step]:
+def _driver_threads(change: SettingsChange, name: str) -> Iterator[Step]:
     now, then = other_threads(change)
     if now == then:
         return
@@ -93,7 +93,7 @@ def _schedinfo(name: str, *parameters: str) -> tuple[str, ...]:
     return ("virsh", "schedinfo", "--domain", name, "--live", *sets)
 
 
-def _weight(change: Change, name: str, cgroup: int) -> Iterator[Step]:
+def _weight(change: SettingsChange, name: str, cgroup: int) -> Iterator[Step]:
     # libvirt hands cpu_shares on as they are: cpu.shares on version 1, cpu.weight on version 2 (formatdomain, shares).
     pair = change.weights(shares if cgroup == 1 else v2_weight)
     if pair:
@@ -106,7 +106,7 @@ def _weight(change: Change, name: str, cgroup: int) -> Iterator[Step]:
         )
 
 
-def _cap(change: Change, name: str) -> Iterator[Step]:
+def _cap(change: SettingsChange, name: str) -> Iterator[Step]:
     vcpus, now, then = change.instance.vcpus, change.current.cap_percent, change.wanted.cap_percent
     if then is None:
         return
@@ -124,7 +124,7 @@ def _cap(change: Change, name: str) -> Iterator[Step]:
     )
 
 
-def _disk(change: Change, name: str) -> Iterator[Step]:
+def _disk(change: SettingsChange, name: str) -> Iterator[Step]:
     now, then = (bytes_per_second(s.disk_limit_mb_s) for s in (change.current, change.wanted))
     if then is None or now == then:
         return
@@ -135,3 +135,36 @@ def _disk(change: Change, name: str) -> Iterator[Step]:
         return
     tune = ("virsh", "blkdeviotune", "--domain", name, "--device", disk, "--live", "--total-bytes-sec")
     yield from replaced("virsh", now, then, lambda limit: (*tune, str(limit or 0)), loosens=more(now, then))
+
+
+def migrate(instance: Instance, source: Host, target: Host) -> Command:
+    """The live migration of a domain, started where it runs."""
+    how = ("--live", "--persistent", "--undefinesource")
+    start = ("virsh", "migrate", *how, "--domain", domain_name(instance), "--desturi")
+    argv, undo = ((*start, f"qemu+ssh://{address(host)}/system") for host in (target, source))
+    return Command("virsh", argv, undo, "disks of their own need --copy-storage-all")
+
+
+def set_vcpus(former: Instance, then: Instance) -> Command:
+    """Another number of vCPUs.
+
+    Only vCPUs that were plugged in can be taken out of a running domain (virsh(1), setvcpus), so fewer come by its
+    definition; what is live alone would be lost when it starts again.
+    """
+    more_come = then.vcpus > former.vcpus
+    how = ("--live", "--config") if more_come else ("--config",)
+    start = ("virsh", "setvcpus", "--domain", domain_name(then), *how, "--count")
+    note = "more than its definition's most needs that changed and a restart"
+    later = "holds from its next start; --live does it at once where they are hot-pluggable"
+    return Command("virsh", (*start, str(then.vcpus)), (*start, str(former.vcpus)), note if more_come else later)
+
+
+def move_driver(
+    host: Host, now: tuple[int, ...], then: tuple[int, ...], residents: Sequence[Instance]
+) -> Iterator[Command]:
+    """The emulator threads of every guest; vhost threads follow them (libvirt, formatdomain, emulatorpin)."""
+    everywhere = tuple(range(host.pcpus))
+    for resident in residents:
+        start = ("virsh", "emulatorpin", "--domain", domain_name(resident), "--live", "--cpulist")
+        argv, undo = ((*start, "r" if cpus == everywhere else format_cpus(cpus)) for cpus in (then, now))
+        yield Command("virsh", argv, undo)

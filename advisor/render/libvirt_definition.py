@@ -1,70 +1,28 @@
-"""Settings → what to write into an instance's definition, so that it starts with them and keeps them over a restart.
-
-Text by xl.cfg(5), xl-network-configuration(5) and libvirt's formatdomain; the commands of `commands` change what runs
-and forget it with the next start.
-"""
+"""KVM: settings as elements of a domain's definition (libvirt, formatdomain)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from advisor.render.change import Change, Step, bytes_per_second, only_said
+from advisor.render.change import Options, SettingsChange, Step, bytes_per_second, only_said
 from advisor.render.groups import period_and_quota, shares, v2_weight
-from advisor.render.libvirt import other_threads
 from advisor.render.names import disk_target, iothreads, mac_address
 from advisor.render.policing import policed
 from advisor.render.tc import on_uplink
-from advisor.render.xen import cap
+from advisor.render.virsh import other_threads
 from profiler.observed import format_cpus
 
-VIF_INTERVAL = "20ms"  # xl's default of 50 ms lets bursts and stalls of that length through
-# For all domains of a CPU pool: `-s`, then timeslice (ms) and ratelimit (µs); xl(1), sched_credit2.pandoc
-HINTS = {
-    "credit": "xl sched-credit -s -t 5 -r 500 (defaults: -t 30 -r 1000)",
-    "credit2": "xl sched-credit2 -s -r 500 (default: -r 1000)",
-}
 
-
-def steps(change: Change, *, scheduler: str, cgroup: int, uplink: str | None) -> Iterator[Step]:
-    """Fragments of the definition for what is wanted; nothing for containers, whose managers differ."""
-    if change.host.kind == "xen":
-        yield from _xen(change, scheduler)
-    elif change.host.kind == "kvm":
-        yield from _libvirt(change, cgroup, uplink)
-
-
-def _xen(change: Change, scheduler: str) -> Iterator[Step]:
-    wanted, instance = change.wanted, change.instance
-    lines = []
-    if wanted.pinning is not None:
-        allowed = [change.allowed(wanted.pinning, vcpu) for vcpu in range(instance.vcpus)]
-        lines.append("cpus = [" + ", ".join(f'"{format_cpus(cpus)}"' for cpus in allowed) + "]")
-    if wanted.weight is not None:
-        lines.append(f"cpu_weight = {wanted.weight}")
-    if wanted.cap_percent is not None:
-        lines.append(f"cap = {cap(change, wanted.cap_percent)}")
-    limit, mac = policed(wanted.network), mac_address(instance)
-    if limit is not None:
-        address = f"mac={mac}," if mac else ""
-        lines.append(f'vif = ["{address}rate={limit.kbit_s}Kb/s@{VIF_INTERVAL}"] (beside what the line has)')
-    if lines:
-        note = "; a vif's rate cannot be changed while it runs, tc on the uplink can" if limit else ""
-        yield only_said(
-            "xl", f"to start with it, write into the configuration of {instance.id}: {'; '.join(lines)}{note}"
-        )
-    if instance.service == "latency" and scheduler in HINTS and (wanted.weight or wanted.cap_percent or wanted.pinning):
-        yield only_said("xl", f"shorter slices answer sooner, for every domain of the pool: {HINTS[scheduler]}")
-
-
-def _libvirt(change: Change, cgroup: int, uplink: str | None) -> Iterator[Step]:
-    parts = (_cputune(change, cgroup), _iotune(change), _bandwidth(change, uplink))
+def definition(change: SettingsChange, options: Options) -> Iterator[Step]:
+    """Elements for the domain's definition (virsh edit), so that it starts with its settings."""
+    parts = (_cputune(change, options.cgroup), _iotune(change), _bandwidth(change, options.uplink))
     text = "".join(ElementTree.tostring(part, encoding="unicode") for part in parts if part is not None)
     if text:
         yield only_said("virsh", f"to start with it, write into the domain {change.instance.id} (virsh edit): {text}")
 
 
-def _cputune(change: Change, cgroup: int) -> ElementTree.Element | None:
+def _cputune(change: SettingsChange, cgroup: int) -> ElementTree.Element | None:
     wanted, instance = change.wanted, change.instance
     tune = ElementTree.Element("cputune")
     if wanted.weight is not None:
@@ -86,7 +44,7 @@ def _cputune(change: Change, cgroup: int) -> ElementTree.Element | None:
     return tune if len(tune) else None
 
 
-def _iotune(change: Change) -> ElementTree.Element | None:
+def _iotune(change: SettingsChange) -> ElementTree.Element | None:
     limit, target = bytes_per_second(change.wanted.disk_limit_mb_s), disk_target(change.instance)
     if limit is None or target is None:
         return None
@@ -96,7 +54,7 @@ def _iotune(change: Change) -> ElementTree.Element | None:
     return disk
 
 
-def _bandwidth(change: Change, uplink: str | None) -> ElementTree.Element | None:
+def _bandwidth(change: SettingsChange, uplink: str | None) -> ElementTree.Element | None:
     """The interface's limit where tc cannot hold it on the uplink, and a queue per vCPU for one that is shaped."""
     wanted, mac = change.wanted.network, mac_address(change.instance)
     limit = None if on_uplink(change.host, uplink) else policed(wanted)

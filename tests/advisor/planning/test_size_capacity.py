@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from planning_cases import NOW
 
 from advisor.domain import Host, Instance, Inventory
-from advisor.planning.size_capacity import first_fit, more_of, most, room
+from advisor.planning.size_capacity import first_fit, free_room, repeat_mix, size_bound
 from advisor.snapshot import ClusterSnapshot
 
 SIZES = st.tuples(st.integers(1, 4), st.integers(0, 5))
@@ -34,9 +34,9 @@ def test_first_fit_is_a_packing_and_the_bound_is_one_for_all(
     mix = [Instance(f"m{number}", vcpus, float(memory)) for number, (vcpus, memory) in enumerate(sizes)]
     left = np.array([(vcpus, memory, np.inf) for vcpus, memory in rooms], dtype=np.float64)
     best = packed(rooms, mix)
-    assert first_fit(left, mix) <= best <= most(left, mix)
+    assert first_fit(left, mix) <= best <= size_bound(left, mix)
     if len(mix) == 1:
-        assert first_fit(left, mix) == best == most(left, mix)
+        assert first_fit(left, mix) == best == size_bound(left, mix)
 
 
 def test_a_host_is_filled_to_the_room_that_its_overcommit_gives_in_decimals() -> None:
@@ -46,13 +46,13 @@ def test_a_host_is_filled_to_the_room_that_its_overcommit_gives_in_decimals() ->
         (Host("h", "kvm", 45, 1e6, cpu_overcommit=9.0, disk_gb=0.3), Instance("m", 1, disk_gb=0.1), 3),
         (Host("h", "kvm", 45, 65_536.0, cpu_overcommit=99.0, memory_overcommit=1.15), Instance("m", 1, 75_366.4), 1),
     ):
-        left = room(ClusterSnapshot.build(Inventory((there,)), seen={}, pending=(), taken_at=NOW), None)
-        assert first_fit(left, [one]) == most(left, [one]) == fit
+        left = free_room(ClusterSnapshot.build(Inventory((there,)), seen={}, pending=(), taken_at=NOW), None)
+        assert first_fit(left, [one]) == size_bound(left, [one]) == fit
 
 
 def test_more_of_a_mix_have_names_of_their_own() -> None:
     mix = [Instance("a" * 250), Instance("b")]
     taken = frozenset({"b.more-2"})
-    names = [one.id for one, _ in zip(more_of(mix, taken), range(4), strict=False)]
+    names = [one.id for one, _ in zip(repeat_mix(mix, taken), range(4), strict=False)]
     assert len(set(names) - taken) == 4
     assert max(len(name) for name in names) <= 255

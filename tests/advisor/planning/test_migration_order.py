@@ -11,7 +11,7 @@ from planning_cases import NOW, WORKLOADS, host, vm
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.planning.migration_feasibility import FeasibilityChecker
-from advisor.planning.migration_order import Change, Ordered, order
+from advisor.planning.migration_order import InstanceChange, MigrationOrder, schedule
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 
@@ -25,16 +25,16 @@ def snapshot(hosts: tuple[Host, ...], *instances: Instance) -> ClusterSnapshot:
     return ClusterSnapshot.build(Inventory(hosts, instances, WORKLOADS), seen=seen, pending=(), taken_at=NOW)
 
 
-def moved(one: Instance, to: str) -> Change:
-    return Change(replace(one, host=to), one)
+def moved(one: Instance, to: str) -> InstanceChange:
+    return InstanceChange(replace(one, host=to), one)
 
 
-def ordered(start: ClusterSnapshot, *changes: Change, at_once: int = 2) -> Ordered:
-    return order(start, changes, PRIOR, keep_ratio=KEEP, at_once=at_once)
+def ordered(start: ClusterSnapshot, *changes: InstanceChange, at_once: int = 2) -> MigrationOrder:
+    return schedule(start, changes, PRIOR, keep_ratio=KEEP, at_once=at_once)
 
 
-def told(found: Ordered) -> list[tuple[int, str, str | None]]:
-    return [(one.stage, one.change.then.id, one.change.then.host) for one in found.carried]
+def told(found: MigrationOrder) -> list[tuple[int, str, str | None]]:
+    return [(one.stage, one.change.then.id, one.change.then.host) for one in found.scheduled]
 
 
 def test_who_makes_room_goes_before_who_needs_it() -> None:
@@ -48,7 +48,7 @@ def test_two_that_change_places_go_by_a_free_host_and_the_smaller_one_goes_round
     start = snapshot((host("h1", 4096), host("h2", 4096), host("h3", 4096)), a, b)
     found = ordered(start, moved(a, "h2"), moved(b, "h1"))
     assert told(found) == [(0, "b", "h3"), (1, "a", "h2"), (2, "b", "h1")]
-    assert [one.between for one in found.carried] == ["a", "", ""]
+    assert [one.between for one in found.scheduled] == ["a", "", ""]
     assert not found.stuck
 
 
@@ -57,22 +57,22 @@ def test_nobody_goes_round_by_a_host_of_another_kind_or_by_more_moves_than_may_b
     swap = moved(a, "h2"), moved(b, "h1")
     between = host("h3", 4096)
     other = snapshot((host("h1", 4096), host("h2", 4096), replace(between, kind="kvm")), a, b)
-    assert ordered(other, *swap).carried == ()
+    assert ordered(other, *swap).scheduled == ()
     start = snapshot((host("h1", 4096), host("h2", 4096), between), a, b)
     for most, count in ((2, 0), (3, 3)):
-        found = order(start, swap, PRIOR, keep_ratio=KEEP, at_once=2, most_moves=most)
-        assert len(found.carried) == count
+        found = schedule(start, swap, PRIOR, keep_ratio=KEEP, at_once=2, most_moves=most)
+        assert len(found.scheduled) == count
 
 
 def test_without_a_host_in_between_both_stay_and_it_is_said_what_is_in_the_way() -> None:
     a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
     start = snapshot((host("h1", 4096), host("h2", 4096)), a, b)
     found = ordered(start, moved(a, "h2"), moved(b, "h1"))
-    assert found.carried == ()
+    assert found.scheduled == ()
     assert found.after is start
     assert found.stuck == {
-        "a": "h2 has no room for its memory while the others are there",
-        "b": "h1 has no room for its memory while the others are there",
+        "a": "h2 has no room for its memory beside the other instances",
+        "b": "h1 has no room for its memory beside the other instances",
     }
 
 
@@ -98,7 +98,7 @@ PLACES = st.sampled_from([one.id for one in HOSTS])
 
 
 @st.composite
-def transitions(draw: st.DrawFn) -> tuple[list[Instance], list[Change]]:
+def transitions(draw: st.DrawFn) -> tuple[list[Instance], list[InstanceChange]]:
     """A cloud in which sizes hold before and after, and what is to change in it."""
     now: list[Instance] = []
     changes = []
@@ -109,9 +109,9 @@ def transitions(draw: st.DrawFn) -> tuple[list[Instance], list[Change]]:
         here = replace(one, host=draw(PLACES))
         if draw(st.booleans()):
             now.append(here)
-            changes.append(Change(replace(one, host=draw(PLACES)), here))
+            changes.append(InstanceChange(replace(one, host=draw(PLACES)), here))
         else:
-            changes.append(Change(here))
+            changes.append(InstanceChange(here))
     changes = [one for one in changes if one.former != one.then]
     then = [one for one in now if one.id not in {change.then.id for change in changes}]
     for cloud in (now, [*then, *(change.then for change in changes)]):
@@ -126,7 +126,7 @@ def transitions(draw: st.DrawFn) -> tuple[list[Instance], list[Change]]:
 @given(transitions())
 @settings(max_examples=60, deadline=None)
 def test_no_step_breaks_what_holds_before_and_after_and_the_way_back_ends_where_it_began(
-    case: tuple[list[Instance], list[Change]],
+    case: tuple[list[Instance], list[InstanceChange]],
 ) -> None:
     now, changes = case
     start = snapshot(HOSTS, *now)
@@ -137,7 +137,9 @@ def test_no_step_breaks_what_holds_before_and_after_and_the_way_back_ends_where_
         states = [(number, tuple(cloud[one.id].values())) for number, one in enumerate(start.hosts)]
         verdicts = judge.of(states)
         low = {name for one in verdicts for name in one.below}
-        return low | {str((number, at)) for number, one in enumerate(verdicts) for at in range(4) if one.over[at] > 0}
+        return low | {
+            str((number, at)) for number, one in enumerate(verdicts) for at in range(4) if one.overcommitted[at] > 0
+        }
 
     cloud: Cloud = {one.id: {} for one in HOSTS}
     for one in now:
@@ -149,8 +151,8 @@ def test_no_step_breaks_what_holds_before_and_after_and_the_way_back_ends_where_
         end[change.then.host or ""][change.then.id] = change.then
     allowed = broken(cloud) | broken(end)
     first = {name: dict(there) for name, there in cloud.items()}
-    for carried in found.carried:
-        then, former = carried.change.then, carried.change.former
+    for scheduled in found.scheduled:
+        then, former = scheduled.change.then, scheduled.change.former
         cloud[then.host or ""][then.id] = then  # on both hosts until it has arrived
         assert not any("," in one for one in broken(cloud) - allowed)
         if former is not None and former.host != then.host:
@@ -161,8 +163,8 @@ def test_no_step_breaks_what_holds_before_and_after_and_the_way_back_ends_where_
     }
     if not found.stuck:
         assert cloud == end
-    for carried in found.back():
-        then, former = carried.change.then, carried.change.former
+    for scheduled in found.back():
+        then, former = scheduled.change.then, scheduled.change.former
         del cloud[then.host or ""][then.id]
         if former is not None:
             cloud[former.host or ""][former.id] = former
