@@ -71,6 +71,7 @@ def _parts(openapi: Mapping[str, Any]) -> Iterator[str]:
     for name, schema in openapi["components"]["schemas"].items():
         if not name.startswith("PageOut_"):
             yield from _schema(name, schema)
+    yield "**Next:** [watch the service](../monitoring.md)."
 
 
 def _doc(endpoint: Any) -> str:
