@@ -13,7 +13,7 @@ from advisor.reports.plan_view import HostRows
 from profiler.look import AFTER, BAD, BEFORE, NEW, SHADES, inline, short
 from profiler.pictures import INK, LINE, PAPER, SOFT, label, legend, new_figure
 
-MAX_ROWS = 16  # the rest of a crowded host stands in the table
+MAX_ROWS = 16  # the others of a crowded host are in the table
 MAX_NAME = 20
 _WIDTH, _HEIGHT = 3.9, 2.5  # inches
 _ROW = 0.27

@@ -25,7 +25,7 @@ ROWS = (
     ("execution", "executions/s"),
     ("disk_mb_s", "disk, MB/s"),
 )
-# Okabe and Ito's colours, which are told apart by everybody; further phases begin anew with another brightness.
+# Okabe and Ito's colours, safe for colour-blind readers; further phases repeat them with another brightness.
 COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2", "#d55e00", "#999999")
 WIDTH, ROW, MARGIN = 9.0, 1.15, 1.25  # inches
 DAY_S = 86_400  # matplotlib counts days since the epoch
