@@ -34,7 +34,7 @@ from models.prediction import BandArrays, Predictor
 
 WARMUP_S = 5.0  # before the measured time of a run
 AROUND_S = 1.5  # set-up and clean-up of a run, as the lab reckons before it has timed any
-MAX_SCENES = 10_000  # of one matrix; beyond, only the decisions about the most uncertain instances are asked
+MAX_SCENES = 10_000  # scenes of one matrix; beyond it only the most uncertain instances are decided
 MAX_DECISIONS = 10  # that are simulated: those where most is at stake
 MAX_DAYS = 30.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}

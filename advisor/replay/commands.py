@@ -39,7 +39,7 @@ def replay_trace(
     `host_type` is an inventory file with one host, the type of all hosts, and with the workloads and datasets that
     instances may run. InvalidInput names file and field; ClusterFailed says why a cluster failed.
     """
-    from advisor import replay  # with readers, solver and predictors: only who replays waits for them
+    from advisor import replay  # imports readers, solver and predictors, so it is imported on use
 
     cloud = Inventory((HOST_TYPE,)) if host_type is None else load_inventory(host_type)
     if len(cloud.hosts) != 1:

@@ -25,7 +25,7 @@ from advisor.validation import check_unique, check_value
 from models.physics.prior import PriorPredictor
 
 DAY_S = 86_400.0
-SPARE_FACTOR = 1.5  # hosts over what the busiest moment needs, where nobody says how many there are
+SPARE_FACTOR = 1.5  # hosts relative to the busiest moment, where the request names no number
 MAX_HOSTS, MAX_SEEDS = 100_000, 100
 
 
@@ -48,7 +48,7 @@ def replay(
     (advisor.replay.parallel). InvalidInput names the field.
     """
     _check(trace, request, host)
-    host = replace(host, labels={})  # the view that stands for none cannot be sent to another process
+    host = replace(host, labels={})  # a mapping proxy cannot be pickled
     first = _first_step(trace, request)
     hosts = request.hosts or _enough(trace, host)
     if hosts < request.shards:

@@ -70,7 +70,7 @@ def bin_bound(sizes: Floats, room: float) -> int:
     Items larger than room - a share with none of at least a; items larger than half share with none of their like.
     """
     room = with_slack(room)
-    sizes = np.sort(sizes[(sizes > 0) & (sizes <= room)])  # who fits nowhere is refused by everybody
+    sizes = np.sort(sizes[(sizes > 0) & (sizes <= room)])  # instances that fit nowhere are refused by every policy
     summed = np.concatenate([[0.0], np.cumsum(sizes)])
     half = int(np.searchsorted(sizes, room / 2, side="right"))  # from here on they are larger than half
     a = np.unique(sizes[:half])

@@ -55,7 +55,7 @@ def _on_cluster(
 ) -> list[Result]:
     if not SCHEDULER.fullmatch(scheduler):
         raise InvalidInput(f"scheduler {scheduler[:60]!r} is not an address such as tcp://host:8786", field="scheduler")
-    from models.scale.cluster import ClusterError, connected  # with Dask: only who has a cluster waits for it
+    from models.scale.cluster import ClusterError, connected  # imports Dask, so it is imported on use
 
     try:
         with connected(scheduler) as cluster:

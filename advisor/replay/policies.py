@@ -151,7 +151,7 @@ class AdvisorPolicy:
         """Every instance with its known load, and the profiles."""
         demand, trace = self._demand, self._demand.trace
         loads, rates = demand.planned(step, self._plan_for)
-        # On all pCPUs and nowhere else: with a pinning of its own nobody is offered another one.
+        # Pinned to all pCPUs: an instance with a pinning of its own is offered no other.
         anywhere = tuple(range(demand.host.pcpus))
         pinned: dict[int, IsolationSettings] = {
             vcpus: IsolationSettings(pinning=Pinning.all_on(anywhere, vcpus))

@@ -97,9 +97,9 @@ def conclusion(policies: Sequence[Replayed], keep_ratio: float, *, same_judge: b
     bound = next((policy for policy in policies if policy.policy == BOUND), None)
     others = [policy for policy in policies if policy.policy not in {ADVISED, BOUND}]
     if advised is None or not others:
-        sentences = [f"{_said(policy, keep_ratio)}." for policy in policies]
+        sentences = [f"{_policy_sentence(policy, keep_ratio)}." for policy in policies]
     else:
-        sentences = [f"{_said(advised, keep_ratio)}."]
+        sentences = [f"{_policy_sentence(advised, keep_ratio)}."]
         sentences += [f"Against {policy.policy}: {_against(advised, policy)}." for policy in others]
         if bound is not None:
             least = f"{bound.hosts_mean:.2f} hosts on average"
@@ -121,7 +121,7 @@ def conclusion(policies: Sequence[Replayed], keep_ratio: float, *, same_judge: b
     return " ".join(sentences)
 
 
-def _said(policy: Replayed, keep_ratio: float) -> str:
+def _policy_sentence(policy: Replayed, keep_ratio: float) -> str:
     if policy.mean is None:
         return f"The {policy.policy} is {policy.hosts_mean:.2f} hosts on average"
     return (

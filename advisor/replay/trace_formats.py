@@ -126,7 +126,7 @@ def _own(
 
     named = {"memory_mb": "memory", "net_mbit": "network", "disk_mb_s": "disk", "workload": "what the instances run"}
     return TraceSource(
-        form, kinds, _told(path, rows()), tuple(text for name, text in named.items() if name not in columns)
+        form, kinds, _readable_rows(path, rows()), tuple(text for name, text in named.items() if name not in columns)
     )
 
 
@@ -156,7 +156,7 @@ def _planetlab(path: Path) -> TraceSource:
             row += len(cells)
 
     unsaid = ("size (one vCPU is taken)", "memory", "network", "disk", "what the instances run")
-    return TraceSource("planetlab", ("cpu",), _told(path, rows()), unsaid)
+    return TraceSource("planetlab", ("cpu",), _readable_rows(path, rows()), unsaid)
 
 
 def _bitbrains(path: Path) -> TraceSource:
@@ -194,7 +194,9 @@ def _bitbrains(path: Path) -> TraceSource:
             )
             row += len(cells)
 
-    return TraceSource("bitbrains", ("cpu",), _told(path, rows()), ("network", "disk", "what the instances run"))
+    return TraceSource(
+        "bitbrains", ("cpu",), _readable_rows(path, rows()), ("network", "disk", "what the instances run")
+    )
 
 
 def _meta(path: Path) -> Mapping[str, tuple[float, float, float]]:
@@ -231,7 +233,7 @@ FORMS: Mapping[TraceForm, Callable[[Path], TraceSource]] = {
 }
 
 
-def _told(path: Path, rows: Iterator[TraceRows]) -> Iterator[TraceRows]:
+def _readable_rows(path: Path, rows: Iterator[TraceRows]) -> Iterator[TraceRows]:
     """The same rows; errors of the library become InvalidInput."""
     try:
         yield from rows

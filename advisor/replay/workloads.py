@@ -16,8 +16,8 @@ from models.data.scene import ProfileTable
 from models.physics.demands import guessed_capacity
 from profiler.metrics import BY_NAME, split_key
 
-MIN_LOAD = 1e-3  # a load is above 0; who does nothing asks for a thousandth of its CPUs
-WINDOW_S = 86_400.0  # how long what somebody asked for is remembered by who decides by it
+MIN_LOAD = 1e-3  # loads are positive; an idle instance asks for a thousandth of its CPUs
+WINDOW_S = 86_400.0  # how long past demand is taken into account
 MIN_SEEN_STEPS = 12  # steps before an instance is judged by itself; till then it is taken to be like the others
 CPU_ONLY = "cpu only"
 # What grows with the size of an instance: of the eight metrics all but ratios, and what is moved in a second.

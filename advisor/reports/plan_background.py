@@ -83,7 +83,7 @@ def _cloud(inventory: Inventory, plan: Plan, *, afterwards: bool) -> Inventory:
     effects, settings = (plan.after, _settings(plan)) if afterwards else (plan.before, {})
     hosts = {host.id: host for host in inventory.hosts}
     whatif = plan.request.whatif
-    if whatif is not None:  # a host that is imagined under a known id stands in for it only afterwards
+    if whatif is not None:  # an imagined host with a known id replaces it only afterwards
         imagined = {host.id: host for host in whatif.hosts}
         hosts = hosts | imagined if afterwards else imagined | hosts
     there: list[Host] = [hosts[name] for name in sorted(effects) if name in hosts]

@@ -14,7 +14,7 @@ from profiler import pictures
 from profiler.look import AFTER, BAD, BEFORE, NEW, SHADES, inline, short
 from profiler.pictures import INK, LINE, PAPER, PERCENT_TICKS, SOFT
 
-MAX_ROWS = 16  # the rest of a crowded host stands in the table
+MAX_ROWS = 16  # the others of a crowded host are in the table
 MAX_NAME = 20
 MAX_COUNTED = 30  # letters of a name in the wide picture of pressure
 _WIDTH, _HEIGHT = 3.9, 2.5  # inches

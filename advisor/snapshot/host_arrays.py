@@ -16,7 +16,7 @@ Bytes = NDArray[np.bytes_]
 
 SLOT_FIELDS = tuple(slot_values(Instance("any"), 0, 1, 1))
 HOST_FIELDS = tuple(field.name for field in fields(SceneBatch) if field.name not in {"table", *SLOT_FIELDS})
-_SLOT_FILL = {"driver_asked": 0.0, "min_ratio": np.nan, "max_latency": np.nan}  # with what stands where nobody sits
+_SLOT_FILL = {"driver_asked": 0.0, "min_ratio": np.nan, "max_latency": np.nan}  # field: value of an empty slot
 
 
 @dataclass(frozen=True, slots=True)
