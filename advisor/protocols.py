@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # who asks a service need not import what stands behind it
     from advisor.inventories.sync import SyncDiff
     from advisor.planning.planner import Progress
     from advisor.reports.folders import Reported
-    from advisor.serving.recommendations import Answer
+    from advisor.serving.recommendations import EncodedRecommendation
     from advisor.serving.vitals import Vitals
 
 
@@ -182,7 +182,7 @@ class PlacementService(Protocol):
         """What co-located instances do to each other; workloads that the scene lacks are looked up by name."""
         ...
 
-    def place(self, request: PlacementRequest) -> Answer:
+    def place(self, request: PlacementRequest) -> EncodedRecommendation:
         """Answer and store; unless it is a dry run, the first candidate counts as placed for `reserve_s` seconds."""
         ...
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from advisor.access.audit import Audit, acting, actor
 from advisor.access.keystone import Keystone
 from advisor.access.sessions import form_key
-from advisor.inventories.reading import Reading, Source
+from advisor.inventories.reading import InventorySource, Reading
 from advisor.inventories.sources import SOURCES, open_source
 from advisor.inventories.sync import SyncDiff
 from advisor.lifecycle.monitoring import Monitor
@@ -44,11 +44,11 @@ __all__ = [
     "REPORT_KINDS",
     "SOURCES",
     "Advisor",
+    "InventorySource",
     "Keystone",
     "Progress",
     "Reading",
     "Reported",
-    "Source",
     "SyncDiff",
     "acting",
     "actor",

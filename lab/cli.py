@@ -1,4 +1,4 @@
-"""`cotenant-lab`: run campaigns of measurements, show what they found, clean up after killed ones."""
+"""`cotenant-lab`: runs measurement campaigns, shows their results, and cleans up after killed ones."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ def _parser() -> argparse.ArgumentParser:
         prog="cotenant-lab", description="Measures workloads alone and together on this host; `run` needs root."
     )
     lab = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    run = lab.add_parser("run", help="carry out a campaign; finished runs are never measured again")
+    run = lab.add_parser("run", help="measure a campaign; finished runs are not measured again")
     run.add_argument("campaign", type=Path, metavar="CAMPAIGN.yaml")
-    run.add_argument("--out", type=Path, metavar="DIR", help="dataset directory (default: ./ and the campaign's name)")
-    again = run.add_mutually_exclusive_group()
-    again.add_argument("--resume", action="store_true", help="go on where an earlier run ended (this is the default)")
-    again.add_argument("--fresh", action="store_true", help="start anew and keep the old journal under another name")
-    again.add_argument(
-        "--again-disturbed", action="store_true", help="measure the runs once more that something disturbed"
-    )
     run.add_argument(
-        "--rounds", type=_count, metavar="N", help="at least so many rounds, instead of what the file says"
+        "--dataset", type=Path, metavar="DIR", help="dataset directory (default: ./ and the campaign's name)"
     )
+    again = run.add_mutually_exclusive_group()
+    again.add_argument("--resume", action="store_true", help="continue where an earlier run ended (the default)")
+    again.add_argument("--fresh", action="store_true", help="start anew; the old journal is kept under another name")
+    again.add_argument("--again-disturbed", action="store_true", help="measure disturbed runs again")
+    run.add_argument("--rounds", type=_count, metavar="N", help="the minimum of rounds, instead of the file's")
     run.add_argument(
         "--most-minutes", type=_minutes, metavar="M",
-        help="begin no run after so many minutes of measuring, counted over all calls",
+        help="start no run after this many minutes of measuring, counted over all calls",
     )  # fmt: skip
-    run.add_argument("--dry-run", action="store_true", help="say what would be measured and how long it would take")
+    run.add_argument("--dry-run", action="store_true", help="print what would be measured and how long it would take")
     run.set_defaults(command=_run)
-    analyse = lab.add_parser("show", help="who slows whom in a dataset directory")
-    analyse.add_argument("directory", type=Path, metavar="DIR")
-    analyse.add_argument("--report", type=Path, metavar="FILE.html", help="write it as one HTML page with pictures")
-    analyse.add_argument("--workloads", metavar="A,B", help="only what these workloads did among themselves")
-    analyse.add_argument("--form", metavar="NAME", help="only this pinning form")
-    analyse.add_argument("--all", action="store_true", help="print long lists whole")
-    analyse.set_defaults(command=_show)
-    clean = lab.add_parser("clean", help="remove what killed lab runs left behind")
+    show = lab.add_parser("show", help="show which workload slows which in a dataset directory")
+    show.add_argument("directory", type=Path, metavar="DIR")
+    show.add_argument("--report", type=Path, metavar="FILE.html", help="write an HTML page with charts")
+    show.add_argument("--workloads", metavar="A,B", help="only groups of these workloads")
+    show.add_argument("--pinning", metavar="NAME", help="only this pinning form")
+    show.add_argument("--all", action="store_true", help="print long lists in full")
+    show.set_defaults(command=_show)
+    clean = lab.add_parser("clean", help="remove objects that killed lab runs left behind")
     clean.set_defaults(command=_clean)
     for command in (run, clean):
-        command.add_argument("--state", type=Path, metavar="DIR", help="list of made objects (/run/cotenant-lab)")
-    for command in (run, analyse, clean):
+        command.add_argument(
+            "--state", type=Path, metavar="DIR", help="folder with lists of created objects (/run/cotenant-lab)"
+        )
+    for command in (run, show, clean):
         command.add_argument("--json", action="store_true", help="machine-readable output")
     return parser
 
@@ -94,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
         campaign = read_campaign(options.campaign).repeated(options.rounds, options.most_minutes)
         if options.rounds is not None and campaign.temporal is not None:
             return fail(f"{options.campaign} has as many rounds as its time grid: leave out --rounds", WRONG_USAGE)
-        directory = options.out or Path(campaign.name)
+        directory = options.dataset or Path(campaign.name)
         if options.dry_run:
             return _estimate(campaign, directory, options)
         summary = run_campaign(
@@ -127,7 +127,7 @@ def _ended(summary: Summary, options: argparse.Namespace) -> int:
         print_json({**asdict(summary), "directory": str(summary.directory), "interrupted": summary.interrupted})
     done = f"{summary.finished} of {summary.total} runs are finished and kept"
     if summary.interrupted:
-        again = f"cotenant-lab run {options.campaign} --out {summary.directory}"
+        again = f"cotenant-lab run {options.campaign} --dataset {summary.directory}"
         return fail(f"stopped; {done}, go on with: {again}", FAILED)
     if summary.failed:
         failed = "; ".join(summary.failed)
@@ -143,7 +143,7 @@ def _ended(summary: Summary, options: argparse.Namespace) -> int:
     print(
         f"{summary.directory}: {summary.finished} runs in {summary.rounds} rounds, {summary.disturbed} of them"
         f" disturbed from outside, {summary.unsteady} unsteady; look at them with: cotenant-lab show"
-        f" {options.out or summary.directory}"
+        f" {options.dataset or summary.directory}"
     )
     return DONE
 
@@ -156,7 +156,7 @@ def _show(options: argparse.Namespace) -> int:
 
     workloads = [name for name in (options.workloads or "").split(",") if name]
     try:
-        shown = analyse(options.directory, workloads, options.form or "")
+        shown = analyse(options.directory, workloads, options.pinning or "")
         if options.report is not None:
             from lab.show.page import write_page
 

@@ -1,4 +1,4 @@
-"""The campaign's memory on disk: one JSON line per finished run, synced before the next begins."""
+"""The campaign's journal: one JSON line per finished run, synced to disk before the next run begins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from lab.records import Record
 
 NAME = "journal.jsonl"
 _VERSION = 2
-_ADVICE = "name another directory with --out, or start anew with --fresh (the old journal is kept under another name)"
+_ADVICE = (
+    "name another directory with --dataset, or start anew with --fresh (the old journal is kept under another name)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The words for what is observed on a host: hosts, instances, settings, samples, probe results and co-locations."""
+"""Data types for observations: hosts, instances, settings, samples, probe results and co-locations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Charts for files and reports: figures in one style by matplotlib, which is imported when a picture is asked for.
+"""The one module of charts: figures, their elements and their files, in one style; callers hand the data in.
 
-Hosts need no matplotlib: without it everything but pictures works, and PictureError says what to install. Figures are
-made without pyplot, so nothing here is global and threads may draw at the same time; only writing takes turns.
+matplotlib is imported when a picture is asked for. Hosts need none: without it everything but pictures works, and
+PictureError says what to install. Figures are made without pyplot, so nothing here is global and threads may draw at
+the same time; only writing takes turns.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 import secrets
 import threading
+from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,11 +21,15 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 Figure: TypeAlias = "matplotlib.figure.Figure"  # for annotations elsewhere, which must not import matplotlib
+Steps: TypeAlias = Sequence[tuple[float, float]]  # of a cumulative distribution: value, and the share 0-1 up to it
 
 INK, SOFT, LINE, PAPER = "#1b2430", "#5a6675", "#d9dee5", "#ffffff"  # of the service's page
 ACCENT, GOOD, FAIR, BAD = "#24568a", "#1c7a4b", "#8a5a00", "#b3261e"
 SERIES = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#999999", "#f0e442")  # colour-blind safe
+DASHES = ("-", "--", ":", "-.")
+PERCENT_TICKS = ([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])  # of an axis of shares, 0-1
 FORMATS = (".png", ".svg")
+MOST_POINTS = 6_000  # more cannot be told apart, and make an SVG of megabytes
 _WIDTH, _HEIGHT = 4.6, 3.0  # inches of one panel
 _DPI = 144
 _TEXT, _SMALL = 9, 8  # points
@@ -80,6 +86,20 @@ def legend(axes: Any, **options: Any) -> None:
     axes.legend(fontsize=_SMALL, frameon=False, labelcolor=INK, **options)
 
 
+def legend_below(figure: Figure, columns: int = 1, **options: Any) -> None:
+    """A legend of all panels below them, where it covers nothing."""
+    legend(figure, **{"loc": "outside lower left", "borderpad": 0, "ncols": columns} | options)
+
+
+def named_rows(axes: Any, names: Sequence[str]) -> None:
+    """Make the y axis a list: one row per name, at 0, 1, ... from the top, between vertical lines of the grid."""
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", color=LINE, linewidth=0.7)
+
+
 def log_axis(axes: Any, which: str = "x") -> None:
     """Make the x or y axis logarithmic, with plain numbers at 1, 2 and 5 of every decade."""
     from matplotlib.ticker import LogLocator, NullFormatter
@@ -99,6 +119,84 @@ def time_axis(axes: Any) -> None:
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
     axes.xaxis.get_offset_text().set(fontsize=_SMALL, color=SOFT)
+
+
+def series_style(number: int) -> dict[str, Any]:
+    """Colour and dashes of the line with this number, from 0: unlike for 32 lines, and most without colours too."""
+    return {
+        "color": SERIES[number % len(SERIES)],
+        "linestyle": DASHES[(number + number // len(SERIES)) % len(DASHES)],
+    }
+
+
+def over_time(axes: Any, at_s: Sequence[float], values: Sequence[float], unit: str, title: str = "") -> None:
+    """Points over seconds; a long series is thinned, and loses no peak by it."""
+    times, shown = thinned(at_s, values)
+    axes.plot(times, shown, ".", color=ACCENT, markersize=2.5)
+    label(axes, title, "time (s)", unit)
+
+
+def cumulative(values: Sequence[float]) -> Steps:
+    """The empirical distribution of values, one step each."""
+    return [(value, rank / len(values)) for rank, value in enumerate(sorted(values), 1)]
+
+
+def distribution(
+    axes: Any, curves: Sequence[tuple[str, Steps]], x: str, title: str = "", *, of: str = "values",
+    log: bool = False, colours: Sequence[str] = SERIES,
+) -> None:  # fmt: skip
+    """Cumulative distributions by name, one or more steps each as from `cumulative`; long ones are thinned."""
+    for number, (name, steps) in enumerate(curves):
+        xs, ys = thinned([steps[0][0], *(value for value, _ in steps)], [0.0, *(share for _, share in steps)])
+        style = series_style(number) | {"color": colours[number % len(colours)]}
+        axes.step(xs, ys, where="post", linewidth=1.4, label=name, **style)
+    if log:
+        log_axis(axes)
+    axes.set_ylim(0, 1.02)
+    axes.set_yticks(*PERCENT_TICKS)
+    label(axes, title, x, f"share of {of}")
+
+
+def histogram(axes: Any, bins: Sequence[tuple[float, float, int]], unit: str, title: str = "") -> None:
+    """Counts of bins (from, to, count) on a logarithmic scale."""
+    log_axis(axes)
+    axes.bar(
+        [low for low, _, _ in bins], [count for _, _, count in bins], width=[high - low for low, high, _ in bins],
+        align="edge", color=ACCENT, edgecolor="white", linewidth=0.5,
+    )  # fmt: skip
+    label(axes, title, unit, "count")
+
+
+def interval(axes: Any, edges: Sequence[float], row: float, colour: str) -> None:
+    """A bar from the lower to the upper edge, in a row of a list."""
+    axes.plot(edges, [row, row], color=colour, linewidth=1.6, solid_capstyle="round")
+
+
+def line_at(axes: Any, value: float, name: str = "", *, vertical: bool = False, colour: str = SOFT) -> None:
+    """A thin line at a threshold or a mean; one with a name is dashed, for the legend."""
+    dash = "--" if name else "-"
+    (axes.axvline if vertical else axes.axhline)(value, color=colour, linewidth=0.8, linestyle=dash, label=name)
+
+
+def diagonal(axes: Any, low: float, high: float) -> None:
+    """The line of equal values on two axes of the same range."""
+    axes.plot([low, high], [low, high], color=SOFT, linewidth=0.8)
+    axes.set_xlim(low, high)
+    axes.set_ylim(low, high)
+
+
+def thinned(
+    xs: Sequence[float], ys: Sequence[float], most: int = MOST_POINTS
+) -> tuple[Sequence[float], Sequence[float]]:
+    """At most about `most` of the points, in order, with the lowest and the highest of every stretch among them."""
+    if len(xs) <= most:
+        return xs, ys
+    stretch = -(-len(xs) * 2 // most)
+    kept: list[int] = []
+    for begin in range(0, len(xs), stretch):
+        inside = range(begin, min(begin + stretch, len(xs)))
+        kept += sorted({min(inside, key=ys.__getitem__), max(inside, key=ys.__getitem__)})
+    return [xs[place] for place in kept], [ys[place] for place in kept]
 
 
 def save(figure: Figure, path: Path) -> None:

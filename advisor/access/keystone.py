@@ -26,7 +26,7 @@ _USER = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TokenValidation:
     """What Keystone said of a token, for as long as `until` (monotonic seconds); no caller = not valid here."""
 
     caller: Caller | None
@@ -57,10 +57,10 @@ class Keystone:
         self._connecting = threading.Lock()
         self._remembering = threading.Lock()
         # Apart, so that a flood of forged tokens cannot push out a valid one.
-        self._valid: OrderedDict[bytes, Answer] = OrderedDict()
-        self._refused: OrderedDict[bytes, Answer] = OrderedDict()
+        self._valid: OrderedDict[bytes, TokenValidation] = OrderedDict()
+        self._refused: OrderedDict[bytes, TokenValidation] = OrderedDict()
 
-    def remembered(self, token: str) -> Answer | None:
+    def remembered(self, token: str) -> TokenValidation | None:
         """What was said of it of late; None = ask."""
         key = _key(token)
         answer = self._valid.get(key) or self._refused.get(key)
@@ -86,10 +86,11 @@ class Keystone:
             what = f"Keystone at {self._url} cannot be asked about a token, or answers what is none"
             advice = "see that it runs, and that OS_CLOUD or OS_USERNAME and so on name a credential"
             raise IdentityUnavailable(f"{what} ({type(error).__name__}); {advice}") from error
-        self._remember(_key(token), Answer(caller, self._monotonic() + min(left_s, CACHE_S if caller else REFUSED_S)))
+        until = self._monotonic() + min(left_s, CACHE_S if caller else REFUSED_S)
+        self._remember(_key(token), TokenValidation(caller, until))
         return caller
 
-    def _remember(self, key: bytes, answer: Answer) -> None:
+    def _remember(self, key: bytes, answer: TokenValidation) -> None:
         here, other = (self._valid, self._refused) if answer.caller else (self._refused, self._valid)
         with self._remembering:
             other.pop(key, None)

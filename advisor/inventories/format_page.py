@@ -139,9 +139,10 @@ def page() -> str:
         "# The inventory file\n",
         "<!-- Made by `python -m advisor.inventories.format_page`; change that module, not this page. -->\n",
         "An inventory is one YAML or JSON file: which hosts there are, which instances, and what is known of their\n"
-        "work. `cotenant where`, `plan` and `probe-plan` read it, `cotenant sync FILE` brings it into the database.\n"
+        "work. `cotenant where`, `plan` and `probe-plan` read it. `cotenant sync FILE` brings it into the database.\n"
         "Sizes alone are enough to begin. An unknown field, a wrong type and a number outside its limits are refused\n"
-        "with file, line and field, and nothing is stored. Up to 16 MiB; anchors, aliases and tags are refused.\n",
+        "with file, line and field, and nothing is stored. A file may have up to 16 MiB, without YAML anchors,\n"
+        "aliases and tags.\n",
         f"```yaml\n{EXAMPLE}```\n",
         "## The file\n",
         *_table(TOP, {}, ()),
@@ -151,6 +152,7 @@ def page() -> str:
         *_table(INSTANCE, {**_defaults(Instance), **_defaults(IsolationSettings)}, ("id",)),
         "\n## A workload\n",
         *_table(WORKLOAD, {"platform": "", "origin": "given"}, ("name", "metrics")),
+        "\n**Next:** [ask where an instance should go](tour.md#where-should-it-go).",
     ]
     return "\n".join(parts) + "\n"
 

@@ -51,7 +51,7 @@ class Reading:
         return all(part.state == "read" for part in self.parts)
 
 
-class Source(Protocol):
+class InventorySource(Protocol):
     """Another system that is read again and again; it remembers what it needs to read only what is new."""
 
     def read(self) -> Reading:

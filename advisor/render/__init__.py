@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from advisor.domain import Command
-from advisor.render.change import Change
+from advisor.render.change import SettingsChange
 from advisor.render.names import check_labels
 from advisor.render.tools import Tools
 from advisor.render.unmet import unmet
@@ -47,7 +47,7 @@ def commands(
     tools = Tools.of(host, target, scheduler, cgroup, uplink)
     if all(getattr(wanted, f.name) in (None, getattr(current, f.name)) for f in fields(wanted)):
         return ()
-    change = Change(host, instance, current, wanted)
+    change = SettingsChange(host, instance, current, wanted)
     steps = [*tools.cpu_and_disk(change), *tools.network(change, neighbours)]
     # Stable: within a phase as written. Network limits come after CPU and disk, they disturb the most when wrong.
     return tuple(step.command for step in sorted(steps, key=lambda step: step.phase))

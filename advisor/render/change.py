@@ -1,4 +1,4 @@
-"""Change: an instance on its host, what holds now and what is wanted; Step: one command with its place in the order."""
+"""What a renderer gets to do (from which settings to which, beside whom), and the steps that renderers give back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingsChange:
     """What is asked of a renderer. None in `wanted` = leave as is; None in `current` = the tool's own default.
 
     `comes` = the instance is yet to start on the host, so that nothing holds for it there.

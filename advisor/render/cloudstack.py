@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
-from advisor.render.change import Change, Step, bytes_per_second, only_said
+from advisor.render.change import SettingsChange, Step, bytes_per_second, only_said
 from advisor.render.policing import policed
 from profiler.observed import IsolationSettings
 
 TOOL = "cmk"
 
 
-def steps(change: Change) -> Iterator[Step]:
+def steps(change: SettingsChange) -> Iterator[Step]:
     """One sentence with the whole offering, and one for each thing that an offering cannot say."""
     whole = _complete(change)
     offered = " ".join(f"{name}={value}" for name, value in _fields(change, whole).items())
@@ -42,13 +42,13 @@ def steps(change: Change) -> Iterator[Step]:
         yield only_said(TOOL, f"networkrate is a limit: it keeps no rate free for {change.instance.id}")
 
 
-def _complete(change: Change) -> IsolationSettings:
+def _complete(change: SettingsChange) -> IsolationSettings:
     """What holds afterwards: an offering is whole or not at all."""
     given = {f.name: value for f in fields(change.wanted) if (value := getattr(change.wanted, f.name)) is not None}
     return replace(change.current, **given)
 
 
-def _fields(change: Change, settings: IsolationSettings) -> dict[str, str]:
+def _fields(change: SettingsChange, settings: IsolationSettings) -> dict[str, str]:
     instance, mhz = change.instance, change.host.cpu_mhz
     found = {"cpunumber": str(instance.vcpus)}
     if mhz is not None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from advisor.domain import Command
 from advisor.render import kvm, lxc, xen
-from advisor.render.change import Change, Options, Step
+from advisor.render.change import Options, SettingsChange, Step
 from profiler.host_kinds import HostKind
 from profiler.observed import Host, Instance
 
@@ -16,15 +16,15 @@ from profiler.observed import Host, Instance
 class HostTool(Protocol):
     """Commands of one kind of hypervisor, each with its undo. A command without argv says why there is none."""
 
-    def steps(self, change: Change, options: Options) -> Iterator[Step]:
+    def steps(self, change: SettingsChange, options: Options) -> Iterator[Step]:
         """Pins, weight, cap and disk limit of what runs."""
         ...
 
-    def interface(self, change: Change) -> Iterator[Step] | None:
+    def interface(self, change: SettingsChange) -> Iterator[Step] | None:
         """The network limit at the instance's own interface, where tc cannot shape the uplink; None = it cannot be."""
         ...
 
-    def definition(self, change: Change, options: Options) -> Iterator[Step]:
+    def definition(self, change: SettingsChange, options: Options) -> Iterator[Step]:
         """What to write down, so that the instance starts with its settings."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from advisor.render.change import Change, Options, Step, bytes_per_second, only_said
+from advisor.render.change import Options, SettingsChange, Step, bytes_per_second, only_said
 from advisor.render.groups import period_and_quota, shares, v2_weight
 from advisor.render.names import disk_target, iothreads, mac_address
 from advisor.render.policing import policed
@@ -14,7 +14,7 @@ from advisor.render.virsh import other_threads
 from profiler.observed import format_cpus
 
 
-def definition(change: Change, options: Options) -> Iterator[Step]:
+def definition(change: SettingsChange, options: Options) -> Iterator[Step]:
     """Elements for the domain's definition (virsh edit), so that it starts with its settings."""
     parts = (_cputune(change, options.cgroup), _iotune(change), _bandwidth(change, options.uplink))
     text = "".join(ElementTree.tostring(part, encoding="unicode") for part in parts if part is not None)
@@ -22,7 +22,7 @@ def definition(change: Change, options: Options) -> Iterator[Step]:
         yield only_said("virsh", f"to start with it, write into the domain {change.instance.id} (virsh edit): {text}")
 
 
-def _cputune(change: Change, cgroup: int) -> ElementTree.Element | None:
+def _cputune(change: SettingsChange, cgroup: int) -> ElementTree.Element | None:
     wanted, instance = change.wanted, change.instance
     tune = ElementTree.Element("cputune")
     if wanted.weight is not None:
@@ -44,7 +44,7 @@ def _cputune(change: Change, cgroup: int) -> ElementTree.Element | None:
     return tune if len(tune) else None
 
 
-def _iotune(change: Change) -> ElementTree.Element | None:
+def _iotune(change: SettingsChange) -> ElementTree.Element | None:
     limit, target = bytes_per_second(change.wanted.disk_limit_mb_s), disk_target(change.instance)
     if limit is None or target is None:
         return None
@@ -54,7 +54,7 @@ def _iotune(change: Change) -> ElementTree.Element | None:
     return disk
 
 
-def _bandwidth(change: Change, uplink: str | None) -> ElementTree.Element | None:
+def _bandwidth(change: SettingsChange, uplink: str | None) -> ElementTree.Element | None:
     """The interface's limit where tc cannot hold it on the uplink, and a queue per vCPU for one that is shaped."""
     wanted, mac = change.wanted.network, mac_address(change.instance)
     limit = None if on_uplink(change.host, uplink) else policed(wanted)

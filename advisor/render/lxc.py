@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import Change, Options, Phase, Step, bytes_per_second, more, only_said, replaced
+from advisor.render.change import Options, Phase, SettingsChange, Step, bytes_per_second, more, only_said, replaced
 from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
 from advisor.render.names import DISK, disk_number, group_path, kernel_version
 from models.physics.cap_periods import DEFAULT_US, is_short
@@ -17,7 +17,7 @@ from profiler.observed import Host, Instance, Pinning
 BURST_SINCE = (5, 14)  # cpu.max.burst and cpu.cfs_burst_us came with Linux 5.14 (sched-bwc.rst)
 
 
-def steps(change: Change, options: Options) -> Iterator[Step]:
+def steps(change: SettingsChange, options: Options) -> Iterator[Step]:
     """What control groups can do of a change; see `Phase` for the order."""
     group, cgroup = group_path(change.instance), options.cgroup
     yield from _pin(change, group)
@@ -30,7 +30,7 @@ def _cgset(group: str, *values: str) -> tuple[str, ...]:
     return ("cgset", *(part for value in values for part in ("-r", value)), "--", group)
 
 
-def _pin(change: Change, group: str) -> Iterator[Step]:
+def _pin(change: SettingsChange, group: str) -> Iterator[Step]:
     if change.wanted.pinning is None:
         return
     now, then = _cpus(change, change.current.pinning), _cpus(change, change.wanted.pinning)
@@ -44,11 +44,11 @@ def _pin(change: Change, group: str) -> Iterator[Step]:
         yield Step(Phase.PIN, Command("cgset", argv, undo, note))
 
 
-def _cpus(change: Change, pinning: Pinning | None) -> frozenset[int]:
+def _cpus(change: SettingsChange, pinning: Pinning | None) -> frozenset[int]:
     return (pinning.union if pinning else frozenset()) or change.every_cpu
 
 
-def _weight(change: Change, group: str, cgroup: int) -> Iterator[Step]:
+def _weight(change: SettingsChange, group: str, cgroup: int) -> Iterator[Step]:
     key, convert = ("cpu.shares", shares) if cgroup == 1 else ("cpu.weight", v2_weight)
     pair = change.weights(convert)
     if pair:
@@ -61,7 +61,7 @@ def _weight(change: Change, group: str, cgroup: int) -> Iterator[Step]:
         )
 
 
-def _cap(change: Change, group: str, cgroup: int) -> Iterator[Step]:
+def _cap(change: SettingsChange, group: str, cgroup: int) -> Iterator[Step]:
     cap = change.wanted.cap_percent
     if cap is None:
         return
@@ -109,7 +109,7 @@ def _bandwidth(
     return (spare, *bandwidth) if lowered else (*bandwidth, spare)
 
 
-def _disk(change: Change, group: str, cgroup: int) -> Iterator[Step]:
+def _disk(change: SettingsChange, group: str, cgroup: int) -> Iterator[Step]:
     now, then = (bytes_per_second(s.disk_limit_mb_s) for s in (change.current, change.wanted))
     if then is None or now == then:
         return
@@ -135,12 +135,12 @@ def _throttle(disk: str, limit: int | None, cgroup: int) -> tuple[str, ...]:
     return tuple(f"blkio.throttle.{way}_bps_device={disk} {limit or 0}" for way in ("read", "write"))
 
 
-def interface(change: Change) -> None:
+def interface(change: SettingsChange) -> None:
     """None: a container's network is limited on the uplink only."""
     del change
 
 
-def definition(change: Change, options: Options) -> Iterator[Step]:
+def definition(change: SettingsChange, options: Options) -> Iterator[Step]:
     """Nothing: the managers of containers differ."""
     del change, options
     yield from ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from advisor.domain import Command
-from advisor.render.change import Change, Phase, Step, backwards, bytes_per_second, more, only_said
+from advisor.render.change import Phase, SettingsChange, Step, backwards, bytes_per_second, more, only_said
 from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight
 from advisor.render.names import FLAVOR, POLICY, PORT, cloud_name
 from advisor.render.policing import Policed, loosens, policed
@@ -19,7 +19,7 @@ TOOL = "openstack"
 _FROM_NOW_ON = "holds for every server of the flavor from its next start with it (create or resize)"
 
 
-def steps(change: Change, cgroup: int) -> Iterator[Step]:
+def steps(change: SettingsChange, cgroup: int) -> Iterator[Step]:
     """What the flavor can say of a change, but the network; see `Phase` for the order."""
     flavor = cloud_name(change.instance, FLAVOR)
     if flavor is None or change.host.kind != "kvm":
@@ -37,7 +37,7 @@ def steps(change: Change, cgroup: int) -> Iterator[Step]:
         yield from _disk(change, flavor)
 
 
-def network(change: Change) -> Iterator[Step]:
+def network(change: SettingsChange) -> Iterator[Step]:
     """The limit on what the server sends: at its port where that is named, else by its flavor."""
     port = cloud_name(change.instance, PORT)
     if port is not None:
@@ -60,7 +60,7 @@ def _spec(flavor: str, now: Mapping[str, object], then: Mapping[str, object]) ->
     return (TOOL, "flavor", verb, *(part for text in texts for part in ("--property", text)), flavor)
 
 
-def _pin(change: Change, flavor: str) -> Iterator[Step]:
+def _pin(change: SettingsChange, flavor: str) -> Iterator[Step]:
     wanted = change.wanted.pinning
     if wanted is None:
         return
@@ -72,14 +72,14 @@ def _pin(change: Change, flavor: str) -> Iterator[Step]:
     yield from _specs(flavor, now, then, Phase.PIN, note)
 
 
-def _dedicated(change: Change, pinning: Pinning | None) -> bool:
+def _dedicated(change: SettingsChange, pinning: Pinning | None) -> bool:
     """Whether each vCPU has exactly one pCPU, and has it for itself."""
     if pinning is None or len(pinning.cpus) != change.instance.vcpus:
         return False
     return all(len(cpus) == 1 for cpus in pinning.cpus) and len(pinning.union) == change.instance.vcpus
 
 
-def _cpu_policy(change: Change, pinning: Pinning | None) -> dict[str, object]:
+def _cpu_policy(change: SettingsChange, pinning: Pinning | None) -> dict[str, object]:
     if not _dedicated(change, pinning):
         return {}
     found: dict[str, object] = {"hw:cpu_policy": "dedicated"}
@@ -91,7 +91,7 @@ def _cpu_policy(change: Change, pinning: Pinning | None) -> dict[str, object]:
     return found
 
 
-def _weight(change: Change, flavor: str, cgroup: int) -> Iterator[Step]:
+def _weight(change: SettingsChange, flavor: str, cgroup: int) -> Iterator[Step]:
     convert = shares if cgroup == 1 else v2_weight
     pair = change.weights(convert)
     if pair is None:
@@ -102,7 +102,7 @@ def _weight(change: Change, flavor: str, cgroup: int) -> Iterator[Step]:
         yield from _specs(flavor, now, {"quota:cpu_shares": pair[1]}, phase, "")
 
 
-def _cap(change: Change, flavor: str) -> Iterator[Step]:
+def _cap(change: SettingsChange, flavor: str) -> Iterator[Step]:
     now, then = change.current.cap_percent, change.wanted.cap_percent
     if then is None:
         return
@@ -111,7 +111,7 @@ def _cap(change: Change, flavor: str) -> Iterator[Step]:
     yield from _specs(flavor, _quota(change, now), _quota(change, then), phase, quota_note(cpus, change.instance))
 
 
-def _quota(change: Change, percent: float | None) -> dict[str, object]:
+def _quota(change: SettingsChange, percent: float | None) -> dict[str, object]:
     """Each vCPU may use quota of period, µs (resource-limits.rst)."""
     if percent is None:
         return {}
@@ -119,7 +119,7 @@ def _quota(change: Change, percent: float | None) -> dict[str, object]:
     return {"quota:cpu_period": period, "quota:cpu_quota": quota}
 
 
-def _disk(change: Change, flavor: str) -> Iterator[Step]:
+def _disk(change: SettingsChange, flavor: str) -> Iterator[Step]:
     now, then = (bytes_per_second(s.disk_limit_mb_s) for s in (change.current, change.wanted))
     if then is None:
         return
@@ -128,7 +128,7 @@ def _disk(change: Change, flavor: str) -> Iterator[Step]:
     yield from _specs(flavor, {} if now is None else {key: now}, {key: then}, phase, "each disk by itself")
 
 
-def _flavor_network(change: Change, flavor: str | None) -> Iterator[Step]:
+def _flavor_network(change: SettingsChange, flavor: str | None) -> Iterator[Step]:
     if change.wanted.network is None or change.wanted.network == change.current.network:
         return
     now, then = policed(change.current.network), policed(change.wanted.network)
@@ -152,7 +152,7 @@ def _vif(limit: Policed | None) -> dict[str, object]:
     return {f"{start}average": limit.kbyte_s, f"{start}peak": limit.kbyte_s, f"{start}burst": limit.burst_kbyte}
 
 
-def _port_network(change: Change, port: str) -> Iterator[Step]:
+def _port_network(change: SettingsChange, port: str) -> Iterator[Step]:
     """A policy of the instance's own, on its port; a new one per change, for rules can only be named by ids."""
     wanted = change.wanted.network
     if wanted is None or _rules(wanted) == _rules(change.current.network):
@@ -168,13 +168,13 @@ def _port_network(change: Change, port: str) -> Iterator[Step]:
     yield from (Step(phase, command) for command in (*made, moved, *gone))
 
 
-def _policy_name(change: Change, network: NetworkSettings | None) -> str:
+def _policy_name(change: SettingsChange, network: NetworkSettings | None) -> str:
     """Told apart by the rules; at most 255 characters (Neutron's names)."""
     numbers = "-".join(str(number) for rule in _rules(network) for number in rule[1:] if number.isdecimal())
     return f"cotenant-{numbers}-{change.instance.id}"[:255]
 
 
-def _made(change: Change, network: NetworkSettings | None) -> tuple[Command, ...]:
+def _made(change: SettingsChange, network: NetworkSettings | None) -> tuple[Command, ...]:
     rules = _rules(network)
     if not rules:
         return ()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.domain import Command
-from advisor.render.change import Change, Phase, Step, backwards, only_said
+from advisor.render.change import Phase, SettingsChange, Step, backwards, only_said
 from advisor.render.names import MAC, UPLINK, mac_address, uplink_name
 from models.physics.htb import UNSHAPED_SHARE
 from profiler.observed import Host, Instance, NetworkSettings
@@ -26,25 +26,25 @@ UNKNOWN_LINE_MBIT = 1e9  # only to tell whether anything is wanted at all
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ClassRates:
     """An HTB class's rate and ceil in kbit/s, the finest that is rendered."""
 
     rate: int
     ceil: int
 
     @classmethod
-    def of(cls, rate_mbit: float, ceil_mbit: float) -> Shape:
+    def of(cls, rate_mbit: float, ceil_mbit: float) -> ClassRates:
         rate = max(1, round(rate_mbit * 1000))
         return cls(rate, max(rate, round(ceil_mbit * 1000)))
 
 
-def shape(network: NetworkSettings | None, line_mbit: float) -> Shape | None:
+def shape(network: NetworkSettings | None, line_mbit: float) -> ClassRates | None:
     """None = no class; `shared` may borrow up to its ceil (else the line), `dedicated` keeps to its rate."""
     if network is None or network.mode == "none" or network.rate_mbit is None:
         return None
     if network.mode == "dedicated":
-        return Shape.of(network.rate_mbit, network.rate_mbit)
-    return Shape.of(network.rate_mbit, network.ceil_mbit or line_mbit)
+        return ClassRates.of(network.rate_mbit, network.rate_mbit)
+    return ClassRates.of(network.rate_mbit, network.ceil_mbit or line_mbit)
 
 
 def is_shaped(network: NetworkSettings | None) -> bool:
@@ -65,7 +65,7 @@ def class_minor(instance_id: str) -> int:
     return FIRST_MINOR + zlib.crc32(instance_id.encode()) % MINORS
 
 
-def steps(change: Change, uplink: str | None, neighbours: Sequence[Instance] | None) -> Iterator[Step]:
+def steps(change: SettingsChange, uplink: str | None, neighbours: Sequence[Instance] | None) -> Iterator[Step]:
     """The class of one instance, with the tree around it where it is the first or the last one on the uplink."""
     line, device = change.host.nic_mbit, uplink_name(change.host, uplink)
     now, then = (shape(settings.network, line or UNKNOWN_LINE_MBIT) for settings in (change.current, change.wanted))
@@ -97,7 +97,7 @@ def _tree(device: str, line_mbit: float) -> tuple[Command, ...]:
 
     `add` and not `replace`: a qdisc that somebody else has set on the uplink is refused by the kernel, not overwritten.
     """
-    whole, rest = Shape.of(line_mbit, line_mbit), Shape.of(UNSHAPED_SHARE * line_mbit, line_mbit)
+    whole, rest = ClassRates.of(line_mbit, line_mbit), ClassRates.of(UNSHAPED_SHARE * line_mbit, line_mbit)
     return (
         Command(
             "tc",
@@ -127,14 +127,14 @@ class _Class:
         """What is left over goes to latency instances first (tc-htb(8), prio)."""
         return 0 if self.instance.service == "latency" else 1
 
-    def made(self, wanted: Shape) -> tuple[Command, ...]:
+    def made(self, wanted: ClassRates) -> tuple[Command, ...]:
         return (
             _class_added(self.device, WHOLE, self.id, wanted, prio=self.prio),
             _leaf_added(self.device, self.id),
             self._steered(),
         )
 
-    def changed(self, now: Shape, then: Shape) -> Command:
+    def changed(self, now: ClassRates, then: ClassRates) -> Command:
         start = ("tc", "class", "change", "dev", self.device, "parent", WHOLE, "classid", self.id)
         return Command("tc", (*start, *_htb(then, self.prio)), (*start, *_htb(now, self.prio)))
 
@@ -154,7 +154,7 @@ class _Class:
         )
 
 
-def _class_added(device: str, parent: str, classid: str, wanted: Shape, *, prio: int) -> Command:
+def _class_added(device: str, parent: str, classid: str, wanted: ClassRates, *, prio: int) -> Command:
     return Command(
         "tc",
         ("tc", "class", "add", "dev", device, "parent", parent, "classid", classid, *_htb(wanted, prio)),
@@ -171,7 +171,7 @@ def _leaf_added(device: str, classid: str) -> Command:
     return Command("tc", ("tc", "qdisc", "add", "dev", *leaf), ("tc", "qdisc", "del", "dev", *leaf))
 
 
-def _htb(wanted: Shape, prio: int) -> tuple[str, ...]:
+def _htb(wanted: ClassRates, prio: int) -> tuple[str, ...]:
     burst, cburst = _millisecond_bytes(wanted.rate), _millisecond_bytes(wanted.ceil)
     return (
         *("htb", "rate", _rate(wanted.rate), "ceil", _rate(wanted.ceil), "burst", f"{burst}b", "cburst", f"{cburst}b"),

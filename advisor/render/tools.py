@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
 from advisor.render import cloudstack, openstack, tc
-from advisor.render.change import Change, Options, Step
+from advisor.render.change import Options, SettingsChange, Step
 from advisor.render.host_tools import HOST_TOOLS
 from advisor.render.names import target_of
 from profiler.observed import Host, Instance
@@ -27,7 +27,7 @@ class Tools:
             raise InvalidInput(f"control groups have version 1 or 2, not {cgroup}", field="cgroup")
         return cls(target_of(host, target), Options(scheduler, cgroup, uplink))
 
-    def cpu_and_disk(self, change: Change) -> Iterator[Step]:
+    def cpu_and_disk(self, change: SettingsChange) -> Iterator[Step]:
         """Pins, weight, cap and disk limit; for CloudStack the whole offering."""
         if self.target == "openstack":
             return openstack.steps(change, self.options.cgroup)
@@ -35,7 +35,7 @@ class Tools:
             return cloudstack.steps(change)
         return HOST_TOOLS[change.host.kind].steps(change, self.options)
 
-    def network(self, change: Change, neighbours: Sequence[Instance] | None) -> Iterator[Step]:
+    def network(self, change: SettingsChange, neighbours: Sequence[Instance] | None) -> Iterator[Step]:
         """The network limit: on the uplink where it can be shaped, else where the target can."""
         if self.target == "openstack":
             return openstack.network(change)
@@ -47,7 +47,7 @@ class Tools:
                 return limited
         return tc.steps(change, self.options.uplink, neighbours)
 
-    def definition(self, change: Change) -> Iterator[Step]:
+    def definition(self, change: SettingsChange) -> Iterator[Step]:
         """What keeps the settings over a restart; clouds keep theirs."""
         if self.target != "native":
             return iter(())

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from advisor.domain import Host, Instance, IsolationSettings
 from advisor.errors import InvalidInput
 from advisor.render import driver
-from advisor.render.change import Change
+from advisor.render.change import SettingsChange
 from advisor.render.tools import Tools
 
 
@@ -39,7 +39,7 @@ def _reasons(
                 yield command.note
         for one in instances:
             if one.id in changes:
-                change = Change(host, one, one.settings, changes[one.id])
+                change = SettingsChange(host, one, one.settings, changes[one.id])
                 for step in (*tools.cpu_and_disk(change), *tools.network(change, None)):
                     if step.needs:
                         yield f"needs {step.needs} to be carried out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import Change, Options, Phase, Step, bytes_per_second, more, only_said, replaced
+from advisor.render.change import Options, Phase, SettingsChange, Step, bytes_per_second, more, only_said, replaced
 from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
 from advisor.render.names import DISK, address, disk_target, domain_name, iothreads, mac_address
 from advisor.render.policing import Policed, loosens, policed
@@ -15,7 +15,7 @@ from profiler.observed import Host, Instance, format_cpus
 NO_QUOTA = -1  # any negative value (virsh(1), schedinfo)
 
 
-def steps(change: Change, options: Options) -> Iterator[Step]:
+def steps(change: SettingsChange, options: Options) -> Iterator[Step]:
     """What virsh can do of a change, but the network; see `Phase` for the order."""
     name = domain_name(change.instance)
     for vcpu, now, then in change.moved_vcpus():
@@ -28,7 +28,7 @@ def steps(change: Change, options: Options) -> Iterator[Step]:
     yield from _disk(change, name)
 
 
-def interface(change: Change) -> Iterator[Step] | None:
+def interface(change: SettingsChange) -> Iterator[Step] | None:
     """The limit on what the guest sends at its own interface; None where its MAC address is not known.
 
     Guest outbound is a policer on the tap that drops what is too much (libvirt, virnetdevbandwidth.c), where the class
@@ -38,7 +38,7 @@ def interface(change: Change) -> Iterator[Step] | None:
     return None if mac is None else _policed(change, mac)
 
 
-def _policed(change: Change, mac: str) -> Iterator[Step]:
+def _policed(change: SettingsChange, mac: str) -> Iterator[Step]:
     name = domain_name(change.instance)
     now, then = policed(change.current.network), policed(change.wanted.network)
     if change.wanted.network in (None, change.current.network):
@@ -56,7 +56,7 @@ def _policed(change: Change, mac: str) -> Iterator[Step]:
     )
 
 
-def other_threads(change: Change) -> tuple[frozenset[int], frozenset[int]]:
+def other_threads(change: SettingsChange) -> tuple[frozenset[int], frozenset[int]]:
     """Where its other threads (emulator, vhost, I/O) are and belong afterwards.
 
     On the driver's CPUs once any vCPU is pinned. Those of who comes belong there in any case, for that is where its
@@ -73,7 +73,7 @@ def _outbound(limit: Policed | None) -> str:
     return f"{limit.kbyte_s},{limit.kbyte_s},{limit.burst_kbyte}" if limit else "0"
 
 
-def _driver_threads(change: Change, name: str) -> Iterator[Step]:
+def _driver_threads(change: SettingsChange, name: str) -> Iterator[Step]:
     now, then = other_threads(change)
     if now == then:
         return
@@ -93,7 +93,7 @@ def _schedinfo(name: str, *parameters: str) -> tuple[str, ...]:
     return ("virsh", "schedinfo", "--domain", name, "--live", *sets)
 
 
-def _weight(change: Change, name: str, cgroup: int) -> Iterator[Step]:
+def _weight(change: SettingsChange, name: str, cgroup: int) -> Iterator[Step]:
     # libvirt hands cpu_shares on as they are: cpu.shares on version 1, cpu.weight on version 2 (formatdomain, shares).
     pair = change.weights(shares if cgroup == 1 else v2_weight)
     if pair:
@@ -106,7 +106,7 @@ def _weight(change: Change, name: str, cgroup: int) -> Iterator[Step]:
         )
 
 
-def _cap(change: Change, name: str) -> Iterator[Step]:
+def _cap(change: SettingsChange, name: str) -> Iterator[Step]:
     vcpus, now, then = change.instance.vcpus, change.current.cap_percent, change.wanted.cap_percent
     if then is None:
         return
@@ -124,7 +124,7 @@ def _cap(change: Change, name: str) -> Iterator[Step]:
     )
 
 
-def _disk(change: Change, name: str) -> Iterator[Step]:
+def _disk(change: SettingsChange, name: str) -> Iterator[Step]:
     now, then = (bytes_per_second(s.disk_limit_mb_s) for s in (change.current, change.wanted))
     if then is None or now == then:
         return

@@ -9,7 +9,7 @@ from enum import IntEnum
 from advisor.domain import Command
 from advisor.errors import InvalidInput
 from advisor.render import driver
-from advisor.render.change import Change, Phase, Step
+from advisor.render.change import Phase, SettingsChange, Step
 from advisor.render.tc import is_shaped
 from advisor.render.tools import Tools
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings
@@ -61,9 +61,9 @@ def plan(
         raise InvalidInput(f"instance {newcomer.id} is on host {host.id} already", field="instance.name")
     tools = Tools.of(host, target, scheduler, cgroup, uplink)
     settled = replace(host, driver_cpus=driver_cpus) if driver_cpus else host  # where emulator threads go with a pin
-    entering = Change(settled, newcomer, IsolationSettings(), wanted, comes=True)
+    entering = SettingsChange(settled, newcomer, IsolationSettings(), wanted, comes=True)
     staying = [
-        Change(settled, resident, resident.settings, changes[resident.id])
+        SettingsChange(settled, resident, resident.settings, changes[resident.id])
         for resident in residents
         if resident.id in changes and _differs(resident.settings, changes[resident.id])
     ]
@@ -85,7 +85,7 @@ def _differs(now: IsolationSettings, wanted: IsolationSettings) -> bool:
     return any(getattr(wanted, f.name) not in (None, getattr(now, f.name)) for f in fields(wanted))
 
 
-def _moment(change: Change, phase: Phase) -> Moment:
+def _moment(change: SettingsChange, phase: Phase) -> Moment:
     if _reached(change):
         if phase is Phase.PIN:
             return Moment.MOVES
@@ -103,17 +103,17 @@ def _by_phase(phase: Phase) -> Moment:
     }[phase]
 
 
-def _reached(change: Change) -> frozenset[int]:
+def _reached(change: SettingsChange) -> frozenset[int]:
     """pCPUs that the instance may use afterwards and not now."""
     return frozenset().union(*(then - now for _, now, then in change.moved_vcpus()))
 
 
-def _left(change: Change) -> frozenset[int]:
+def _left(change: SettingsChange) -> frozenset[int]:
     """pCPUs that it uses now and not afterwards."""
     return frozenset().union(*(now - then for _, now, then in change.moved_vcpus()))
 
 
-def _one_after_another(changes: Sequence[Change]) -> Iterator[Change]:
+def _one_after_another(changes: Sequence[SettingsChange]) -> Iterator[SettingsChange]:
     """Who moves onto CPUs that another is about to leave comes after it; where they change places, as they stand."""
     waiting = list(changes)
     while waiting:
@@ -122,13 +122,13 @@ def _one_after_another(changes: Sequence[Change]) -> Iterator[Change]:
         yield chosen
 
 
-def _meets(change: Change, waiting: Sequence[Change]) -> bool:
+def _meets(change: SettingsChange, waiting: Sequence[SettingsChange]) -> bool:
     return any(_reached(change) & _left(other) for other in waiting if other is not change)
 
 
 def _networks(
-    staying: Sequence[Change], entering: Change, residents: Sequence[Instance]
-) -> Iterator[tuple[Change, tuple[Instance, ...]]]:
+    staying: Sequence[SettingsChange], entering: SettingsChange, residents: Sequence[Instance]
+) -> Iterator[tuple[SettingsChange, tuple[Instance, ...]]]:
     """Changes with whom they find shaped on the uplink: first who leaves it, the newcomer last.
 
     The tree must stay while anybody has a class in it, now or at the end, so who leaves also sees those yet to come.

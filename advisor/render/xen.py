@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import Change, Options, Phase, Step, more, only_said, replaced
+from advisor.render.change import Options, Phase, SettingsChange, Step, more, only_said, replaced
 from advisor.render.names import address, domain_name, mac_address
 from advisor.render.policing import policed
 from profiler.observed import Host, Instance, format_cpus
@@ -21,7 +21,7 @@ HINTS = {
 DOM0 = "Domain-0"
 
 
-def steps(change: Change, options: Options) -> Iterator[Step]:
+def steps(change: SettingsChange, options: Options) -> Iterator[Step]:
     """What xl can do of a change; see `Phase` for the order."""
     name = domain_name(change.instance)
     for vcpu, now, then in change.moved_vcpus():
@@ -32,7 +32,7 @@ def steps(change: Change, options: Options) -> Iterator[Step]:
         yield only_said("xl", f"xl cannot limit the disk throughput of {name}: Xen's block backend has no such setting")
 
 
-def _scheduling(change: Change, name: str, scheduler: str) -> Iterator[Step]:
+def _scheduling(change: SettingsChange, name: str, scheduler: str) -> Iterator[Step]:
     now, then = cap(change, change.current.cap_percent), cap(change, change.wanted.cap_percent)
     new_cap = change.wanted.cap_percent is not None and now != then
     weights = change.weights(lambda weight: weight)  # xl's own scale, 1-65535 (xl(1))
@@ -59,7 +59,7 @@ def _scheduling(change: Change, name: str, scheduler: str) -> Iterator[Step]:
         )
 
 
-def cap(change: Change, percent: float | None) -> int:
+def cap(change: SettingsChange, percent: float | None) -> int:
     """xl's cap: percent of one pCPU for the whole domain, 0 = none.
 
     libxl refuses more than 100 per vCPU (sched_credit_domain_set), and rounding to 0 would lift the cap.
@@ -67,12 +67,12 @@ def cap(change: Change, percent: float | None) -> int:
     return 0 if percent is None else min(max(1, round(percent)), 100 * change.instance.vcpus)
 
 
-def interface(change: Change) -> None:
+def interface(change: SettingsChange) -> None:
     """None: the rate of a vif cannot be changed while its domain runs."""
     del change
 
 
-def definition(change: Change, options: Options) -> Iterator[Step]:
+def definition(change: SettingsChange, options: Options) -> Iterator[Step]:
     """Lines for the domain's configuration (xl.cfg, xl-network-configuration), so that it starts with its settings."""
     wanted, instance = change.wanted, change.instance
     lines = []

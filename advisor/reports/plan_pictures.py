@@ -1,4 +1,4 @@
-"""Pictures of a plan as inline SVG: throughput of each host, distributions, pressure, run-way, variants."""
+"""Pictures of a plan as inline SVG: throughput per host, distributions, pressure, run-way, variants."""
 
 from __future__ import annotations
 
@@ -10,40 +10,41 @@ from markupsafe import Markup
 from advisor.domain import Band, Capacity, Variant
 from advisor.reports.number_format import PRESSED, percent, scale
 from advisor.reports.plan_view import HostRows
+from profiler import pictures
 from profiler.look import AFTER, BAD, BEFORE, NEW, SHADES, inline, short
-from profiler.pictures import INK, LINE, PAPER, SOFT, label, legend, new_figure
+from profiler.pictures import INK, LINE, PAPER, PERCENT_TICKS, SOFT
 
-MAX_ROWS = 16  # the rest of a crowded host stands in the table
+MAX_ROWS = 16  # the others of a crowded host are in the table
 MAX_NAME = 20
+MAX_COUNTED = 30  # letters of a name in the wide picture of pressure
 _WIDTH, _HEIGHT = 3.9, 2.5  # inches
 _ROW = 0.27
 RANGES = tuple(words for _, words in scale(PRESSED, percent))
-_PERCENT = ([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
 
 
 def throughput(host: HostRows, salt: str) -> Markup:
     """The instances of a host with their T/B before and after, and their limits."""
     rows = host.rows[:MAX_ROWS]
-    figure, (axes,) = new_figure(width=_WIDTH, height=0.62 + _ROW * len(rows))
+    figure, (axes,) = pictures.new_figure(width=_WIDTH, height=0.62 + _ROW * len(rows))
     for position, row in enumerate(rows):
         if row.before is not None:
-            _interval(axes, row.before, position - 0.18, BEFORE, hollow=True)
+            _band(axes, row.before, position - 0.18, BEFORE, hollow=True)
         if row.after is not None:
-            _interval(axes, row.after.throughput_ratio, position + 0.18, NEW if row.comes else AFTER, hollow=False)
+            _band(axes, row.after.throughput_ratio, position + 0.18, NEW if row.comes else AFTER, hollow=False)
         axes.plot([row.limit.throughput] * 2, [position - 0.42, position + 0.42], color=BAD, linewidth=1.3)
     bands = [band for row in rows for band in (row.before, row.after and row.after.throughput_ratio) if band]
     most = max((band.upper for band in bands), default=1.0)
     axes.set_xlim(0, min(max(1.1, most + 0.02), 1.5))
-    axes.set_xticks(*_PERCENT)
-    _listed(axes, [row.instance for row in rows])
-    axes.axvline(1, color=SOFT, linewidth=0.8)
+    axes.set_xticks(*PERCENT_TICKS)
+    pictures.named_rows(axes, [short(row.instance, MAX_NAME) for row in rows])
+    pictures.line_at(axes, 1, vertical=True)
     return inline(
         figure, f"{salt} {host.name}", f"T/B of the instances on {host.name}; the last table has every figure"
     )
 
 
-def _interval(axes: Any, band: Band, y: float, colour: str, *, hollow: bool) -> None:
-    axes.plot([band.lower, band.upper], [y, y], color=colour, linewidth=1.7, solid_capstyle="round")
+def _band(axes: Any, band: Band, y: float, colour: str, *, hollow: bool) -> None:
+    pictures.interval(axes, [band.lower, band.upper], y, colour)
     axes.plot(
         [band.expected], [y], "o", markersize=4.4, markerfacecolor=PAPER if hollow else colour, markeredgecolor=colour,
         markeredgewidth=1.2,
@@ -51,100 +52,88 @@ def _interval(axes: Any, band: Band, y: float, colour: str, *, hollow: bool) -> 
 
 
 def distribution(lines: Mapping[str, tuple[Sequence[float], str]], salt: str, x: str) -> Markup:
-    """How many instances stay at or below each T/B, one line per name: (values, colour)."""
-    figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
-    for number, (name, (values, colour)) in enumerate(lines.items()):
-        ordered = sorted(values)
-        shares = [at / len(ordered) for at in range(len(ordered) + 1)]
-        axes.step(
-            [ordered[0], *ordered], shares, where="post", color=colour, linewidth=1.6,
-            linestyle=("-", "--", ":")[number % 3], label=name,
-        )  # fmt: skip
+    """The number of instances at or below each T/B, one line per name: (values, colour)."""
+    figure, (axes,) = pictures.new_figure(width=_WIDTH, height=_HEIGHT)
+    curves = [(name, pictures.cumulative(values)) for name, (values, _) in lines.items()]
+    pictures.distribution(axes, curves, x, of="instances", colours=[colour for _, colour in lines.values()])
     low = min((min(values) for values, _ in lines.values()), default=0.0)
     axes.set_xlim(min(max(low - 0.05, 0), 0.9), max(1.02, *(max(values) + 0.01 for values, _ in lines.values())))
-    axes.set_ylim(0, 1.02)
-    axes.set_yticks(*_PERCENT)
     axes.locator_params(axis="x", nbins=6)
     axes.xaxis.set_major_formatter(lambda value, _at: f"{100 * value:.0f} %")
-    label(axes, x=x, y="share of instances")
-    legend(figure, loc="outside lower left", ncols=3, borderpad=0)
+    pictures.legend_below(figure, 3)
     return inline(figure, f"{salt} distribution", f"Share of instances up to each T/B: {', '.join(lines)}")
 
 
 def pressure(counts: Mapping[str, Sequence[int]], salt: str) -> Markup:
-    """How many hosts lie in each band of pressure, one bar per name, from idle to overrun."""
-    figure, (axes,) = new_figure(width=2.1 * _WIDTH, height=0.95 + 0.24 * len(counts))
+    """The number of hosts in each band of pressure, one bar per name, from idle to overloaded."""
+    figure, (axes,) = pictures.new_figure(width=2.1 * _WIDTH, height=0.95 + 0.24 * len(counts))
     ends = [0] * len(counts)
     for number, (shade, words) in enumerate(zip(SHADES, RANGES, strict=True)):
-        widths = [one[number] for one in counts.values()]
+        widths = [widths_of[number] for widths_of in counts.values()]
         axes.barh(
             range(len(counts)), widths, left=ends, height=0.72, color=shade, edgecolor=SOFT, linewidth=0.4, label=words
         )
         for at, (width, end) in enumerate(zip(widths, ends, strict=True)):
-            if width >= 0.05 * max(sum(one) for one in counts.values()):
+            if width >= 0.05 * max(sum(widths_of) for widths_of in counts.values()):
                 colour = PAPER if number == len(SHADES) - 1 else INK
                 axes.text(end + width / 2, at, f"{width}", ha="center", va="center", fontsize=7, color=colour)
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
-    _listed(axes, list(counts), longest=30)
-    label(axes, x="hosts")
+    pictures.named_rows(axes, [short(name, MAX_COUNTED) for name in counts])
+    pictures.label(axes, x="hosts")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    legend(figure, loc="outside lower left", ncols=6, borderpad=0, handlelength=1.2, columnspacing=1.1)
+    pictures.legend_below(figure, 6, handlelength=1.2, columnspacing=1.1)
     return inline(
         figure, f"{salt} pressure", "Hosts by demand over capacity, for each resource; the table has the counts"
     )
 
 
 def by_band(values: Sequence[float | None]) -> list[int]:
-    """How many values lie in each band of PRESSED, and above; None is left out."""
-    found = [0] * (len(PRESSED) + 1)
+    """The number of values in each band of PRESSED and above; None is not counted."""
+    counts = [0] * (len(PRESSED) + 1)
     for value in values:
         if value is not None:
-            found[next((at for at, (_, below) in enumerate(PRESSED) if value < below), len(PRESSED))] += 1
-    return found
+            counts[next((at for at, (_, below) in enumerate(PRESSED) if value < below), len(PRESSED))] += 1
+    return counts
 
 
 def runway(capacity: Capacity, salt: str) -> Markup:
-    """Month by month: the worst-off instance, and how many are below their limit, until the cloud is full."""
+    """By month: the worst-off instance, and the number below their limit, until the cloud is full."""
     points = capacity.runway
     months = [point.month for point in points]
-    figure, (upper, lower) = new_figure(2, columns=1, width=2.1 * _WIDTH, height=1.5 * _HEIGHT)
+    figure, (upper, lower) = pictures.new_figure(2, columns=1, width=2.1 * _WIDTH, height=1.5 * _HEIGHT)
     upper.plot(months, [point.sums.worst for point in points], "o-", color=AFTER, markersize=3.5, label="worst-off")
     upper.plot(months, [point.sums.mean for point in points], "s--", color=BEFORE, markersize=3, label="mean")
     upper.set_ylim(0, 1.05)
-    upper.set_yticks(*_PERCENT)
-    label(upper, y="T/B")
+    upper.set_yticks(*PERCENT_TICKS)
+    pictures.label(upper, y="T/B")
     lower.plot(months, [point.sums.instances for point in points], "o-", color=AFTER, markersize=3.5, label="instances")
     lower.plot(
         months, [point.sums.below for point in points], "s--", color=BAD, markersize=3, label="below their limit"
     )
     lower.set_ylim(bottom=0)
-    label(lower, x="months from now", y="instances")
+    pictures.label(lower, x="months from now", y="instances")
     for axes in (upper, lower):
         axes.xaxis.get_major_locator().set_params(integer=True)
         if capacity.runs_out_month is not None:
-            axes.axvline(capacity.runs_out_month, color=BAD, linewidth=1.2)
+            pictures.line_at(axes, capacity.runs_out_month, vertical=True, colour=BAD)
         axes.set_xlim(min(months) - 0.2, max(months) + 0.2)
-        legend(axes, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        pictures.legend(axes, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return inline(figure, f"{salt} runway", "The cloud month by month; the table has every figure")
 
 
-def variants(found: Sequence[Variant], salt: str) -> Markup:
+def variants(shown: Sequence[Variant], salt: str) -> Markup:
     """The worst-off and the mean T/B of each variant."""
-    figure, (axes,) = new_figure(width=_WIDTH, height=0.85 + 0.3 * len(found))
-    for at, one in enumerate(found):
-        axes.plot([one.sums.worst, one.sums.mean], [at, at], color=LINE, linewidth=1.4)
-    axes.plot([one.sums.worst for one in found], range(len(found)), "o", color=AFTER, markersize=5, label="worst-off")
-    axes.plot([one.sums.mean for one in found], range(len(found)), "s", color=BEFORE, markersize=4.5, label="mean")
+    figure, (axes,) = pictures.new_figure(width=_WIDTH, height=0.85 + 0.3 * len(shown))
+    for at, variant in enumerate(shown):
+        axes.plot([variant.sums.worst, variant.sums.mean], [at, at], color=LINE, linewidth=1.4)
+    axes.plot(
+        [variant.sums.worst for variant in shown], range(len(shown)), "o", color=AFTER, markersize=5, label="worst-off"
+    )
+    axes.plot(
+        [variant.sums.mean for variant in shown], range(len(shown)), "s", color=BEFORE, markersize=4.5, label="mean"
+    )
     axes.set_xlim(0, 1.1)
-    axes.set_xticks(*_PERCENT)
-    _listed(axes, [one.name for one in found])
-    legend(figure, loc="outside lower left", ncols=2, borderpad=0)
+    axes.set_xticks(*PERCENT_TICKS)
+    pictures.named_rows(axes, [short(variant.name, MAX_NAME) for variant in shown])
+    pictures.legend_below(figure, 2)
     return inline(figure, f"{salt} variants", "Worst-off and mean T/B of each variant; the table has every figure")
-
-
-def _listed(axes: Any, names: Sequence[str], longest: int = MAX_NAME) -> None:
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_yticks(range(len(names)), [short(name, longest) for name in names])
-    axes.tick_params(axis="y", labelcolor=INK)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", color=LINE, linewidth=0.7)

@@ -1,4 +1,4 @@
-"""Pictures of a replay as inline SVG: what each policy used and broke over time, and how T/B is distributed."""
+"""Pictures of a replay as inline SVG: hosts and violations over time, and the distribution of T/B."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Any
 from markupsafe import Markup
 
 from profiler.look import AFTER, inline, short
-from profiler.pictures import INK, LINE, SERIES, SOFT, label, legend, new_figure
+from profiler.pictures import INK, LINE, SOFT, label, legend_below, line_at, new_figure, series_style
 
 MOST_MOMENTS = 400  # of one line; of more the highest in each stretch is drawn
 _WIDTH, _HEIGHT = 3.9, 2.7  # inches
 _NAME_WIDE, _NAME_HIGH = 0.4, 0.1  # of a name, as a share of how far the points lie apart
-_DASHES = ("-", "--", "-.", ":")
 _OURS, _BOUND = "cotenant", "lower bound"
 
 
 def panels(
     hours: Sequence[float], lines: Mapping[str, Sequence[float]], words: str, salt: str, *, step: float
 ) -> Markup:
-    """A panel per policy over the hours of the trace, all on one scale; each moment lasts `step` hours."""
+    """A panel per policy over the hours of the trace, on one scale; each moment lasts `step` hours."""
     figure, axes = new_figure(len(lines), columns=1, width=2.2 * _WIDTH, height=0.5 + 0.72 * len(lines))
     top = max(1, *(max(values) for values in lines.values()))
     for number, (panel, (policy, values)) in enumerate(zip(axes, lines.items(), strict=True)):
@@ -39,18 +38,18 @@ def panels(
 
 
 def _peaks(hours: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """The highest value of each stretch, where there are more moments than can be told apart."""
+    """The highest value of each stretch, where there are too many moments to draw."""
     size = math.ceil(len(values) / MOST_MOMENTS)
     starts = range(0, len(values), size)
     return [hours[at] for at in starts], [max(values[at : at + size]) for at in starts]
 
 
 def spread(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], keep: float, salt: str) -> Markup:
-    """How much of all instance-moments stays at or below each T/B, one line per policy: (shares, ratios)."""
+    """The share of instance-moments at or below each T/B, one line per policy: (shares, ratios)."""
     figure, (axes,) = new_figure(width=2.2 * _WIDTH, height=_HEIGHT)
     for number, (policy, (shares, ratios)) in enumerate(lines.items()):
         axes.plot(ratios, shares, label=short(policy), marker="o", markersize=2.5, **_style(policy, number))
-    axes.axvline(keep, color=SOFT, linewidth=0.8)
+    line_at(axes, keep, vertical=True)
     axes.set_yscale("log")  # the interesting part is the small share that suffers
     least = min((share for shares, _ in lines.values() for share in shares if share > 0), default=0.01)
     axes.set_ylim(max(least, 1e-4) * 0.8, 1.2)
@@ -58,14 +57,14 @@ def spread(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], keep: f
     axes.yaxis.set_minor_formatter("")
     axes.xaxis.set_major_formatter(lambda value, _at: f"{100 * value:.0f} %")
     label(axes, x="predicted T/B", y="instance-moments up to it")
-    legend(figure, loc="outside lower left", ncols=6, borderpad=0)
+    legend_below(figure, 6)
     return inline(
         figure, f"{salt} spread", "Share of instance-moments up to each predicted T/B; the table has the quantiles"
     )
 
 
 def against(points: Mapping[str, tuple[float, float]], salt: str) -> Markup:
-    """Hosts in use on average against the share of instance-moments below the limit: down and left is better."""
+    """Mean hosts in use against the share of instance-moments below the limit; lower left is better."""
     figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
     alike: dict[tuple[float, float], list[str]] = {}
     for policy, (hosts, share) in points.items():
@@ -97,4 +96,4 @@ def _style(policy: str, number: int) -> dict[str, Any]:
         return {"color": AFTER, "linewidth": 2.0, "linestyle": "-"}
     if policy == _BOUND:
         return {"color": SOFT, "linewidth": 1.2, "linestyle": ":"}
-    return {"color": SERIES[number % len(SERIES)], "linewidth": 1.3, "linestyle": _DASHES[number % len(_DASHES)]}
+    return {"linewidth": 1.3} | series_style(number)

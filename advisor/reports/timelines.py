@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from advisor.domain import InstanceProfile, PhaseProfile
-from profiler.pictures import BAD, INK, SERIES, Figure, label, legend, new_figure, time_axis
+from profiler.pictures import BAD, INK, SERIES, Figure, label, legend_below, new_figure, time_axis
 
 # What is drawn, as far as it was measured and not 0 all the time: key, label. The first is drawn in any case.
 ROWS = (
@@ -37,7 +37,7 @@ def timeline(profile: InstanceProfile) -> Figure:
         axes.tick_params(labelbottom=is_last)
         title = f"{profile.instance} on {profile.host}" if is_first else ""
         label(axes, title, "time (UTC)" if is_last else "", name)
-    legend(figure, handles=_legend(profile.phases), loc="outside lower left", ncols=4)
+    legend_below(figure, 4, handles=_legend(profile.phases))
     return figure
 
 
@@ -82,6 +82,6 @@ def colour(number: int) -> str:
 
 
 def _stretches(marked: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
-    """First and one after the last of every run of marked windows."""
+    """First and one past the last of every run of marked windows."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], marked, [False]]).astype(int)))
     return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]

@@ -16,7 +16,7 @@ from advisor.lifecycle.monitoring import Monitor
 from advisor.placement import decision, moves, sequential
 from advisor.placement.request_checks import check_request
 from advisor.prediction.context import QuestionContext
-from advisor.serving.recommendations import Answer, answer
+from advisor.serving.recommendations import EncodedRecommendation, answer
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache, as_pending
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
@@ -55,7 +55,7 @@ class DatabasePlacements:
             factors = self._monitor.factors(connection, effects.model_version, [scene.host])
         return interval_inflation.scene(effects, scene.host, factors)
 
-    def place(self, request: PlacementRequest) -> Answer:
+    def place(self, request: PlacementRequest) -> EncodedRecommendation:
         check_request(request)
         if request.dry_run or self._settings.reserve_s == 0:
             found, _ = self._answer(request, former=True)
@@ -86,7 +86,7 @@ class DatabasePlacements:
         with self._one_at_a_time:
             for attempt in range(1, _ATTEMPTS + 1):
                 answers, view = self._in_turn(requests)
-                if self._hold([Answer.of(one) for one in answers], view, force=attempt == _ATTEMPTS):
+                if self._hold([EncodedRecommendation.of(one) for one in answers], view, force=attempt == _ATTEMPTS):
                     break
             return answers
 
@@ -119,7 +119,7 @@ class DatabasePlacements:
             self._audit.record(connection, "moves.answer", list(names), **detail)
         return found
 
-    def _answer(self, request: PlacementRequest, *, former: bool) -> tuple[Answer, CloudView]:
+    def _answer(self, request: PlacementRequest, *, former: bool) -> tuple[EncodedRecommendation, CloudView]:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
@@ -147,7 +147,7 @@ class DatabasePlacements:
         with self._read() as connection:
             return self._monitor.factors(connection, version, view.inventory.hosts)
 
-    def _hold(self, answers: Sequence[Answer], view: CloudView, *, force: bool) -> bool:
+    def _hold(self, answers: Sequence[EncodedRecommendation], view: CloudView, *, force: bool) -> bool:
         """Store answers and hold their hosts; False, and nothing written, when another answer was held meanwhile."""
         now = self._clock()
         reserve = timedelta(seconds=self._settings.reserve_s)
@@ -170,7 +170,7 @@ class DatabasePlacements:
         self._stored()
         return True
 
-    def _keep(self, connection: Connection, one: Answer, *, held: bool) -> None:
+    def _keep(self, connection: Connection, one: EncodedRecommendation, *, held: bool) -> None:
         told = one.head
         recommendations.add(connection, told, one.kept)
         first = told.candidates[0].host if told.candidates else None

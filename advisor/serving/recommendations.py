@@ -16,7 +16,7 @@ from advisor.domain.answer_json import body_as_json, head_as_json
 from advisor.lifecycle import interval_inflation
 from advisor.placement import decision
 from advisor.placement.request_checks import new_id
-from advisor.placement.request_normalization import NEWCOMER, named, nameless
+from advisor.placement.request_normalization import NEWCOMER, with_name, without_name
 from advisor.prediction.context import QuestionContext
 from advisor.prediction.lru import LRUCache
 from advisor.snapshot import ClusterSnapshot
@@ -30,7 +30,7 @@ Factors = Callable[[str], Mapping[str, float]]  # by how much intervals are wide
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EncodedRecommendation:
     """A recommendation, and what is long of it as text: `told` as the contract's JSON, `kept` as the store has it.
 
     In `head` candidates, rejections and notes may say NEWCOMER where the newcomer's name belongs, in the texts not.
@@ -42,7 +42,7 @@ class Answer:
     source: AnswerSource = "miss"
 
     @classmethod
-    def of(cls, recommendation: Recommendation) -> Answer:
+    def of(cls, recommendation: Recommendation) -> EncodedRecommendation:
         """Write both texts."""
         kept = codec.text(body_of(recommendation)).encode()
         return cls(recommendation, to_json(body_as_json(recommendation)), kept)
@@ -55,9 +55,11 @@ class Answer:
     @property
     def recommendation(self) -> Recommendation:
         """The answer as a value; whoever only passes it on does without."""
-        return named(self.head, self.head.request.instance.id)
+        return with_name(self.head, self.head.request.instance.id)
 
-    def to(self, request: PlacementRequest, now: datetime, taken_at: datetime, source: AnswerSource) -> Answer:
+    def to(
+        self, request: PlacementRequest, now: datetime, taken_at: datetime, source: AnswerSource
+    ) -> EncodedRecommendation:
         """The same said to this question, which is the one that was answered but for the newcomer's name."""
         head = replace(
             self.head,
@@ -67,7 +69,7 @@ class Answer:
             snapshot_age_s=max((now - taken_at).total_seconds(), 0.0),
         )
         name, stood = request.instance.id.encode(), NEWCOMER.encode()  # an id needs no quoting in JSON
-        return Answer(head, self.told.replace(stood, name), self.kept.replace(stood, name), source)
+        return EncodedRecommendation(head, self.told.replace(stood, name), self.kept.replace(stood, name), source)
 
     def as_json(self) -> bytes:
         """The answer to `POST /v1/placements`, equal to `recommendation_as_json`."""
@@ -87,13 +89,13 @@ class RecommendationCache:
     """What one predictor answered, by the question, on the cloud of `moment` and on those before it; thread-safe."""
 
     moment: SnapshotEpoch
-    _kept: LRUCache[bytes, tuple[Answer, SnapshotEpoch, int]]
+    _kept: LRUCache[bytes, tuple[EncodedRecommendation, SnapshotEpoch, int]]
     _deciding: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def on(cls, snapshot: ClusterSnapshot, most_bytes: int = MOST_BYTES) -> RecommendationCache:
         """None yet; there is room for so many bytes."""
-        kept = LRUCache[bytes, tuple[Answer, SnapshotEpoch, int]](most_bytes, lambda one: one[2])
+        kept = LRUCache[bytes, tuple[EncodedRecommendation, SnapshotEpoch, int]](most_bytes, lambda one: one[2])
         return cls(SnapshotEpoch(snapshot.taken_at, snapshot.taken_at), kept)
 
     def after(self, snapshot: ClusterSnapshot) -> RecommendationCache:
@@ -102,17 +104,17 @@ class RecommendationCache:
         self._kept.drop(lambda one: now - one[1].seen > FORMER)
         return replace(self, moment=SnapshotEpoch(now, now))
 
-    def find(self, question: str) -> Answer | None:
+    def find(self, question: str) -> EncodedRecommendation | None:
         """What was answered on the cloud as it is."""
         found = self._kept.find(_key(question))
         return found[0] if found is not None and found[1] is self.moment else None
 
-    def former(self, question: str, now: datetime) -> tuple[Answer, SnapshotEpoch] | None:
+    def former(self, question: str, now: datetime) -> tuple[EncodedRecommendation, SnapshotEpoch] | None:
         """What would have been answered at most FORMER ago."""
         found = self._kept.find(_key(question))
         return found[:2] if found is not None and abs(now - found[1].seen) <= FORMER else None
 
-    def keep(self, question: str, one: Answer) -> None:
+    def keep(self, question: str, one: EncodedRecommendation) -> None:
         """Remember it, in place of what was answered before."""
         self._kept.keep(_key(question), (one, self.moment, one.size + QUESTION * len(question)))
 
@@ -140,7 +142,7 @@ def answer(
     factors: Factors,
     *,
     former: bool = False,
-) -> Answer:
+) -> EncodedRecommendation:
     """The answer to a checked question; `answers` are those of this snapshot and predictor.
 
     Remembered or not it is the same. What is told in place of a model that failed is not remembered. With `former` a
@@ -148,7 +150,7 @@ def answer(
     the questions of many are decided one after the other, and nobody shall wait for all of them.
     """
     active, now = context.active, context.now
-    asked, widened = nameless(request, snapshot), factors(active.predictor.version)
+    asked, widened = without_name(request, snapshot), factors(active.predictor.version)
     question = codec.text((asked, sorted(widened.items())))
     found = answers.find(question)
     if found is not None:
@@ -160,7 +162,7 @@ def answer(
         decided = decision.recommend(snapshot, context, asked)
         if decided.model_version != active.predictor.version:
             widened = factors(decided.model_version)
-        found = Answer.of(interval_inflation.recommendation(decided, widened))
+        found = EncodedRecommendation.of(interval_inflation.recommendation(decided, widened))
         if decided.degraded == active.degraded:
             answers.keep(question, found)
     return found.to(request, now, snapshot.taken_at, "miss")

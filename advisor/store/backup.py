@@ -67,7 +67,7 @@ def make(database: Database, path: Path, *, samples: bool = True) -> Backup:
     with database.read() as connection, _whole(path) as file:
         migrate.refuse(database, migrate.fit(connection))
         revision = migrate.revision(connection)
-        lines = _Lines(file)
+        lines = _DigestingWriter(file)
         lines.write({"cotenant_backup": FORMAT, "revision": revision, "made_at": made_at})
         for name, table in archive.tables_of(connection).items():
             if not samples and name in archive.MEASURED:
@@ -171,7 +171,7 @@ def _no_backup(path: Path, reason: str) -> InvalidInput:
     return InvalidInput(f"{path} cannot be restored: {reason}; nothing was changed", field="backup")
 
 
-class _Lines:
+class _DigestingWriter:
     """Lines of JSON on their way into a file, and their digest."""
 
     def __init__(self, file: BinaryIO) -> None:

@@ -45,8 +45,10 @@ def prune(database: Database = None, as_json: AsJson = False) -> None:
 
 @db.command("backup")
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; one that is there is replaced.")],
-    samples: Annotated[bool, typer.Option(help="With what was measured, by far the most, or without.")] = True,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; an existing one is replaced.")],
+    no_samples: Annotated[
+        bool, typer.Option("--no-samples", help="Leave out samples, which are by far the largest part.")
+    ] = False,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +56,7 @@ def backup(
 
     Model artifacts lie in the state folder: copy that too.
     """
-    made = service.backup_database(settings(database=database), file, samples=samples)
+    made = service.backup_database(settings(database=database), file, samples=not no_samples)
     if as_json:
         print_json(made)
     else:
@@ -63,7 +65,7 @@ def backup(
 
 @db.command("restore")
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `cotenant db backup` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `cotenant db backup` wrote.")],
     replace: Annotated[bool, typer.Option("--replace", help="Delete what the database holds first.")] = False,
     database: Database = None,
     as_json: AsJson = False,

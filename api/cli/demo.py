@@ -28,9 +28,9 @@ def demo(
         str | None,
         typer.Option(metavar="ADDRESS:PORT", help="Where --serve listens.", show_default="127.0.0.1:8080"),
     ] = None,
-    save: Annotated[
+    out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Write the cloud and the question there.", show_default="not written"),
+        typer.Option(metavar="DIR", help="Write the cloud and the question there.", show_default="not written"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -38,12 +38,12 @@ def demo(
 
     12 hosts and 150 instances, of most of which only the size is known. Neither a database nor a learned model is used.
     """
-    if sum((serve, save is not None, as_json)) > 1:
-        raise InvalidInput("--serve, --save and --json exclude each other")
+    if sum((serve, out is not None, as_json)) > 1:
+        raise InvalidInput("--serve, --out and --json exclude each other")
     if listen is not None and not serve:
         raise InvalidInput("--listen says where --serve listens; add --serve", field="listen")
-    if save is not None:
-        _save(save)
+    if out is not None:
+        _write(out)
     elif serve:
         _serve(listen or "127.0.0.1:8080")
     else:
@@ -74,7 +74,7 @@ def _answer(*, as_json: bool) -> None:
     say()
     say("Next:")
     say("  cotenant demo --serve        the same cloud with web page and REST API")
-    say("  cotenant demo --save demo    its files in the folder demo; replace them by your own, then")
+    say("  cotenant demo --out demo     its files in the folder demo; replace them by your own, then")
     say(f"  cotenant where demo/{CLOUD} --instance demo/{NEWCOMER} --explain --commands")
 
 
@@ -105,15 +105,15 @@ def _serve(listen: str) -> None:
         run_service(chosen)
 
 
-def _save(folder: Path) -> None:
+def _write(folder: Path) -> None:
     """Write both files; InvalidInput where one is there already, or the folder cannot be written."""
     for name in (CLOUD, NEWCOMER):
         if (folder / name).exists():
-            raise InvalidInput(f"{folder / name} is there already; name another folder", field="save")
+            raise InvalidInput(f"{folder / name} is there already; name another folder", field="out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in (CLOUD, NEWCOMER):
             shutil.copyfile(FOLDER / name, folder / name)
     except OSError as error:
-        raise InvalidInput(f"cannot write to {folder}: {error.strerror or error}", field="save") from error
+        raise InvalidInput(f"cannot write to {folder}: {error.strerror or error}", field="out") from error
     say(f"{CLOUD} and {NEWCOMER} are in {folder}.")

@@ -50,8 +50,8 @@ def profile(
     save: Annotated[
         str | None, typer.Option(metavar="WORKLOAD", help="Store the phase as a workload.", show_default="not stored")
     ] = None,
-    anyway: Annotated[
-        bool, typer.Option("--anyway", help="Save it although it is not enough, or was measured beside others.")
+    force: Annotated[
+        bool, typer.Option("--force", help="Save it although it is not enough, or was measured beside others.")
     ] = False,
     full_load: Annotated[
         bool, typer.Option("--full-load", help="Save it scaled to load 1.0, marked as extrapolated.")
@@ -78,7 +78,7 @@ def profile(
             found = found or advisor.telemetry.profile(instance, since=since)
             _check_phase(found, phase)
             stored = (
-                advisor.telemetry.save_profile(found, save, phase=phase, anyway=anyway, extrapolate=full_load)
+                advisor.telemetry.save_profile(found, save, phase=phase, anyway=force, extrapolate=full_load)
                 if save
                 else None
             )

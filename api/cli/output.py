@@ -85,10 +85,10 @@ def progress() -> Iterator[Advance]:
             task = bar.add_task("starting", total=1.0)
             yield lambda what, fraction: bar.update(task, description=clean(what), completed=fraction)
     else:
-        yield _Lines()
+        yield _LogProgress()
 
 
-class _Lines:
+class _LogProgress:
     """Progress as lines in a log."""
 
     def __init__(self) -> None:

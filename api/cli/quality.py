@@ -18,8 +18,11 @@ def quality(
     version: Annotated[
         str | None, typer.Argument(help="A version from the list.", show_default="the one that answers")
     ] = None,
-    window: Annotated[
-        int | None, typer.Option(min=20, max=10_000, metavar="N", help="Most rows per group.", show_default="200")
+    last: Annotated[
+        int | None,
+        typer.Option(
+            min=20, max=10_000, metavar="N", help="Number of observed rows per group at most.", show_default="200"
+        ),
     ] = None,
     database: Database = None,
     as_json: AsJson = False,
@@ -29,7 +32,7 @@ def quality(
     Per platform and workload, of what was reported to POST /v1/colocations and POST /v1/placements/{placement}/outcome.
     """
     with Advisor(settings(database=database)) as advisor:
-        found = QualityOut.of(advisor.outcomes.quality(version, window=window))
+        found = QualityOut.of(advisor.outcomes.quality(version, window=last))
     if as_json:
         print_json(found.model_dump(mode="json"))
         return

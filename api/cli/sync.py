@@ -13,7 +13,7 @@ import typer
 
 from advisor import offline, service
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.service import Advisor, Reading, Source, SyncDiff
+from advisor.service import Advisor, InventorySource, Reading, SyncDiff
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 
@@ -30,21 +30,23 @@ def sync(
         ),
     ],
     merge: Annotated[
-        bool, typer.Option("--merge", help="Of a file: keep hosts and instances that it does not name.")
+        bool, typer.Option("--merge", help="With a file: keep hosts and instances that it does not name.")
     ] = False,
     cloud: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Which cloud of clouds.yaml.", show_default="what the environment says"),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
-    watch: Annotated[
-        float | None,
         typer.Option(
-            metavar="SECONDS", min=1, help="Read again and again, so many seconds apart.", show_default="once"
+            metavar="NAME",
+            help="Name of the cloud in clouds.yaml, or of the section in ~/.cloudstack.ini.",
+            show_default="what the environment says",
         ),
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Repeat at this interval, such as 30s, until SIGTERM.", show_default="once"),
+    ] = None,
     whole_every: Annotated[
-        int, typer.Option(min=1, help="With --watch: of so many reads one takes everything, the others what changed.")
+        int, typer.Option(min=1, help="With --every: every Nth read takes everything, the others only what changed.")
     ] = 10,
     database: Database = None,
     as_json: AsJson = False,
@@ -55,16 +57,17 @@ def sync(
     from it can go away, what it does not tell stays as it is, and so does what the account may not see; exit code 1
     when something could not be read.
     """
+    pause_s = service.every_s(every) if every is not None else None
     if source in service.SOURCES:
         if merge:
             raise InvalidInput("--merge goes with a file; what a system does not tell is always kept", field="merge")
         opened = service.open_source(source, cloud=cloud, whole_every=whole_every)
         with Advisor(settings(database=database)) as advisor:
-            complete = _follow(advisor, opened, watch, dry_run=dry_run, as_json=as_json)
+            complete = _follow(advisor, opened, pause_s, dry_run=dry_run, as_json=as_json)
         if not complete:
             raise typer.Exit(FAILED)
-    elif cloud is not None or watch is not None:
-        raise InvalidInput("--cloud and --watch go with a system, not with a file", field="source")
+    elif cloud is not None or every is not None:
+        raise InvalidInput("--cloud and --every go with a system, not with a file", field="source")
     else:
         _load(Path(source), database, merge=merge, dry_run=dry_run, as_json=as_json)
 
@@ -84,10 +87,10 @@ def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_js
         say(f"Loaded {loaded}; the inventory is at generation {generation}.")
 
 
-def _follow(advisor: Advisor, source: Source, watch: float | None, *, dry_run: bool, as_json: bool) -> bool:
+def _follow(advisor: Advisor, source: InventorySource, pause_s: float | None, *, dry_run: bool, as_json: bool) -> bool:
     """Read once, or until SIGINT or SIGTERM; whether the last read told everything."""
     stop = threading.Event()
-    if watch is not None:
+    if pause_s is not None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
     while True:
@@ -95,12 +98,12 @@ def _follow(advisor: Advisor, source: Source, watch: float | None, *, dry_run: b
         try:
             news = advisor.inventory.follow(reading, dry_run=dry_run)
         except AdvisorError as error:
-            if watch is None:
+            if pause_s is None:
                 raise
             typer.echo(f"cotenant: {error.message}", err=True)  # the database may be back at the next read
         else:
-            _tell(reading, news, dry_run=dry_run, as_json=as_json, line=watch is not None)
-        if watch is None or stop.wait(watch):
+            _tell(reading, news, dry_run=dry_run, as_json=as_json, line=pause_s is not None)
+        if pause_s is None or stop.wait(pause_s):
             return reading.complete
 
 

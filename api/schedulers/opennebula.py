@@ -10,7 +10,7 @@ from advisor.errors import InvalidInput
 from advisor.protocols import InventoryService
 from api.routes.common import CloudDep, InventoryDep, PlacementDep, SettingsDep, check_batch
 from api.schedulers import opinion
-from api.schemas.schedulers.opennebula import OptimizeBody, PlaceAnswer, PlaceBody, Placed, Vm
+from api.schemas.schedulers.opennebula import OptimizeBody, PlaceAnswer, PlaceBody, VmPlacement, VmRequest
 from profiler.observed import MAX_CPUS
 
 LABEL = "opennebula_id"  # of a host: its number there, where that is not its name here
@@ -41,9 +41,9 @@ def place(
                 wrong[vm.id] = error.message
     answers = dict(zip(asked, placements.in_turn(tuple(asked.values()), hold=True), strict=True)) if asked else {}
     first = {vm: answer.candidates[0].host for vm, answer in answers.items() if answer.candidates}
-    told = {vm.id: Placed(id=vm.id) for vm in body.vms}
-    told |= {vm: Placed(id=vm, error=why) for vm, why in wrong.items()}
-    told |= {vm: Placed(id=vm, host_id=numbers[host]) for vm, host in first.items()}
+    told = {vm.id: VmPlacement(id=vm.id) for vm in body.vms}
+    told |= {vm: VmPlacement(id=vm, error=why) for vm, why in wrong.items()}
+    told |= {vm: VmPlacement(id=vm, host_id=numbers[host]) for vm, host in first.items()}
     return PlaceAnswer(vms=list(told.values()))
 
 
@@ -65,11 +65,11 @@ def optimize(body: OptimizeBody, cloud: CloudDep, placements: PlacementDep, sett
     targets = {name: [names[number] for number in vm.host_ids if number in names] for name, vm in vms.items()}
     moves = placements.improvements(targets, most=body.limit, within_s=WITHIN_S)
     return PlaceAnswer(
-        vms=[Placed(id=vms[move.instance].id, host_id=numbers[move.target]) for move in moves if move.target]
+        vms=[VmPlacement(id=vms[move.instance].id, host_id=numbers[move.target]) for move in moves if move.target]
     )
 
 
-def _name(vm: Vm) -> str:
+def _name(vm: VmRequest) -> str:
     """Its name on the host: OpenNebula's deployment id on KVM and LXC, which the profiler reports, too."""
     return f"one-{vm.id}"
 
@@ -80,7 +80,7 @@ def _numbers(inventory: Inventory) -> dict[str, int]:
     return {name: int(text) for name, text in said.items() if text.isascii() and text.isdecimal() and len(text) <= 9}
 
 
-def _instance(vm: Vm, inventory: InventoryService) -> Instance:
+def _instance(vm: VmRequest, inventory: InventoryService) -> Instance:
     told: Mapping[str, str] = {name: str(value) for name, value in vm.attributes.items()}
     cpus = vm.capacity.cpu
     if "VCPU" in told:

@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import Field
 
 from advisor.domain import AuditEntry
-from api.schemas.base import Answer, Time
+from api.schemas.base import AnswerBody, Time
 
 
-class AuditOut(Answer):
+class AuditOut(AnswerBody):
     """Who changed or was told what: `objects` are the ids that it is about, `detail` what else there is to say."""
 
     id: str

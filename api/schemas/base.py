@@ -99,7 +99,7 @@ def examples(*bodies: dict[str, Any], **rules: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": list(bodies), **rules})
 
 
-class Answer(BaseModel):
+class AnswerBody(BaseModel):
     """Base of what only goes out: later versions may add fields, so clients must let unknown ones pass."""
 
     model_config = ConfigDict(extra="allow", frozen=True)

@@ -7,13 +7,13 @@ from typing import Annotated
 from pydantic import Field
 
 from advisor.domain import Band, Effect, Scene, SceneEffects
-from api.schemas.base import Answer, Figure, Schema, examples
+from api.schemas.base import AnswerBody, Figure, Schema, examples
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem, each_to_domain
 
 JITTER = "standard deviation of latency over alone; null in answers stored before it was predicted"
 
 
-class BandOut(Answer):
+class BandOut(AnswerBody):
     """A predicted ratio with its 90 % interval; 1.0 = as alone."""
 
     expected: Figure
@@ -26,7 +26,7 @@ class BandOut(Answer):
         return cls(expected=band.expected, lower=band.lower, upper=band.upper)
 
 
-class EffectOut(Answer):
+class EffectOut(AnswerBody):
     """What happens to one instance."""
 
     instance: str
@@ -49,7 +49,7 @@ class EffectOut(Answer):
         )
 
 
-class ModelRef(Answer):
+class ModelRef(AnswerBody):
     """Which model answered, and where its training data came from."""
 
     version: str
@@ -80,7 +80,7 @@ class SceneBody(Schema):
         )
 
 
-class SceneAnswer(Answer):
+class SceneAnswer(AnswerBody):
     """What the instances of a scene do to each other, in the scene's order."""
 
     model: ModelRef

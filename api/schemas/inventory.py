@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput
 from api.schemas.base import (
     WHOLE,
     Amount,
-    Answer,
+    AnswerBody,
     Cpu,
     Cpus,
     Flag,
@@ -257,7 +257,7 @@ def each_to_domain(field: str, items: Sequence[T], convert: Callable[[T], D]) ->
     return tuple(converted)
 
 
-class Generation(Answer):
+class Generation(AnswerBody):
     """The inventory's generation: it grows with every change."""
 
     generation: int

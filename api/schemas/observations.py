@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api.schemas.base import Amount, Answer, Id, Name, Number, Positive, Schema, Text, Time, as_input, examples
+from api.schemas.base import Amount, AnswerBody, Id, Name, Number, Positive, Schema, Text, Time, as_input, examples
 from api.schemas.inventory import CpuList, InstanceItem
 from profiler.observed import Colocation, MetricSample, Outcome
 
@@ -50,14 +50,14 @@ class SamplesBody(Schema):
     samples: Annotated[list[SampleBody], Field(min_length=1)]
 
 
-class Dropped(Answer):
+class Dropped(AnswerBody):
     """A sample that was not stored, by its position in the request, and why."""
 
     index: int
     reason: str
 
 
-class SamplesAnswer(Answer):
+class SamplesAnswer(AnswerBody):
     """What became of the samples; `reasons` has one entry for each dropped sample."""
 
     accepted: int
@@ -126,7 +126,7 @@ class ColocationBody(Schema):
         )
 
 
-class Recorded(Answer):
+class Recorded(AnswerBody):
     """Whether the co-location is new."""
 
     run: str

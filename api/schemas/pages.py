@@ -6,19 +6,19 @@ from typing import Generic, TypeVar
 
 from pydantic import Field
 
-from api.schemas.base import Answer
+from api.schemas.base import AnswerBody
 
 T = TypeVar("T")
 
 
-class PageOut(Answer, Generic[T]):
+class PageOut(AnswerBody, Generic[T]):
     """A slice of a listing; `next_cursor` null = the end."""
 
     items: list[T]
     next_cursor: str | None = Field(default=None, description="give it as `cursor` to get what follows")
 
 
-class FieldError(Answer):
+class FieldError(AnswerBody):
     """One thing that is wrong in the input."""
 
     field: str = Field(description="where: path of the field, dots between the steps")
@@ -26,7 +26,7 @@ class FieldError(Answer):
     detail: str
 
 
-class Problem(Answer):
+class Problem(AnswerBody):
     """An RFC 9457 problem document; `code` is stable, `detail` is for people."""
 
     type: str = Field(description="where the code is explained, relative to the service")
@@ -39,13 +39,13 @@ class Problem(Answer):
     errors: list[FieldError] = Field(default=[])
 
 
-class Health(Answer):
+class Health(AnswerBody):
     """The process is alive."""
 
     status: str
 
 
-class Readiness(Answer):
+class Readiness(AnswerBody):
     """The service can answer questions. Where tokens are needed, `status` is all that it says."""
 
     status: str

@@ -21,7 +21,7 @@ from advisor.errors import InvalidInput
 from api.schemas.base import (
     WHOLE,
     Amount,
-    Answer,
+    AnswerBody,
     Cpus,
     Figure,
     Flag,
@@ -174,7 +174,7 @@ class PlacementBody(Schema):
         )
 
 
-class ReasonOut(Answer):
+class ReasonOut(AnswerBody):
     """One part of an explanation."""
 
     resource: str
@@ -188,7 +188,7 @@ class ReasonOut(Answer):
     ratio: Figure = Field(default=None, description="the throughput ratio that the text speaks of")
 
 
-class RungOut(Answer):
+class RungOut(AnswerBody):
     """One step of the isolation ladder as it was tried where a limit would break."""
 
     action: MitigationAction
@@ -202,7 +202,7 @@ class RungOut(Answer):
     )
 
 
-class CommandOut(Answer):
+class CommandOut(AnswerBody):
     """One step to apply and how to undo it; argument lists, never shell text."""
 
     tool: str
@@ -211,7 +211,7 @@ class CommandOut(Answer):
     note: str = ""
 
 
-class NewcomerOut(Answer):
+class NewcomerOut(AnswerBody):
     """What happens to the newcomer."""
 
     throughput_ratio: BandOut
@@ -220,7 +220,7 @@ class NewcomerOut(Answer):
     outside_training: bool
 
 
-class CandidateOut(Answer):
+class CandidateOut(AnswerBody):
     """One host that can take the instance, with the pinning and settings that suit it best there."""
 
     rank: int
@@ -241,7 +241,7 @@ class CandidateOut(Answer):
     commands: list[CommandOut] = Field(default=[], description="where they were asked for")
 
 
-class RejectionOut(Answer):
+class RejectionOut(AnswerBody):
     """A host that cannot take the instance: a stable code and a sentence."""
 
     host: str
@@ -250,7 +250,7 @@ class RejectionOut(Answer):
     rungs: list[RungOut] = Field(default=[], description="steps of the isolation ladder that did not mend it")
 
 
-class PlacementAnswer(Answer):
+class PlacementAnswer(AnswerBody):
     """The ranked answer; an empty list of candidates with reasons is an answer too."""
 
     id: str

@@ -23,7 +23,7 @@ from advisor.domain import (
     Search,
     Variant,
 )
-from api.schemas.base import Answer, Figure, Time
+from api.schemas.base import AnswerBody, Figure, Time
 from api.schemas.effects import BandOut, EffectOut, ModelRef
 from api.schemas.placements import CommandOut, RejectionOut
 from api.schemas.plan_questions import PlanBody
@@ -32,7 +32,7 @@ from api.schemas.settings import Isolation, SettingsOut, pinning_map
 __all__ = ["PlanAnswer", "PlanBody", "PlanItem", "PlanStepOut"]
 
 
-class PlanStepOut(Answer):
+class PlanStepOut(AnswerBody):
     """One step; `host` null = no host could take it, for the reasons in `rejected`, or it is taken away (undo)."""
 
     instance: str
@@ -83,7 +83,7 @@ class PlanStepOut(Answer):
         )
 
 
-class SumsOut(Answer):
+class SumsOut(AnswerBody):
     """A cloud in figures."""
 
     hosts: int
@@ -100,7 +100,7 @@ class SumsOut(Answer):
         return cls(**{name: getattr(sums, name) for name in cls.model_fields})
 
 
-class SearchOut(Answer):
+class SearchOut(AnswerBody):
     """How the plan was found."""
 
     aim: str
@@ -115,7 +115,7 @@ class SearchOut(Answer):
         return cls(**{name: getattr(search, name) for name in cls.model_fields})
 
 
-class RunwayOut(Answer):
+class RunwayOut(AnswerBody):
     """The cloud some months from now."""
 
     month: float
@@ -131,7 +131,7 @@ class RunwayOut(Answer):
         return cls(**same, sums=SumsOut.of(point.sums))
 
 
-class CapacityOut(Answer):
+class CapacityOut(AnswerBody):
     """How much more of the mix fits."""
 
     fit: int = Field(description="instances of the mix, as expected")
@@ -152,7 +152,7 @@ class CapacityOut(Answer):
         return cls(**same, runway=[RunwayOut.of(point) for point in found.runway])
 
 
-class VariantOut(Answer):
+class VariantOut(AnswerBody):
     """One of several clouds side by side."""
 
     name: str
@@ -166,7 +166,7 @@ class VariantOut(Answer):
         return cls(name=variant.name, sums=SumsOut.of(variant.sums), fit=variant.fit, notes=list(variant.notes))
 
 
-class AgeOut(Answer):
+class AgeOut(AnswerBody):
     """The plan beside the inventory of now."""
 
     stale: bool | None = Field(description="the inventory was written since; null = nobody knows")
@@ -181,7 +181,7 @@ class AgeOut(Answer):
         return cls(stale=age.stale, generation=age.generation, hosts=hosts, instances=instances)
 
 
-class PlanAnswer(Answer):
+class PlanAnswer(AnswerBody):
     """A plan, with the predicted effect on each host's instances before and after."""
 
     id: str
@@ -234,7 +234,7 @@ class PlanAnswer(Answer):
         )
 
 
-class PlanItem(Answer):
+class PlanItem(AnswerBody):
     """A plan in a listing."""
 
     id: str

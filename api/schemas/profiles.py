@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pydantic import Field
 
 from advisor.domain import InstanceProfile, MeanEstimate, PhaseProfile
-from api.schemas.base import Answer, Figure, Time
+from api.schemas.base import AnswerBody, Figure, Time
 
 
-class EstimateOut(Answer):
+class EstimateOut(AnswerBody):
     """A metric's mean in its unit with its 90 % interval; null = too few windows to say."""
 
     value: float
@@ -26,7 +26,7 @@ class EstimateOut(Answer):
         )
 
 
-class LoadOut(Answer):
+class LoadOut(AnswerBody):
     """Offered load as a fraction of what the instance can do alone (1.0 = saturated), with the range it lies in."""
 
     value: Figure
@@ -37,14 +37,14 @@ class LoadOut(Answer):
     text: str
 
 
-class SpanOut(Answer):
+class SpanOut(AnswerBody):
     """A stretch of time."""
 
     begin: Time
     end: Time
 
 
-class PhaseOut(Answer):
+class PhaseOut(AnswerBody):
     """What the instance does in one of its phases; a phase may come back."""
 
     number: int
@@ -93,7 +93,7 @@ class PhaseOut(Answer):
         )
 
 
-class ProfileAnswer(Answer):
+class ProfileAnswer(AnswerBody):
     """An instance's phases in order of first appearance."""
 
     instance: str

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pydantic import Field
 
 from advisor.domain import ModelQuality
-from api.schemas.base import Answer, Time
+from api.schemas.base import AnswerBody, Time
 
 
-class FiguresOut(Answer):
+class FiguresOut(AnswerBody):
     """What the rows of a group say; errors are of the ratio, `bias` is observed minus expected."""
 
     rows: int
@@ -25,7 +25,7 @@ class FiguresOut(Answer):
     outside: float = Field(description="share that lay outside the training data")
 
 
-class AlarmOut(Answer):
+class AlarmOut(AnswerBody):
     """Something got worse, since when, and how far."""
 
     kind: str = Field(description="shift: observations moved away from what is expected; coverage: intervals fail")
@@ -38,7 +38,7 @@ class AlarmOut(Answer):
     off: float = Field(description="mean observed over expected since then")
 
 
-class GroupOut(Answer):
+class GroupOut(AnswerBody):
     """The rows of one role and target: all of them, one platform's or one workload's."""
 
     role: str = Field(description="active, shadow or baseline (the queueing prior beside a learned model)")
@@ -50,7 +50,7 @@ class GroupOut(Answer):
     widening: float | None = Field(description="by which intervals on this platform should be widened; 1 = not at all")
 
 
-class ComparisonOut(Answer):
+class ComparisonOut(AnswerBody):
     """The model beside another one on the same measurements; `difference` below 0 is in its favour."""
 
     other: str
@@ -64,7 +64,7 @@ class ComparisonOut(Answer):
     text: str
 
 
-class QualityOut(Answer):
+class QualityOut(AnswerBody):
     """How a model's predictions held of late: `status` is no_data, too_few, ok or drift, `verdict` says it in words."""
 
     version: str

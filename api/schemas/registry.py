@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from advisor.domain import Activation, ModelCard
-from api.schemas.base import Answer, Flag, Id, Schema, Time, examples
+from api.schemas.base import AnswerBody, Flag, Id, Schema, Time, examples
 
 
 class ModelBody(Schema):
@@ -27,7 +27,7 @@ class ActivateBody(Schema):
     force: Flag = Field(default=False, description="activate it although the gate refuses it")
 
 
-class ActivationOut(Answer):
+class ActivationOut(AnswerBody):
     """One change of the model that answers; `cause` is activate, force (against the gate) or rollback."""
 
     at: Time
@@ -41,7 +41,7 @@ class ActivationOut(Answer):
         return cls(at=activation.at, before=activation.before, after=activation.after, cause=activation.cause)
 
 
-class ModelOut(Answer):
+class ModelOut(AnswerBody):
     """A registered model: `status` is candidate, shadow, active or retired; `card` is the artifact's card."""
 
     version: str

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from api.schemas.base import WHOLE, Answer, Cpu, Positive, Schema
+from api.schemas.base import WHOLE, AnswerBody, Cpu, Positive, Schema
 from profiler.observed import MAX_CPUS, MAX_WEIGHT, IsolationSettings, NetMode, NetworkSettings, Pinning
 
 PinningMap = Annotated[
@@ -64,7 +64,7 @@ def pinning_map(pinning: Pinning | None) -> dict[str, list[int]] | None:
     return None if pinning is None else {str(vcpu): list(cpus) for vcpu, cpus in enumerate(pinning.cpus)}
 
 
-class SettingsOut(Answer):
+class SettingsOut(AnswerBody):
     """What an instance would run under; null = leave as is."""
 
     pinning: dict[str, list[int]] | None

@@ -34,7 +34,7 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"}
 disable_created_metrics()  # a second series for every counter, which only OpenMetrics has a use for
 
 
-class Lane(Protocol):
+class LaneState(Protocol):
     """What is told of a lane: threads of its own for one kind of request."""
 
     @property
@@ -62,7 +62,7 @@ class Telemetry:
         self._state = StateCollector(cloud, outcomes)
         self._remembering = threading.Lock()
         self._remembered = (0, 0)
-        self._lanes: tuple[Lane, ...] = ()
+        self._lanes: tuple[LaneState, ...] = ()
         # Metrics in files are read from there; in a registry they would be told twice.
         self._registry = registry = CollectorRegistry() if self._folder is None else None
         if registry is not None:
@@ -138,7 +138,7 @@ class Telemetry:
 
         self._begin_at_zero()
 
-    def watch(self, lanes: Iterable[Lane]) -> None:
+    def watch(self, lanes: Iterable[LaneState]) -> None:
         """Tell how busy these are from now on."""
         self._lanes = tuple(lanes)
         for lane in self._lanes:

@@ -24,7 +24,7 @@ class Card:
     """One candidate, ready to be shown."""
 
     candidate: Candidate
-    rows: tuple[picture.Row, ...]
+    rows: tuple[picture.IntervalRow, ...]
     settings: list[tuple[str, str]]
     changes: list[tuple[str, list[tuple[str, str]]]]  # what neighbours get, by name
     here: bool  # the instance is on this host already
@@ -36,14 +36,14 @@ class Card:
         return [(title, reasons) for title, reasons in found if reasons]
 
     @property
-    def affected(self) -> list[picture.Row]:
+    def affected(self) -> list[picture.IntervalRow]:
         """The neighbours who lose a point or more by it, who loses most first."""
         lose = [row for row in self.rows if not row.newcomer and row.loss >= 0.01]
         return sorted(lose, key=lambda row: -row.loss)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RecommendationView:
     """A recommendation, ready to be shown."""
 
     recommendation: Recommendation
@@ -91,7 +91,7 @@ class Answer:
 
 def answer(
     recommendation: Recommendation, instance: Instance, limits: Mapping[str, float], there: Candidate | None = None
-) -> Answer:
+) -> RecommendationView:
     """Lay it out; `limits` are the lowest ratios that neighbours accept, `there` is how it stands where it is now."""
     cards = tuple(card(candidate, instance, limits) for candidate in recommendation.candidates)
     current = card(there, instance, limits) if there else None
@@ -100,7 +100,7 @@ def answer(
     stay = best is not None and (
         instance.host in (best.host, *best.tied_with) or (there is not None and best.host in there.tied_with)
     )
-    return Answer(recommendation, instance, cards, current, stay)
+    return RecommendationView(recommendation, instance, cards, current, stay)
 
 
 def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float]) -> Card:

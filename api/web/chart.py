@@ -18,7 +18,7 @@ _TITLES = {"cpu": "CPU"}
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One series, drawn: `at` is its number, by which it is coloured and dashed."""
 
     name: str
@@ -47,7 +47,7 @@ class Chart:
     top: str
     begin: str
     end: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     figures: tuple[Figures, ...]
 
     @property
@@ -81,7 +81,7 @@ def _chart(metric: str, help_text: str, found: Sequence[History], told: Historie
     ordered = sorted(found, key=lambda one: (names.get(one.instance or "", -1), one.host))
     drawn = [one for one in ordered if names.get(one.instance or "", 0) < MOST_LINES]
     top = _round_up(max((max(one.values) for one in drawn), default=0.0))
-    lines = tuple(Line(_name(one), names.get(one.instance or "", 0), _path(one, told, top)) for one in drawn)
+    lines = tuple(ChartLine(_name(one), names.get(one.instance or "", 0), _path(one, told, top)) for one in drawn)
     figures = tuple(
         Figures(
             _name(one),

@@ -26,7 +26,7 @@ PageNumber = Annotated[int, Query(alias="page", ge=1)]
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class InstanceLine:
     """One instance where it is, ready to be shown."""
 
     name: str
@@ -39,7 +39,7 @@ class Resident:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HostLine:
     """One host, ready to be shown."""
 
     name: str
@@ -47,7 +47,7 @@ class Line:
     labels: str
     enabled: bool
     instances: int
-    worst: Resident | None
+    worst: InstanceLine | None
     bars: tuple[bars.Bar, ...]
     age: str
     stale: bool
@@ -117,10 +117,10 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
     )
 
 
-def resident(one: ResidentNow, host: str) -> Resident:
+def resident(one: ResidentNow, host: str) -> InstanceLine:
     """One instance where it is, ready to be shown."""
     limit = one.instance.min_throughput_ratio
-    return Resident(
+    return InstanceLine(
         name=one.instance.id,
         host=host,
         figure=f"{one.expected:.2f}",
@@ -136,8 +136,8 @@ def age(one: HostNow, now: datetime) -> str:
     return "never seen" if one.seen_at is None else picture.age_in_words(max((now - one.seen_at).total_seconds(), 0.0))
 
 
-def _line(one: HostNow, told: CloudNow, now: datetime) -> Line:
-    return Line(
+def _line(one: HostNow, told: CloudNow, now: datetime) -> HostLine:
+    return HostLine(
         name=one.host.id,
         kind=one.host.kind,
         labels=", ".join(f"{key}={value}" for key, value in sorted(one.host.labels.items())),
@@ -159,7 +159,7 @@ def _newest(told: CloudNow, now: datetime) -> str:
     return picture.age_in_words(max((now - max(seen)).total_seconds(), 0.0)) if seen else "nothing seen yet"
 
 
-def _worst(hosts: list[HostNow]) -> list[Resident]:
+def _worst(hosts: list[HostNow]) -> list[InstanceLine]:
     """The worst-off instances of these hosts, of those that are below their limit or lose more than a tenth."""
     every = (
         (one.expected, one.instance.id, host.host.id, one)

@@ -10,7 +10,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SchemaField:
     """A parameter or a field of a body."""
 
     name: str
@@ -29,20 +29,20 @@ class Operation:
     path: str
     summary: str
     text: str
-    parameters: tuple[Field, ...]
-    body: tuple[Field, ...]
+    parameters: tuple[SchemaField, ...]
+    body: tuple[SchemaField, ...]
     example: str
     answers: tuple[str, ...]
     problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class NamedSchema:
     """A named schema."""
 
     name: str
     text: str
-    fields: tuple[Field, ...]
+    fields: tuple[SchemaField, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ def describe(document: Document) -> tuple[Group, ...]:
     return tuple(Group(name, texts[name], tuple(operations)) for name, operations in found.items() if operations)
 
 
-def shapes(document: Document) -> tuple[Shape, ...]:
+def shapes(document: Document) -> tuple[NamedSchema, ...]:
     """Every shape that bodies and answers are made of."""
     return tuple(
-        Shape(name, schema.get("description", ""), _fields(schema))
+        NamedSchema(name, schema.get("description", ""), _fields(schema))
         for name, schema in document["components"]["schemas"].items()
         if "properties" in schema
     )
@@ -88,7 +88,7 @@ def _operation(document: Document, method: str, path: str, operation: Document) 
         summary=_sentence(operation["summary"]),
         text="" if operation.get("description", "").startswith(operation["summary"]) else operation["description"],
         parameters=tuple(
-            Field(one["name"], _type(one["schema"]), "", one.get("required", False), _text(one, one["schema"]))
+            SchemaField(one["name"], _type(one["schema"]), "", one.get("required", False), _text(one, one["schema"]))
             for one in operation.get("parameters", [])
         ),
         body=_fields(schema),
@@ -98,10 +98,10 @@ def _operation(document: Document, method: str, path: str, operation: Document) 
     )
 
 
-def _fields(schema: Document) -> tuple[Field, ...]:
+def _fields(schema: Document) -> tuple[SchemaField, ...]:
     required = schema.get("required", [])
     return tuple(
-        Field(name, _type(one), _shape(one), name in required, _text(one, one))
+        SchemaField(name, _type(one), _shape(one), name in required, _text(one, one))
         for name, one in schema.get("properties", {}).items()
     )
 

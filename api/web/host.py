@@ -31,7 +31,7 @@ _SHADES = (0.05, 0.1, 0.2)  # losses from which on a cell is shaded darker
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class InterferenceCell:
     """What one instance loses to one other: the figure, and how dark the cell is (0-3); empty = less than is felt."""
 
     figure: str
@@ -43,15 +43,15 @@ class Losses:
     """What `name` would keep more without each of the others, in the order of the residents; None = itself."""
 
     name: str
-    cells: tuple[Cell | None, ...]
+    cells: tuple[InterferenceCell | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class HostedInstance:
     """One instance of the host, ready to be shown."""
 
     instance: Instance
-    row: picture.Row
+    row: picture.IntervalRow
     settings: list[tuple[str, str]]
     pending: bool
 
@@ -82,9 +82,9 @@ def host(request: Request, cloud: CloudDep, telemetry: TelemetryDep, host: PathI
     )
 
 
-def _residents(found: HostDetail) -> list[Resident]:
+def _residents(found: HostDetail) -> list[HostedInstance]:
     return [
-        Resident(
+        HostedInstance(
             instance=one.instance,
             row=picture.row(effect, newcomer=False, limit=one.instance.min_throughput_ratio),
             settings=picture.settings_in_words(one.instance.settings),
@@ -103,8 +103,9 @@ def _square(found: HostDetail) -> list[Losses]:
     ]
 
 
-def _cell(loss: float) -> Cell:
-    return Cell(f"{loss:+.2f}" if abs(loss) >= FELT else "", sum(round(loss, 2) >= edge for edge in _SHADES))
+def _cell(loss: float) -> InterferenceCell:
+    shade = sum(round(loss, 2) >= edge for edge in _SHADES)
+    return InterferenceCell(f"{loss:+.2f}" if abs(loss) >= FELT else "", shade)
 
 
 def _facts(now: HostNow) -> list[tuple[str, str]]:

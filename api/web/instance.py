@@ -70,7 +70,7 @@ def _there(told: CloudNow, name: str) -> tuple[HostNow, Instance, bool] | None:
     )
 
 
-def _row(detail: HostDetail, it: Instance) -> picture.Row | None:
+def _row(detail: HostDetail, it: Instance) -> picture.IntervalRow | None:
     mine = next((effect for effect in detail.effects if effect.instance == it.id), None)
     return picture.row(mine, newcomer=False, limit=it.min_throughput_ratio) if mine else None
 

@@ -21,7 +21,7 @@ def x(ratio: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class IntervalRow:
     """One instance in the table of a candidate: its picture and its figures."""
 
     name: str
@@ -42,7 +42,7 @@ class Row:
     loss: float  # of its ratio, by the placement; 0 for the newcomer
 
 
-def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Row:
+def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> IntervalRow:
     """What happens to one instance, ready to be drawn; `limit` is the lowest ratio it accepts, None = not said."""
     band = effect.throughput_ratio
     before = effect.before.expected if effect.before else None
@@ -51,7 +51,7 @@ def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Row:
         words += f", before {before:.2f}"
     if limit is not None:
         words += f", limit {limit:.2f}"
-    return Row(
+    return IntervalRow(
         name=effect.instance,
         newcomer=newcomer,
         level=_level(band.expected, band.lower, KEPT if limit is None else limit),
@@ -114,7 +114,7 @@ class BesideRow:
     """One instance's measured ratio over the interval that was told before; without one only what was measured."""
 
     name: str
-    drawn: Row | None
+    drawn: IntervalRow | None
     measured: float
     figure: str
     words: str

@@ -12,7 +12,7 @@ Shape = Literal["number", "whole", "names", "choice", "text", "check"]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FormField:
     """One field: what it is called, what may stand in it and what stands there at first; `must` = it may not be empty.
 
     Numbers lie from `low` to `high`, `names` are ids parted by blanks or commas, `choices` are values with their texts.
@@ -30,54 +30,54 @@ class Field:
 
 
 MIX_ROWS = 3
-_MIX: Mapping[str, Field] = {
+_MIX: Mapping[str, FormField] = {
     f"{name}_{row}": field
     for row in range(1, MIX_ROWS + 1)
     for name, field in {
-        "count": Field("How many", "whole", "1" if row == 1 else "", 0, 1000),
-        "workload": Field("Workload", "text", listed="workloads"),
-        "vcpus": Field("vCPUs", "whole", "2", 1, 4096),
-        "memory_mb": Field("Memory, MB", "number", "2048", 0, 1e9),
-        "ratio": Field("Must keep at least", "number", "", 0.01, 1),
+        "count": FormField("How many", "whole", "1" if row == 1 else "", 0, 1000),
+        "workload": FormField("Workload", "text", listed="workloads"),
+        "vcpus": FormField("vCPUs", "whole", "2", 1, 4096),
+        "memory_mb": FormField("Memory, MB", "number", "2048", 0, 1e9),
+        "ratio": FormField("Must keep at least", "number", "", 0.01, 1),
     }.items()
 }
-FIELDS: Mapping[str, Field] = {
+FIELDS: Mapping[str, FormField] = {
     **_MIX,
-    "prefix": Field("Their names begin with", "text", "new"),
-    "objective": Field(
+    "prefix": FormField("Their names begin with", "text", "new"),
+    "objective": FormField(
         "Objective",
         "choice",
         "worst",
         choices=(("worst", "best for the worst-off"), ("total", "best in sum"), ("pack", "fewest hosts")),
     ),
-    "keep_ratio": Field(
+    "keep_ratio": FormField(
         "Ratio that everybody keeps", "number", "0.8", 0.01, 1, help="of whoever has no limit of its own; 1 = as alone"
     ),
-    "empty": Field("Hosts to empty", "names", must=True, listed="hosts"),
-    "hosts": Field("Hosts that may be used", "names", help="empty = all", listed="hosts"),
-    "movable": Field("Who may move", "names", help="empty = everybody but who was pinned", listed="instances"),
-    "max_moves": Field("Most moves", "whole", "", 0, 100_000, help="empty = as many as pay"),
-    "move_gain": Field("A move must gain", "number", "0.05", 0, 1, help="of the ratio of the worst-off"),
-    "at_once": Field("Moves at once", "whole", "2", 1, 1000, help="one per host"),
-    "per_month": Field("New instances a month", "number", "", 0, 1e6),
-    "load_percent": Field("More load a month, %", "number", "", 0, 1000),
-    "months": Field("Months to look ahead", "whole", "24", 1, 240),
-    "like": Field("Add hosts like", "text", listed="hosts"),
-    "add": Field("How many hosts", "whole", "1", 0, 1000),
-    "remove": Field("Hosts that go", "names", listed="hosts"),
-    "change": Field("Hosts that change", "names", listed="hosts"),
-    "pcpus": Field("Their pCPUs then", "whole", "", 1, 4096),
-    "host_memory_mb": Field("Their memory then, MB", "number", "", 1, 1e9),
-    "cpu_overcommit": Field("CPU overcommit", "number", "", 0.01, 1000, help="empty = each host's own"),
-    "memory_overcommit": Field("Memory overcommit", "number", "", 0.01, 1000, help="empty = each host's own"),
-    "pinning": Field(
+    "empty": FormField("Hosts to empty", "names", must=True, listed="hosts"),
+    "hosts": FormField("Hosts that may be used", "names", help="empty = all", listed="hosts"),
+    "movable": FormField("Who may move", "names", help="empty = everybody but who was pinned", listed="instances"),
+    "max_moves": FormField("Most moves", "whole", "", 0, 100_000, help="empty = as many as pay"),
+    "move_gain": FormField("A move must gain", "number", "0.05", 0, 1, help="of the ratio of the worst-off"),
+    "at_once": FormField("Moves at once", "whole", "2", 1, 1000, help="one per host"),
+    "per_month": FormField("New instances a month", "number", "", 0, 1e6),
+    "load_percent": FormField("More load a month, %", "number", "", 0, 1000),
+    "months": FormField("Months to look ahead", "whole", "24", 1, 240),
+    "like": FormField("Add hosts like", "text", listed="hosts"),
+    "add": FormField("How many hosts", "whole", "1", 0, 1000),
+    "remove": FormField("Hosts that go", "names", listed="hosts"),
+    "change": FormField("Hosts that change", "names", listed="hosts"),
+    "pcpus": FormField("Their pCPUs then", "whole", "", 1, 4096),
+    "host_memory_mb": FormField("Their memory then, MB", "number", "", 1, 1e9),
+    "cpu_overcommit": FormField("CPU overcommit", "number", "", 0.01, 1000, help="empty = each host's own"),
+    "memory_overcommit": FormField("Memory overcommit", "number", "", 0.01, 1000, help="empty = each host's own"),
+    "pinning": FormField(
         "Pinning",
         "choice",
         "as_it_is",
         choices=(("as_it_is", "as it is"), ("unpinned", "nobody is pinned"), ("own", "pCPUs of their own")),
     ),
-    "model": Field("Model that is asked", "text", help="empty = the one that answers", listed="models"),
-    "then": Field(
+    "model": FormField("Model that is asked", "text", help="empty = the one that answers", listed="models"),
+    "then": FormField(
         "Then ask there",
         "choice",
         "",
@@ -89,9 +89,9 @@ FIELDS: Mapping[str, Field] = {
             ("consolidate", "how few hosts would do"),
         ),
     ),
-    "time_limit_s": Field("Time, s", "number", "10", 0.1, 600, help="then the best so far is answered"),
-    "seed": Field("Seed", "whole", "1", 0, 2**31 - 1),
-    "commands": Field("With commands for each step", "check", "yes"),
+    "time_limit_s": FormField("Time, s", "number", "10", 0.1, 600, help="then the best so far is answered"),
+    "seed": FormField("Seed", "whole", "1", 0, 2**31 - 1),
+    "commands": FormField("With commands for each step", "check", "yes"),
 }
 
 # What each kind is called, what it asks, and its fields under their headings.

@@ -20,7 +20,7 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput, NotFound
 from api.web import typed
-from api.web.plan_fields import FIELDS, KINDS, MIX_ROWS, Field
+from api.web.plan_fields import FIELDS, KINDS, MIX_ROWS, FormField
 
 _LONGEST = 20_000  # characters in one field: a thousand hosts by name
 # Where the advisor's own words for a field differ from the form's.
@@ -195,7 +195,7 @@ class PlanForm:
         return found
 
     def _number(self, name: str) -> float | None:
-        known: Field = FIELDS[name]
+        known: FormField = FIELDS[name]
         text = self.values[name] or ("" if name.startswith("count_") else known.default)  # no number: none of its row
         if not text:
             return None

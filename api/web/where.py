@@ -14,7 +14,7 @@ from advisor.protocols import InventoryService, PlacementService
 from api.html.render import page
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.web import picture
-from api.web.answer import Answer, answer
+from api.web.answer import RecommendationView, answer
 from api.web.form import Form
 
 _OFFERED = 500  # instances and workloads in the pick lists; any other name can be typed or asked for through the API
@@ -40,7 +40,7 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
     )
 
 
-def _ask(form: Form, inventory: InventoryService, placements: PlacementService) -> Answer | None:
+def _ask(form: Form, inventory: InventoryService, placements: PlacementService) -> RecommendationView | None:
     try:
         instance = _anew(inventory.instance(form.existing)) if form.existing else form.new_instance()
         if instance is None:

@@ -33,7 +33,7 @@ class BridgeError(Exception):
 
 
 @dataclass(frozen=True)
-class Settings:
+class BridgeSettings:
     """Where Cotenant is, how long it may take (s), and OpenNebula's own placer."""
 
     url: str
@@ -55,7 +55,7 @@ class Vm:
     body: Mapping[str, Any]
 
 
-def settings(environment: Mapping[str, str] = os.environ) -> Settings:
+def settings(environment: Mapping[str, str] = os.environ) -> BridgeSettings:
     """From cotenant.conf in OpenNebula's folder of scheduler configurations; BridgeError says what is wrong with it."""
     root = environment.get("ONE_LOCATION")
     folder = f"{root}/etc/schedulers" if root else "/etc/one/schedulers"
@@ -69,7 +69,7 @@ def settings(environment: Mapping[str, str] = os.environ) -> Settings:
         token = _read_secret(token_file) if token_file else ""
         if not given["url"].startswith(("https://", "http://")):
             raise BridgeError(f"{path}: the url is neither https:// nor http://")
-        return Settings(
+        return BridgeSettings(
             url=given["url"].rstrip("/"),
             token=token,
             timeout_s=given.getfloat("timeout_s", 5.0),
@@ -157,7 +157,7 @@ def _vm(vm: ElementTree.Element, hosts: tuple[int, ...]) -> Vm:
     return Vm(number, hosts, host, datastore, is_running, body)
 
 
-def advice(known: Settings, path: str, body: Mapping[str, Any]) -> dict[int, int]:
+def advice(known: BridgeSettings, path: str, body: Mapping[str, Any]) -> dict[int, int]:
     """Which host Cotenant names for which virtual machine; BridgeError when it does not answer in time or in kind."""
     headers = {"Content-Type": "application/json"}
     if known.token:

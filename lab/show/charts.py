@@ -1,4 +1,4 @@
-"""Pictures of a dataset as inline SVG in the page's own colours, so that one picture fits light, dark and paper."""
+"""Charts of a dataset as inline SVG in the page's colours, so that they fit light mode, dark mode and paper."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from lab.show.formatting import OUTCOMES, ROLES, factor
 from lab.show.group_prediction import GroupPredictions
 from lab.show.sweeps import FactorSweep, NetworkMode, NetworkModes
 from lab.usage_windows import METRICS
+from profiler import pictures
 from profiler.look import inline, short
-from profiler.pictures import LINE, SERIES, SOFT, label, legend, new_figure
+from profiler.pictures import LINE, SERIES
 
 MOST_LINES = len(SERIES)  # in one picture of curves; colours would repeat beyond
 LEAST_GAP = 0.1  # of the whole range between two values of a factor, so that both can be read
@@ -22,7 +23,6 @@ _WIDTH, _HEIGHT = 3.7, 2.35  # inches
 _KEY_ROW = 0.17  # inches of one row of a legend
 _MARKED = 60  # points of a line up to which each is marked
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # beside colour, for who does not see it
-_DASHES = ("-", "--", ":", "-.")
 
 
 def sweep_picture(title: str, sweeps: Sequence[FactorSweep]) -> Markup:
@@ -46,8 +46,8 @@ def sweep_picture(title: str, sweeps: Sequence[FactorSweep]) -> Markup:
         axes.plot(xs, ys, marker=_MARKERS[number], markersize=4, linewidth=1.3, color=SERIES[number], label=short(name))
     axes.set_xticks(list(spots.values()), list(spots))
     axes.set_ylim(0, max(1.08, axes.get_ylim()[1]))
-    axes.axhline(1, color=SOFT, linewidth=0.8)
-    label(axes, x=short(f"{factor(first.factor)}, {ROLES[first.role]}"), y="T/B")
+    pictures.line_at(axes, 1)
+    pictures.label(axes, x=short(f"{factor(first.factor)}, {ROLES[first.role]}"), y="T/B")
     _key(axes)
     return inline(figure, title, f"T/B over {factor(first.factor)}; the table has every value")
 
@@ -56,11 +56,11 @@ def mode_picture(title: str, modes: NetworkModes) -> Markup:
     """One row per tc mode and one panel per outcome: median and 95 % interval beside the neighbours."""
     known = [name for name in OUTCOMES if any(name in mode.outcomes for mode in modes.modes)]
     height = 0.75 + 0.3 * len(modes.modes)
-    figure, panels = new_figure(len(known), columns=1, width=_WIDTH, height=height * len(known))
+    figure, panels = pictures.new_figure(len(known), columns=1, width=_WIDTH, height=height * len(known))
     for axes, name in zip(panels, known, strict=True):
         unit = next(mode.units[name] for mode in modes.modes if name in mode.units)
         _mode_rows(axes, modes.modes, name)
-        label(axes, x=short(f"{OUTCOMES[name]}, {unit}"))
+        pictures.label(axes, x=short(f"{OUTCOMES[name]}, {unit}"))
     return inline(figure, title, "Outcomes by tc mode; the table has every value")
 
 
@@ -70,32 +70,22 @@ def _mode_rows(axes: Any, modes: Sequence[NetworkMode], outcome: str) -> None:
         if found is None:
             continue
         if found.lower is not None and found.upper is not None:
-            axes.plot([found.lower, found.upper], [row, row], color=SERIES[0], linewidth=1.6)
+            pictures.interval(axes, [found.lower, found.upper], row, SERIES[0])
         axes.plot([found.median], [row], "o", color=SERIES[0], markersize=5)
-    axes.set_yticks(range(len(modes)), [short(mode.mode.replace("; beside", ";\nbeside")) for mode in modes])
-    axes.set_ylim(len(modes) - 0.5, -0.5)
+    pictures.named_rows(axes, [short(mode.mode.replace("; beside", ";\nbeside")) for mode in modes])
     axes.set_xlim(left=0)
     axes.margins(x=0.08)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", color=LINE, linewidth=0.7)
 
 
 def distribution_picture(panel: Panel) -> Markup:
     """Cumulative distributions, one line each."""
     figure, axes = _panel(len(panel.of))
-    for number, one in enumerate(panel.of):
-        xs, ys = [one.steps[0][0], *(x for x, _ in one.steps)], [0.0, *(y for _, y in one.steps)]
-        colour, dash = SERIES[number % len(SERIES)], _DASHES[number % len(_DASHES)]
-        axes.step(
-            xs, ys, where="post", color=colour, linestyle=dash, linewidth=1.4, label=short(f"{one.name} ({one.count})")
-        )
+    curves = [(short(f"{one.name} ({one.count})"), one.steps) for one in panel.of]
+    pictures.distribution(axes, curves, short(panel.name), of="results")
     low, high = _middle(panel)
     if low < 1 < high:
-        axes.axvline(1, color=SOFT, linewidth=0.8)
+        pictures.line_at(axes, 1, vertical=True)
     axes.set_xlim(low, high)
-    axes.set_ylim(0, 1.02)
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
-    label(axes, x=short(panel.name), y="share of results")
     _key(axes)
     return inline(figure, f"{panel.name}: distribution", "Cumulative distribution; the table has its quantiles")
 
@@ -110,18 +100,17 @@ def _middle(panel: Panel) -> tuple[float, float]:
 
 def course_picture(name: str, courses: OutcomeHistories) -> Markup:
     """Values over wall-clock time, one line each."""
-    figure, axes = new_figure(width=2.4 * _WIDTH, height=_HEIGHT + _KEY_ROW * len(courses.of) / 2)
+    figure, axes = pictures.new_figure(width=2.4 * _WIDTH, height=_HEIGHT + _KEY_ROW * len(courses.of) / 2)
     axes = axes[0]
     start = min(when for course in courses.of for when, _ in course.points)
     for number, course in enumerate(courses.of):
         hours = [(when - start).total_seconds() / 3600 for when, _ in course.points]
         axes.plot(
-            hours, [value for _, value in course.points], linewidth=1.1, color=SERIES[number % len(SERIES)],
-            linestyle=_DASHES[number // len(SERIES) % len(_DASHES)], markersize=3.5,
-            marker=_MARKERS[number % len(_MARKERS)] if len(hours) <= _MARKED else "", label=short(course.name),
+            hours, [value for _, value in course.points], linewidth=1.1, markersize=3.5, label=short(course.name),
+            marker=_MARKERS[number % len(_MARKERS)] if len(hours) <= _MARKED else "", **pictures.series_style(number),
         )  # fmt: skip
-    axes.axhline(1, color=SOFT, linewidth=0.8)
-    label(axes, x=f"hours since {start:%Y-%m-%d %H:%M} UTC")
+    pictures.line_at(axes, 1)
+    pictures.label(axes, x=f"hours since {start:%Y-%m-%d %H:%M} UTC")
     _key(axes, columns=2)
     return inline(figure, name, "Values over the hours of the campaign, one line each")
 
@@ -138,17 +127,14 @@ def inside_pictures(inside: RunWindows) -> list[Markup]:
 def _windows(inside: RunWindows, metric: str, of: Mapping[str, Sequence[tuple[float, float]]]) -> Markup:
     figure, axes = _panel(len(of))
     for number, (instance, points) in enumerate(of.items()):
-        colour, dash = SERIES[number % len(SERIES)], _DASHES[number % len(_DASHES)]
-        axes.plot(
-            [at for at, _ in points], [value for _, value in points], color=colour, linestyle=dash, linewidth=1.2,
-            label=short(instance),
-        )  # fmt: skip
+        times, values = [at for at, _ in points], [value for _, value in points]
+        axes.plot(times, values, linewidth=1.2, label=short(instance), **pictures.series_style(number))
     axes.set_ylim(bottom=0)
     start = min(at for points in of.values() for at, _ in points)
     if start < 0:
         axes.axvspan(start, 0, color=LINE, alpha=0.6, linewidth=0, label="warm-up")
     unit = METRICS.get(metric, "")
-    label(axes, x="seconds within the run", y=short(f"{metric}, {unit}" if unit else metric))
+    pictures.label(axes, x="seconds within the run", y=short(f"{metric}, {unit}" if unit else metric))
     _key(axes)
     return inline(figure, f"{inside.run} round {inside.repeat} {metric}", f"Windows of {metric} within a run")
 
@@ -163,10 +149,8 @@ def composition_picture(composition: GroupPredictions) -> Markup:
         axes.plot(xs, ys, _MARKERS[number], markersize=4, color=SERIES[number], alpha=0.8, label=f"{rule} rule")
         ends += [*xs, *ys]
     low, high = min(ends) - 0.05, max(ends) + 0.05
-    axes.plot([low, high], [low, high], color=SOFT, linewidth=0.8)
-    axes.set_xlim(low, high)
-    axes.set_ylim(low, high)
-    label(axes, x="predicted from the pairs", y="measured combined score")
+    pictures.diagonal(axes, low, high)
+    pictures.label(axes, x="predicted from the pairs", y="measured combined score")
     _key(axes)
     return inline(figure, "composition", "Measured against predicted combined scores; the table has every group")
 
@@ -179,16 +163,16 @@ def _bars(axes: Any, xs: Sequence[float], sweep: FactorSweep, number: int) -> No
 
 def _panel(entries: int) -> tuple[Any, Any]:
     """A figure of one panel, with room for a legend of so many rows below."""
-    figure, axes = new_figure(width=_WIDTH, height=_HEIGHT + _KEY_ROW * entries)
+    figure, axes = pictures.new_figure(width=_WIDTH, height=_HEIGHT + _KEY_ROW * entries)
     return figure, axes[0]
 
 
 def _key(axes: Any, columns: int = 1) -> None:
     """Below the panel, where it covers nothing."""
     if axes.get_legend_handles_labels()[0]:
-        legend(axes.figure, loc="outside lower left", ncols=columns, borderpad=0, handlelength=2.2)
+        pictures.legend_below(axes.figure, columns, handlelength=2.2)
 
 
 def lines_of(sweeps: Iterable[FactorSweep]) -> list[FactorSweep]:
-    """The strongest sweeps, as many as one picture takes."""
+    """The strongest sweeps, up to the number that one chart can show."""
     return sorted(sweeps, key=lambda sweep: -sweep.spread)[:MOST_LINES]

@@ -1,4 +1,4 @@
-"""The probes as workloads: what `cotenant-profiler probe NAME` measures beside neighbours."""
+"""The profiler's probes as workloads: `cotenant-profiler probe NAME` beside neighbours."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ProbeWorkload(Workload):
     def of(cls, fields: Fields, /) -> Self:
         samples = fields.whole("samples", most=10**7) if fields.has("samples") else None
         options = tuple(str(option) for option in fields.sequence("options")) if fields.has("options") else ()
-        refused = [option for option in options if option.split("=")[0] in ("--to", "--json", "--seconds", "--samples")]
+        refused = [option for option in options if option.split("=")[0] in ("--to", "--json", "--seconds", "--count")]
         if refused:
             fields.wrong(fields.at("options"), f"must not hold {refused[0]!r}, which the lab sets")
         probe = fields.choice("probe", tuple(PROBES))
@@ -123,7 +123,7 @@ def _check(fields: Fields, name: str, probe: str, words: list[str]) -> None:
 
 
 def _much(samples: int | None, seconds: float) -> list[str]:
-    return ["--seconds", f"{seconds:g}"] if samples is None else ["--samples", str(samples)]
+    return ["--seconds", f"{seconds:g}"] if samples is None else ["--count", str(samples)]
 
 
 def _ms(values: Mapping[str, tuple[float, str]], name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""What differs between kinds of hypervisors, as arrays over scenes."""
+"""Traits of the kinds of hypervisors, as arrays over scenes."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def trait(kind: Ints, name: str) -> Floats:
 
 
 def holds(kind: Ints, name: str) -> Bools:
-    """Whether it is so on each scene's kind of host."""
+    """Whether each scene's kind of host has a trait."""
     return np.asarray(np.array([bool(getattr(TRAITS[one], name)) for one in HOST_KINDS])[kind])

@@ -1,4 +1,4 @@
-"""`cotenant-profiler run`: puts the agent together from its options, runs it until it is told to stop, sums it up."""
+"""`cotenant-profiler run`: builds the agent from its options, runs it until it is stopped, and prints a summary."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s]+):(\d{1,5})\Z")
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
-    run = commands.add_parser("run", help="the agent: measure on and on, export to Prometheus, push to Cotenant")
+    run = commands.add_parser("run", help="the agent: measure continuously, export to Prometheus, push to Cotenant")
     run.add_argument(
-        "--interval", type=between(0.1, 60, "seconds"), default=1.0, metavar="S", help="seconds between readings (1)"
+        "--every", type=between(0.1, 60, "seconds"), default=1.0, metavar="S", help="seconds between readings (1)"
     )
     run.add_argument(
         "--window", type=between(1, 300, "seconds"), default=10.0, metavar="S", help="seconds of one window (10)"
@@ -38,18 +38,33 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_choice(run)
     run.add_argument(
         "--listen", type=_listen, default=("127.0.0.1", 9405), metavar="ADDRESS:PORT",
-        help="where Prometheus finds /metrics (127.0.0.1:9405)",
+        help="address on which Prometheus finds /metrics (127.0.0.1:9405)",
     )  # fmt: skip
     run.add_argument("--no-exporter", action="store_true", help="serve no metrics")
-    run.add_argument("--push", type=_server, metavar="URL", help="Cotenant server that gets every window")
     run.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="its token, mode 640 or less (default: COTENANT_TOKEN, if set)"
+        "--push", type=_server, metavar="URL", help="base URL of the Cotenant server that gets every window"
     )
-    run.add_argument("--spool", type=Path, default=_SPOOL, metavar="DIR", help=f"unsent windows ({_SPOOL})")
     run.add_argument(
-        "--spool-max-mb", type=between(1, 1e6, "MB"), default=256.0, metavar="MB", help="size of the spool (256)"
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="file with the server's token, mode 640 or less (default: COTENANT_TOKEN, if set)",
     )
-    run.add_argument("--duration", type=between(0.1, 1e9, "seconds"), metavar="S", help="end after this many seconds")
+    run.add_argument(
+        "--spool",
+        type=Path,
+        default=_SPOOL,
+        metavar="DIR",
+        help=f"folder of windows that the server has not acknowledged ({_SPOOL})",
+    )
+    run.add_argument(
+        "--spool-max-mb",
+        type=between(1, 1e6, "MB"),
+        default=256.0,
+        metavar="MB",
+        help="largest size of the spool; when full, the oldest windows are dropped (256)",
+    )
+    run.add_argument("--seconds", type=between(0.1, 1e9, "seconds"), metavar="S", help="end after this many seconds")
     run.add_argument("--once-window", action="store_true", help="end after the first window")
     run.add_argument("--json", action="store_true", help="log lines and a summary at the end as JSON")
     run.set_defaults(command=_run)
@@ -74,10 +89,10 @@ def _server(text: str) -> ServerUrl:
 def _run(options: argparse.Namespace) -> int:
     if options.no_exporter and options.push is None:
         return fail("with --no-exporter and without --push nobody would see what is measured", WRONG_USAGE)
-    if options.window < options.interval:
-        return fail("--window must be at least as long as --interval", WRONG_USAGE)
+    if options.window < options.every:
+        return fail("--window must be at least as long as --every", WRONG_USAGE)
     log = Log(as_json=options.json)
-    pace = Pace(options.interval, options.window, options.duration, options.once_window)
+    pace = Pace(options.every, options.window, options.seconds, options.once_window)
     backend = chosen_backend(options)
     for reason in passed_over(backend.name) if options.backend == "auto" else ():
         log.warn("passed_over", error=reason[:1000])

@@ -1,4 +1,4 @@
-"""Metrics beyond the eight that come with the same readings: kernel time, cap, pressure, bytes, memory."""
+"""Metrics beyond the eight from the same readings: kernel time, cap, pressure, bytes, memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences into MetricSamples: the eight metrics in every scope that has them, and the further ones."""
+"""Turns counter deltas into MetricSamples: the eight metrics in every scope, and additional ones."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class _Collection:
                 self._add(name, "driver_domain", {"cpu": share}, driver.absent)
 
     def add_host(self, no_whole: str) -> None:
-        """The host as a whole; `no_whole` says why its own counters are missing where they are."""
+        """Add the host's metrics; `no_whole` is the reason where its own counters are missing."""
         change = self._change
         domains = [*change.instances.values(), *([change.driver] if change.driver else [])]
         why = {key: reason for deltas in domains for key, reason in deltas.absent.items()}

@@ -1,4 +1,4 @@
-"""The share of a CPU that a busy loop gets (E1): it reads the clock without end, and counts where time jumps."""
+"""The share of a CPU that a busy loop gets (E1): it reads the clock continuously and detects jumps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from itertools import pairwise, repeat
 from statistics import median
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, new_figure
+from profiler.pictures import Figure, histogram, line_at, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import histogram, line_at, over_time
 from profiler.probes.options import above, count
 from profiler.probes.statistics import log_bins
 
@@ -46,10 +45,10 @@ class CpuShare:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
         much.add_argument(
-            "--reads", "--samples", dest="reads", type=count(10**10), default=_READS, metavar="N",
+            "--count", type=count(10**10), default=_READS, metavar="N",
             help=f"clock reads ({_READS:,})",
         )  # fmt: skip
-        much.add_argument("--seconds", type=above(0, 86_400), metavar="S", help="read for so long instead")
+        much.add_argument("--seconds", type=above(0, 86_400), metavar="S", help="read for this long instead")
         parser.add_argument(
             "--threshold-ms", type=above(0.02, 10_000), default=_THRESHOLD_MS, metavar="MS",
             help=f"an iteration that takes longer is time scheduled off ({_THRESHOLD_MS:g})",
@@ -58,7 +57,7 @@ class CpuShare:
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         iteration_ns, resolution_ns = calibrate()
         used_before = _own_cpu_s()
-        jumps = watch(options.reads, options.seconds, progress)
+        jumps = watch(options.count, options.seconds, progress)
         if not jumps.total_ns:
             raise ProbeError("stopped before anything was measured")
         used_s = _own_cpu_s() - used_before
@@ -99,7 +98,7 @@ def calibrate() -> tuple[float, float]:
 
 
 def watch(reads: int, seconds: float | None, progress: Progress) -> Jumps:
-    """Read the clock `reads` times, or for so many seconds, without pause; what telling the progress takes is left out.
+    """Read the clock `reads` times, or for some seconds, without pause; time for progress reports is left out.
 
     Iterations above the floor are kept instead of all stamps: a million of them would be 8 MB a second.
     """

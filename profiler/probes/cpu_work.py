@@ -11,9 +11,8 @@ from itertools import repeat
 from statistics import median
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, legend, new_figure
+from profiler.pictures import Figure, cumulative, distribution, legend, line_at, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import distribution, line_at, over_time
 from profiler.probes.options import above, count
 from profiler.probes.statistics import described, variation_percent
 
@@ -32,25 +31,25 @@ class CpuWork:
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
-        much.add_argument("--samples", type=count(10**6), default=_SAMPLES, metavar="N", help=f"how often ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="as often as fits into so long")
+        much.add_argument("--count", type=count(10**6), default=_SAMPLES, metavar="N", help=f"how often ({_SAMPLES})")
+        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="measure for this long instead")
         parser.add_argument(
             "--every", type=above(0, 86_400), metavar="S",
-            help="begin one every so many seconds (default: one after another; the paper: 300, for days)",
+            help="begin one every S seconds (default: one after another; the paper: 300, for days)",
         )  # fmt: skip
         work = parser.add_mutually_exclusive_group()
         work.add_argument(
             "--work-ms", type=above(0.1, 60_000), default=_WORK_MS, metavar="MS",
-            help=f"choose the work so that it takes this CPU so long ({_WORK_MS:g})",
+            help=f"choose the amount of work so that it takes this long ({_WORK_MS:g})",
         )  # fmt: skip
         work.add_argument(
             "--iterations", type=count(10**12), metavar="N",
-            help="the work itself, to repeat exactly what an earlier run (its circumstances) or another machine did",
+            help="the amount of work, to repeat an earlier run (see its circumstances) or that of another machine",
         )  # fmt: skip
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         iterations = options.iterations or calibrate(options.work_ms)
-        at_s, took_ms, cpu_ms = measure(iterations, options.samples, options.seconds, options.every, progress)
+        at_s, took_ms, cpu_ms = measure(iterations, options.count, options.seconds, options.every, progress)
         if not took_ms:
             raise ProbeError("stopped before the work was done once")
         values = times(took_ms)
@@ -70,7 +69,8 @@ class CpuWork:
         over_time(times_axes, columns["at_s"], columns["took_ms"], "ms", "Completion time")
         line_at(times_axes, run.values["median"].value, "median")
         times_axes.set_ylim(bottom=0)
-        distribution(shares, {"wall": columns["took_ms"], "CPU": columns["cpu_ms"]}, "ms", "Distribution")
+        curves = [("wall", cumulative(columns["took_ms"])), ("CPU", cumulative(columns["cpu_ms"]))]
+        distribution(shares, curves, "ms", "Distribution")
         legend(shares)
         return figure
 

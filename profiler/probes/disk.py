@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, label, new_figure
+from profiler.pictures import Figure, label, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import over_time
 from profiler.probes.disk_files import FILE_BYTES, LARGE_BYTES, SMALL_BYTES, Files, drop_cache, own_files
 from profiler.probes.options import above, count
 from profiler.probes.statistics import described, variation_percent
@@ -56,14 +55,18 @@ class DiskProbe:
         )
         parser.add_argument(
             "--dir", type=Path, default=_PLACE, metavar="DIR",
-            help=f"where to make them; they are always removed ({_PLACE})",
+            help=f"where to create them; they are always removed ({_PLACE})",
         )  # fmt: skip
         parser.add_argument(
-            "--samples", type=count(10**6), default=_OPERATIONS, metavar="N",
+            "--count", type=count(10**6), default=_OPERATIONS, metavar="N",
             help=f"small reads, and as many writes ({_OPERATIONS}); sustained tests take every file once",
         )  # fmt: skip
-        parser.add_argument("--seconds", type=above(0, 86_400), metavar="S", help="all four tests together at most")
-        parser.add_argument("--seed", type=count(2**31, 0), default=1, metavar="N", help="of the random places (1)")
+        parser.add_argument(
+            "--seconds", type=above(0, 86_400), metavar="S", help="time for all four tests together at most"
+        )
+        parser.add_argument(
+            "--seed", type=count(2**31, 0), default=1, metavar="N", help="seed of the random places (1)"
+        )
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         done: list[DiskOperation] = []
@@ -111,7 +114,7 @@ def perform(
     draw = random.Random(f"{test} {options.seed}")  # noqa: S311 - places in files, no secret
     quota_s = options.seconds / len(TESTS) if options.seconds else float("inf")
     whole = draw.sample(files.paths, len(files.paths))
-    number = options.samples if operation else len(whole)
+    number = options.count if operation else len(whole)
     progress.begin(number, f"of {test.replace('_', ' ')}")
     # O_DIRECT wants aligned memory. It is left to the collector: an operation that is cut short still refers to it.
     memory = memoryview(mmap.mmap(-1, FILE_BYTES))
@@ -200,7 +203,9 @@ def summarise(done: Sequence[DiskOperation]) -> dict[str, Quantity]:
     for test in TESTS:
         operations = [one for one in done if one.test == test]
         small = test.endswith("small")
-        numbers = [one.took_ms if small else one.length / 1e3 / one.took_ms for one in operations]
+        numbers = [
+            operation.took_ms if small else operation.length / 1e3 / operation.took_ms for operation in operations
+        ]
         values |= described(numbers, "ms" if small else "MB/s", prefix=f"{test}_")
         if (variation := variation_percent(numbers)) is not None:
             values[f"{test}_variation"] = Quantity(variation, "%")

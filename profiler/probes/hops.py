@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, legend, new_figure
+from profiler.pictures import Figure, cumulative, distribution, legend, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import distribution, over_time
 from profiler.probes.echo_series import EchoProbe, round_trip
 from profiler.probes.icmp import Icmp, IcmpAnswer
 from profiler.probes.options import above, count
@@ -47,17 +46,17 @@ class Hops:
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
-        much.add_argument("--samples", type=count(10**6), default=_ROUNDS, metavar="N", help=f"rounds ({_ROUNDS})")
-        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="as many as fit into so long")
+        much.add_argument("--count", type=count(10**6), default=_ROUNDS, metavar="N", help=f"rounds ({_ROUNDS})")
+        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="measure for this long instead")
         parser.add_argument(
             "--every", type=above(0.01, 86_400), default=_EVERY_S, metavar="S",
-            help=f"begin a round every so many seconds ({_EVERY_S:g}; the paper: 300, for days)",
+            help=f"start a round every S seconds ({_EVERY_S:g}; the paper: 300, for days)",
         )  # fmt: skip
         parser.add_argument("--hops", type=count(16), default=_HOPS, metavar="N", help=f"up to which hop ({_HOPS})")
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         rounds: list[HopRound] = []
-        number = options.samples if options.seconds is None else max(1, int(options.seconds / options.every))
+        number = options.count if options.seconds is None else max(1, int(options.seconds / options.every))
         progress.begin(number, "rounds")
         first = time.monotonic()
         with contextlib.closing(Icmp(*options.peer.address())) as icmp, progress.interruptible():
@@ -83,8 +82,9 @@ class Hops:
         known = {name: _known(run.series, name) for name in names}
         furthest = known[names[-1]]
         over_time(times, [at for at, _ in furthest], [rtt for _, rtt in furthest], "ms", f"Hop {len(names)}")
-        groups = {name.removesuffix("_ms"): [rtt for _, rtt in pairs] for name, pairs in known.items() if pairs}
-        distribution(shares, groups, "ms", "Distribution", log=True)
+        rtts = {name.removesuffix("_ms"): [rtt for _, rtt in pairs] for name, pairs in known.items() if pairs}
+        curves = [(name, cumulative(values)) for name, values in rtts.items()]
+        distribution(shares, curves, "ms", "Distribution", log=True)
         legend(shares)
         return figure
 

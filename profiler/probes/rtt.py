@@ -9,9 +9,8 @@ import socket
 from collections.abc import Iterable, Iterator
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, new_figure
+from profiler.pictures import Figure, cumulative, distribution, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import distribution, over_time
 from profiler.probes.echo_series import EchoAnswer, Echoes, exchange
 from profiler.probes.framing import SESSION_S
 from profiler.probes.icmp import SO_TIMESTAMPNS, Icmp, kernel_time
@@ -33,25 +32,25 @@ class Rtt:
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
-        much.add_argument("--samples", type=count(10**7), default=_SAMPLES, metavar="N", help=f"probes ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="probes for so long instead")
+        much.add_argument("--count", type=count(10**7), default=_SAMPLES, metavar="N", help=f"probes ({_SAMPLES})")
+        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="probe for this long instead")
         parser.add_argument(
             "--per-second", type=above(0, _MOST_PER_SECOND), default=_PER_SECOND, metavar="N",
             help=f"probes a second ({_PER_SECOND:g})",
         )  # fmt: skip
         parser.add_argument(
             "--drop", type=count(10**6, 0), metavar="N",
-            help=f"leave the first N out ({_DROPPED}, or a tenth of fewer than {10 * _DROPPED} probes)",
+            help=f"leave out the first N ({_DROPPED}, or a tenth of fewer than {10 * _DROPPED} probes)",
         )  # fmt: skip
         parser.add_argument(
             "--late-ms", type=above(0, 60_000), default=_LATE_MS, metavar="MS",
-            help=f"an answer that takes longer is counted as late, and in no statistic ({_LATE_MS:g})",
+            help=f"later answers are counted as late and left out of statistics ({_LATE_MS:g})",
         )  # fmt: skip
         parser.add_argument("--udp", action="store_true", help="UDP to a responder instead of ICMP")
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         wait_s = 2 * options.late_ms / 1e3
-        takes_s = options.samples / options.per_second if options.seconds is None else options.seconds
+        takes_s = options.count / options.per_second if options.seconds is None else options.seconds
         if options.udp and takes_s + wait_s > SESSION_S:
             raise ProbeError(
                 f"this takes {takes_s + wait_s:,.0f} s, and a responder serves for {SESSION_S:,.0f} s at most:"
@@ -64,7 +63,7 @@ class Rtt:
             else:
                 line = IcmpLine(options.peer)
             stack.callback(line.close)
-            echoes = exchange(line, options.samples, options.per_second, options.seconds, wait_s, progress)
+            echoes = exchange(line, options.count, options.per_second, options.seconds, wait_s, progress)
         dropped = options.drop if options.drop is not None else min(_DROPPED, len(echoes.sent) // 10)
         values = summarise(echoes, dropped, options.late_ms)
         kernel = any(probe.by_kernel for probe in echoes.sent)
@@ -80,9 +79,10 @@ class Rtt:
     def draw(self, run: ProbeRun) -> Figure:
         figure, (times, shares) = new_figure(2)
         answered = [(at, rtt) for at, rtt in run.series.rows() if isinstance(at, float) and isinstance(rtt, float)]
-        over_time(times, [at for at, _ in answered], [rtt for _, rtt in answered], "ms", "Round-trip time")
+        rtts = [rtt for _, rtt in answered]
+        over_time(times, [at for at, _ in answered], rtts, "ms", "Round-trip time")
         times.set_ylim(bottom=0)
-        distribution(shares, {run.circumstances["by"]: [rtt for _, rtt in answered]}, "ms", "Distribution", log=True)
+        distribution(shares, [(run.circumstances["by"], cumulative(rtts))], "ms", "Distribution", log=True)
         return figure
 
 

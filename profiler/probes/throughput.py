@@ -1,4 +1,4 @@
-"""What tcp and udp make of recorded arrivals: values, marks, the raw series, the picture of throughput over time."""
+"""Evaluates recorded arrivals for tcp and udp: values, marks, raw series, and the chart of throughput over time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 from profiler.collectors.windows import percentile
 from profiler.observed import Quantity
-from profiler.pictures import Figure, new_figure
+from profiler.pictures import Figure, cumulative, distribution, line_at, new_figure, over_time
 from profiler.probes.base import ProbeError, RawSeries
-from profiler.probes.charts import distribution, line_at, over_time
 from profiler.probes.endpoint_cpu import EndpointCpu
 from profiler.probes.framing import FramingError
 from profiler.probes.throughput_buckets import Arrivals, quiet_spells
@@ -77,7 +76,7 @@ def draw(run_series: RawSeries, title: str, link_mbit: float | None = None) -> F
     times = [float(at) for at in run_series.columns["end_s"] if isinstance(at, int | float)]
     rates = [float(rate) for rate in run_series.columns["throughput_mbit_s"] if isinstance(rate, int | float)]
     over_time(left, times, rates, "Mb/s per 256 KB", title)
-    distribution(right, {"buckets": rates}, "Mb/s", "Distribution")
+    distribution(right, [("buckets", cumulative(rates))], "Mb/s", "Distribution")
     if link_mbit is not None:
         line_at(left, link_mbit, "paced rate")
     left.set_ylim(bottom=0)

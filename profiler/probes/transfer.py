@@ -10,9 +10,8 @@ import time
 from dataclasses import dataclass
 
 from profiler.observed import Quantity
-from profiler.pictures import Figure, new_figure
+from profiler.pictures import Figure, cumulative, distribution, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.charts import distribution, over_time
 from profiler.probes.framing import SESSION_S
 from profiler.probes.options import above, count
 from profiler.probes.sessions import Peer
@@ -39,28 +38,28 @@ class Transfer:
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
-        much.add_argument("--samples", type=count(10**7), default=_SAMPLES, metavar="N", help=f"blocks ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="for so long instead")
+        much.add_argument("--count", type=count(10**7), default=_SAMPLES, metavar="N", help=f"blocks ({_SAMPLES})")
+        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="measure for this long instead")
         parser.add_argument(
             "--every", type=above(0, 600), default=_EVERY_S, metavar="S",
-            help=f"begin one every so many seconds ({_EVERY_S:g}; the paper: 300, for days)",
+            help=f"start one every S seconds ({_EVERY_S:g}; the paper: 300, for days)",
         )  # fmt: skip
         parser.add_argument(
-            "--bytes", dest="block", type=count(1 << 24), default=_BLOCK, metavar="N", help=f"of a block ({_BLOCK})"
+            "--size", type=count(1 << 24), default=_BLOCK, metavar="BYTES", help=f"of a block ({_BLOCK})"
         )
-        parser.add_argument("--fresh", action="store_true", help="a connection of its own for every block")
+        parser.add_argument("--connect", action="store_true", help="use a new connection for every block")
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         transfers, segment = measure(options, progress)
         if not transfers:
             raise ProbeError("stopped before one block was back")
-        took = [one.took_ms for one in transfers]
+        took = [transfer.took_ms for transfer in transfers]
         values = described(took, "ms")
-        values["goodput_median"] = Quantity(2 * options.block * 8 / 1e3 / values["median"].value, "Mbit/s")
+        values["goodput_median"] = Quantity(2 * options.size * 8 / 1e3 / values["median"].value, "Mbit/s")
         values["samples"] = Quantity(len(took), "1")
         circumstances = {
-            "block": f"{options.block} bytes", "every": f"{options.every:g} s", "segment": f"{segment} bytes",
-            "connection": "fresh" if options.fresh else "one",
+            "block": f"{options.size} bytes", "every": f"{options.every:g} s", "segment": f"{segment} bytes",
+            "connection": "fresh" if options.connect else "one",
         }  # fmt: skip
         series = RawSeries({"at_s": [one.at_s for one in transfers], "took_ms": took,
                          "sent_ms": [one.sent_ms for one in transfers]})  # fmt: skip
@@ -71,27 +70,27 @@ class Transfer:
         columns = {name: [float(cell or 0) for cell in column] for name, column in run.series.columns.items()}
         over_time(times, columns["at_s"], columns["took_ms"], "ms", "There and back")
         times.set_ylim(bottom=0)
-        distribution(shares, {"": columns["took_ms"]}, "ms", "Distribution", log=True)
+        distribution(shares, [("", cumulative(columns["took_ms"]))], "ms", "Distribution", log=True)
         return figure
 
 
 def measure(options: argparse.Namespace, progress: Progress) -> tuple[list[_Transfer], int]:
     """Transfer blocks on a grid of time; also the segment size that TCP uses on the way. ProbeError when it breaks."""
     found: list[_Transfer] = []
-    number = options.samples if options.seconds is None else max(1, int(options.seconds / options.every))
-    block = os.urandom(options.block)  # nothing on the way can make it shorter
-    into = memoryview(bytearray(options.block))
+    number = options.count if options.seconds is None else max(1, int(options.seconds / options.every))
+    block = os.urandom(options.size)  # nothing on the way can make it shorter
+    into = memoryview(bytearray(options.size))
     progress.begin(number, "blocks")
     with contextlib.ExitStack() as stack:
-        connection = _connect(options.peer, options.block, stack)
+        connection = _connect(options.peer, options.size, stack)
         segment = connection.getsockopt(socket.IPPROTO_TCP, _TCP_MAXSEG)
         first = opened = time.monotonic()
         with progress.interruptible():
             while len(found) < number and not progress.stopped:
                 time.sleep(max(0.0, first + len(found) * options.every - time.monotonic()))
-                if (options.fresh and found) or time.monotonic() - opened > _RENEW_S:
+                if (options.connect and found) or time.monotonic() - opened > _RENEW_S:
                     stack.close()
-                    connection = _connect(options.peer, options.block, stack)
+                    connection = _connect(options.peer, options.size, stack)
                     opened = time.monotonic()
                 found.append(there_and_back(connection, block, into, first))
                 progress.update(len(found))

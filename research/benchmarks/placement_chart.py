@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from profiler.pictures import ACCENT, BAD, FAIR, GOOD, SOFT, label, new_figure, save
+from profiler.pictures import ACCENT, BAD, FAIR, GOOD, SOFT, label, legend_below, new_figure, save
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADING = "## Placement on measured hosts"
@@ -44,8 +44,8 @@ def draw(rows: list[Row], path: Path) -> None:
     for axes, (load, title) in zip(panels, LOADS.items(), strict=True):
         _panel(axes, [row for row in rows if row[1] == load], title)
     panels[1].set_yticklabels([])
-    marks, names = panels[0].get_legend_handles_labels()
-    figure.legend(marks, names, loc="outside lower center", ncols=len(names), frameon=False)
+    handles, _ = panels[0].get_legend_handles_labels()
+    legend_below(figure, len(handles), handles=handles, loc="outside lower center")
     save(figure, path)
 
 

@@ -145,7 +145,7 @@ def test_tables_of_an_older_version_are_brought_to_the_newest(new: New, tmp_path
     with pytest.raises(SchemaMismatch, match="older Cotenant"):
         backup.make(source, path)
     with gzip.open(path, "wb") as file:
-        lines = backup._Lines(file)  # type: ignore[arg-type]
+        lines = backup._DigestingWriter(file)  # type: ignore[arg-type]
         lines.write({"cotenant_backup": 1, "revision": "0004", "made_at": "then"})
         with source.read() as connection:
             for name, table in archive.tables_of(connection).items():

@@ -31,7 +31,7 @@ def run(*options: object) -> Any:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("reports") / "of" / "cloud"
-    answer = run(CLOUD, "--to", folder, "--json")
+    answer = run(CLOUD, "--out", folder, "--json")
     assert answer.exit_code == 0, answer.output
     return folder, json.loads(answer.stdout)
 
@@ -66,7 +66,7 @@ instances:
 
 def test_who_is_called_below_its_limit_is_who_was_counted(tmp_path: Path) -> None:
     (tmp_path / "cloud.yaml").write_text(CROWDED)
-    answer = run(tmp_path / "cloud.yaml", "--to", tmp_path / "to", "--json")
+    answer = run(tmp_path / "cloud.yaml", "--out", tmp_path / "to", "--json")
     path = Path(json.loads(answer.stdout)["report"])
     data = json.loads((path / "report.json").read_text(encoding="utf-8"))
     assert "2 below their limit" in data["headline"]
@@ -89,7 +89,7 @@ def test_who_is_below_its_limit_and_not_on_the_page_is_counted_there_and_stands_
         for number in range(MOST_WORST + 2)
     )
     (tmp_path / "cloud.yaml").write_text(CROWDED[: CROWDED.index("  - {id: plain")] + there)
-    answer = run(tmp_path / "cloud.yaml", "--to", tmp_path / "to", "--json")
+    answer = run(tmp_path / "cloud.yaml", "--out", tmp_path / "to", "--json")
     path = Path(json.loads(answer.stdout)["report"])
     data = json.loads((path / "report.json").read_text(encoding="utf-8"))
     assert [row["below"] for row in data["tables"]["worst"]] == ["below its limit"] * (MOST_WORST + 2)
@@ -100,7 +100,14 @@ def test_what_more_fits_is_told_in_whole_sentences(tmp_path: Path) -> None:
     (tmp_path / "cloud.yaml").write_text("hosts: [{id: h1, kind: kvm, pcpus: 2, memory_mb: 8192}]\n")
     (tmp_path / "mix.yaml").write_text("{id: more, vcpus: 2, memory_mb: 512}\n")
     answer = run(
-        tmp_path / "cloud.yaml", "--to", tmp_path / "to", "--kind", "capacity", "--add", tmp_path / "mix.yaml", "--json"
+        tmp_path / "cloud.yaml",
+        "--out",
+        tmp_path / "to",
+        "--kind",
+        "capacity",
+        "--add",
+        tmp_path / "mix.yaml",
+        "--json",
     )
     data = json.loads((Path(json.loads(answer.stdout)["report"]) / "report.json").read_text(encoding="utf-8"))
     assert "Capacity plan: 1 more of this mix fits with everybody within the limit." in data["sentences"]
@@ -112,7 +119,7 @@ def test_an_empty_database_is_reported_as_such_and_older_reports_go(
 ) -> None:
     shutil.copytree(written[1]["report"], tmp_path / "2020-01-01T000000Z")
     (tmp_path / "2020-01-02T000000Z").mkdir()  # dated like one, and no report
-    answer = run("--database", f"sqlite:///{tmp_path}/cloud.sqlite3", "--to", tmp_path, "--keep", "1", "--json")
+    answer = run("--database", f"sqlite:///{tmp_path}/cloud.sqlite3", "--out", tmp_path, "--keep", "1", "--json")
     told = json.loads(answer.stdout)
     assert told["headline"] == "0 hosts with 0 instances."
     assert told["removed"] == ["2020-01-01T000000Z"]
@@ -132,7 +139,7 @@ def test_an_empty_database_is_reported_as_such_and_older_reports_go(
 def test_what_cannot_be_asked_is_refused_in_one_sentence(
     options: tuple[object, ...], words: str, tmp_path: Path
 ) -> None:
-    answer = run(*options, "--to", tmp_path / "to")
+    answer = run(*options, "--out", tmp_path / "to")
     assert answer.exit_code == 2
     assert words in answer.stderr
     assert not list((tmp_path / "to").glob("*"))
@@ -140,9 +147,9 @@ def test_what_cannot_be_asked_is_refused_in_one_sentence(
 
 def test_a_folder_that_is_a_file_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
     (tmp_path / "to").write_text("")
-    answer = run(CLOUD, "--to", tmp_path / "to")
+    answer = run(CLOUD, "--out", tmp_path / "to")
     assert answer.exit_code == 2
-    assert "--to" in answer.stderr
+    assert "--out" in answer.stderr
 
 
 def test_two_reports_of_one_second_do_not_meet(tmp_path: Path) -> None:
@@ -169,7 +176,7 @@ def test_the_report_just_written_stays_though_the_clock_was_put_back(
     written: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     shutil.copytree(written[1]["report"], tmp_path / "2999-01-01T000000Z")
-    told = json.loads(run(CLOUD, "--to", tmp_path, "--keep", "1", "--json").stdout)
+    told = json.loads(run(CLOUD, "--out", tmp_path, "--keep", "1", "--json").stdout)
     assert told["removed"] == ["2999-01-01T000000Z"]
     assert [one.name for one in tmp_path.iterdir()] == [Path(told["report"]).name]
 

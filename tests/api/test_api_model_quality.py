@@ -21,7 +21,7 @@ from profiler.observed import Colocation, Outcome
 from tests.api.api_client import Bent, Client, failing
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
-REFERENCE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
+MONITORING = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text(encoding="utf-8")
 GAUGES = ("cotenant_model_coverage", "cotenant_model_error", "cotenant_model_drift")
 
 
@@ -64,7 +64,7 @@ def test_json_is_the_answer_of_the_route() -> None:
     with Advisor(Settings()) as advisor:
         observe(advisor, 0.5)
         routed = Client(create_app(advisor, Settings())).get("/v1/models/prior/quality?window=20").json()
-    assert json.loads(run("prior", "--window", "20", "--json").stdout) == routed
+    assert json.loads(run("prior", "--last", "20", "--json").stdout) == routed
     assert routed["groups"][0]["figures"]["rows"] == 20
 
 
@@ -106,5 +106,5 @@ def test_gauges_go_on_without_the_quality(advisor: Advisor, settings: Settings) 
 
 @pytest.mark.parametrize("name", GAUGES)
 def test_every_gauge_is_documented_and_described(client: Client, name: str) -> None:
-    assert f"`{name}`" in REFERENCE
+    assert f"`{name}`" in MONITORING
     assert f"# TYPE {name} gauge" in client.get("/metrics").text

@@ -44,7 +44,7 @@ def test_json_has_the_answer_and_what_is_known() -> None:
 
 def test_the_command_that_it_proposes_works_on_the_files_that_it_saves() -> None:
     proposed = run("demo").stdout.splitlines()[-1]
-    assert run("demo", "--save", "demo").exit_code == 0
+    assert run("demo", "--out", "demo").exit_code == 0
     result = run(*shlex.split(proposed)[1:])
     assert result.exit_code == 0, result.output
     assert "shop-151 should go to kvm" in result.stdout
@@ -53,12 +53,12 @@ def test_the_command_that_it_proposes_works_on_the_files_that_it_saves() -> None
 def test_it_never_overwrites_a_file() -> None:
     Path("demo").mkdir()
     Path("demo/newcomer.yaml").write_text("mine", encoding="utf-8")
-    assert run("demo", "--save", "demo").exit_code == 2
+    assert run("demo", "--out", "demo").exit_code == 2
     assert [path.name for path in Path("demo").iterdir()] == ["newcomer.yaml"]
 
 
 def test_it_does_one_thing_at_a_time() -> None:
-    result = run("demo", "--json", "--save", "demo")
+    result = run("demo", "--json", "--out", "demo")
     assert result.exit_code == 2
     assert not Path("demo").exists()
 

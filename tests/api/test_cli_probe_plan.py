@@ -103,7 +103,7 @@ def test_json_has_every_figure_and_what_was_asked() -> None:
 
 def test_the_campaign_is_one_that_the_lab_accepts_and_takes_no_longer_than_the_plan_says() -> None:
     _cloud("mail")
-    found = json.loads(run("--json", "--campaign", "next.yaml", "--workloads", "mail.yaml").stdout)
+    found = json.loads(run("--json", "--campaign", "next.yaml", "--workload-file", "mail.yaml").stdout)
     campaign = read_campaign(Path("next.yaml"))
     assert (found["campaign"], found["not_in_campaign"]) == ("next.yaml", [])
     assert (campaign.name, campaign.platform, campaign.seconds, campaign.repeats.least) == ("next", "lab", 20, 3)
@@ -157,7 +157,7 @@ def test_nothing_worth_measuring_is_a_normal_answer() -> None:
         (("--pinning", "same,near"), "cotenant: --pinning 'near' is none of same, different, shared"),
         (("--instance", "x"), "cotenant: --instance x: there is no such file, and no instance of that name"),
         (
-            ("--workloads", "cloud.yaml"),
+            ("--workload-file", "cloud.yaml"),
             "cotenant: cloud.yaml: workloads must be a mapping of names to values; a campaign file that the lab "
             "accepts is needed",
         ),

@@ -20,7 +20,7 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
-from advisor.serving.recommendations import Answer
+from advisor.serving.recommendations import EncodedRecommendation
 from advisor.settings import Settings
 from api.app import create_app
 from api.web import picture
@@ -41,7 +41,7 @@ PAGES = [
 
 
 def _page(advisor: Advisor, settings: Settings, place: Callable[..., Any], path: str = NEW) -> tuple[int, Page]:
-    bent: Any = Bent(advisor, placements={"place": lambda request: Answer.of(place(request))})
+    bent: Any = Bent(advisor, placements={"place": lambda request: EncodedRecommendation.of(place(request))})
     shown = Client(create_app(bent, settings)).page(path)
     return shown.status_code, Page(shown.text)
 

@@ -13,6 +13,7 @@ import typer
 
 from api.cli import app as cotenant
 from api.cli.lazy import LazyGroup
+from docs.site.commands import commands
 from lab import cli as lab_cli
 from profiler import cli as profiler_cli
 
@@ -90,3 +91,17 @@ def test_every_command_that_is_shown_exists_with_its_options(page: str, line: st
     options, rest = command_of(shlex.split(line))
     used = {word.partition("=")[0] for word in rest if word.startswith("--") and word != "--"}
     assert used - options == set(), f"{page}: {line}"
+
+
+# Options of other programs that prose names, and the pages that are about past runs or programs of the repository.
+OTHERS = {"--build-arg", "--secret", "--time", "--outbound", "--platforms"}
+OTHER_PROGRAMS = ("virsh ", "openstack ", "python -m ", "docker ", "systemctl ", "promtool ")
+GUIDES = [page for page in PAGES if page.parent.name == "docs" and page.name != "results.md"]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_every_option_that_prose_names_is_an_option_of_some_command(page: Path) -> None:
+    known = {name for command in commands() for one in command.parameters for name in one.name.split(", ")}
+    spans = [span for span in re.findall(r"`([^`]+)`", prose(page)) if not span.startswith(OTHER_PROGRAMS)]
+    named = {option for span in spans for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", span)}
+    assert named - known - OTHERS - {"--config", "--version"} == set()

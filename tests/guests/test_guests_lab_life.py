@@ -138,7 +138,7 @@ def _lab_run(tmp_path: Path) -> list[str]:
     campaign.write_text(yaml.safe_dump(CAMPAIGN), encoding="utf-8")
     state, out = tmp_path / "state", tmp_path / "out"
     command = [sys.executable, "-m", "lab.cli", "run", str(campaign)]
-    return [*command, "--out", str(out), "--state", str(state)]
+    return [*command, "--dataset", str(out), "--state", str(state)]
 
 
 @pytest.mark.usefixtures("able")

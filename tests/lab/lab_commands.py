@@ -69,7 +69,7 @@ class Started:
     """A lab run in the background; `run` is its id once it measures."""
 
     def __init__(self, campaign: Path, out: Path, state: Path) -> None:
-        words = command("run", campaign, "--out", out, "--state", state)
+        words = command("run", campaign, "--dataset", out, "--state", state)
         self.process = subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
         )

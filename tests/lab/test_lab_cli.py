@@ -20,7 +20,7 @@ def test_show_of_nothing_fails_with_one_sentence(tmp_path: Path, capsys: pytest.
 def test_a_wrong_campaign_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("name: x\n")
-    assert main(["run", str(path), "--out", str(tmp_path / "out")]) == 2
+    assert main(["run", str(path), "--dataset", str(tmp_path / "out")]) == 2
     assert "workloads" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -28,7 +28,7 @@ def test_a_wrong_campaign_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_dry_run_into_a_file_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "out").touch()
     tiny = Path(__file__).with_name("tiny.yaml")
-    assert main(["run", str(tiny), "--out", str(tmp_path / "out"), "--dry-run"]) == 1
+    assert main(["run", str(tiny), "--dataset", str(tmp_path / "out"), "--dry-run"]) == 1
     errors = capsys.readouterr().err
     assert errors.count("\n") == 1
     assert "journal.jsonl cannot be read" in errors
@@ -37,9 +37,9 @@ def test_a_dry_run_into_a_file_is_one_sentence(tmp_path: Path, capsys: pytest.Ca
 def test_rounds_cannot_be_asked_for_beside_a_time_grid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tiny, path = Path(__file__).with_name("tiny.yaml"), tmp_path / "grid.yaml"
     path.write_text(tiny.read_text(encoding="utf-8") + "temporal: {every_min: 1, hours: 1}\n", encoding="utf-8")
-    assert main(["run", str(path), "--out", str(tmp_path / "out"), "--dry-run", "--rounds", "2"]) == 2
+    assert main(["run", str(path), "--dataset", str(tmp_path / "out"), "--dry-run", "--rounds", "2"]) == 2
     assert "leave out --rounds" in capsys.readouterr().err
-    assert main(["run", str(path), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
+    assert main(["run", str(path), "--dataset", str(tmp_path / "out"), "--dry-run"]) == 0
 
 
 def test_a_folder_is_no_campaign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +54,7 @@ def test_without_root_the_lab_says_so_and_makes_nothing(
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     tiny = Path(__file__).with_name("tiny.yaml")
-    assert main(["run", str(tiny), "--out", str(tmp_path / "out"), "--state", str(tmp_path / "state")]) == 1
+    assert main(["run", str(tiny), "--dataset", str(tmp_path / "out"), "--state", str(tmp_path / "state")]) == 1
     assert "run it as root" in capsys.readouterr().err
     assert not (tmp_path / "state").exists()
     assert not (tmp_path / "out").exists()

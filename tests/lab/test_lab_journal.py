@@ -50,7 +50,7 @@ def test_a_torn_last_line_is_a_run_that_did_not_finish(tmp_path: Path, campaign:
 
 def test_runs_of_a_changed_campaign_are_not_mixed_in(tmp_path: Path, campaign: Campaign) -> None:
     Journal(tmp_path, campaign).append(one_round(campaign, 1)[0])
-    with pytest.raises(LabError, match=r"1 runs of another or a changed campaign: .*--out.*--fresh"):
+    with pytest.raises(LabError, match=r"1 runs of another or a changed campaign: .*--dataset.*--fresh"):
         Journal(tmp_path, replace(campaign, fingerprint="other"))
 
 
@@ -90,7 +90,7 @@ def test_a_dry_run_counts_what_would_be_measured_again(
         journal.append(replace(one, disturbed=True))
     counts = []
     for more in ([], ["--again-disturbed"]):
-        assert main(["run", str(TINY), "--out", str(tmp_path), "--dry-run", "--json", *more]) == 0
+        assert main(["run", str(TINY), "--dataset", str(tmp_path), "--dry-run", "--json", *more]) == 0
         counts.append(json.loads(capsys.readouterr().out)["finished"])
     assert counts == [5, 0]
 
@@ -127,7 +127,7 @@ def test_a_journal_of_an_older_format_is_refused_with_what_to_do(tmp_path: Path,
     journal = Journal(tmp_path, campaign)
     journal.append(one_round(campaign, 1)[0])
     journal.path.write_text(journal.path.read_text().replace('"journal":2', '"journal":1'))
-    with pytest.raises(LabError, match=r"1 runs in another format than 2, .*--out.*--fresh"):
+    with pytest.raises(LabError, match=r"1 runs in another format than 2, .*--dataset.*--fresh"):
         Journal(tmp_path, campaign)
 
 

@@ -27,7 +27,7 @@ STOP_WITHIN_S = 5.0
 @pytest.mark.measured
 def test_a_campaign_makes_a_whole_dataset_and_leaves_nothing(tmp_path: Path, state: Path) -> None:
     out = tmp_path / "data"
-    done = lab("run", TINY, "--out", out, "--state", state, "--json")
+    done = lab("run", TINY, "--dataset", out, "--state", state, "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["finished"], summary["rounds"], summary["interrupted"]) == (5, 1, False)
@@ -54,9 +54,9 @@ def test_a_campaign_makes_a_whole_dataset_and_leaves_nothing(tmp_path: Path, sta
 def test_a_finished_campaign_is_not_measured_again(tmp_path: Path, state: Path) -> None:
     campaign = write_campaign(tmp_path / "c.yaml", pairs=[["cpu", "cpu"]])
     out = tmp_path / "data"
-    assert lab("run", campaign, "--out", out, "--state", state).returncode == 0
+    assert lab("run", campaign, "--dataset", out, "--state", state).returncode == 0
     journal = (out / "journal.jsonl").read_bytes()
-    again = lab("run", campaign, "--out", out, "--state", state, "--json")
+    again = lab("run", campaign, "--dataset", out, "--state", state, "--json")
     assert json.loads(again.stdout)["measured_now"] == 0
     assert (out / "journal.jsonl").read_bytes() == journal
 
@@ -92,7 +92,7 @@ def test_after_kill_9_nothing_runs_on_and_the_next_run_cleans_up_and_resumes(tmp
     assert wait_until(lambda: not [entry for entry in left_of(started.run) if "/cmdline" in entry], 0.5)
     before = finished(out)
     assert before
-    again = lab("run", campaign, "--out", out, "--state", state)
+    again = lab("run", campaign, "--dataset", out, "--state", state)
     assert again.returncode == 0, again.stderr
     assert "left behind" in again.stderr
     assert left_of(started.run) == []
@@ -124,7 +124,7 @@ def test_clean_removes_only_what_dead_runs_made(state: Path) -> None:
 def test_a_second_lab_on_the_same_host_is_refused(tmp_path: Path, state: Path) -> None:
     first = ResourceRegistry(state)
     try:
-        done = lab("run", TINY, "--out", tmp_path / "data", "--state", state)
+        done = lab("run", TINY, "--dataset", tmp_path / "data", "--state", state)
         assert done.returncode == 1
         assert "another lab run is under way" in done.stderr
     finally:
@@ -138,7 +138,7 @@ def test_a_full_disk_keeps_earlier_rounds_and_goes_on_when_there_is_room(tmp_pat
     try:
         campaign = write_campaign(tmp_path / "c.yaml", rounds=1, pairs=[["cpu", "cpu"]])
         out = small / "data"
-        assert lab("run", campaign, "--out", out, "--state", state).returncode == 0
+        assert lab("run", campaign, "--dataset", out, "--state", state).returncode == 0
         tables = (out / "colocations.csv").read_bytes()
         journal = (out / "journal.jsonl").read_bytes()
         started = Started(write_campaign(campaign, rounds=3, pairs=[["cpu", "cpu"]]), out, state)
@@ -156,7 +156,7 @@ def test_a_full_disk_keeps_earlier_rounds_and_goes_on_when_there_is_room(tmp_pat
         assert (out / "journal.jsonl").read_bytes().startswith(journal)
         assert left_of(started.run) == []
         filler.unlink()
-        again = lab("run", campaign, "--out", out, "--state", state, "--json")
+        again = lab("run", campaign, "--dataset", out, "--state", state, "--json")
         assert again.returncode == 0, again.stderr
         assert json.loads(again.stdout)["rounds"] == 3
     finally:
@@ -167,20 +167,20 @@ def test_too_little_room_is_said_before_anything_starts(tmp_path: Path, state: P
     document = yaml.safe_load(TINY.read_text(encoding="utf-8"))
     workloads = {**document["workloads"], "disk": {"kind": "disk", "file_mb": 900_000}}
     campaign = write_campaign(tmp_path / "c.yaml", workloads=workloads, pairs=[["disk", "cpu"]])
-    done = lab("run", campaign, "--out", tmp_path / "data", "--state", state)
+    done = lab("run", campaign, "--dataset", tmp_path / "data", "--state", state)
     assert done.returncode == 1
     assert ("MB free" in done.stderr) or ("fio is not installed" in done.stderr)
 
 
 def test_without_a_tool_the_lab_names_it_and_its_package(tmp_path: Path, state: Path) -> None:
-    done = lab("run", TINY, "--out", tmp_path / "data", "--state", state, PATH=str(tmp_path))
+    done = lab("run", TINY, "--dataset", tmp_path / "data", "--state", state, PATH=str(tmp_path))
     assert done.returncode == 1
     assert "ip, nginx, sysbench, tc, wrk are not installed: apt-get install iproute2 nginx sysbench wrk" in done.stderr
 
 
 def test_a_cpu_that_is_not_there_is_named(tmp_path: Path, state: Path) -> None:
     campaign = write_campaign(tmp_path / "c.yaml", pinnings={"far": {"cpus": ["900"], "clients": "0"}})
-    done = lab("run", campaign, "--out", tmp_path / "data", "--state", state)
+    done = lab("run", campaign, "--dataset", tmp_path / "data", "--state", state)
     assert done.returncode == 1
     assert "uses CPU 900, this host has" in done.stderr
     assert not (tmp_path / "data").exists()
@@ -197,7 +197,7 @@ def test_a_run_that_fails_is_left_out_of_its_round_and_tried_again_by_the_same_c
     workloads = {"cpu": {"kind": "cpu"}, "odd": {"kind": "cpu", "max_prime": 777}}
     together = [["cpu", "cpu"], ["cpu", "odd"]]
     campaign = write_campaign(tmp_path / "c.yaml", workloads=workloads, pairs=together, groups=None, seed=1)
-    command = ("run", campaign, "--out", tmp_path / "data", "--state", state)
+    command = ("run", campaign, "--dataset", tmp_path / "data", "--state", state)
     done = lab(*command, PATH=f"{fake}:{os.environ['PATH']}")
     assert done.returncode == 1
     assert "these failed and are tried again by the same command: " in done.stderr
@@ -216,7 +216,7 @@ def test_a_program_that_fails_stops_the_campaign_and_leaves_nothing(tmp_path: Pa
     (fake / "sysbench").chmod(0o755)
     campaign = write_campaign(tmp_path / "c.yaml", pairs=[["cpu", "cpu"]])
     path = f"{fake}:{os.environ['PATH']}"
-    done = lab("run", campaign, "--out", tmp_path / "data", "--state", state, PATH=path)
+    done = lab("run", campaign, "--dataset", tmp_path / "data", "--state", state, PATH=path)
     assert done.returncode == 1
     assert "failed 2 times" in done.stderr
     assert "sysbench ended with status 3 in the warm-up: out of luck" in done.stderr

@@ -44,7 +44,7 @@ def test_kill_9_within_a_further_round_loses_no_finished_run_and_the_same_round_
     started.end(signal.SIGKILL)
     killed = finished(out)
     assert 5 <= len(killed) <= 6
-    again = lab("run", campaign, "--out", out, "--state", state, "--json")
+    again = lab("run", campaign, "--dataset", out, "--state", state, "--json")
     assert again.returncode == 0, again.stderr
     summary = json.loads(again.stdout)
     assert (summary["finished"], summary["total"], summary["rounds"], summary["ending"]) == (6, 6, 3, "finished")
@@ -56,7 +56,7 @@ def test_kill_9_within_a_further_round_loses_no_finished_run_and_the_same_round_
 @pytest.mark.measured
 def test_no_run_begins_when_the_minutes_are_over_and_more_minutes_go_on(tmp_path: Path, state: Path) -> None:
     campaign = write_campaign(tmp_path / "c.yaml", warmup_s=0, pairs=[["cpu", "cpu"]])
-    common: list[str | Path] = ["run", campaign, "--out", tmp_path / "data", "--state", state]
+    common: list[str | Path] = ["run", campaign, "--dataset", tmp_path / "data", "--state", state]
     common += ["--json", "--rounds", "2"]
     short = json.loads(lab(*common, "--most-minutes", "0.01").stdout)
     assert (short["finished"], short["total"], short["ending"]) == (1, 4, "out of time")
@@ -68,7 +68,7 @@ def test_no_run_begins_when_the_minutes_are_over_and_more_minutes_go_on(tmp_path
 def test_a_time_grid_starts_its_rounds_on_time_and_circumstances_are_kept(tmp_path: Path, state: Path) -> None:
     grid = {"every_min": 4 / 60, "hours": 8 / 3600}
     campaign = write_campaign(tmp_path / "c.yaml", warmup_s=0, pairs=[["cpu", "cpu"]], temporal=grid)
-    done = lab("run", campaign, "--out", tmp_path / "data", "--state", state, "--json")
+    done = lab("run", campaign, "--dataset", tmp_path / "data", "--state", state, "--json")
     assert json.loads(done.stdout)["rounds"] == 2, done.stderr
     with (tmp_path / "data" / "runs.csv").open(newline="") as file:
         starts = {row["repeat"]: datetime.fromisoformat(row["round_started"]) for row in csv.DictReader(file)}
@@ -89,7 +89,7 @@ def of_nobody() -> Iterator[Path]:
 
 def test_a_dry_run_needs_no_root_and_makes_nothing(of_nobody: Path) -> None:
     out, state = of_nobody / "data", of_nobody / "state"
-    asked = command("run", TINY, "--out", out, "--state", state, "--dry-run", "--rounds", "4")
+    asked = command("run", TINY, "--dataset", out, "--state", state, "--dry-run", "--rounds", "4")
     done = _as_nobody(of_nobody, asked)
     assert done.returncode == 0, done.stderr
     assert "3 groups (3 of 2 members; by pinning: 3 same)" in done.stdout
@@ -101,9 +101,9 @@ def test_a_dry_run_needs_no_root_and_makes_nothing(of_nobody: Path) -> None:
 
 def test_a_dry_run_counts_what_is_finished_and_changes_nothing(tmp_path: Path, state: Path) -> None:
     campaign, out = write_campaign(tmp_path / "c.yaml", warmup_s=0, pairs=[["cpu", "cpu"]]), tmp_path / "data"
-    assert lab("run", campaign, "--out", out, "--state", state).returncode == 0
+    assert lab("run", campaign, "--dataset", out, "--state", state).returncode == 0
     before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
-    done = lab("run", campaign, "--out", out, "--dry-run", "--json", "--rounds", "3")
+    done = lab("run", campaign, "--dataset", out, "--dry-run", "--json", "--rounds", "3")
     found = json.loads(done.stdout)
     assert (found["runs"], found["finished"]) == (6, 2)
     assert 1.0 < found["run_s"] < 10.0
@@ -111,7 +111,7 @@ def test_a_dry_run_counts_what_is_finished_and_changes_nothing(tmp_path: Path, s
 
 
 def test_without_root_the_lab_says_so_before_anything_starts(of_nobody: Path) -> None:
-    asked = command("run", TINY, "--out", of_nobody / "data", "--state", of_nobody / "state")
+    asked = command("run", TINY, "--dataset", of_nobody / "data", "--state", of_nobody / "state")
     done = _as_nobody(of_nobody, asked)
     assert done.returncode == 1
     assert "run it as root" in done.stderr

@@ -216,7 +216,7 @@ def test_json_goes_with_a_report_and_holds_the_same(tmp_path: Path, capsys: pyte
         str(path),
         "--workloads",
         "cpu,memory",
-        "--form",
+        "--pinning",
         "same",
     ]
     assert main(asked) == 0

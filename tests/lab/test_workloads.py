@@ -266,7 +266,7 @@ def test_every_kind_is_read_from_a_campaign_and_refuses_what_it_does_not_know() 
         ("probe", {"probe": "rtt", "options": ["--per-second", "many"]}, "options"),
         ("probe", {"probe": "rtt", "options": ["--sec=9"]}, "options"),
         ("probe", {"probe": "rtt", "options": ["--raw", "rtt.csv"]}, "options"),
-        ("probe", {"probe": "cpu-share", "options": ["--reads", "5"]}, "options"),
+        ("probe", {"probe": "cpu-share", "options": ["--count", "5"]}, "options"),
         ("probe", {"probe": "udp", "samples": 5}, "samples"),
     ],
 )

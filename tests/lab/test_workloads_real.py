@@ -58,7 +58,7 @@ def _measure(workloads: Mapping[str, Mapping[str, object]], path: Path) -> dict[
     campaign.write_text(yaml.safe_dump(document), encoding="utf-8")
     command = [sys.executable, "-m", "lab.cli", "run", str(campaign), "--json"]
     done = subprocess.run(
-        [*command, "--out", str(path / "data"), "--state", str(path / "state")], capture_output=True, text=True,
+        [*command, "--dataset", str(path / "data"), "--state", str(path / "state")], capture_output=True, text=True,
         timeout=100, check=False, env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ SEEDS = range(20)
 
 @pytest.mark.parametrize("heavy", [False, True])
 def test_nothing_is_said_of_stationary_data(heavy: bool) -> None:
-    """20 windows each: the rate of false alarms that docs/reference.md states is 0 and 0.5 % of windows."""
+    """20 windows each: the rate of false alarms that docs/models.md states is 0 and 0.5 % of windows."""
     assert [alarms(series(honest(WINDOW, seed, heavy=heavy))) for seed in SEEDS] == [()] * len(SEEDS)
 
 

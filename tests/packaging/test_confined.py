@@ -117,7 +117,7 @@ def test_the_service_answers_by_what_it_trained_and_plans(service: str, trained:
 
 
 def test_a_report_with_its_pictures_is_written(state: dict[str, str], trained: str, tmp_path: Path) -> None:
-    said(*confined(SERVICE, COTENANT, "report", "--to", tmp_path), MPLCONFIGDIR=str(tmp_path / "matplotlib"), **state)
+    said(*confined(SERVICE, COTENANT, "report", "--out", tmp_path), MPLCONFIGDIR=str(tmp_path / "matplotlib"), **state)
     assert list(tmp_path.glob("*/index.html"))
 
 

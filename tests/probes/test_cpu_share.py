@@ -214,6 +214,6 @@ def test_alone_the_share_is_nearly_the_whole_cpu() -> None:
     first = ["chrt", "-f", "10", "true"]
     if subprocess.run(first, capture_output=True, check=False).returncode != 0:
         pytest.skip("needs leave to run before all others (SCHED_FIFO)")
-    found, _ = values(start("", "first", "--reads", "1000000"))  # before every other process, which is as good as alone
+    found, _ = values(start("", "first", "--count", "1000000"))  # before every other process, which is as good as alone
     assert found["share"] > 97
     assert found["reads"] == 1_000_000

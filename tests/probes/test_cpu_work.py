@@ -51,7 +51,7 @@ def test_the_work_is_done_and_stays_in_the_range_of_ordinary_numbers() -> None:
 
 @pytest.mark.measured
 def test_the_calibrated_work_takes_about_as_much_cpu_as_was_asked_for() -> None:
-    run = PROBE.run(options("--samples", "5", "--work-ms", "40"), Progress())
+    run = PROBE.run(options("--count", "5", "--work-ms", "40"), Progress())
     cpu = sorted(float(value or 0) for value in run.series.columns["cpu_ms"])
     assert cpu[0] == pytest.approx(40, rel=0.5)  # clocks of virtual machines change, neighbours share caches
     assert run.values["min"].value >= cpu[0] * 0.99
@@ -66,7 +66,7 @@ def test_more_work_takes_longer_in_proportion() -> None:
 
 
 def test_the_iterations_of_an_earlier_run_are_repeated_exactly() -> None:
-    run = PROBE.run(options("--samples", "2", "--iterations", "12_345"), Progress())
+    run = PROBE.run(options("--count", "2", "--iterations", "12_345"), Progress())
     assert run.circumstances["iterations"] == "12345"
 
 
@@ -97,7 +97,7 @@ def test_a_stop_in_the_middle_of_the_work_keeps_what_is_done() -> None:
             if done == 2:
                 self.stop()
 
-    run = PROBE.run(options("--samples", "50", "--iterations", "1000"), Twice())
+    run = PROBE.run(options("--count", "50", "--iterations", "1000"), Twice())
     assert run.values["samples"].value == 2
 
 

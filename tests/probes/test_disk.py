@@ -67,7 +67,7 @@ def test_no_text_breaks_the_account(text: str) -> None:
 def options(folder: Path, *arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     PROBE.add_options(parser)
-    return parser.parse_args(["--dir", str(folder), "--files", "3", "--samples", "12", *arguments])
+    return parser.parse_args(["--dir", str(folder), "--files", "3", "--count", "12", *arguments])
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_the_same_seed_reads_the_same_places(monkeypatch: pytest.MonkeyPatch, tm
 @pytest.mark.measured
 def test_seconds_end_every_test_early(disk: Path) -> None:
     begin = time.monotonic()
-    run = PROBE.run(options(disk, "--samples", "1000000", "--seconds", "0.8"), Progress())
+    run = PROBE.run(options(disk, "--count", "1000000", "--seconds", "0.8"), Progress())
     assert time.monotonic() - begin < 6
     assert 0 < run.values["read_small_operations"].value < 1_000_000
 
@@ -188,7 +188,7 @@ def test_after_a_kill_the_next_run_removes_what_was_left(disk: Path) -> None:
 def started(disk: Path) -> subprocess.Popen[str]:
     """A run that has done some of its small operations."""
     running = subprocess.Popen(
-        [*COMMAND, "--dir", str(disk), "--files", "3", "--samples", "1000000"], cwd=ROOT, stdout=subprocess.PIPE,
+        [*COMMAND, "--dir", str(disk), "--files", "3", "--count", "1000000"], cwd=ROOT, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 120

@@ -23,10 +23,9 @@ from hypothesis import strategies as st
 from profiler.cli import main
 from profiler.collectors.windows import percentile
 from profiler.observed import ProbeResult, Quantity, UnlikeError
-from profiler.pictures import PictureError, inline_svg, label, new_figure, save
+from profiler.pictures import MOST_POINTS, PictureError, inline_svg, label, new_figure, save, thinned
 from profiler.probes import PROBES, load
 from profiler.probes.base import Progress, RawSeries, Stopped
-from profiler.probes.charts import MOST_POINTS, thinned
 from profiler.probes.environment import CounterReading, doubts, surroundings
 from profiler.probes.run import write_series
 from profiler.probes.statistics import described, log_bins
@@ -125,7 +124,7 @@ def test_the_list_names_every_probe_with_its_paper(capsys: pytest.CaptureFixture
 
 
 def test_the_document_is_that_of_the_contract() -> None:
-    done = probe("cpu-share", "--json", "--reads", "100_000")
+    done = probe("cpu-share", "--json", "--count", "100_000")
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
     document = json.loads(done.stdout)
     assert set(document) == {"probe", "values", "main", "circumstances", "marks"}
@@ -135,7 +134,7 @@ def test_the_document_is_that_of_the_contract() -> None:
 
 
 def test_a_table_is_printed_without_json(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = said(capsys, "cpu-work", "--samples", "2", "--work-ms", "5")
+    code, out, _ = said(capsys, "cpu-work", "--count", "2", "--work-ms", "5")
     assert code == 0
     assert "median" in out
     assert "iterations" in out
@@ -144,7 +143,7 @@ def test_a_table_is_printed_without_json(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("cpu-share", "--reads", "0"), "whole number"),
+        (("cpu-share", "--count", "0"), "whole number"),
         (("cpu-share", "--seconds", "nan"), "not a number above"),
         (("rtt", "--to", "a:b:c"), "HOST:PORT"),
         (("rtt", "--to", "host:70000"), "HOST:PORT"),
@@ -175,7 +174,7 @@ def test_a_name_without_an_address_is_one_sentence(
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    code, _, err = said(capsys, name, "--to", "no-such-host.invalid", "--samples", "1")
+    code, _, err = said(capsys, name, "--to", "no-such-host.invalid", "--count", "1")
     assert (code, err.count("\n")) == (1, 1)
     assert "no-such-host.invalid has no address: Name or service not known" in err
 
@@ -233,7 +232,7 @@ def own_responder(pid: int) -> int:
 def test_raw_series_and_picture_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raw, picture = tmp_path / "raw.csv.gz", tmp_path / "p.svg"
     files = "--raw", str(raw), "--picture", str(picture)
-    assert said(capsys, "cpu-work", "--json", "--samples", "3", "--work-ms", "2", *files)[0] == 0
+    assert said(capsys, "cpu-work", "--json", "--count", "3", "--work-ms", "2", *files)[0] == 0
     with gzip.open(raw, "rt", newline="") as text:
         rows = list(csv.DictReader(text))
     assert len(rows) == 3
@@ -243,7 +242,7 @@ def test_raw_series_and_picture_are_written(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_what_was_measured_is_shown_even_if_a_file_cannot_be_written() -> None:
-    done = probe("cpu-share", "--json", "--reads", "1000", "--raw", "/dev/full")
+    done = probe("cpu-share", "--json", "--count", "1000", "--raw", "/dev/full")
     assert done.returncode == 1
     assert json.loads(done.stdout)["probe"] == "cpu-share"
     assert done.stderr == "cotenant-profiler: /dev/full cannot be written: No space left on device\n"

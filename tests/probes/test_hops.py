@@ -153,7 +153,7 @@ def hops(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.measured
 def test_both_routers_and_the_far_end_answer_in_their_order(row: dict[str, str], allowed: str, how: str) -> None:
     inside(row["me"], "sysctl", "-qw", f"net.ipv4.ping_group_range={allowed}")
-    done = hops(row["me"], "--to", FAR, "--samples", "8")
+    done = hops(row["me"], "--to", FAR, "--count", "8")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["circumstances"]["by"] == f"ICMP ({how})"
@@ -165,13 +165,13 @@ def test_both_routers_and_the_far_end_answer_in_their_order(row: dict[str, str],
 
 
 def test_the_row_ends_at_a_far_end_that_is_nearer(row: dict[str, str]) -> None:
-    done = hops(row["me"], "--to", "10.213.2.2", "--samples", "2")
+    done = hops(row["me"], "--to", "10.213.2.2", "--count", "2")
     document = json.loads(done.stdout)
     assert document["values"]["hops"]["value"] == 2
     assert any("sum is of 2 and not of 3" in mark for mark in document["marks"])
 
 
 def test_an_address_that_no_router_knows_is_told(fresh_row: dict[str, str]) -> None:
-    done = hops(fresh_row["me"], "--to", "10.99.0.1", "--samples", "1")
+    done = hops(fresh_row["me"], "--to", "10.99.0.1", "--count", "1")
     document = json.loads(done.stdout)
     assert any("cannot be reached" in mark for mark in document["marks"])

@@ -189,7 +189,7 @@ def options(peer: Peer, *arguments: str) -> argparse.Namespace:
 @pytest.mark.measured
 def test_loopback_answers_udp_probes_with_receive_times_of_the_kernel() -> None:
     with far_end(None) as peer:
-        run = PROBE.run(options(peer, "--udp", "--samples", "60", "--per-second", "200", "--drop", "10"), Progress())
+        run = PROBE.run(options(peer, "--udp", "--count", "60", "--per-second", "200", "--drop", "10"), Progress())
     assert run.values["samples"].value == 50
     assert run.values["lost"].value == 0
     assert 0 < run.values["min"].value < 10
@@ -209,7 +209,7 @@ def test_more_than_a_responder_serves_for_is_refused_before_it_begins(much: tupl
 def test_loopback_answers_icmp_probes(host: str) -> None:
     if host == "::1" and not Path("/proc/net/if_inet6").exists():
         pytest.skip("needs IPv6")
-    run = PROBE.run(options(Peer(host, 9), "--samples", "30", "--per-second", "200"), Progress())
+    run = PROBE.run(options(Peer(host, 9), "--count", "30", "--per-second", "200"), Progress())
     assert run.values["samples"].value == 27  # a tenth of few probes is dropped
     assert run.values["lost"].value == 0
     assert run.circumstances["receive_times"] == "kernel"

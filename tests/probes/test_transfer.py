@@ -25,7 +25,7 @@ def run(*arguments: str, progress: Progress | None = None) -> dict[str, float]:
 
 
 def test_blocks_go_there_and_back() -> None:
-    values = run("--samples", "20", "--every", "0.01")
+    values = run("--count", "20", "--every", "0.01")
     assert values["samples"] == 20
     assert 0 < values["min"] <= values["median"] < 1000
     assert values["goodput_median"] == pytest.approx(2 * 32768 * 8 / 1e3 / values["median"])
@@ -33,12 +33,12 @@ def test_blocks_go_there_and_back() -> None:
 
 @pytest.mark.measured
 def test_a_larger_block_takes_longer() -> None:
-    small, large = (run("--samples", "10", "--every", "0.01", "--bytes", size) for size in ("1024", "8_000_000"))
+    small, large = (run("--count", "10", "--every", "0.01", "--size", size) for size in ("1024", "8_000_000"))
     assert large["min"] > small["min"]
 
 
 def test_every_block_may_have_a_connection_of_its_own() -> None:
-    assert run("--samples", "12", "--every", "0.01", "--fresh")["samples"] == 12
+    assert run("--count", "12", "--every", "0.01", "--connect")["samples"] == 12
 
 
 @pytest.mark.measured
@@ -51,7 +51,7 @@ def test_a_connection_is_made_anew_before_its_session_would_end(monkeypatch: pyt
 
     monkeypatch.setattr("profiler.probes.transfer._connect", counted)
     monkeypatch.setattr("profiler.probes.transfer._RENEW_S", 0.15)
-    assert run("--samples", "10", "--every", "0.05")["samples"] == 10
+    assert run("--count", "10", "--every", "0.05")["samples"] == 10
     assert 3 <= len(opened) <= 6
 
 

@@ -71,7 +71,7 @@ def test_it_holds_no_lab_no_tests_and_nothing_compiled(archive: Path) -> None:
 
 @bare
 def test_once_and_check_work_with_only_python(archive: Path) -> None:
-    once = run(archive, "once", "--interval", "0.1", "--json", "--backend", "lxc")
+    once = run(archive, "once", "--every", "0.1", "--json", "--backend", "lxc")
     assert once.returncode == 0, once.stderr
     assert any(sample["scope"] == "host" for sample in json.loads(once.stdout)["samples"])
     check = run(archive, "check", "--json")
@@ -81,7 +81,7 @@ def test_once_and_check_work_with_only_python(archive: Path) -> None:
 
 @bare
 def test_tables_work_with_only_python(archive: Path) -> None:
-    shown = run(archive, "once", "--interval", "0.1", "--backend", "lxc")
+    shown = run(archive, "once", "--every", "0.1", "--backend", "lxc")
     assert (shown.returncode, "driver domain" in shown.stdout) == (0, True), shown.stderr
 
 
@@ -89,7 +89,7 @@ def test_tables_work_with_only_python(archive: Path) -> None:
 @pytest.mark.measured
 def test_the_agent_runs_with_only_python(archive: Path, tmp_path: Path) -> None:
     done = run(
-        archive, "run", "--duration", "3", "--window", "1", "--backend", "lxc", "--listen", "127.0.0.1:0", "--json",
+        archive, "run", "--seconds", "3", "--window", "1", "--backend", "lxc", "--listen", "127.0.0.1:0", "--json",
         "--push", "http://127.0.0.1:1", "--spool", str(tmp_path / "spool"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -134,7 +134,7 @@ def _absences(archive: Path, capabilities: str, ours: set[str]) -> list[str]:
         "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs",
         f"--inh-caps=-all{capabilities}", f"--ambient-caps=-all{capabilities}", f"--bounding-set=-all{capabilities}",
     ]  # fmt: skip
-    command = [*dropped, PYTHON, "-I", "-S", str(archive), "once", "--interval", "0.3", "--json", "--backend", "lxc"]
+    command = [*dropped, PYTHON, "-I", "-S", str(archive), "once", "--every", "0.3", "--json", "--backend", "lxc"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=60)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

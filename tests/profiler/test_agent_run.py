@@ -23,7 +23,7 @@ from profiler.cli import main
 from tests.profiler.api_double import Double, Reply, serving
 
 RUN = [sys.executable, "-W", "error", "-m", "profiler.cli", "run"]
-FAST = ["--interval", "0.1", "--window", "1", "--backend", "lxc"]
+FAST = ["--every", "0.1", "--window", "1", "--backend", "lxc"]
 
 
 def start(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
@@ -201,7 +201,7 @@ def test_two_agents_on_one_spool_are_refused(tmp_path: Path, capsys: pytest.Capt
 def test_it_imports_nothing_that_a_host_does_not_need(tmp_path: Path) -> None:
     program = (
         "import json, sys; from profiler.cli import main\n"
-        "code = main(['run', '--duration', '0.3', '--interval', '0.1', '--backend', 'lxc', *json.loads(sys.argv[1])])\n"
+        "code = main(['run', '--seconds', '0.3', '--every', '0.1', '--backend', 'lxc', *json.loads(sys.argv[1])])\n"
         "print(code, sorted(set(sys.modules) & set(sys.argv[2:])))"
     )
     always = ["rich", "yaml", "asyncio", "numpy", "lab"]
@@ -220,10 +220,10 @@ def test_it_imports_nothing_that_a_host_does_not_need(tmp_path: Path) -> None:
         (["--no-exporter"], 2, "nobody would see"),
         (["--push", "ftp://x"], 2, "is no URL"),
         (["--push", "http://u:p@x"], 2, "--token-file"),
-        (["--interval", "0.01"], 2, "not between 0.1 and 60 seconds"),
-        (["--interval", "soon"], 2, "'soon' is not between 0.1 and 60 seconds"),
+        (["--every", "0.01"], 2, "not between 0.1 and 60 seconds"),
+        (["--every", "soon"], 2, "'soon' is not between 0.1 and 60 seconds"),
         (["--window", "301"], 2, "not between 1 and 300"),
-        (["--interval", "20", "--window", "10"], 2, "at least as long"),
+        (["--every", "20", "--window", "10"], 2, "at least as long"),
         (["--listen", "nowhere"], 2, "ADDRESS:PORT"),
         (["--listen", "127.0.0.1:99999"], 2, "ADDRESS:PORT"),
         (["--listen", "203.0.113.7:9405"], 1, "cannot listen"),

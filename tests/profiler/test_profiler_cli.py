@@ -33,14 +33,14 @@ def test_once_prints_a_table_with_every_instance(recording: Path, capsys: pytest
 
 
 def test_once_on_this_host_needs_no_root_and_no_containers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["once", "--interval", "0.05", "--json"]) == 0
+    assert main(["once", "--every", "0.05", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert any(sample["scope"] == "host" for sample in document["samples"])
 
 
 def test_what_once_recorded_replays_to_the_same_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "reading.json"
-    assert main(["once", "--interval", "0.05", "--json", "--record", str(path)]) == 0
+    assert main(["once", "--every", "0.05", "--json", "--record", str(path)]) == 0
     live = json.loads(capsys.readouterr().out)
     assert main(["once", "--replay", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == live
@@ -48,7 +48,7 @@ def test_what_once_recorded_replays_to_the_same_values(tmp_path: Path, capsys: p
 
 def test_a_recording_keeps_no_mounts_but_control_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "reading.json"
-    assert main(["once", "--interval", "0.01", "--json", "--record", str(path)]) == 0
+    assert main(["once", "--every", "0.01", "--json", "--record", str(path)]) == 0
     mounts = json.loads(path.read_text())["readings"][0]["files"].get("/proc/mounts", "")
     assert all(" cgroup" in line for line in mounts.splitlines())
 
@@ -73,14 +73,14 @@ def test_once_names_the_backend_that_it_is_told_to_use(
     backends: list[SteadyBackend] = []
     monkeypatch.setattr(shared_options, "find_backend", find)
     for name in ("xen", "libvirt", "lxc", "auto"):
-        assert main(["once", "--interval", "0.01", "--json", "--backend", name]) == 0
+        assert main(["once", "--every", "0.01", "--json", "--backend", name]) == 0
         assert json.loads(capsys.readouterr().out)["host"] == "h1"
     assert asked == ["xen", "libvirt", "lxc", "auto"]
     assert all(backend.closed.is_set() for backend in backends)
 
 
 def test_the_host_may_be_named_as_the_inventory_names_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["once", "--interval", "0.01", "--json", "--backend", "lxc", "--host", "rack1-h7"]) == 0
+    assert main(["once", "--every", "0.01", "--json", "--backend", "lxc", "--host", "rack1-h7"]) == 0
     assert json.loads(capsys.readouterr().out)["host"] == "rack1-h7"
     with pytest.raises(SystemExit):
         main(["once", "--host", "not an id"])
@@ -89,10 +89,10 @@ def test_the_host_may_be_named_as_the_inventory_names_it(capsys: pytest.CaptureF
 @pytest.mark.parametrize("interval", ["abc", "0", "301", "nan", ""])
 def test_an_interval_that_is_none_is_told_what_it_may_be(interval: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["once", "--interval", interval])
+        main(["once", "--every", interval])
     assert caught.value.code == 2
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said.endswith(f"argument --interval: {interval!r} is not between 0.01 and 300 seconds")
+    assert said.endswith(f"argument --every: {interval!r} is not between 0.01 and 300 seconds")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_an_interval_that_is_none_is_told_what_it_may_be(interval: str, capsys: 
         ["--backend", "xen"],
         ["--host", "h9"],
         ["--xen-trace", "off"],
-        ["--interval", "5"],
+        ["--every", "5"],
         ["--backend", "lxc", "--host", "h9", "--record", "new.json"],
     ],
     ids=" ".join,
@@ -167,7 +167,7 @@ def test_a_missing_recording_fails_with_what_to_do(tmp_path: Path, capsys: pytes
     assert "--record" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["once", "--interval", "0"], ["run", "--push"]])
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["once", "--every", "0"], ["run", "--push"]])
 def test_wrong_usage_exits_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)

@@ -158,7 +158,7 @@ class Lab:
         while self.dom0.run(["test", "-s", _SAMPLES]).code != 0:
             time.sleep(0.2)
         argv = ["python3", "-m", "profiler.cli", "once", "--backend", "xen", "--json", "--record", _RECORD]
-        return witness, self.dom0.start([*argv, "--interval", str(interval_s)], folder=_PRODUCT, timeout_s=180)
+        return witness, self.dom0.start([*argv, "--every", str(interval_s)], folder=_PRODUCT, timeout_s=180)
 
     def end_profile(self, started: tuple[Order, Order]) -> Profiled:
         """Wait for what `start_profile` started."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from api.schemas.base import Answer, Figure
+from api.schemas.base import AnswerBody, Figure
 
 
-class DrsMove(Answer):
+class DrsMove(AnswerBody):
     """One migration, and why."""
 
     virtualmachine: str
@@ -17,7 +17,7 @@ class DrsMove(Answer):
     reason: str
 
 
-class DrsPlan(Answer):
+class DrsPlan(AnswerBody):
     """Migrations within a cluster that pay beyond uncertainty."""
 
     cluster: str

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
-from api.schemas.base import TEXT_PATTERN, Answer, Number
+from api.schemas.base import TEXT_PATTERN, AnswerBody, Number
 from api.schemas.schedulers.base import MOST_HOSTS, HostName, Incoming
 
 Texts = dict[str, str] | None
@@ -111,7 +111,7 @@ class ExtenderArgs(Incoming):
         return {wanted.get(str(key).lower(), key): value for key, value in body.items()}
 
 
-class FilterAnswer(Answer):
+class FilterAnswer(AnswerBody):
     """Which nodes may take the pod; keys as Go writes them where a structure has no tags."""
 
     nodes: dict[str, Any] | None = Field(serialization_alias="Nodes")
@@ -121,7 +121,7 @@ class FilterAnswer(Answer):
     error: str = Field(serialization_alias="Error", description="why there is no answer; empty = there is one")
 
 
-class HostPriority(Answer):
+class HostPriority(AnswerBody):
     """What a node is worth to the pod."""
 
     host: str = Field(serialization_alias="Host")

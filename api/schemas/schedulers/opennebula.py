@@ -6,14 +6,14 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, StrictInt
 
-from api.schemas.base import WHOLE, Amount, Answer
+from api.schemas.base import WHOLE, Amount, AnswerBody
 from api.schemas.base import Number as Finite
 from api.schemas.schedulers.base import MOST_HOSTS, Incoming
 
 Number = Annotated[int, Field(strict=True, ge=0, le=2**31 - 1), WHOLE]
 
 
-class Capacity(Incoming):
+class VmCapacity(Incoming):
     """What a virtual machine asks for."""
 
     cpu: Amount = Field(default=0.0, alias="CPU", description="share of physical CPUs, 0.5 = half a one")
@@ -21,14 +21,14 @@ class Capacity(Incoming):
     disk_size: Amount = Field(default=0.0, alias="DISK_SIZE", description="MiB of the system datastore")
 
 
-class Vm(Incoming):
+class VmRequest(Incoming):
     """A virtual machine that is to be placed, and where it could go."""
 
     id: Number = Field(alias="ID")
     state: str = Field(default="", alias="STATE")
     host_ids: Annotated[list[Number], Field(max_length=MOST_HOSTS)] = Field(default=[], alias="HOST_IDS")
     host_id: Number | None = Field(default=None, alias="HOST_ID", description="where it is, if it is anywhere")
-    capacity: Capacity = Field(default=Capacity(), alias="CAPACITY")
+    capacity: VmCapacity = Field(default=VmCapacity(), alias="CAPACITY")
     attributes: dict[str, str | StrictInt | Finite] = Field(default={}, alias="VM_ATTRIBUTES")
 
 
@@ -53,7 +53,7 @@ class PlaceBody(Incoming):
         }
     )
 
-    vms: Annotated[list[Vm], Field(alias="VMS")]
+    vms: Annotated[list[VmRequest], Field(alias="VMS")]
 
 
 class OptimizeBody(PlaceBody):
@@ -64,7 +64,7 @@ class OptimizeBody(PlaceBody):
     )
 
 
-class Placed(Answer):
+class VmPlacement(AnswerBody):
     """Where one goes; without `HOST_ID` OpenNebula decides."""
 
     id: int = Field(serialization_alias="ID")
@@ -72,7 +72,7 @@ class Placed(Answer):
     error: str | None = Field(default=None, serialization_alias="ERROR", description="what it says wrongly of itself")
 
 
-class PlaceAnswer(Answer):
+class PlaceAnswer(AnswerBody):
     """The answer, one line per virtual machine that there is something to say of."""
 
-    vms: list[Placed] = Field(serialization_alias="VMS")
+    vms: list[VmPlacement] = Field(serialization_alias="VMS")

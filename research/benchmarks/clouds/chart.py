@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from profiler.pictures import ACCENT, BAD, LINE, SOFT, label, new_figure, save
+from profiler.pictures import ACCENT, BAD, SOFT, interval, label, named_rows, new_figure, save
 from research.benchmarks.clouds import runs
 
 _ROW_INCHES = 0.19
@@ -29,10 +29,10 @@ def draw(results: Sequence[Mapping[str, Any]], path: Path) -> None:
 def largest(results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Of every world the full cloud with most hosts."""
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for one in results:
-        key = (one["dataset"], one["world"])
-        if one.get("load") == runs.FULL.name and (key not in found or one["hosts"] > found[key]["hosts"]):
-            found[key] = one
+    for result in results:
+        key = (result["dataset"], result["world"])
+        if result.get("load") == runs.FULL.name and (key not in found or result["hosts"] > found[key]["hosts"]):
+            found[key] = result
     return list(found.values())
 
 
@@ -42,15 +42,13 @@ def _policies(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def _bars(axes: Any, result: Mapping[str, Any], figure: str, title: str, what: str) -> None:
     rows = _policies(result)
-    names = list(rows)[::-1]
+    names = list(rows)
     colours = [ACCENT if name.startswith("cotenant") else SOFT for name in names]
     values = [rows[name][figure] for name in names]
     axes.barh(range(len(names)), values, color=colours, height=0.7)
     if figure == "regret_percent":
         for at, name in enumerate(names):
             if rows[name]["regret_interval"]:
-                axes.plot(rows[name]["regret_interval"], [at, at], color=BAD, linewidth=1.2)
-    axes.set_yticks(range(len(names)), names)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", visible=True, color=LINE, linewidth=0.7)
+                interval(axes, rows[name]["regret_interval"], at, BAD)
+    named_rows(axes, names)
     label(axes, title, what)

@@ -47,8 +47,8 @@ class Shared:
     residents: tuple[Instance, ...]
     newcomer: Instance
 
-    def climb(self, predictor: Predictor | None = None, others: Sequence[str] = ()) -> tuple[MitigationStep, ...]:
-        return mitigation.climb(
+    def escalate(self, predictor: Predictor | None = None, others: Sequence[str] = ()) -> tuple[MitigationStep, ...]:
+        return mitigation.escalate(
             self.host,
             self.residents,
             self.newcomer,

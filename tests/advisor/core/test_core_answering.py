@@ -36,7 +36,7 @@ class Asking:
     def see(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot, self.answers = snapshot, self.answers.after(snapshot)
 
-    def __call__(self, question: PlacementRequest, **factors: float) -> recommendations.Answer:
+    def __call__(self, question: PlacementRequest, **factors: float) -> recommendations.EncodedRecommendation:
         return recommendations.answer(self.snapshot, self.context, question, self.answers, lambda _: factors)
 
     def check(self, question: PlacementRequest) -> bool:
@@ -158,10 +158,10 @@ def test_there_is_room_for_so_many_bytes_of_answers() -> None:
 
 def test_a_question_that_names_many_hosts_takes_room_for_all_of_them() -> None:
     asking = Asking(cloud([host("a")]))
-    named = tuple(f"elsewhere-{number}" for number in range(5000))
-    asking.answers = recommendations.RecommendationCache.on(asking.snapshot, sum(map(sys.getsizeof, named)))
-    assert [asking(request(exclude=named)).source for _ in range(2)] == ["miss", "miss"]
-    assert [asking(request(exclude=named[:50])).source for _ in range(2)] == ["miss", "hit"]
+    with_name = tuple(f"elsewhere-{number}" for number in range(5000))
+    asking.answers = recommendations.RecommendationCache.on(asking.snapshot, sum(map(sys.getsizeof, with_name)))
+    assert [asking(request(exclude=with_name)).source for _ in range(2)] == ["miss", "miss"]
+    assert [asking(request(exclude=with_name[:50])).source for _ in range(2)] == ["miss", "hit"]
 
 
 def test_what_can_not_be_told_again_is_let_go_when_the_cloud_changes() -> None:
@@ -177,7 +177,9 @@ def test_what_can_not_be_told_again_is_let_go_when_the_cloud_changes() -> None:
     assert len(asking.answers._kept) == 1
 
 
-def _after_a_change(*, seen_s: float, former: bool = True, alone: bool = False) -> recommendations.Answer:
+def _after_a_change(
+    *, seen_s: float, former: bool = True, alone: bool = False
+) -> recommendations.EncodedRecommendation:
     """What is told after a change to a question that was answered before it and last found so `seen_s` ago."""
     asking = Asking(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
     asking(request())

@@ -346,7 +346,7 @@ def test_the_best_host_of_all_is_tried_even_where_others_break_nothing() -> None
     answer = ask(cloud(hosts, residents), question)
     assert (hosts_of(answer), codes(answer)) == (["b"], {"a": "limit.neighbour"})
     assert answer.rejected[0].rungs
-    assert answer.rejected[0].reason.endswith("and nothing that was tried mends it")
+    assert answer.rejected[0].reason.endswith("and no mitigation step restores it")
 
 
 def test_a_limit_of_latency_is_judged_by_the_expected_ratio_of_who_has_it() -> None:

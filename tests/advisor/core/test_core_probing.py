@@ -15,7 +15,7 @@ from advisor.domain import PROBE_PINNINGS, Instance, ProbePlan, ProbeRequest
 from advisor.errors import InvalidInput
 from advisor.experiments import probe_planning
 from advisor.experiments.decisions import decision, lay_out
-from advisor.experiments.shared_errors import Errors
+from advisor.experiments.shared_errors import SharedErrors
 from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
@@ -53,7 +53,7 @@ def test_measuring_the_plan_lowers_regret_more_than_measuring_as_many_random_pai
         wanted = {f"n{number}": f"w{draw.integers(6)}" for number in range(3)}
         instances = [vm(name, workload) for name, workload in wanted.items()]
         model = Model(seed)
-        errors = Errors(("same",))
+        errors = SharedErrors(("same",))
         questions = probe_planning._asked(snapshot, ProbeRequest(1.0), instances, FRESH_S)
         probe_planning._decisions(snapshot, model, questions, errors)
         found = plan(snapshot, instances, model, budget_s=12 * 60.0)
@@ -121,9 +121,9 @@ def test_a_pair_that_meets_nowhere_or_changes_nothing_is_never_proposed() -> Non
     )
     model = Model(1)
     found = plan(snapshot, [vm("n", "w2")], model)
-    named = {(step.pair.first, step.pair.second) for step in found.steps}
-    assert named
-    assert named <= {("w0", "w2"), ("w1", "w2")}
+    with_name = {(step.pair.first, step.pair.second) for step in found.steps}
+    assert with_name
+    assert with_name <= {("w0", "w2"), ("w1", "w2")}
     sure = Model(1, spread=0.001)
     assert plan(snapshot, [vm("n", "w2")], sure).steps == ()
 
@@ -214,7 +214,7 @@ def test_todays_choice_is_the_one_that_where_gives(seed: int, objective: str, li
     kept, _ = filters.apply(snapshot, question, fresh_s=FRESH_S)
     asked = lay_out(snapshot, question, kept)
     band = PriorPredictor().predict(asked.scenes).throughput
-    one = decision(snapshot, asked, band, Errors(PROBE_PINNINGS))
+    one = decision(snapshot, asked, band, SharedErrors(PROBE_PINNINGS))
     ratios = one.uncertain
     assert one.hosts[int(one.choose(ratios.expected[None], ratios.lower[None])[0])] == hosts_of(answer)[0]
     assert list(one.hosts) == sorted(one.hosts, key=[host.id for host in snapshot.hosts].index)
@@ -227,7 +227,7 @@ def test_hosts_that_are_alike_count_as_one() -> None:
     snapshot = cloud(hosts, [vm(f"r{number}", "web", on=f"h{number:02}") for number in range(20)])
     question = request(vm("n", "spin"))
     asked = lay_out(snapshot, question, list(range(40)))
-    one = decision(snapshot, asked, PriorPredictor().predict(asked.scenes).throughput, Errors(PROBE_PINNINGS))
+    one = decision(snapshot, asked, PriorPredictor().predict(asked.scenes).throughput, SharedErrors(PROBE_PINNINGS))
     assert set(one.hosts) <= {"h00", "h20"}
 
 

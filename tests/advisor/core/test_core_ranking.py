@@ -135,7 +135,13 @@ def test_a_latency_limit_is_broken_where_it_was_held_before() -> None:
     before = np.array([[1.0, 1.0], [1.95, 1.0], [1.0, 1.0]])
     everybody, nobody = np.ones(ratio.shape, dtype=bool), np.full(ratio.shape, NAN)
     found = score(
-        prediction(ratio.tolist()), everybody, np.ones(ratio.shape), nobody, np.zeros(3), "worst", Waiting(most, before)
+        prediction(ratio.tolist()),
+        everybody,
+        np.ones(ratio.shape),
+        nobody,
+        np.zeros(3),
+        "worst",
+        Waiting(most, before),
     )
     assert found.breaks_neighbour.tolist() == [True, False, False]
     assert found.breaks_newcomer.tolist() == [False, False, True]

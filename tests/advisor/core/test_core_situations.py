@@ -20,7 +20,14 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.context import QuestionContext
 from advisor.scheduling import filters, pinning, scoring
-from advisor.scheduling.newcomer import latency_limits_of, limits_of, newcomer_slot, profile_row, used_share, without_it
+from advisor.scheduling.newcomer import (
+    latency_limits_of,
+    limits_of,
+    newcomer_slot,
+    profile_row,
+    used_share,
+    without_newcomer,
+)
 from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import load_dataset
 from models.data.scene import SceneBatch, stack
@@ -83,7 +90,7 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
         return []
     hosts = np.array(kept)
     table, row, _ = profile_row(snapshot, asked)
-    base = without_it(snapshot, asked, hosts, table)
+    base = without_newcomer(snapshot, asked, hosts, table)
     options = pinning.options(base, asked.instance)
     values = newcomer_slot(base, snapshot, hosts, asked.instance, row)
     absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
@@ -216,7 +223,7 @@ def test_the_answer_is_that_of_asking_about_every_host_and_option_at_once(data: 
     for turn in range(3):
         asked = data.draw(questions(everybody))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(mitigation, "climb", lambda *_, **__: ())
+            patch.setattr(mitigation, "escalate", lambda *_, **__: ())
             answer = put(snapshot, asked, prior, memory)
             assert answer == put(snapshot, asked, prior)
         check_same(answer, plain(snapshot, asked, prior), snapshot)

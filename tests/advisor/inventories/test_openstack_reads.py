@@ -291,7 +291,7 @@ def test_the_command_says_which_settings_it_lacks_and_that_nothing_was_changed(
     ("words", "reason"),
     [
         (["openstack", "--merge"], "--merge goes with a file"),
-        (["cloud.yaml", "--watch", "5"], "--cloud and --watch go with a system"),
+        (["cloud.yaml", "--every", "5s"], "--cloud and --every go with a system"),
         (["cloud.yaml"], "there is no file"),
     ],
 )

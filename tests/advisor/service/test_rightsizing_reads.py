@@ -54,7 +54,7 @@ def test_what_a_whole_cloud_used_is_read_in_one_statement(measured: Advisor, ask
 def test_a_large_cloud_is_read_piece_by_piece_and_no_further_than_the_time_lasts(
     measured: Advisor, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rightsizing, "AT_ONCE", 8)
+    monkeypatch.setattr(rightsizing, "USAGE_BATCH", 8)
     whole = measured.plans.make(PlanRequest(kind="right_size"))
     assert len(asked) == 3, "two hosts of four instances at a time"
     assert len(whole.steps) == len(THERE)

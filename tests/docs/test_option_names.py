@@ -1,0 +1,103 @@
+"""An option's name means one thing in all commands of `cotenant`, `cotenant-profiler` and `cotenant-lab`."""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from api.cli import app as cotenant
+from api.cli.lazy import LazyGroup
+from lab import cli as lab_cli
+from profiler import cli as profiler_cli
+from profiler.probes import load
+
+# Options that several commands explain in words of their own: what all of them mean, and which commands take them. Who
+# adds a command here has compared the meanings; a number, a file or a time that is something else gets another name.
+MEANINGS: dict[str, tuple[str, set[str]]] = {
+    "--add": ("instances that are not there yet", {"plan", "report"}),
+    "--commands": ("print the commands that carry it out", {"where", "plan"}),
+    "--connect": ("a new connection each time", {"probe"}),
+    "--count": ("how often is measured", {"probe"}),
+    "--dataset": ("directory of a dataset", {"train", "evaluate", "lab run"}),
+    "--dry-run": ("say what would be done", {"sync", "lab run"}),
+    "--every": ("time from one repetition to the next", {"report", "sync", "once", "run", "probe"}),
+    "--force": ("although it is advised against", {"profile", "models activate"}),
+    "--hosts": ("only these hosts", {"where", "plan"}),
+    "--instance": ("whose placement is asked about", {"where", "probe-plan"}),
+    "--keep-ratio": ("the least T/B that is no violation", {"plan", "replay"}),
+    "--kind": ("a kind of plan", {"plan", "report", "plans list"}),
+    "--limit": ("most rows of an answer", {"where", "audit", "plans list"}),
+    "--listen": ("address and port of a server of one's own", {"demo", "serve", "run", "probe serve"}),
+    "--objective": ("what places are chosen by", {"where", "plan", "probe-plan", "replay"}),
+    "--out": ("directory for what is made", {"demo", "report"}),
+    "--packet-bytes": ("payload of a packet", {"probe"}),
+    "--picture": ("a file for a picture", {"profile", "probe"}),
+    "--pinning": ("how instances are pinned in the lab", {"probe-plan", "lab show"}),
+    "--report": ("a file for a report", {"plan", "evaluate", "replay", "lab show"}),
+    "--rounds": ("rounds of a campaign", {"probe-plan", "lab run"}),
+    "--scheduler": ("address of a Dask cluster", {"train", "replay"}),
+    "--seconds": ("how long is measured", {"run", "probe"}),
+    "--seed": ("of what is drawn by lot", {"plan", "probe-plan", "replay", "probe"}),
+    "--size": ("bytes that are sent at a time", {"probe"}),
+    "--time-limit": ("seconds after which the best so far is the answer", {"plan", "report"}),
+}
+
+
+def options() -> Iterator[tuple[str, str, str]]:
+    """(option, command, help) of every option but `--json` and `--help`; all probes count as one command."""
+    found = [*_of_typer(typer.main.get_command(cotenant), ""), *_of_argparse(profiler_cli._parser(), "")]
+    for option, command, text in [*found, *_of_argparse(lab_cli._parser(), "lab")]:
+        if option not in ("--json", "--help"):
+            yield option, command.strip(), text
+
+
+def _of_typer(command: Any, name: str) -> Iterator[tuple[str, str, str]]:
+    for inner in getattr(command, "commands", ()):
+        loaded = command.load(inner) if isinstance(command, LazyGroup) else command.commands[inner]
+        yield from _of_typer(loaded, f"{name} {inner}")
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            for option in parameter.opts:
+                yield option, name, parameter.help or ""
+
+
+def _of_argparse(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, str, str]]:
+    if probe := getattr(parser, "probe", ""):
+        load(probe).add_options(parser)
+        name = "probe"
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner, subparser in action.choices.items():
+                yield from _of_argparse(subparser, f"{name} {inner}")
+        for option in action.option_strings:
+            if option.startswith("--"):
+                yield option, name, action.help or ""
+
+
+def grouped() -> dict[str, dict[str, set[str]]]:
+    """Commands by option and help text."""
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for option, command, text in options():
+        found[option][text].add(command)
+    return found
+
+
+def test_an_option_has_one_help_text_or_a_meaning_that_was_compared() -> None:
+    explained = {option: set().union(*texts.values()) for option, texts in grouped().items() if len(texts) > 1}
+    assert explained == {option: commands for option, (_, commands) in MEANINGS.items()}
+
+
+@pytest.mark.parametrize(
+    ("other_word", "word"),
+    [("--output", "--out"), ("--folder", "--out"), ("--interval", "--every"), ("--watch", "--every"),
+     ("--duration", "--seconds"), ("--reads", "--count"), ("--bytes", "--size"), ("--anyway", "--force")],
+)  # fmt: skip
+def test_there_is_one_word_for_one_thing(other_word: str, word: str) -> None:
+    names = {option for option, _, _ in options()}
+    assert other_word not in names
+    assert word in names
