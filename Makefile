@@ -3,6 +3,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
+UV_VERSION := 0.13.9
 PROMTOOL := var/tools/usr/bin/promtool
 CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
 LAB_TOOLS := nginx-light wrk fio sysbench iperf3 redis-server redis-tools openarena-server qstat iproute2 procps cgroup-tools libvirt-clients openssl netpipe-tcp sockperf
@@ -23,7 +24,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels lint setup lab-tools server-tools bench docs wheels agent release clean
+.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent release clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -120,6 +121,15 @@ $(VENV)/.docs: docs/site/requirements.txt | setup
 
 test-wheels: setup  ## the wheels, built, installed in environments of their own and used there; downloads what they need
 	COTENANT_TEST_WHEELS=1 $(BIN)/python -m pytest tests/packaging/test_wheels.py
+
+# Only what pyproject.toml names is at its floor. What those libraries need themselves is the newest that they take, so
+# that an old one may warn of it: warnings are no failures here.
+test-floors:  ## the lowest versions that pyproject.toml allows: unit tests of models, advisor core and API with them; downloads them
+	rm -rf var/floors && $(PYTHON) -m venv var/floors
+	var/floors/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	var/floors/bin/uv pip install --quiet --python var/floors/bin/python --resolution lowest-direct \
+	  -e packaging/profiler -e '.[dev]'
+	var/floors/bin/python -m pytest -o filterwarnings=default -m "not measured" tests/models tests/advisor/core tests/api
 
 wheels: setup  ## build the wheels of the server and of the profiler, in build/wheels
 	@rm -rf build/lib packaging/profiler/build  # setuptools would pack what an earlier build left there
