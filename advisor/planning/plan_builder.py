@@ -192,10 +192,10 @@ def _refused(solved: Solved, asked: tuple[Instance, ...]) -> tuple[PlanStep, ...
 
 def _imagined(asking: PlanContext, snapshot: ClusterSnapshot, first: Standing, models: Models) -> _Made:
     """Two clouds side by side, each with what the request asks of it."""
-    request, whatif = asking.request, asking.request.whatif
-    assert whatif is not None  # noqa: S101 - checked on its way in
-    cloud, homeless, notes = imagine(snapshot, whatif)
-    other = replace(asking, chosen=by_name(models(whatif.model))) if whatif.model else asking
+    request, what_if = asking.request, asking.request.what_if
+    assert what_if is not None  # noqa: S101 - checked on its way in
+    cloud, homeless, notes = imagine(snapshot, what_if)
+    other = replace(asking, chosen=by_name(models(what_if.model))) if what_if.model else asking
     anywhere = replace(other.part(0.0, 0.2), request=replace(request, hosts=None))
     bare, moved = cloud, solve(anywhere, cloud, "admit", homeless) if homeless else None
     cloud = moved.ordered.after if moved else bare

@@ -37,9 +37,9 @@ def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
     if request.growth is not None:
         _check_growth(request.growth, asked)
     if request.kind == "what_if":
-        _check_what_if(snapshot, request.whatif)
-    elif request.whatif is not None:
-        raise InvalidInput(f"an imagined cloud is for what_if, {request.kind} asks about this one", field="whatif")
+        _check_what_if(snapshot, request.what_if)
+    elif request.what_if is not None:
+        raise InvalidInput(f"an imagined cloud is for what_if, {request.kind} asks about this one", field="what_if")
 
 
 def _asked(request: PlanRequest) -> PlanKind:
@@ -98,7 +98,7 @@ def _check_numbers(request: PlanRequest) -> None:
 
 
 def _check_hosts(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
-    imagined = request.whatif or WhatIf()
+    imagined = request.what_if or WhatIf()
     known = {host.id for host in (*snapshot.hosts, *imagined.hosts)} - set(imagined.remove)
     if request.hosts is not None:
         _known("hosts", request.hosts, known, "host")
@@ -137,32 +137,32 @@ def _check_movable(snapshot: ClusterSnapshot, request: PlanRequest, asked: str) 
 def _check_what_if(snapshot: ClusterSnapshot, imagined: WhatIf | None) -> None:
     if imagined is None or imagined == WhatIf():
         raise InvalidInput(
-            "what_if needs something that is otherwise; with nothing it is the cloud of now", field="whatif"
+            "what_if needs something that is otherwise; with nothing it is the cloud of now", field="what_if"
         )
-    _one_of("whatif.pinning", imagined.pinning, PINNING_POLICIES)
-    _unique("whatif.hosts", (host.id for host in imagined.hosts), "host")
+    _one_of("what_if.pinning", imagined.pinning, PINNING_POLICIES)
+    _unique("what_if.hosts", (host.id for host in imagined.hosts), "host")
     known = {host.id for host in snapshot.hosts}
-    _known("whatif.remove", imagined.remove, known, "host")
+    _known("what_if.remove", imagined.remove, known, "host")
     both = sorted({host.id for host in imagined.hosts} & set(imagined.remove))
     if both:
-        raise InvalidInput(f"host {both[0]} is put and removed at once; keep one of them", field="whatif.remove")
+        raise InvalidInput(f"host {both[0]} is put and removed at once; keep one of them", field="what_if.remove")
     if not (known | {host.id for host in imagined.hosts}) - set(imagined.remove):
-        raise InvalidInput("no host would be left", field="whatif.remove")
+        raise InvalidInput("no host would be left", field="what_if.remove")
     for name in ("cpu_overcommit", "memory_overcommit"):
         if getattr(imagined, name) == 0:
-            raise InvalidInput(f"{name} 0 lets nobody in", field=f"whatif.{name}")
+            raise InvalidInput(f"{name} 0 lets nobody in", field=f"what_if.{name}")
     by_id = {host.id: host for host in imagined.hosts}
     for host, there in zip(snapshot.hosts, snapshot.residents, strict=True):
         problem = misfit(by_id[host.id], there) if host.id in by_id and imagined.pinning == "as_it_is" else None
         if problem:
-            raise InvalidInput(f"{problem}; imagine it with another pinning", field="whatif.hosts")
+            raise InvalidInput(f"{problem}; imagine it with another pinning", field="what_if.hosts")
     if imagined.model is not None:
         try:
             check_id(imagined.model, "model")
         except ValueError as error:
-            raise InvalidInput(str(error), field="whatif.model") from error
+            raise InvalidInput(str(error), field="what_if.model") from error
         if imagined.model.startswith("."):
-            raise InvalidInput(f"{imagined.model} is no version of a model", field="whatif.model")
+            raise InvalidInput(f"{imagined.model} is no version of a model", field="what_if.model")
 
 
 def _one_of(field: str, value: str, known: Iterable[str]) -> None:

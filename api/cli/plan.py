@@ -19,7 +19,7 @@ from api.schemas.plans import PlanAnswer
 STANDARD = PlanRequest()
 # Options that are not called as their fields are.
 OPTIONS = {
-    "instances": "--add", "whatif": "--what-if", "growth.instances_per_month": "--growth",
+    "instances": "--add", "what_if": "--what-if", "growth.instances_per_month": "--growth",
     "growth.load_percent_per_month": "--load-growth", "growth.months": "--months", "time_limit_s": "--time-limit",
 }  # fmt: skip
 
@@ -40,9 +40,7 @@ def plan(
         ),
     ] = None,
     empty: Annotated[str | None, typer.Option(metavar="A,B", help="Hosts to be emptied (evacuate).")] = None,
-    hosts: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Use only these hosts.", show_default="all")
-    ] = None,
+    hosts: Annotated[str | None, typer.Option(metavar="A,B", help="Use only these hosts.", show_default="all")] = None,
     movable: Annotated[
         str | None,
         typer.Option(metavar="A,B", help="Instances that may move.", show_default="all without a pinning"),
@@ -112,7 +110,7 @@ def plan(
         move_gain=move_gain,
         at_once=at_once,
         growth=grows,
-        whatif=offline.load_what_if(what_if) if what_if else None,
+        what_if=offline.load_what_if(what_if) if what_if else None,
         then=then,
         commands=commands,
         time_limit_s=time_limit,
