@@ -15,53 +15,89 @@ CLOCK_SKEW = timedelta(minutes=5)  # how far ahead of ours another clock may run
 
 
 class Settings(BaseSettings):
-    """Every setting with its default and meaning; each is documented in the README."""
+    """Every setting with its default and meaning; docs/reference/settings.md is made of these texts."""
 
     model_config = SettingsConfigDict(env_prefix="COTENANT_", extra="forbid", frozen=True)
 
-    database: str = Field(DATABASE, description="database URL (SQLAlchemy); the folder of a SQLite file must be there")
-    state_dir: Path = Field(Path("var"), description="folder for model artifacts and other files the service writes")
-    datasets_dir: Path = Field(Path("datasets"), description="folder of datasets that train and findings read")
+    database: str = Field(
+        DATABASE,
+        description="database URL: SQLite or PostgreSQL. The folder of a SQLite file must exist; "
+        "only that of the default is made",
+    )
+    state_dir: Path = Field(
+        Path("var"), description="folder for model artifacts and other files that the service writes"
+    )
+    datasets_dir: Path = Field(
+        Path("datasets"), description="folder of the datasets that `cotenant train` and `cotenant findings` read"
+    )
     listen: str = Field("127.0.0.1:8080", description="address and port of the REST service")
     fresh_s: float = Field(3600.0, gt=0, description="a host not seen for this many seconds counts as without data")
-    reserve_s: float = Field(60.0, ge=0, description="seconds an answer stays pending on its host; 0 = off")
+    reserve_s: float = Field(
+        60.0, ge=0, description="seconds for which an answer counts as placed on its host; 0 = off"
+    )
     max_body_mb: float = Field(16.0, gt=0, description="largest request body in MiB")
-    max_request_s: float = Field(60.0, gt=0, description="most seconds for a request; it may ask for fewer")
-    max_connections: int = Field(10_000, ge=16, description="most open connections of a worker; idle ones make room")
-    drain_s: float = Field(0.0, ge=0, le=3600, description="seconds of answering while not ready, before stopping")
+    max_request_s: float = Field(
+        60.0, gt=0, description="most seconds that a request may take; it may ask for fewer by X-Request-Timeout"
+    )
+    max_connections: int = Field(
+        10_000,
+        ge=16,
+        description="most open connections of a worker; beyond, the one that is idle longest is closed. "
+        "The process's limit of open files, less 128, wins",
+    )
+    drain_s: float = Field(
+        0.0, ge=0, le=3600, description="seconds for which a stopping service still answers, while /readyz says 503"
+    )
     max_batch: int = Field(10_000, gt=0, description="most items in one bulk call")
-    keep_samples_days: float = Field(7.0, ge=1, le=36500, description="days before samples become five-minute means")
-    keep_rollups_days: float = Field(90.0, ge=0, le=36500, description="further days that those means are kept")
+    keep_samples_days: float = Field(
+        7.0, ge=1, le=36500, description="days after which samples become five-minute means"
+    )
+    keep_rollups_days: float = Field(
+        90.0, ge=0, le=36500, description="days that five-minute means are kept after that"
+    )
     keep_recommendations_days: float = Field(
         30.0,
         ge=1,
         le=36500,
-        description="days that answers are kept; with an outcome, as long as its observed rows are",
+        description="days that answers are kept; one with an outcome stays as long as the rows observed of it",
     )
     keep_plans_days: float = Field(90.0, ge=1, le=36500, description="days that plans are kept")
-    keep_observed: int = Field(20_000, gt=0, description="rows of predicted beside observed kept per platform")
-    quality_window: int = Field(200, ge=20, le=10_000, description="observed rows per group that a model is judged by")
+    keep_observed: int = Field(
+        20_000, gt=0, description="observed ratios with their predictions that are kept per platform"
+    )
+    quality_window: int = Field(
+        200,
+        ge=20,
+        le=10_000,
+        description="newest observed rows by which a model is judged, in all, per platform and per workload",
+    )
     adapt_intervals: bool = Field(
-        True, description="widen throughput intervals on platforms where observed outcomes leave them too often"
+        True, description="widen throughput intervals on platforms where too many observed outcomes fall outside them"
     )
     rate_limit: float = Field(0.0, ge=0, description="requests per second of one caller, in each worker; 0 = no limit")
     rate_burst: int = Field(100, ge=1, description="requests that a caller may send at once before the limit holds")
     trusted_proxies: str = Field(
-        "", description="addresses or networks (a,b/24) of proxies whose X-Forwarded-For and -Proto count; empty = none"
+        "",
+        description="addresses or networks (a,b/24) of proxies whose X-Forwarded-For and "
+        "X-Forwarded-Proto are believed",
     )
     keep_audit_days: float = Field(30.0, gt=0, le=36500, description="days that entries of the audit log are kept")
-    keystone_url: str = Field("", description="Identity endpoint whose tokens are taken too; empty = none")
+    keystone_url: str = Field("", description="URL of a Keystone (Identity v3) whose tokens are accepted too")
     keystone_roles: str = Field(
         "admin=admin,member=write,reader=read", description="scope of each Keystone role, as ROLE=SCOPE,..."
     )
     prometheus_url: str | None = Field(
-        None, description="base URL of a Prometheus-compatible store that profiles are read from; none = the database"
+        None,
+        description="base URL of a Prometheus-compatible store that profiles are read from; "
+        "without it they are read from the database",
     )
     prometheus_authorization_file: Path | None = Field(
-        None, description="file with the Authorization header for that store, such as 'Bearer TOKEN'"
+        None,
+        description="file with the Authorization header for that store, such as `Bearer TOKEN`; mode 640 or less. "
+        "It is sent over https or to loopback only",
     )
-    log_level: str = Field("info", description="debug, info, warning or error")
-    log_format: Literal["json", "text"] = Field("json", description="log lines as json or as text for people")
+    log_level: str = Field("info", description="least severity that is logged: debug, info, warning or error")
+    log_format: Literal["json", "text"] = Field("json", description="form of log lines: json, or text for people")
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -1,1 +1,1 @@
-"""Measures how co-located workloads slow each other down, with real programs in real instances on this host."""
+"""The lab: measures how co-located workloads slow each other down, with real programs in real instances."""

@@ -1,4 +1,4 @@
-"""`cotenant-lab`: run campaigns of measurements, show what they found, clean up after killed ones."""
+"""`cotenant-lab`: runs measurement campaigns, shows their results, and cleans up after killed ones."""
 
 from __future__ import annotations
 
@@ -34,38 +34,36 @@ def _parser() -> argparse.ArgumentParser:
         prog="cotenant-lab", description="Measures workloads alone and together on this host; `run` needs root."
     )
     lab = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    run = lab.add_parser("run", help="carry out a campaign; finished runs are never measured again")
+    run = lab.add_parser("run", help="measure a campaign; finished runs are not measured again")
     run.add_argument("campaign", type=Path, metavar="CAMPAIGN.yaml")
     run.add_argument(
         "--dataset", type=Path, metavar="DIR", help="dataset directory (default: ./ and the campaign's name)"
     )
     again = run.add_mutually_exclusive_group()
-    again.add_argument("--resume", action="store_true", help="go on where an earlier run ended (this is the default)")
-    again.add_argument("--fresh", action="store_true", help="start anew and keep the old journal under another name")
-    again.add_argument(
-        "--again-disturbed", action="store_true", help="measure the runs once more that something disturbed"
-    )
-    run.add_argument(
-        "--rounds", type=_count, metavar="N", help="at least so many rounds, instead of what the file says"
-    )
+    again.add_argument("--resume", action="store_true", help="continue where an earlier run ended (the default)")
+    again.add_argument("--fresh", action="store_true", help="start anew; the old journal is kept under another name")
+    again.add_argument("--again-disturbed", action="store_true", help="measure disturbed runs again")
+    run.add_argument("--rounds", type=_count, metavar="N", help="the minimum of rounds, instead of the file's")
     run.add_argument(
         "--most-minutes", type=_minutes, metavar="M",
-        help="begin no run after so many minutes of measuring, counted over all calls",
+        help="start no run after this many minutes of measuring, counted over all calls",
     )  # fmt: skip
-    run.add_argument("--dry-run", action="store_true", help="say what would be measured and how long it would take")
+    run.add_argument("--dry-run", action="store_true", help="print what would be measured and how long it would take")
     run.set_defaults(command=_run)
-    analyse = lab.add_parser("show", help="who slows whom in a dataset directory")
-    analyse.add_argument("directory", type=Path, metavar="DIR")
-    analyse.add_argument("--report", type=Path, metavar="FILE.html", help="write it as one HTML page with pictures")
-    analyse.add_argument("--workloads", metavar="A,B", help="only what these workloads did among themselves")
-    analyse.add_argument("--pinning", metavar="NAME", help="only this pinning form")
-    analyse.add_argument("--all", action="store_true", help="print long lists whole")
-    analyse.set_defaults(command=_show)
-    clean = lab.add_parser("clean", help="remove what killed lab runs left behind")
+    show = lab.add_parser("show", help="show which workload slows which in a dataset directory")
+    show.add_argument("directory", type=Path, metavar="DIR")
+    show.add_argument("--report", type=Path, metavar="FILE.html", help="write an HTML page with charts")
+    show.add_argument("--workloads", metavar="A,B", help="only groups of these workloads")
+    show.add_argument("--pinning", metavar="NAME", help="only this pinning form")
+    show.add_argument("--all", action="store_true", help="print long lists in full")
+    show.set_defaults(command=_show)
+    clean = lab.add_parser("clean", help="remove objects that killed lab runs left behind")
     clean.set_defaults(command=_clean)
     for command in (run, clean):
-        command.add_argument("--state", type=Path, metavar="DIR", help="list of made objects (/run/cotenant-lab)")
-    for command in (run, analyse, clean):
+        command.add_argument(
+            "--state", type=Path, metavar="DIR", help="folder with lists of created objects (/run/cotenant-lab)"
+        )
+    for command in (run, show, clean):
         command.add_argument("--json", action="store_true", help="machine-readable output")
     return parser
 

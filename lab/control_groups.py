@@ -1,4 +1,4 @@
-"""Makes and removes the lab's control groups, version 1 or 2, and sets caps, weights, CPUs and disk limits in them."""
+"""Creates and removes the lab's control groups, version 1 or 2, and sets caps, weights, CPUs and disk limits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class GroupMaker:
         self._mounts = mounts
 
     def prepare(self) -> None:
-        """Version 2 only: let groups under the root use the controllers; they stay enabled, which limits nobody.
+        """Version 2 only: enable the controllers for groups under the root. They stay enabled, which limits nothing.
 
         PreparationError where that cannot be, as in a container whose control groups are read-only.
         """

@@ -1,7 +1,7 @@
-"""How fast the CPUs of a run really are while it goes on, by a fixed piece of work that is timed again and again.
+"""Measures the real speed of a run's CPUs by timing a fixed piece of work again and again.
 
-What a CPU gives changes without steal, and without any counter that a virtual machine sees: the host's clock goes up
-and down, and who works on the other hardware thread of the core takes up to half of it.
+CPU speed changes without steal and without any counter that a VM can see: the host's clock rate changes, and a program
+on the other hardware thread of the core takes up to half of the speed.
 """
 
 from __future__ import annotations

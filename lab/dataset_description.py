@@ -1,4 +1,4 @@
-"""dataset.yaml: what a dataset is, where it was measured, and under which circumstances."""
+"""Writes dataset.yaml: the name and origin of a dataset, the machine, and the environment of the measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finished runs into the dataset directory of the contract: dataset.yaml and CSV tables, each replaced in one step."""
+"""Writes finished runs as a dataset directory: dataset.yaml and CSV tables, each replaced atomically."""
 
 from __future__ import annotations
 

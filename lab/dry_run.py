@@ -1,4 +1,4 @@
-"""What a campaign would measure and how long that takes, without measuring anything: for `lab run --dry-run`."""
+"""Estimates what a campaign measures and how long it takes, for `cotenant-lab run --dry-run`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class DryRunEstimate:
 
 
 def estimate_campaign(campaign: Campaign, records: list[Record]) -> DryRunEstimate:
-    """What is to be done beside the records of finished runs; needs no root and touches nothing."""
+    """Estimate what remains beyond the finished runs in `records`; needs no root and changes nothing."""
     plan = RoundPlan(campaign)
     groups = [run for run in plan.runs if run.kind == "group"]
     done = sum(record.round <= plan.least_rounds for record in records)

@@ -1,4 +1,4 @@
-"""What a measurement was taken under: machine, kernel, CPUs, caches, clock, before and after a campaign."""
+"""The environment of a measurement: machine, kernel, CPUs, caches and clock, before and after a campaign."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read_machine() -> HostMachine:
 
 
 def circumstances() -> dict[str, str]:
-    """What else may move the numbers, as text; only what could be read."""
+    """Other conditions that may influence results, as text; only those that could be read."""
     found = {
         "governor": _text(_CPU / "cpu0/cpufreq/scaling_governor"),
         "turbo": _turbo(),

@@ -1,4 +1,4 @@
-"""What can end a lab run, drawn as a tree; each message says what is wrong and what to do."""
+"""The lab's errors; each message says what is wrong and what to do."""
 
 
 class LabError(Exception):

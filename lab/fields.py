@@ -1,4 +1,4 @@
-"""Reads the fields of a campaign file one by one, so that every mistake names its place and what is expected there."""
+"""Reads the fields of a campaign file so that every error names the place and what is expected there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.errors import CampaignError
 
 
 class Fields:
-    """A mapping of the file at a place such as `workloads.web-1k`; `done` refuses what nobody asked for."""
+    """A mapping of the file at a place such as `workloads.web-1k`; `done` refuses fields that were not read."""
 
     def __init__(self, file: str, place: str, value: Any) -> None:
         self.file = file

@@ -1,4 +1,4 @@
-"""The programs of one instance during a run: fillers around the measuring one, so that pressure never pauses."""
+"""The programs of one instance during a run: the measuring program, and fillers before and after it, without gaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The campaign's memory on disk: one JSON line per finished run, synced before the next begins."""
+"""The campaign's journal: one JSON line per finished run, synced to disk before the next run begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run from start to stop: warm-up, the measured window with everybody working, outcomes, metrics, windows."""
+"""Measures one run: warm-up, the measured window with all instances working, outcomes, metrics and windows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MetricValue:
 
 @dataclass(frozen=True, slots=True)
 class RunMeasurement:
-    """What one run gave; `generator_percent` is the load generator's CPU per instance, 100 = one CPU.
+    """The results of one run. `generator_percent` is the load generator's CPU per instance, 100 = one CPU.
 
     `unsteady` names the instances whose windows drifted; `warmup_s` is how long the warm-up was in the end; `speeds`
     are those of the CPUs that instances ran on, see `lab.cpu_speed`. `late` says that the lab itself was held up:
@@ -166,7 +166,7 @@ def _warm_up(works: list[InstancePrograms], watch: UsageWatch, timing: Timing) -
 
 
 def _release(works: list[InstancePrograms]) -> float:
-    """Start the measuring programs so that all begin to work at once, then end the fillers; when the work began."""
+    """Start the measuring programs so that all begin to work at once, then end the fillers; returns the start time."""
     begin = time.monotonic() + max(work.lead_s for work in works)
     for work in sorted(works, key=lambda work: -work.lead_s):
         _sleep_until(begin - work.lead_s)
@@ -204,7 +204,7 @@ def _until_ended(
 
 
 def _turn(works: list[InstancePrograms], watch: UsageWatch | None) -> None:
-    """Wait a little, while everybody keeps pressing."""
+    """Wait one poll interval while all instances keep working."""
     for work in works:
         work.keep_pressing()
     if watch is not None:

@@ -42,7 +42,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class LabNetwork:
-    """A network that stands: a port per instance; `generators` and `switch` are paths of namespaces."""
+    """A built network: a port per instance; `generators` and `switch` are paths of namespaces."""
 
     ports: tuple[Port, ...]
     generators: str
@@ -51,7 +51,7 @@ class LabNetwork:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """What is asked of the network.
+    """How the network is to be built.
 
     `link_mbit` is the rate that `shared` instances share. `line_mbit` is the rate of the line behind the uplink, which
     everybody's traffic passes and `shared` instances share; it queues up to `queue_packets` per class. `driver_cpus`

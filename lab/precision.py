@@ -1,4 +1,4 @@
-"""How sure the ratios T/B of a campaign are so far: how wide the 95 % intervals of each group are."""
+"""The precision of a campaign's ratios T/B so far: the width of each group's 95 % interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be there before a campaign starts: root, programs, CPUs, disk space; says what to install."""
+"""Checks before a campaign starts: root, programs, CPUs and disk space; errors say what to install."""
 
 from __future__ import annotations
 

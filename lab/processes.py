@@ -1,4 +1,4 @@
-"""Starts, watches and ends the programs of the lab, and calls its small tools; argument lists only, never a shell."""
+"""Starts and stops the lab's programs and calls its small tools; argument lists only, never a shell."""
 
 from __future__ import annotations
 

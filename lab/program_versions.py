@@ -1,4 +1,4 @@
-"""Which versions of its programs a campaign was measured with, by the package system or by the programs themselves."""
+"""Versions of the programs of a campaign, from the package manager or from the programs themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = re.compile(r"\d+\.\d[\w.+~-]*")
 
 
 def versions(tools: Iterable[str]) -> dict[str, str]:
-    """Version by tool; a tool that does not tell it is left out."""
+    """Versions by tool; tools that do not report one are left out."""
     names = sorted(set(tools))
     packaged = _packaged({PACKAGES[tool] for tool in names if tool in PACKAGES})
     found = {tool: packaged.get(PACKAGES.get(tool, "")) or _asked(tool) for tool in names}

@@ -1,4 +1,4 @@
-"""Tells people how far a campaign is: a live bar on a terminal, plain lines elsewhere, with the time left."""
+"""Shows the progress of a campaign and the time left: a live bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CampaignProgress:
             self._bar.stop()
 
     def expect(self, more: int, done: int = 0, why: str = "") -> None:
-        """More runs (or, below 0, fewer) come than were known of, `done` of them are finished; `why` is said."""
+        """Change the number of expected runs by `more`; `done` of them are finished. `why` is shown."""
         self._total += more
         self._done += done
         self._why = why
@@ -70,7 +70,7 @@ class CampaignProgress:
             self._bar.update(self._task, description=f"round {number} {name}")
 
     def step(self, name: str, number: int, took_s: float, result: str) -> None:
-        """A run ended; `result` is said beside it."""
+        """A run ended; `result` is shown."""
         self._done += 1
         self._took.append(took_s)
         if self._bar is not None:

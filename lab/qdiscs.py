@@ -1,4 +1,4 @@
-"""Queueing disciplines as facts: the lab's own with what they dropped, and the host's, which no campaign may change."""
+"""Reads queueing disciplines: the lab's own with their drops, and the host's, which a campaign must not change."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lab_qdiscs(registry: ResourceRegistry) -> Qdiscs | None:
 
 
 def host_qdiscs() -> list[str] | None:
-    """One line per qdisc of the host's own interfaces, sorted; None where tc cannot tell."""
+    """One line per qdisc of the host's own interfaces, sorted; None where tc fails."""
     try:
         return sorted(line.strip() for line in call(["tc", "qdisc", "show"]).splitlines() if line.strip())
     except ToolError:

@@ -1,4 +1,4 @@
-"""A finished run as the campaign remembers it, and its compact form as one line of JSON."""
+"""The record of a finished run, and its compact form as one line of JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list, on disk, of everything a lab run made on this host, so that a later run can remove it after a crash.
+"""A list on disk of everything that a lab run created on this host, so that a later run can remove it after a crash.
 
 An object is written here before it is made, and only when nobody has one of that name. The run holds a lock on its list
 while it lives; only lists whose owner is dead are cleaned, and only objects whose names carry that run's id. One that
@@ -137,7 +137,7 @@ def clean(state: Path = DEFAULT_STATE) -> list[str]:
 
 
 def _in_turn(actions: Iterable[Callable[[], None]]) -> list[str]:
-    """Do all of them, whatever becomes of each; what went wrong."""
+    """Do all of them, even when some fail; returns the errors."""
     troubles: list[str] = []
     for action in actions:
         try:

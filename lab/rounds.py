@@ -1,4 +1,4 @@
-"""The rounds of a campaign one after another: the least, further ones for what is not sure yet, or a time grid's."""
+"""The rounds of a campaign: a minimum, then further rounds for groups with wide intervals; or those of a time grid."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Round:
 
 
 class RoundPlan:
-    """All steps of a campaign; what a further round holds depends on what the rounds before it gave, and nothing else.
+    """All rounds of a campaign. What a further round contains depends only on the results of the rounds before it.
 
-    So the same journal always leads to the same steps, also after the campaign was interrupted within one.
+    So the same journal always gives the same rounds, also after an interruption within a round.
     """
 
     def __init__(self, campaign: Campaign) -> None:

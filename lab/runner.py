@@ -1,4 +1,4 @@
-"""Carries a campaign out: what is not yet in the journal, round by round, and leaves nothing behind however it ends."""
+"""Runs a campaign round by round, without runs that are in the journal, and cleans up however it ends."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run_campaign(
     campaign: Campaign, directory: Path, *, fresh: bool = False, again: bool = False, state: Path = DEFAULT_STATE,
     stream: TextIO, quiet: bool = False,
 ) -> Summary:  # fmt: skip
-    """Measure everything that is not measured yet and write the dataset; LabError says why it cannot go on.
+    """Measure all runs that are not in the journal and write the dataset; LabError says why it had to stop.
 
     `again` measures the runs once more that something from outside disturbed.
     """

@@ -1,4 +1,4 @@
-"""A campaign as a list of runs: every group, the solo base case of every member, and each round's random order."""
+"""Expands a campaign to runs: all groups, the solo run of every member, and a random order for each round."""
 
 from __future__ import annotations
 

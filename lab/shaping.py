@@ -1,4 +1,4 @@
-"""How the uplink is shaped: the line that all traffic passes, HTB classes below it, and how big a packet may be.
+"""Traffic shaping of the uplink: the rate of the line, HTB classes below it, and the size of packets.
 
 Rates count whole Ethernet frames (without preamble and checksum), as the kernel does: of a full-size TCP frame 95.6 %
 is payload (1448 of 1514 bytes), of a UDP one 97.2 %.
@@ -54,7 +54,7 @@ def htb_commands(
 
 
 def most_segments(net: NetworkSettings | None, link_mbit: float | None, line_mbit: float | None) -> int | None:
-    """How many frames an instance may hand over as one packet; None = as many as it likes.
+    """The maximum number of frames per packet of an instance; None = no limit.
 
     HTB lets a packet pass as a whole, and TCP makes packets of up to 64 KB: half a second of a 1 Mbit/s line, during
     which nobody else sends. A millisecond's worth is what TCP itself aims at once it knows its rate (tcp_output.c).

@@ -1,4 +1,4 @@
-"""Signals that ask the lab to stop: turned into StopRequested while it measures, ignored while it cleans up."""
+"""Stop signals: they raise StopRequested while the lab measures, and are ignored while it cleans up."""
 
 from __future__ import annotations
 

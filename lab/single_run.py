@@ -1,4 +1,4 @@
-"""Measures one run of a campaign: builds its instances, tries again once, and gathers everything into its record."""
+"""Measures one run of a campaign: builds its instances, retries once, and makes its record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRIES = 2  # a run that fails once (a port still in use, a hiccup) gets a secon
 
 
 class RunMaker:
-    """Makes the runs of a campaign, one at a time; `say` tells people what went wrong and is tried again."""
+    """Measures the runs of a campaign, one at a time; `say` reports failures that are retried."""
 
     def __init__(
         self, campaign: Campaign, journal: Journal, registry: ResourceRegistry, scratch: Path, maker: GroupMaker,

@@ -1,4 +1,4 @@
-"""Statistics of few and noisy repeats: centre, spread, and intervals that assume no distribution."""
+"""Statistics of few and noisy repeats: median, spread, and distribution-free intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a run was steady: a stated rule over its windows, by their spread and by their trend."""
+"""Steady-state test of a run, by the spread and the trend of its windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time grid of a temporal campaign: rounds start at fixed times; one that would be late is skipped, and said so."""
+"""The time grid of a temporal campaign: rounds start at fixed times; late rounds are skipped and reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.campaign import Temporal
 from lab.journal import Journal
 from lab.rounds import Round
 
-_LATE_SHARE = 0.1  # of the spacing: a round that starts later than this is not the round of that time any more
+_LATE_SHARE = 0.1  # of the spacing; a round that would start later than this is skipped
 _ORIGIN = "grid_origin"
 
 
@@ -34,7 +34,7 @@ class TimeGrid:
         return self._origin() + self._slots * self._every_s
 
     def wait(self, step: Round, *, resumed: bool) -> bool:
-        """Wait until a round is due; False when it is too late for it. A round that had begun may still be ended."""
+        """Wait until a round is due; False when it is too late. A round that had already begun may be finished."""
         if step.due_s is None:
             return True
         due = self._origin() + step.due_s

@@ -1,4 +1,4 @@
-"""Watches what all instances use while they work, in windows of a part of a second, for under 1 % of a CPU."""
+"""Records resource use of all instances in sub-second windows, for under 1 % of a CPU."""
 
 from __future__ import annotations
 

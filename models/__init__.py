@@ -1,4 +1,4 @@
-"""Learns: from profiles and measured co-locations to predictions; no SQL, HTTP or pydantic here."""
+"""Interference models: learn from profiles and measured co-locations, and predict. No SQL, HTTP or pydantic here."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""InterferencePrediction and the Predictor protocol: what serving asks of any model, learned or not."""
+"""InterferencePrediction and the Predictor protocol, which every model implements, learned or not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TARGETS = ("throughput", "latency", "jitter")
 
 @dataclass(frozen=True, slots=True)
 class BandArrays:
-    """Expected value with its 90 % interval; three arrays of one shape (scenes, slots), nan where nobody sits."""
+    """Expected value with its 90 % interval; three arrays of shape (scenes, slots), nan in empty slots."""
 
     expected: Floats
     lower: Floats
@@ -29,7 +29,7 @@ class InterferencePrediction:
 
     `throughput` is T/B (1.0 = as alone), `latency` is co-located over solo mean latency (1.0 = as alone), `jitter` the
     same of the standard deviation of latency, `outside` marks questions that lie outside the training data, whose
-    intervals are wide on purpose. All of shape (scenes, slots); latency and jitter are nan where they were not asked.
+    intervals are wide on purpose. All of shape (scenes, slots); latency and jitter are nan where not requested.
     """
 
     throughput: BandArrays
@@ -39,7 +39,7 @@ class InterferencePrediction:
 
 
 def unasked(present: Bools) -> BandArrays:
-    """The band of a ratio that nobody asked about; nan, of the shape of `present`."""
+    """The band of a ratio that was not requested: nan, in the shape of `present`."""
     nothing = np.full(present.shape, np.nan)
     return BandArrays(nothing, nothing, nothing)
 
@@ -48,7 +48,7 @@ class Predictor(Protocol):
     """Turns scenes into predictions; `version` names it, `origin` says where its training data came from, `metrics` are
     the keys of profiles that it was made for.
 
-    Throughput is always predicted, latency and jitter where they are among `targets`: they cost as much again.
+    Throughput is always predicted, latency and jitter only if they are among `targets`: each costs as much again.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Which pairs to measure next: what knowing each would change in the choices at hand, by simulation; arrays only."""
+"""Chooses pairs to measure next by value of information: simulates what knowing each would change in open decisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SURE = 2.0  # standard errors that a gain must be above 0, so that no noise of t
 
 @dataclass(frozen=True, slots=True)
 class UncertainRatios:
-    """R ratios of one question with where their errors come from.
+    """R uncertain ratios of one question, and the shared errors that they depend on.
 
     `expected`, `lower`, `upper` (R,) are median and 90 % interval, above 0. `errors` (E,) are positions among the
     errors that all questions share, each standard normal; `weights` (R, E) say how a ratio's error is made of them,
@@ -63,12 +63,13 @@ class UncertainQuestion(Protocol):
         """The option taken, (M,), by expected ratios and lower ends, both (M, R)."""
 
     def worth(self, ratios: Floats) -> Floats:
-        """What each option really is worth, (M, options), where the ratios (M, R) are the true ones."""
+        """The true worth of each option, (M, options), given the true ratios (M, R)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionChange:
-    """What one measurement does to one question: the commonest change of option and the share of draws with any."""
+    """What one measurement changes in one question: the most common change of option, and the share of draws with
+    any."""
 
     question: int
     before: int
@@ -79,7 +80,7 @@ class DecisionChange:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMeasurement:
-    """A pair to measure, the share of draws in which that turns a choice, and what it gains beyond the steps before."""
+    """A pair to measure, the share of draws in which it changes a decision, and its gain beyond the steps before."""
 
     pair: int
     seconds: float
@@ -102,7 +103,7 @@ class DecisionDoubt:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementPlan:
-    """The steps in the order to measure them, what is in doubt, and why the plan ends."""
+    """The measurements in order, the doubt about each question, and why the plan ends."""
 
     steps: tuple[PlannedMeasurement, ...]
     doubt: DecisionDoubt
@@ -123,8 +124,8 @@ def plan(
 
     `pair_of` (errors,) is which measurement reveals each error, -1 = none. A gain is how much better, by its true
     worth, the option is that is taken with the pair known than the one taken without: the part of the expected regret
-    that the measurement removes. It is judged anew after every pick, with the same draws for all pairs and steps.
-    Where no pair gains anything by itself the one that is missed most when all others are known is taken; steps at the
+    that the measurement removes. It is computed anew after every pick, with the same draws for all pairs and steps.
+    Where no pair alone gains anything, the pair is taken whose gain is highest when all others are known; steps at the
     end that gained nothing are dropped. The same input and seed give the same plan.
     """
     drawn = _draw(seed, draws, len(pair_of))
@@ -162,13 +163,14 @@ def plan(
 
 
 def _draw(seed: int, draws: int, errors: int) -> Floats:
-    """Standard normal errors, (draws, errors), each half the mirror of the other: less noise, and a mean of 0."""
+    """Antithetic standard normal errors, (draws, errors): half of them are the negatives of the others; their mean is
+    0."""
     half = np.random.default_rng(seed).standard_normal(((draws + 1) // 2, errors))
     return np.concatenate([half, -half])[:draws]
 
 
 class _Table:
-    """One question over all draws: what its options are worth there, and what is chosen as pairs become known."""
+    """One question over all draws: the true worth of its options, and the choice once some pairs are known."""
 
     def __init__(self, question: UncertainQuestion, drawn: Floats, pair_of: Ints) -> None:
         self._question = question
@@ -183,7 +185,7 @@ class _Table:
         self.today = int(self.choice[0])  # nothing is known yet: the same in every draw
 
     def know(self, pairs: Sequence[int]) -> None:
-        """Start again with just these pairs known."""
+        """Start again with only these pairs known."""
         self._known = np.isin(self._pair_of, pairs)
         self._settle()
 
@@ -193,19 +195,20 @@ class _Table:
             self._settle()
 
     def unknown(self) -> set[int]:
-        """Pairs that this question depends on, that can be measured and are not known; the MOST_PAIRS likeliest."""
+        """Unknown pairs that this question depends on and that can be measured; the MOST_PAIRS most likely to
+        matter."""
         return self._likely
 
     def doubt(self) -> tuple[float, float]:
-        """How probably full knowledge would choose otherwise than now, and what it would gain."""
+        """The probability that full knowledge would change the choice, and its expected gain."""
         return float((self._full != self.choice).mean()), float((self._of(self._full) - self._of(self.choice)).mean())
 
     def with_pair(self, pair: int) -> Ints:
-        """Choices (M,) with this pair known, too."""
+        """The choices (M,) with this pair known as well."""
         return self._choices(self._known | (self._pair_of == pair))
 
     def gain(self, pair: int, *, last: bool) -> tuple[float, float]:
-        """Mean and variance over draws of what knowing the pair adds now, or `last`: when all others are known."""
+        """Mean and variance over draws of the gain of knowing the pair now or, with `last`, after all others."""
         if pair not in self._likely:
             return 0.0, 0.0
         if (pair, last) not in self._cache:
@@ -223,7 +226,7 @@ class _Table:
         self._likely = self._likeliest()
 
     def _likeliest(self) -> set[int]:
-        """Pairs whose errors go most, by correlation over draws, with what full knowledge would gain from here."""
+        """Pairs whose errors correlate most (over draws) with the gain of full knowledge."""
         unknown = np.flatnonzero(~self._known & (self._pair_of >= 0))
         gained = self._of(self._full) - self._of(self.choice)
         strength: dict[int, float] = {}
@@ -239,7 +242,7 @@ class _Table:
         return np.asarray(self._worth[self._rows, choice])
 
     def turn(self, number: int, pair: int) -> tuple[DecisionChange | None, Bools]:
-        """What the pair changes here, None for nothing, and in which draws (M,)."""
+        """What knowing the pair changes here, None for nothing, and in which draws (M,)."""
         after = self.with_pair(pair) if pair in self._likely else self.choice
         changed = after != self.choice
         if not changed.any():
@@ -252,7 +255,7 @@ class _Table:
 
 
 def _worthwhile(tables: Sequence[_Table], open_tables: Sequence[int], candidates: Sequence[int]) -> dict[int, float]:
-    """Pairs that surely gain something, with how much; by themselves or, where none does, as the last one missing."""
+    """Pairs with a significant gain, by themselves or, where none has one, as the last unknown pair; with the gain."""
     draws = len(tables[0].choice)
     for last in (False, True):
         found = {}
@@ -275,7 +278,7 @@ def _step(tables: Sequence[_Table], open_tables: Sequence[int], pair: int, secon
 
 
 def _without_idle_end(steps: Sequence[PlannedMeasurement]) -> tuple[PlannedMeasurement, ...]:
-    """The steps up to the one with which the most was gained; those after it only prepared what did not come."""
+    """The steps up to the highest total gain; later steps gained nothing."""
     total = np.cumsum([0.0, *(step.gain for step in steps)])
     return tuple(steps[: int(total.argmax())])
 

@@ -1,4 +1,4 @@
-"""From dataset directories to an artifact: examples, fit, calibration, card."""
+"""Trains a model: reads dataset directories, builds examples, fits, calibrates and writes an artifact with its card."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def _version(datasets: Sequence[Dataset], targets: Mapping[str, FittedTarget]) -
         if base_learners is not None:
             for booster in (*base_learners.boosters, base_learners.forest):
                 digest.update(booster.model_to_string().encode())
-            told = [target.calibration.to_json(), target.figures]
-            digest.update(json.dumps(told, sort_keys=True).encode())
+            fitted_values = [target.calibration.to_json(), target.figures]
+            digest.update(json.dumps(fitted_values, sort_keys=True).encode())
     return f"m-{digest.hexdigest()[:12]}"
 
 

@@ -1,1 +1,1 @@
-"""Observes: what runs on a host, its metrics, probes and the lab; no prediction and no SQL here."""
+"""The profiler: observes what runs on a host and its metrics, and runs probes. No prediction and no SQL here."""

@@ -5,6 +5,8 @@ Prometheus wants base units in names (prometheus.io/docs/practices/naming): rati
 
 from __future__ import annotations
 
+from profiler.metrics import ADDITIONAL, EIGHT
+
 PREFIX = "cotenant_"
 ATTRIBUTED = "cotenant_attributed_"  # of an instance's part of the driver domain, so that nobody sums it with the whole
 # Unit of a metric → how the gauge's name ends, and the factor to that base unit.
@@ -16,10 +18,10 @@ _BASE = {
     "MB/s": ("_bytes_per_second", 1e6),
     "MB": ("_bytes", float(1 << 20)),  # made of the kernel's KB, which are KiB
 }
-_PLAIN_NAMES = {"net_mbit": "network", "disk_mb_s": "disk", "rss_mb": "resident_memory"}
+_NAMES = {metric.name: metric.gauge for metric in (*EIGHT, *ADDITIONAL) if metric.gauge}
 
 
 def gauge_of(metric: str, unit: str) -> tuple[str, float]:
     """Name of the metric's gauge without its prefix, and the factor from the metric's unit to the gauge's."""
     ending, factor = _BASE.get(unit, ("", 1.0))
-    return f"{_PLAIN_NAMES.get(metric, metric)}{ending}", factor
+    return f"{_NAMES.get(metric, metric)}{ending}", factor

@@ -1,6 +1,6 @@
 """The kinds of hypervisors, and everything in which they differ for measuring, predicting and advising.
 
-A new kind is one entry here, its name in `observed.HostKind`, a backend, and a renderer of its commands.
+A new kind is its name and one entry here, a backend (`backends`, `definitions`), and its commands (`advisor.render`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal, get_args
 
-from profiler.observed import HostKind
+HostKind = Literal["xen", "kvm", "lxc"]
+HOST_KINDS: tuple[HostKind, ...] = get_args(HostKind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which of the eight metrics a host gives now, where each comes from, and why one is missing; no I/O."""
+"""Availability of the eight metrics on a host: the source of each, or why it is missing. No I/O."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class _ObservedMetrics:
     def driver(self, metric: str) -> tuple[Literal["given", "absent"], str]:
         if ("driver_domain", metric, None) in self._given:
             return "given", ""
-        told = (metric, None) in self._reasons or "driver" in self._absent or None in self._drops
-        if not told and self.instances(metric)[0] != "given":  # so it is with pages (collectors/samples.py)
+        explained = (metric, None) in self._reasons or "driver" in self._absent or None in self._drops
+        if not explained and self.instances(metric)[0] != "given":  # so it is with pages (collectors/samples.py)
             return "absent", "it is summed over the instances, and not all of them give it"
         return "absent", self._why(metric, None, "driver")
 

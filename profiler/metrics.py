@@ -1,4 +1,7 @@
-"""The one table of metrics: name, unit, scope, kind and help; names follow the NEIGHBOR paper, section 3.4."""
+"""The one table of metrics: name, unit, scope, kind and help.
+
+The names of the eight follow the NEIGHBOR paper, section 3.4.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ SCOPES: tuple[Scope, ...] = ("instance", "driver_domain", "host")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One of the eight system-level metrics.
+    """A metric that the agent measures.
 
     `unit` is the unit of the value, `scopes` the scopes in which it exists, `default_scope` the one that is meant
-    when a metric is named without a scope.
+    when a metric is named without a scope, `gauge` what Prometheus calls it where that is not its name.
     """
 
     name: str
@@ -26,6 +29,7 @@ class Metric:
     default_scope: Scope
     kind: Kind
     help: str
+    gauge: str = ""
 
 
 _BOTH: tuple[Scope, ...] = ("instance", "driver_domain")
@@ -41,6 +45,22 @@ EIGHT: tuple[Metric, ...] = (
     Metric("block", "%", _BOTH, "instance", "percent", "time blocked on I/O and not in the run queue"),
 )
 
+_ONE: tuple[Scope, ...] = ("instance",)
+_HOST: tuple[Scope, ...] = ("host",)
+
+ADDITIONAL: tuple[Metric, ...] = (
+    Metric("system", "%", _ONE, "instance", "percent", "the part of cpu inside the kernel"),
+    Metric("throttled", "%", _ONE, "instance", "percent", "time that a cap held it back"),
+    Metric("psi_cpu", "%", _ONE, "instance", "percent", "time in which some task stalled for a CPU"),
+    Metric("psi_io", "%", _ONE, "instance", "percent", "time in which some task stalled for I/O"),
+    Metric("net_mbit", "Mbit/s", _ONE, "instance", "rate", "network traffic, both directions", "network"),
+    Metric("disk_mb_s", "MB/s", _ONE, "instance", "rate", "disk throughput, reads and writes", "disk"),
+    Metric("rss_mb", "MB", _ONE, "instance", "ratio", "resident memory", "resident_memory"),
+    Metric("steal", "%", _HOST, "instance", "percent", "time of the host's CPUs that its own hypervisor took"),
+    Metric("busy", "%", _HOST, "instance", "percent", "time in which the host's CPUs were busy"),
+)
+
+ADDITIONAL_UNITS: dict[str, str] = {metric.name: metric.unit for metric in ADDITIONAL}
 BY_NAME: dict[str, Metric] = {metric.name: metric for metric in EIGHT}
 
 

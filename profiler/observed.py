@@ -1,4 +1,4 @@
-"""The words for what is observed on a host: hosts, instances, settings, samples, probe results and co-locations."""
+"""Data types for observations: hosts, instances, settings, samples, probe results and co-locations."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-HostKind = Literal["xen", "kvm", "lxc"]
+from profiler.host_kinds import HOST_KINDS, HostKind
+
 NetMode = Literal["none", "shared", "dedicated"]
 DiskKind = Literal["", "hdd", "ssd", "nvme", "network"]
 
-HOST_KINDS: tuple[HostKind, ...] = ("xen", "kvm", "lxc")
 NET_MODES: tuple[NetMode, ...] = ("none", "shared", "dedicated")
 DEFAULT_WEIGHT = 256  # Xen's default scheduler weight; renderers convert it to each hypervisor's own scale
 MAX_WEIGHT = 65_535  # xl(1), sched-credit

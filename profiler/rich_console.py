@@ -1,4 +1,4 @@
-"""The one place that makes consoles of rich: whatever they show is text, letter by letter, and never markup."""
+"""Makes the consoles of rich. All output is literal text; markup in it is not interpreted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def console(stream: TextIO | None = None, *, width: int | None = None, soft_wrap
 
 
 def text_column(template: str) -> TextColumn:
-    """A column of a progress bar; rich would read it as markup, whatever its console was told."""
+    """A progress bar column of literal text; rich's own would interpret markup on any console."""
     from rich.progress import TextColumn
 
     return TextColumn(template, markup=False)

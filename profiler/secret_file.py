@@ -1,4 +1,4 @@
-"""Secrets in files: refused where others than the owner may change them, or others than owner and group read them."""
+"""Reads secrets from files; refuses files that others can change, or that users beyond the group can read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OTHERS_WRITE, _OTHERS_READ = 0o022, 0o004  # the group counts as others: whoeve
 
 
 def read_secret(path: Path) -> str:
-    """The text of a file that holds a secret, UTF-8. ValueError says in one sentence why not, and shows nothing of it.
+    """The text of a file that holds a secret, UTF-8. ValueError says in one sentence what is wrong, without the secret.
 
     The group may read, unlike with ssh: what a service needs belongs to root and to the service's group.
     """

@@ -92,7 +92,7 @@ class PlanStep:
 
     `candidate` is how a newcomer stands in the ranking where that was asked. Steps of one `stage` may run together,
     those of the next one begin when it is done, and after each step nobody is below a limit who was not before.
-    `gain` is what who is relieved by it gains (T/B), None where that is not why. `settings` are what the instance runs
+    `gain` is what the relieved instance gains (T/B), None where that is not why. `settings` are what the instance runs
     under afterwards, `changes` what others get by it. `vcpus` is its new size, where the step changes that. Only an
     undo removes: it takes away from `source` who was placed there, and has no host.
     """

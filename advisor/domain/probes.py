@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.domain.questions import Objective
-from profiler.observed import HostKind, Instance
+from profiler.host_kinds import HostKind
+from profiler.observed import Instance
 
 ProbePinning = Literal["same", "different", "shared"]
 PROBE_PINNINGS: tuple[ProbePinning, ...] = ("same", "different", "shared")

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.domain import ProbePair, ProbePinning
 from models.arrays import Floats, Ints
 from models.data.scene import SceneBatch
-from profiler.observed import HostKind
+from profiler.host_kinds import HostKind
 
 
 class Errors:

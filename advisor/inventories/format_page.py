@@ -11,7 +11,8 @@ from dataclasses import MISSING, fields
 from typing import Any, get_args
 
 from advisor.inventories import static
-from profiler.observed import HOST_KINDS, MAX_CPUS, MAX_WEIGHT, NET_MODES, DiskKind, Host, Instance, IsolationSettings
+from profiler.host_kinds import HOST_KINDS
+from profiler.observed import MAX_CPUS, MAX_WEIGHT, NET_MODES, DiskKind, Host, Instance, IsolationSettings
 
 Row = tuple[str, str, str]  # unit or type, what is accepted, meaning
 

@@ -13,8 +13,9 @@ from advisor.inventories.document import Item, built, read_document
 from advisor.render import check_labels
 from advisor.validation import misfit
 from models.data.dataset import DatasetError, load_dataset
+from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key
-from profiler.observed import HOST_KINDS, MAX_WEIGHT, NET_MODES, DiskKind, NetworkSettings, check_id, parse_cpus
+from profiler.observed import MAX_WEIGHT, NET_MODES, DiskKind, NetworkSettings, check_id, parse_cpus
 
 Reader = Callable[[Item], Any]
 ORIGINS = ("paper", "measured", "simulated", "given", "unknown")

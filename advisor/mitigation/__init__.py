@@ -1,5 +1,5 @@
-"""The isolation ladder: settings to try, from cheap to dear, on a host where a placement would break a limit."""
+"""Mitigation: settings to try, cheapest first, on a host where a placement would violate a limit."""
 
-from advisor.mitigation.escalation import climb
+from advisor.mitigation.escalation import escalate
 
-__all__ = ["climb"]
+__all__ = ["escalate"]

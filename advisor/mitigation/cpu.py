@@ -1,4 +1,4 @@
-"""Rungs of the ladder that say how much of the CPUs: weight and cap, from the mildest strength to the strictest."""
+"""Mitigation steps for CPU time: weight and cap, from the mildest to the strictest."""
 
 from __future__ import annotations
 
@@ -7,62 +7,62 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.mitigation.limit_violation import Standing
+from advisor.mitigation.limit_violation import LimitViolation
 from advisor.mitigation.shared_host import Trial
 from models.physics.cap_periods import cap_period_ms, is_short
 from models.physics.queueing import worst_cap_stall
-from profiler.host_kinds import TRAITS
-from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, MAX_WEIGHT
+from profiler.host_kinds import HOST_KINDS, TRAITS
+from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
 
-WEIGHTS = (2, 4, 8)  # times as much; finding L4: beyond ten times nothing more comes of it under Xen
+WEIGHTS = (2, 4, 8)  # factors; beyond ten times Xen shows no further effect (finding L4)
 CAP_STEP = 5  # % of a pCPU
 
 
-def weights(standing: Standing) -> list[Trial]:
-    """Two, four and eight times the sufferer's weight; where it has one of its own, that part of the culprit's.
+def weights(violation: LimitViolation) -> list[Trial]:
+    """Two, four and eight times the victim's weight; fractions of the antagonist's where the victim has its own.
 
-    A weight costs nothing while CPUs are idle. Under Xen's credit scheduler it is no share (finding L4).
+    A weight costs nothing while CPUs are idle. Under Xen's credit scheduler a weight is no exact share (finding L4).
     """
-    if standing.culprit is None:
+    if violation.antagonist is None:
         return []
-    note = " (a weight is not a share, L4)" if TRAITS[standing.shared.host.kind].weight_exponent != 1 else ""
-    sufferer = standing.settings(standing.sufferer)
-    if sufferer.weight is None:
-        name = standing.party(standing.sufferer).id
+    note = " (a weight is not a share, L4)" if TRAITS[violation.shared.host.kind].weight_exponent != 1 else ""
+    victim = violation.settings(violation.victim)
+    if victim.weight is None:
+        name = violation.party(violation.victim).id
         return [
-            standing.trial(
+            violation.trial(
                 f"Give {name} {times} times the default weight{note}",
-                {standing.sufferer: replace(sufferer, weight=min(DEFAULT_WEIGHT * times, MAX_WEIGHT))},
+                {violation.victim: replace(victim, weight=min(DEFAULT_WEIGHT * times, MAX_WEIGHT))},
             )
             for times in WEIGHTS
         ]
-    culprit = standing.settings(standing.culprit)
-    now = culprit.weight or DEFAULT_WEIGHT
+    antagonist = violation.settings(violation.antagonist)
+    now = antagonist.weight or DEFAULT_WEIGHT
     return [
-        standing.trial(
-            f"Cut the weight of {standing.party(standing.culprit).id} to 1/{times}{note}",
-            {standing.culprit: replace(culprit, weight=now // times)},
+        violation.trial(
+            f"Cut the weight of {violation.party(violation.antagonist).id} to 1/{times}{note}",
+            {violation.antagonist: replace(antagonist, weight=now // times)},
         )
         for times in WEIGHTS
         if now >= times
     ]
 
 
-def caps(standing: Standing) -> list[Trial]:
-    """Caps on the culprit in steps of 5 % of a pCPU, from below what it uses down to what its own limit needs.
+def caps(violation: LimitViolation) -> list[Trial]:
+    """Caps on the antagonist in steps of 5 % of a pCPU, from below its use down to what its own limit needs.
 
-    A cap acts linearly (finding L5), so that a share of its speed needs that share of its CPU.
+    A cap acts linearly (finding L5): a share of the speed needs that share of the CPU.
     """
-    if standing.culprit is None:
+    if violation.antagonist is None:
         return []
-    culprit, settings = standing.party(standing.culprit), standing.settings(standing.culprit)
-    uses = 100 * float(standing.want.cpu[0, standing.culprit])
+    antagonist, settings = violation.party(violation.antagonist), violation.settings(violation.antagonist)
+    uses = 100 * float(violation.want.cpu[0, violation.antagonist])
     top = min(uses, settings.cap_percent or math.inf)
-    floor = max(uses * (culprit.min_throughput_ratio or 0.0), CAP_STEP)
+    floor = max(uses * (antagonist.min_throughput_ratio or 0.0), CAP_STEP)
     return [
-        standing.trial(
-            f"Cap {culprit.id} at {cap} % of a CPU (caps are linear, L5{_stall(standing, cap)})",
-            {standing.culprit: replace(settings, cap_percent=float(cap))},
+        violation.trial(
+            f"Cap {antagonist.id} at {cap} % of a CPU (caps are linear, L5{_stall(violation, cap)})",
+            {violation.antagonist: replace(settings, cap_percent=float(cap))},
         )
         for cap in steps_down(top, floor, CAP_STEP)
     ]
@@ -75,12 +75,12 @@ def steps_down(top: float, floor: float, step: int) -> range:
     return range(first * step, last * step - 1, -step)
 
 
-def _stall(standing: Standing, cap: int) -> str:
-    """For a culprit that minds latency: how long a period of the cap lets it stand still, at worst."""
-    if standing.culprit is None or not is_short(culprit := standing.party(standing.culprit)):
+def _stall(violation: LimitViolation, cap: int) -> str:
+    """For a latency-sensitive antagonist: the longest stall in a period of the cap, in words."""
+    if violation.antagonist is None or not is_short(antagonist := violation.party(violation.antagonist)):
         return ""
-    kind = np.array(HOST_KINDS.index(standing.shared.host.kind))
-    cpus, vcpus = np.array(cap / 100), np.array(culprit.vcpus)
+    kind = np.array(HOST_KINDS.index(violation.shared.host.kind))
+    cpus, vcpus = np.array(cap / 100), np.array(antagonist.vcpus)
     period = cap_period_ms(kind, cpus, vcpus, np.array(True))
     stall = float(worst_cap_stall(cpus / vcpus, period))
     return f"; it stands still for up to {stall:.0f} of {float(period):.0f} ms"

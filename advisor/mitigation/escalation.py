@@ -1,4 +1,4 @@
-"""Climbing: rung after rung in order of cost, each at the strength that is just enough, until no limit is broken."""
+"""Escalation: tries mitigation steps by cost, each at its mildest sufficient strength, until all limits hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.domain import Host, Instance, IsolationSettings, MitigationAction, MitigationStep
 from advisor.mitigation import cpu, disk, driver, network, pins, wording
-from advisor.mitigation.limit_violation import Standing, stand
+from advisor.mitigation.limit_violation import LimitViolation, worst_violation
 from advisor.mitigation.shared_host import SharedHost, Trial, kept, part
 from advisor.render import unmet
 from advisor.rounding import SLACK
@@ -18,8 +18,8 @@ from models.arrays import Bools, Floats
 from models.data.scene import ProfileTable
 from models.prediction import InterferencePrediction, Predictor
 
-# What each rung tries, in order of cost, and the one setting that it changes; the driver domain's CPUs are the host's.
-RUNGS: tuple[tuple[MitigationAction, Callable[[Standing], list[Trial]], str], ...] = (
+# The trials of each step in order of cost, and the setting that it changes; driver-domain CPUs belong to the host.
+STEP_KINDS: tuple[tuple[MitigationAction, Callable[[LimitViolation], list[Trial]], str], ...] = (
     ("weight", cpu.weights, "weight"),
     ("cap", cpu.caps, "cap_percent"),
     ("pinning", pins.pins, "pinning"),
@@ -27,35 +27,35 @@ RUNGS: tuple[tuple[MitigationAction, Callable[[Standing], list[Trial]], str], ..
     ("disk", disk.limits, "disk_limit_mb_s"),
     ("driver_domain", driver.driver_cpus, ""),
 )
-GAIN = 0.02  # what a rung must give the sufferer to be kept where it does not satisfy, as a pin must (PIN_GAIN)
-FELT = 1.01  # times as much left for the sufferer: less is no help at all
-HALF = 0.5  # of its T/B without the ladder, left at least to whom no limit protects, short of the last resort
-AT_ONCE = 100  # trials of one call; of more, every so many first and then those around the first that is enough
+MIN_GAIN = 0.02  # ratio that an insufficient step must give the victim to be kept, as for a pin (PIN_GAIN)
+NOTICEABLE = 1.01  # factor of the remaining share; smaller changes count as no help
+UNPROTECTED_SHARE = 0.5  # of its T/B without mitigation, kept by an instance without a limit
+TRIALS_PER_CALL = 100  # trials per call; more are sampled first, then refined around the first sufficient one
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """The trial that a rung settles on: what it does, and what that is worth; `spares` as in `_spares`."""
+class _Settled:
+    """The trial chosen for a step and its effect; `unprotected_share` as in `_unprotected_shares`."""
 
     trial: Trial
     prediction: InterferencePrediction
     satisfies: bool
     helps: bool
-    spares: float
+    unprotected_share: float
 
 
 @dataclass(frozen=True, slots=True)
-class _Resort:
-    """A rung that satisfies at the expense of whom no limit protects, where it stands and what it stands on."""
+class _LastResort:
+    """A step that satisfies all limits but takes too much from an instance without one, and where it starts."""
 
     action: MitigationAction
-    standing: Standing
-    found: _Found
+    violation: LimitViolation
+    settled: _Settled
     earlier: Mapping[MitigationAction, str]
     field: str
 
 
-def climb(
+def escalate(
     host: Host,
     residents: Sequence[Instance],
     newcomer: Instance,
@@ -65,215 +65,235 @@ def climb(
     predictor: Predictor,
     others: Sequence[str] = (),
 ) -> tuple[MitigationStep, ...]:
-    """The rungs that were tried on a host where placing `newcomer` breaks a limit; () where it breaks none.
+    """The steps tried on a host where placing `newcomer` violates a limit; () where it violates none.
 
-    `newcomer.settings` hold the pinning chosen for it; `row` is its row of `table` where it brings a profile of its own
-    (None = look it up by name); `others` are hosts that break no limit, best first. A limit is the newcomer's, or a
-    resident's that holds without the newcomer, and is judged by the expected ratio.
+    `newcomer.settings` hold the pinning chosen for it; `row` is its row of `table` if it has a profile of its own (None
+    = look it up by name); `others` are hosts that violate no limit, best first. Limits are the newcomer's, and
+    residents' that hold without the newcomer; expected ratios are compared.
 
-    Rungs come in order of cost and the ladder ends at the first that satisfies. Each is taken at its mildest strength
-    that satisfies. Where none does, a rung that helps the sufferer by more than GAIN, and not at the expense of others
-    below their limits, is kept at the strength that leaves the worst-off best off, and the next ones stand on it; what
-    turns out not to be needed at the end is left out again. Nothing breaks a limit that holds, loosens a setting or
-    moves a pin. At most ten predict calls.
+    Steps come in order of cost, each at the mildest strength that satisfies, and end at the first that satisfies all
+    limits. Where no strength does, a step is kept if it helps the victim by more than MIN_GAIN and harms nobody else
+    below a limit; it is kept at the strength that is best for the worst-off, and the next steps build on it. Steps that
+    prove needless are dropped in the end. No step violates a limit that holds, loosens a setting or changes an existing
+    pin. There are at most ten predict calls.
 
-    Who has no throughput limit, or one that is broken without the newcomer already, keeps at least HALF of the T/B that
-    it has beside the newcomer without the ladder. Only a weight that satisfies may take more, for it gives back what
-    others leave idle. Where every rung fails by that, the one that leaves the hardest hit most comes last, out of
-    order, and says so. A limit of its own, however low, takes the place of that half.
+    An instance without a throughput limit, or whose limit is violated without the newcomer already, keeps at least
+    UNPROTECTED_SHARE of the T/B that it has beside the newcomer without mitigation. Only a sufficient weight may take
+    more, because it gives back what others leave idle. Where every step fails by this rule alone, the one that leaves
+    the hardest-hit most comes last as a last resort and says so. A limit of its own, however low, replaces this share.
     """
-    there = sorted((one for one in residents if one.id != newcomer.id), key=lambda one: one.id)
+    there = sorted((resident for resident in residents if resident.id != newcomer.id), key=lambda resident: resident.id)
     shared = SharedHost(host, (*there, newcomer), table, row, predictor)
-    held = shared.held()
+    held_limits = shared.held()
     placed = shared.predict([Trial()])
-    protected = held[:, 0] & ~np.isnan(shared.limits()[:, 0])
-    least = np.where(protected, np.nan, HALF * kept(placed)[0, :, 0])
-    standing = stand(shared, {}, placed, held, least)
-    if standing is None:
+    protected = held_limits[:, 0] & ~np.isnan(shared.limits()[:, 0])
+    unprotected_floor = np.where(protected, np.nan, UNPROTECTED_SHARE * kept(placed)[0, :, 0])
+    violation = worst_violation(shared, {}, placed, held_limits, unprotected_floor)
+    if violation is None:
         return ()
-    rungs: list[MitigationStep] = []
-    resorts: list[_Resort] = []
-    earlier: dict[MitigationAction, str] = {}  # rungs that are kept, with the setting that each changes
-    for action, trials_of, field in RUNGS:
-        if action == "driver_domain" and (hint := network.vhost_hint(standing)):
-            rungs.append(MitigationStep("hint", hint))
-        trials = trials_of(standing)
+    mitigation_steps: list[MitigationStep] = []
+    last_resorts: list[_LastResort] = []
+    earlier: dict[MitigationAction, str] = {}  # steps that are kept, with the setting that each changes
+    for action, propose, field in STEP_KINDS:
+        if action == "driver_domain" and (hint := network.vhost_hint(violation)):
+            mitigation_steps.append(MitigationStep("hint", hint))
+        trials = propose(violation)
         if not trials:
             continue
-        found, harsh = _settle(standing, trials)
-        if action == "weight" and harsh is not None and not found.satisfies:
-            found = harsh
-        if found.satisfies:
-            rungs.append(_last(action, standing, found, earlier, field))
-            return tuple(rungs)
-        if harsh is not None:
-            resorts.append(_Resort(action, standing, harsh, dict(earlier), field))
-        rungs.append(_rung(action, standing, found, _shortfall(standing, found)))
-        if found.helps and field:
+        settled, costly = _settle_trials(violation, trials)
+        if action == "weight" and costly is not None and not settled.satisfies:
+            settled = costly
+        if settled.satisfies:
+            mitigation_steps.append(_final_step(action, violation, settled, earlier, field))
+            return tuple(mitigation_steps)
+        if costly is not None:
+            last_resorts.append(_LastResort(action, violation, costly, dict(earlier), field))
+        mitigation_steps.append(_step_of(action, violation, settled, _shortfall(violation, settled)))
+        if settled.helps and field:
             earlier[action] = field
-            after = stand(shared, found.trial.changes, found.prediction, held, least)
-            standing = after or standing  # a limit is still broken, or the rung would satisfy
-    if resorts:
-        last = max(resorts, key=lambda one: round(one.found.spares, 9))  # of equal ones the cheapest
-        rungs.append(_last(last.action, last.standing, last.found, last.earlier, last.field))
-        return tuple(rungs)
-    rungs.append(MitigationStep("host", wording.another_host(host, newcomer, others)))
-    return tuple(rungs)
+            after = worst_violation(shared, settled.trial.changes, settled.prediction, held_limits, unprotected_floor)
+            violation = after or violation  # not None: a limit is still violated, or the step would satisfy
+    if last_resorts:
+        # Of equals the cheapest, which comes first.
+        resort = max(last_resorts, key=lambda option: round(option.settled.unprotected_share, 9))
+        mitigation_steps.append(
+            _final_step(resort.action, resort.violation, resort.settled, resort.earlier, resort.field)
+        )
+        return tuple(mitigation_steps)
+    mitigation_steps.append(MitigationStep("host", wording.another_host(host, newcomer, others)))
+    return tuple(mitigation_steps)
 
 
-def _settle(standing: Standing, trials: Sequence[Trial]) -> tuple[_Found, _Found | None]:
-    """Predict trials, mildest first, in one call (two where there are very many), and settle as `_choose` does."""
-    if len(trials) > AT_ONCE:
-        coarse = sorted({*range(0, len(trials), -(-len(trials) // AT_ONCE)), len(trials) - 1})
-        prediction = standing.shared.predict([trials[at] for at in coarse])
-        still = _any(_under(standing, prediction) & standing.under & standing.held)
-        first = int((~still).argmax())
-        among = _choose(standing, [trials[at] for at in coarse], prediction)
-        if still[first] or first == 0:
-            return among
-        trials = trials[coarse[first - 1] + 1 : coarse[first] + 1]
-        found, harsh = _choose(standing, trials, standing.shared.predict(trials))
-        return (found, None) if found.satisfies else (among[0], harsh or among[1])
-    return _choose(standing, trials, standing.shared.predict(trials))
+def _settle_trials(violation: LimitViolation, trials: Sequence[Trial]) -> tuple[_Settled, _Settled | None]:
+    """Predict the trials, mildest first, in one call (two if there are very many), and choose as `_choose` does."""
+    if len(trials) > TRIALS_PER_CALL:
+        coarse = sorted({*range(0, len(trials), -(-len(trials) // TRIALS_PER_CALL)), len(trials) - 1})
+        prediction = violation.shared.predict([trials[at] for at in coarse])
+        still_broken = _any_per_trial(_broken_limits(violation, prediction) & violation.broken_limits & violation.held)
+        first_enough = int((~still_broken).argmax())
+        coarse_choice = _choose(violation, [trials[at] for at in coarse], prediction)
+        if still_broken[first_enough] or first_enough == 0:
+            return coarse_choice
+        trials = trials[coarse[first_enough - 1] + 1 : coarse[first_enough] + 1]
+        settled, costly = _choose(violation, trials, violation.shared.predict(trials))
+        return (settled, None) if settled.satisfies else (coarse_choice[0], costly or coarse_choice[1])
+    return _choose(violation, trials, violation.shared.predict(trials))
 
 
-def _under(standing: Standing, prediction: InterferencePrediction) -> Bools:
-    """Which limits are not kept in each trial; (trials, N, 2)."""
-    return np.asarray(kept(prediction) < standing.shared.limits() - SLACK)
+def _broken_limits(violation: LimitViolation, prediction: InterferencePrediction) -> Bools:
+    """Which limits are violated in each trial; (trials, N, 2)."""
+    return np.asarray(kept(prediction) < violation.shared.limits() - SLACK)
 
 
-def _missing(standing: Standing, prediction: InterferencePrediction) -> Floats:
-    """What everybody together lacks to the held limits; (trials,)."""
-    short = np.where(standing.held, standing.shared.limits() - kept(prediction), 0.0)
+def _total_shortfall(violation: LimitViolation, prediction: InterferencePrediction) -> Floats:
+    """The total shortfall from the held limits; (trials,)."""
+    short = np.where(violation.held, violation.shared.limits() - kept(prediction), 0.0)
     return np.asarray(np.round(np.fmax(short, 0.0).sum(axis=(1, 2)), 9))
 
 
-def _any(limits: Bools) -> Bools:
-    """In which trials any of them; (trials,)."""
+def _any_per_trial(limits: Bools) -> Bools:
+    """Which trials have any of them; (trials,)."""
     return np.asarray(limits.any(axis=(1, 2)))
 
 
-def _spares(standing: Standing, prediction: InterferencePrediction) -> Floats:
-    """What the hardest hit of those whom no limit protects keeps, as part of the least it should; (trials,)."""
-    left = kept(prediction)[:, :, 0] / standing.least
-    return np.asarray(np.round(np.where(np.isnan(standing.least), np.inf, left).min(axis=1), 9))
+def _unprotected_shares(violation: LimitViolation, prediction: InterferencePrediction) -> Floats:
+    """What the hardest-hit instance without a limit keeps, relative to its floor; (trials,)."""
+    left = kept(prediction)[:, :, 0] / violation.unprotected_floor
+    return np.asarray(np.round(np.where(np.isnan(violation.unprotected_floor), np.inf, left).min(axis=1), 9))
 
 
 def _choose(
-    standing: Standing, trials: Sequence[Trial], prediction: InterferencePrediction
-) -> tuple[_Found, _Found | None]:
-    """The trial to settle on: the first that satisfies, else the best of those that help, else the least useless.
+    violation: LimitViolation, trials: Sequence[Trial], prediction: InterferencePrediction
+) -> tuple[_Settled, _Settled | None]:
+    """The trial to choose, and the first that satisfies only by taking too much from an instance without a limit.
 
-    And where none satisfies without taking too much from whom no limit protects, the first that does by that.
+    The choice is the first that satisfies, else the best that helps, else the one with the largest gain.
     """
-    under = _under(standing, prediction)
-    allowed = ~_any(under & ~standing.under)
-    satisfies = allowed & ~_any(under & standing.held)
-    spares = _spares(standing, prediction)
-    gentle = allowed & (spares >= 1)
+    broken = _broken_limits(violation, prediction)
+    allowed = ~_any_per_trial(broken & ~violation.broken_limits)
+    satisfies = allowed & ~_any_per_trial(broken & violation.held)
+    unprotected_share = _unprotected_shares(violation, prediction)
+    acceptable = allowed & (unprotected_share >= 1)
     left = kept(prediction)
-    gain = np.round(left[:, standing.sufferer, int(standing.of_latency)] - standing.value, 9)
-    missing = _missing(standing, prediction)
-    helps = gentle & (gain > GAIN) & (missing < _missing(standing, standing.prediction))
+    gain = np.round(left[:, violation.victim, int(violation.of_latency)] - violation.victim_share, 9)
+    missing = _total_shortfall(violation, prediction)
+    helps = acceptable & (gain > MIN_GAIN) & (missing < _total_shortfall(violation, violation.prediction))
 
-    def found(at: int) -> _Found:
-        return _Found(trials[at], part(prediction, at, at + 1), bool(satisfies[at]), bool(helps[at]), float(spares[at]))
+    def settle_on(at: int) -> _Settled:
+        return _Settled(
+            trials[at], part(prediction, at, at + 1), bool(satisfies[at]), bool(helps[at]), float(unprotected_share[at])
+        )
 
-    if (satisfies & gentle).any():
-        return found(int((satisfies & gentle).argmax())), None
-    harsh = found(int(satisfies.argmax())) if satisfies.any() else None
+    if (satisfies & acceptable).any():
+        return settle_on(int((satisfies & acceptable).argmax())), None
+    costly = settle_on(int(satisfies.argmax())) if satisfies.any() else None
     if helps.any():
-        return found(int(np.where(helps, np.round(left[:, :, 0].min(axis=1), 9), -np.inf).argmax())), harsh
-    rest = gentle if gentle.any() else allowed | ~allowed.any()
+        best = int(np.where(helps, np.round(left[:, :, 0].min(axis=1), 9), -np.inf).argmax())
+        return settle_on(best), costly
+    rest = acceptable if acceptable.any() else allowed | ~allowed.any()
     at = int(np.where(rest, gain, -np.inf).argmax())
-    return replace(found(at), satisfies=False), harsh
+    return replace(settle_on(at), satisfies=False), costly
 
 
-def _last(
-    action: MitigationAction, standing: Standing, found: _Found, earlier: Mapping[MitigationAction, str], field: str
+def _final_step(
+    action: MitigationAction,
+    violation: LimitViolation,
+    settled: _Settled,
+    earlier: Mapping[MitigationAction, str],
+    field: str,
 ) -> MitigationStep:
-    """The rung that satisfies, with as few of the earlier ones as it needs, the cheapest first."""
-    subsets = [some for size in range(len(earlier)) for some in combinations(earlier, size)]
+    """The step that satisfies, with as few of the earlier ones as it needs, the cheapest first."""
+    subsets = [subset for size in range(len(earlier)) for subset in combinations(earlier, size)]
     if subsets:
-        under = [_only(standing, {earlier[one] for one in some}) for some in subsets]
-        less = [
-            replace(found.trial, changes=_only(standing, {field, *(earlier[one] for one in some)}, found.trial.changes))
-            for some in subsets
+        changes_before = [
+            _changes_of_fields(violation, {earlier[kept_action] for kept_action in subset}) for subset in subsets
         ]
-        prediction = standing.shared.predict([*less, *(Trial(changes=changes) for changes in under)])
-        gentle, harsh = _choose(standing, less, part(prediction, 0, len(less)))
-        enough = gentle if gentle.satisfies else harsh
-        if enough is not None and enough.spares >= min(found.spares, 1.0):
-            at = next(at for at, trial in enumerate(less) if trial is enough.trial)
-            scene = len(less) + at
-            before = replace(standing, changes=under[at], prediction=part(prediction, scene, scene + 1))
-            spare = [one for one in earlier if one not in subsets[at]]
-            needless = f"; {' and '.join(spare)} above {'is' if len(spare) == 1 else 'are'} not needed then"
-            return _rung(action, before, enough, needless + _cost(action, before, enough))
-    return _rung(action, standing, found, _cost(action, standing, found))
+        reduced_trials = [
+            replace(
+                settled.trial,
+                changes=_changes_of_fields(
+                    violation, {field, *(earlier[kept_action] for kept_action in subset)}, settled.trial.changes
+                ),
+            )
+            for subset in subsets
+        ]
+        prediction = violation.shared.predict(
+            [*reduced_trials, *(Trial(changes=changes) for changes in changes_before)]
+        )
+        gentle, costly = _choose(violation, reduced_trials, part(prediction, 0, len(reduced_trials)))
+        sufficient = gentle if gentle.satisfies else costly
+        if sufficient is not None and sufficient.unprotected_share >= min(settled.unprotected_share, 1.0):
+            at = next(at for at, trial in enumerate(reduced_trials) if trial is sufficient.trial)
+            scene = len(reduced_trials) + at
+            before = replace(violation, changes=changes_before[at], prediction=part(prediction, scene, scene + 1))
+            needless_actions = [kept_action for kept_action in earlier if kept_action not in subsets[at]]
+            verb = "is" if len(needless_actions) == 1 else "are"
+            needless = f"; {' and '.join(needless_actions)} above {verb} not needed then"
+            return _step_of(action, before, sufficient, needless + _cost(action, before, sufficient))
+    return _step_of(action, violation, settled, _cost(action, violation, settled))
 
 
-def _cost(action: MitigationAction, standing: Standing, found: _Found) -> str:
-    """What a rung that satisfies says of taking more than half from whom no limit protects."""
-    if found.spares >= 1 or action == "weight":
+def _cost(action: MitigationAction, violation: LimitViolation, settled: _Settled) -> str:
+    """A remark on a sufficient step that takes more than half from an instance without a limit."""
+    if settled.unprotected_share >= 1 or action == "weight":
         return ""
-    return f"; a last resort, for {_hardest(standing, found)}"
+    return f"; a last resort, for {_hardest(violation, settled)}"
 
 
-def _hardest(standing: Standing, found: _Found) -> str:
-    """Who loses most of those whom no limit protects, in words."""
-    left = kept(found.prediction)[0, :, 0] / standing.least
-    return f"{standing.party(int(np.nanargmin(left))).id}, which no limit protects, would lose more than half"
+def _hardest(violation: LimitViolation, settled: _Settled) -> str:
+    """The instance without a limit that loses most, in words."""
+    left = kept(settled.prediction)[0, :, 0] / violation.unprotected_floor
+    return f"{violation.party(int(np.nanargmin(left))).id}, which no limit protects, would lose more than half"
 
 
-def _only(
-    standing: Standing, fields: set[str], changes: Mapping[str, IsolationSettings] | None = None
+def _changes_of_fields(
+    violation: LimitViolation, fields: set[str], changes: Mapping[str, IsolationSettings] | None = None
 ) -> dict[str, IsolationSettings]:
-    """Changes (those that are kept, unless others are given) as far as they are about these fields of the settings."""
-    changes = standing.changes if changes is None else changes
-    found = {}
-    for one in standing.shared.parties:
-        if one.id in changes:
-            new = changes[one.id]
-            settings = replace(one.settings, **{field: getattr(new, field) for field in sorted(fields) if field})
-            if settings != one.settings:
-                found[one.id] = settings
-    return found
+    """Changes (those kept, unless others are given) restricted to these fields of the settings."""
+    changes = violation.changes if changes is None else changes
+    selected = {}
+    for party in violation.shared.parties:
+        if party.id in changes:
+            changed = changes[party.id]
+            settings = replace(party.settings, **{field: getattr(changed, field) for field in sorted(fields) if field})
+            if settings != party.settings:
+                selected[party.id] = settings
+    return selected
 
 
-def _rung(action: MitigationAction, standing: Standing, found: _Found, outcome: str) -> MitigationStep:
-    trial, shared = found.trial, standing.shared
+def _step_of(action: MitigationAction, violation: LimitViolation, settled: _Settled, outcome: str) -> MitigationStep:
+    trial, shared = settled.trial, violation.shared
     missing = unmet(shared.host, shared.parties, trial.changes, trial.driver_cpus)
-    outcome += "".join(f"; {one}" for one in missing)
+    outcome += "".join(f"; {text}" for text in missing)
     return MitigationStep(
         action,
-        wording.sentence(standing, trial, found.prediction, outcome),
+        wording.sentence(violation, trial, settled.prediction, outcome),
         changes=trial.changes,
-        effects=wording.effects(standing, found.prediction),
-        satisfies=found.satisfies,
+        effects=wording.effects(violation, settled.prediction),
+        satisfies=settled.satisfies,
         driver_cpus=trial.driver_cpus,
-        notes=(*(_starved(standing, found) if found.satisfies else ()), *missing),
+        notes=(*(_starved(violation, settled) if settled.satisfies else ()), *missing),
     )
 
 
-def _starved(standing: Standing, found: _Found) -> Iterator[str]:
-    """Everybody whom no limit protects and who loses more than half, with how much, in words."""
-    left = np.round(kept(found.prediction)[0, :, 0], 9)
-    for at in np.flatnonzero(left < np.round(standing.least, 9)).tolist():
-        would = f"{standing.party(at).id} would keep {left[at]:.2f} of its own speed"
-        yield f"{would} instead of {standing.least[at] / HALF:.2f}, and no limit protects it"
+def _starved(violation: LimitViolation, settled: _Settled) -> Iterator[str]:
+    """Notes about instances without a limit that lose more than half."""
+    left = np.round(kept(settled.prediction)[0, :, 0], 9)
+    for at in np.flatnonzero(left < np.round(violation.unprotected_floor, 9)).tolist():
+        would = f"{violation.party(at).id} would keep {left[at]:.2f} of its own speed"
+        yield f"{would} instead of {violation.unprotected_floor[at] / UNPROTECTED_SHARE:.2f}, and no limit protects it"
 
 
-def _shortfall(standing: Standing, found: _Found) -> str:
-    """How the sentence about a rung that does not satisfy ends."""
-    new = _under(standing, found.prediction)[0] & ~standing.under
+def _shortfall(violation: LimitViolation, settled: _Settled) -> str:
+    """The end of the sentence about a step that does not satisfy."""
+    new = _broken_limits(violation, settled.prediction)[0] & ~violation.broken_limits
     if new.any():
-        return f", and a limit of {standing.party(int(new.any(axis=1).argmax())).id} breaks"
-    if found.spares < 1:
-        return f", and {_hardest(standing, found)}"
-    if found.helps:
+        return f", and a limit of {violation.party(int(new.any(axis=1).argmax())).id} breaks"
+    if settled.unprotected_share < 1:
+        return f", and {_hardest(violation, settled)}"
+    if settled.helps:
         return ", which is not enough"
-    value = float(kept(found.prediction)[0, standing.sufferer, int(standing.of_latency)])
-    if value - standing.value > GAIN:
-        return ", and who else is below a limit loses as much"
-    return ", which is too little" if value > standing.value * FELT else ", which does not help"
+    value = float(kept(settled.prediction)[0, violation.victim, int(violation.of_latency)])
+    if value - violation.victim_share > MIN_GAIN:
+        return ", and another instance below its limit loses as much"
+    return ", which is too little" if value > violation.victim_share * NOTICEABLE else ", which does not help"

@@ -1,4 +1,4 @@
-"""How things stand on a host: what is kept of the ladder so far, which limit is broken worst, and who presses on it."""
+"""The worst limit violation on a host: its victim, the contended resource, and the antagonist (terms of CPI2)."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from models.physics.prior import RESOURCES, PriorResult, solve
 from models.prediction import InterferencePrediction
 
 _CPU, _DRIVER = RESOURCES.index("cpu"), RESOURCES.index("driver_domain")
-FELT = 0.005  # of a ratio: what the prior takes away below it names nobody
-_DIGITS = 9  # ratios that are equal so far count as equal, so that the last bit decides nothing
+MIN_EFFECT = 0.005  # smaller losses in ratio name no antagonist
+TIE_DIGITS = 9  # digits to which ratios are compared, so that rounding decides nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The host under the settings `changes`, with what is predicted for it (one scene); `held` as in SharedHost.
+class LimitViolation:
+    """The host under the settings `changes`, its prediction (one scene), and its worst violation.
 
-    `least` is the T/B that those whom no throughput limit protects should keep all the same, (N,), nan = one does;
-    `sufferer` is the position of whom the worst broken limit belongs to and `of_latency` whether it is one of latency;
-    `culprit` the position of who presses most on the `resource` that costs the sufferer most, None = nobody does;
-    `want` is what everybody asks for, (1, N) each.
+    `held` is as in SharedHost. `unprotected_floor` (N,) is the T/B that instances without a throughput limit should
+    keep, nan = has a limit. `victim` is the position of the instance whose limit is violated worst, and `of_latency`
+    whether it is a latency limit. `antagonist` is the position of the instance that presses most on the `resource` that
+    costs the victim most, None = nobody. `want` is the demand of every instance, (1, N) each.
     """
 
     shared: SharedHost
     changes: Mapping[str, IsolationSettings]
     prediction: InterferencePrediction
     held: Bools
-    least: Floats
-    sufferer: int
+    unprotected_floor: Floats
+    victim: int
     of_latency: bool
-    culprit: int | None
+    antagonist: int | None
     resource: str
     want: Demands
 
@@ -46,113 +46,124 @@ class Standing:
         return self.shared.parties[at]
 
     def settings(self, at: int) -> IsolationSettings:
-        """What a party runs under, with what the ladder has kept so far."""
-        one = self.party(at)
-        return self.changes.get(one.id, one.settings)
+        """The settings of a party, with what mitigation has kept so far."""
+        party = self.party(at)
+        return self.changes.get(party.id, party.settings)
 
     def trial(self, says: str, new: Mapping[int, IsolationSettings]) -> Trial:
-        """New settings for the parties at these positions, on top of what was kept."""
+        """A trial with new settings for these positions in addition to those kept."""
         return Trial(says, {**self.changes, **{self.party(at).id: settings for at, settings in new.items()}})
 
     @property
-    def under(self) -> Bools:
-        """Which limits are not kept; (N, 2)."""
+    def broken_limits(self) -> Bools:
+        """Which limits are violated; (N, 2)."""
         return np.asarray(kept(self.prediction)[0] < self.shared.limits() - SLACK)
 
     @property
-    def value(self) -> float:
-        """What is left of what the sufferer minds."""
-        return float(kept(self.prediction)[0, self.sufferer, int(self.of_latency)])
+    def victim_share(self) -> float:
+        """The victim's remaining share of the violated quantity."""
+        return float(kept(self.prediction)[0, self.victim, int(self.of_latency)])
 
 
-def stand(
+def worst_violation(
     shared: SharedHost,
     changes: Mapping[str, IsolationSettings],
     prediction: InterferencePrediction,
     held: Bools,
-    least: Floats,
-) -> Standing | None:
-    """How things stand under `changes`, for which `prediction` was made; None where no held limit is broken."""
-    short = np.where(held, shared.limits() - kept(prediction)[0], np.nan)
-    broken = [(at, kind) for at, kind in np.ndindex(*short.shape) if short[at, kind] > SLACK]
+    unprotected_floor: Floats,
+) -> LimitViolation | None:
+    """The worst violation under `changes`, whose prediction is given; None where every held limit holds."""
+    shortfall = np.where(held, shared.limits() - kept(prediction)[0], np.nan)
+    broken = [(at, kind) for at, kind in np.ndindex(*shortfall.shape) if shortfall[at, kind] > SLACK]
     if not broken:
         return None
-    sufferer, kind = min(broken, key=lambda one: (-round(float(short[one]), _DIGITS), *one))
+    victim, kind = min(broken, key=lambda position: (-round(float(shortfall[position]), TIE_DIGITS), *position))
     scene = shared.scenes([Trial(changes=changes)])
     prior = solve(scene)
     broken_already = frozenset(at for at, _ in broken)
-    resource, culprit = _pressed(len(shared.parties), scene, prior, sufferer, broken_already, of_latency=bool(kind))
-    return Standing(
-        shared, changes, prediction, held, least, sufferer, bool(kind), culprit, RESOURCES[resource], prior.demands
+    resource, antagonist = _resource_and_antagonist(
+        len(shared.parties), scene, prior, victim, broken_already, of_latency=bool(kind)
+    )
+    return LimitViolation(
+        shared,
+        changes,
+        prediction,
+        held,
+        unprotected_floor,
+        victim,
+        bool(kind),
+        antagonist,
+        RESOURCES[resource],
+        prior.demands,
     )
 
 
-def _pressed(
+def _resource_and_antagonist(
     parties: int,
     scene: SceneBatch,
     prior: PriorResult,
-    sufferer: int,
+    victim: int,
     broken: frozenset[int],
     *,
     of_latency: bool,
 ) -> tuple[int, int | None]:
-    """The resource that costs the sufferer most, and who presses most on it; by the prior, of equals the first,
-    the newcomer last, whatever it is called.
+    """The resource that costs the victim most, and the instance that presses most on it, by the prior.
 
-    Where throughput is lost the prior says which resource takes it. Where only waiting is too long, or the prior sees
-    no loss, the culprit is the one without whom the sufferer would be best off, on the resource where it presses most.
-    Who is below a limit of its own is asked to give way only where nobody else presses.
+    Where throughput is lost, the prior names the resource. Where only latency is too long, or the prior sees no loss,
+    the antagonist is the instance without which the victim would be best off, on the resource where it presses most. An
+    instance below a limit of its own is the antagonist only where nobody else presses. Of equals the first counts, the
+    newcomer last, whatever it is called.
     """
-    presses = _presses(scene, prior.demands, sufferer)
-    costs = -np.log(prior.limits[0, sufferer])
-    if not of_latency and costs.max() > FELT:
+    presses = _pressure_on_victim(scene, prior.demands, victim)
+    costs = -np.log(prior.limits[0, victim])
+    if not of_latency and costs.max() > MIN_EFFECT:
         resource = int(costs.argmax())
-        return resource, _most(parties, presses[:, resource], sufferer, broken, 0.0)
-    relief = _relief(scene, sufferer, of_latency=of_latency)
-    culprit = _most(parties, relief, sufferer, broken, FELT)
-    if culprit is None:
-        culprit = _most(parties, presses.max(axis=1), sufferer, broken, FELT)
-    asked = np.array([_of(prior.demands)[sufferer, at] > 0 for at in range(len(RESOURCES))])
-    met = presses.sum(axis=0) if culprit is None else presses[culprit]
-    return int(np.where(asked, met, 0.0).argmax()), culprit
+        return resource, _strongest(parties, presses[:, resource], victim, broken, 0.0)
+    relief = _relief(scene, victim, of_latency=of_latency)
+    antagonist = _strongest(parties, relief, victim, broken, MIN_EFFECT)
+    if antagonist is None:
+        antagonist = _strongest(parties, presses.max(axis=1), victim, broken, MIN_EFFECT)
+    asked = np.array([_demand_matrix(prior.demands)[victim, at] > 0 for at in range(len(RESOURCES))])
+    met = presses.sum(axis=0) if antagonist is None else presses[antagonist]
+    return int(np.where(asked, met, 0.0).argmax()), antagonist
 
 
-def _most(parties: int, amounts: Floats, sufferer: int, broken: frozenset[int], above: float) -> int | None:
-    others = [at for at in range(parties) if at != sufferer and amounts[at] > above]
-    return min(others, key=lambda at: (at in broken, -round(float(amounts[at]), _DIGITS), at), default=None)
+def _strongest(parties: int, amounts: Floats, victim: int, broken: frozenset[int], above: float) -> int | None:
+    others = [at for at in range(parties) if at != victim and amounts[at] > above]
+    return min(others, key=lambda at: (at in broken, -round(float(amounts[at]), TIE_DIGITS), at), default=None)
 
 
-def _of(want: Demands) -> Floats:
+def _demand_matrix(want: Demands) -> Floats:
     """Demands in the order of RESOURCES; (N, 5)."""
     return np.stack([want.cpu[0], want.driver[0], want.net[0], want.disk[0], want.memory[0]], axis=1)
 
 
-def _presses(scene: SceneBatch, want: Demands, sufferer: int) -> Floats:
-    """What each party asks of every resource where the sufferer meets it; (N, 5).
+def _pressure_on_victim(scene: SceneBatch, want: Demands, victim: int) -> Floats:
+    """The demand of each party on every resource where it meets the victim; (N, 5).
 
-    CPU counts on the CPUs that the sufferer may use, and there the driver domain's work counts as its instance's; what
-    CPU-bound ones ask of the driver domain's CPUs is pressed on the driver domain. The link's Mbit/s become its share.
+    CPU counts on the CPUs that the victim may use, including the driver domain's work for each instance. CPU-bound
+    instances on the driver domain's CPUs press on the driver domain. Mbit/s are divided by the link's speed.
     """
-    asked = _of(want)
+    asked = _demand_matrix(want)
     nic = scene.host_numbers[0, 6]
     net = np.minimum(want.net[0], scene.net_ceil[0])
-    asked[:, RESOURCES.index("nic")] = net / (nic if nic > 0 else 1e6)  # a link of unknown speed holds nobody back
+    asked[:, RESOURCES.index("nic")] = net / (nic if nic > 0 else 1e6)  # a link of unknown speed limits nobody
     may = scene.affinity[0].astype(float)
     driver = scene.driver_cpus[0].astype(float)
     cpu = np.minimum(want.cpu[0], scene.cap[0]) / np.maximum(may.sum(axis=1), 1)
     pages = want.driver[0] / max(driver.sum(), 1.0)
-    asked[:, _CPU] = cpu * (may @ may[sufferer]) + pages * (driver @ may[sufferer])
-    asked[:, _DRIVER] = want.driver[0] + (cpu * (may @ driver) if want.driver[0, sufferer] > 0 else 0.0)
+    asked[:, _CPU] = cpu * (may @ may[victim]) + pages * (driver @ may[victim])
+    asked[:, _DRIVER] = want.driver[0] + (cpu * (may @ driver) if want.driver[0, victim] > 0 else 0.0)
     return asked
 
 
-def _relief(scene: SceneBatch, sufferer: int, *, of_latency: bool) -> Floats:
-    """What the sufferer would keep more, by the prior, without each of the others; (N,)."""
+def _relief(scene: SceneBatch, victim: int, *, of_latency: bool) -> Floats:
+    """What the victim would gain, by the prior, without each of the others; (N,)."""
     count = scene.slots
     scenes = scene.take(np.zeros(count + 1, dtype=np.int64))
     scenes.present[np.arange(count), np.arange(count)] = False
     prior = solve(scenes)
-    left = 1 / prior.latency[:, sufferer] if of_latency else prior.throughput[:, sufferer]
+    left = 1 / prior.latency[:, victim] if of_latency else prior.throughput[:, victim]
     relief = left[:-1] - left[-1]
-    relief[sufferer] = 0.0
+    relief[victim] = 0.0
     return np.asarray(relief)

@@ -1,75 +1,79 @@
-"""The rung of the ladder that says which CPUs: pins for who has none, from one party to everybody on the host."""
+"""The mitigation step that pins instances that have no pins, from one instance to everybody on the host."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from advisor.domain import Pinning
-from advisor.mitigation.limit_violation import Standing
+from advisor.mitigation.limit_violation import LimitViolation
 from advisor.mitigation.shared_host import Trial
 from advisor.scheduling import pinning
 from profiler.observed import format_cpus
 
-MOST_NAMED = 2  # of those who keep off the sufferer's CPUs
+MOST_NAMED = 2  # instances named that keep off the victim's CPUs
 
 
-def pins(standing: Standing) -> list[Trial]:
-    """Ways to pin who is not pinned yet: the culprit, the sufferer, both, and everybody off the sufferer's CPUs.
+def pins(violation: LimitViolation) -> list[Trial]:
+    """Pinnings of the antagonist, the victim, both, and everybody off the victim's CPUs.
 
-    Pins that exist stay as they are: the newcomer's was asked for, or is the best of its options already.
+    Existing pins stay: the newcomer's was requested or is already the best of its options.
     """
-    culprit, sufferer = standing.culprit, standing.sufferer
-    if culprit is None or standing.shared.host.pcpus < 2:
+    antagonist, victim = violation.antagonist, violation.victim
+    if antagonist is None or violation.shared.host.pcpus < 2:
         return []
-    others = [at for at in range(len(standing.shared.parties)) if at != sufferer and _free(standing, at)]
-    away = [[culprit]] if culprit in others else []
-    if others and others != [culprit]:
-        away.append(others)
-    found = [_pinned(standing, {culprit: pin}, []) for pin in _ways(standing, culprit)]
-    for own in _ways(standing, sufferer):
-        found.append(_pinned(standing, {sufferer: own}, []))
-        found += [_pinned(standing, {sufferer: own}, off) for off in away if _rest(standing, own)]
-    now = standing.settings(sufferer).pinning
-    if now is not None and _rest(standing, now):
-        found += [_pinned(standing, {}, off) for off in away]
-    return found
+    others = [at for at in range(len(violation.shared.parties)) if at != victim and _free(violation, at)]
+    groups_off = [[antagonist]] if antagonist in others else []
+    if others and others != [antagonist]:
+        groups_off.append(others)
+    trials = [_pinned(violation, {antagonist: pin}, []) for pin in _pinning_choices(violation, antagonist)]
+    for victim_pins in _pinning_choices(violation, victim):
+        trials.append(_pinned(violation, {victim: victim_pins}, []))
+        trials += [
+            _pinned(violation, {victim: victim_pins}, off)
+            for off in groups_off
+            if _remaining_cpus(violation, victim_pins)
+        ]
+    existing = violation.settings(victim).pinning
+    if existing is not None and _remaining_cpus(violation, existing):
+        trials += [_pinned(violation, {}, off) for off in groups_off]
+    return trials
 
 
-def _free(standing: Standing, at: int) -> bool:
-    now = standing.settings(at).pinning
+def _free(violation: LimitViolation, at: int) -> bool:
+    now = violation.settings(at).pinning
     return now is None or not any(now.cpus)
 
 
-def _ways(standing: Standing, at: int) -> list[Pinning]:
-    """The pinnings worth asking about for one party beside all the others; none for who is pinned."""
-    if not _free(standing, at):
+def _pinning_choices(violation: LimitViolation, at: int) -> list[Pinning]:
+    """The pinnings worth predicting for one party beside the others; none if it is pinned."""
+    if not _free(violation, at):
         return []
-    party = replace(standing.party(at), settings=standing.settings(at))
-    scene = standing.shared.scenes([standing.trial("", {})], without=party.id)
-    options = [one for one in pinning.options(scene, party) if one.pins and one.usable[0]]
-    return [pin for one in options if (pin := pinning.as_pinning(one, 0, party.vcpus)) is not None]
+    party = replace(violation.party(at), settings=violation.settings(at))
+    scene = violation.shared.scenes([violation.trial("", {})], without=party.id)
+    options = [option for option in pinning.options(scene, party) if option.pins and option.usable[0]]
+    return [pin for option in options if (pin := pinning.as_pinning(option, 0, party.vcpus)) is not None]
 
 
-def _rest(standing: Standing, taken: Pinning) -> tuple[int, ...]:
-    """CPUs beside those that are taken and the driver domain's own; () = none."""
+def _remaining_cpus(violation: LimitViolation, taken: Pinning) -> tuple[int, ...]:
+    """CPUs other than the taken ones and the driver domain's own; () = none."""
     if not taken.union:
         return ()
-    left = set(range(standing.shared.host.pcpus)) - taken.union
-    return tuple(sorted(left - set(standing.shared.host.driver_cpus)))
+    left = set(range(violation.shared.host.pcpus)) - taken.union
+    return tuple(sorted(left - set(violation.shared.host.driver_cpus)))
 
 
-def _pinned(standing: Standing, pinned: dict[int, Pinning], off: list[int]) -> Trial:
-    """Pin some parties, and keep those in `off` away from the sufferer's CPUs."""
-    says = [f"pin {standing.party(at).id} to {_cpus(tuple(pin.union))}" for at, pin in pinned.items()]
+def _pinned(violation: LimitViolation, pinned: dict[int, Pinning], off: list[int]) -> Trial:
+    """A trial that pins some parties and keeps those in `off` away from the victim's CPUs."""
+    texts = [f"pin {violation.party(at).id} to {_cpus(tuple(pin.union))}" for at, pin in pinned.items()]
     pinned = dict(pinned)
-    if off and (own := pinned.get(standing.sufferer) or standing.settings(standing.sufferer).pinning):
-        rest = _rest(standing, own)
-        pinned |= {at: Pinning.all_on(rest, standing.party(at).vcpus) for at in off}
-        names = " and ".join(standing.party(at).id for at in off)
-        says.append(f"keep {names if len(off) <= MOST_NAMED else f'the {len(off)} others'} on {_cpus(rest)}")
-    text = " and ".join(says)
-    new = {at: replace(standing.settings(at), pinning=pin) for at, pin in pinned.items()}
-    return standing.trial(text[:1].upper() + text[1:], new)
+    if off and (victim_pins := pinned.get(violation.victim) or violation.settings(violation.victim).pinning):
+        rest = _remaining_cpus(violation, victim_pins)
+        pinned |= {at: Pinning.all_on(rest, violation.party(at).vcpus) for at in off}
+        names = " and ".join(violation.party(at).id for at in off)
+        texts.append(f"keep {names if len(off) <= MOST_NAMED else f'the {len(off)} others'} on {_cpus(rest)}")
+    text = " and ".join(texts)
+    new = {at: replace(violation.settings(at), pinning=pin) for at, pin in pinned.items()}
+    return violation.trial(text[:1].upper() + text[1:], new)
 
 
 def _cpus(cpus: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Everybody on one host, the newcomer last, under settings that are tried: scenes, predictions, limits."""
+"""Everybody on one host, the newcomer last, under trial settings: scenes, predictions, limits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from models.prediction import BandArrays, InterferencePrediction, Predictor
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Something to try. `changes` are the whole settings of those that would run under other ones than now, by id;
-    `driver_cpus` where the driver domain would run, None = as it does; `says` what is done, without a full stop."""
+    """Settings to try.
+
+    `changes` are the whole settings of instances that would run under different ones, by id; `driver_cpus` the CPUs of
+    the driver domain, None = unchanged; `says` the action in words, without a full stop.
+    """
 
     says: str = ""
     changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
@@ -26,9 +29,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class SharedHost:
-    """A host and who would share it: residents by id, so that their order does not matter, and the newcomer last.
+    """A host and its instances: residents sorted by id, so that their order does not matter, and the newcomer last.
 
-    `row` is the newcomer's row of `table` where it brings a profile of its own, None = by its workload's name.
+    `row` is the newcomer's row of `table` if it has a profile of its own, None = by its workload's name.
     """
 
     host: Host
@@ -38,7 +41,7 @@ class SharedHost:
     predictor: Predictor
 
     def scenes(self, trials: Sequence[Trial], without: str = "") -> SceneBatch:
-        """One scene for each trial, one slot for each party, less the one with the id `without`."""
+        """One scene for each trial, one slot for each party except the one with the id `without`."""
         batch = build_batch([self._scene(trial, without) for trial in trials], self.table)
         newcomer = self.parties[-1].id
         if self.row is None or without == newcomer:
@@ -48,42 +51,46 @@ class SharedHost:
     def _scene(self, trial: Trial, without: str) -> tuple[Host, list[Instance]]:
         host = self.host if trial.driver_cpus is None else replace(self.host, driver_cpus=trial.driver_cpus)
         return host, [
-            replace(one, settings=trial.changes.get(one.id, one.settings)) for one in self.parties if one.id != without
+            replace(party, settings=trial.changes.get(party.id, party.settings))
+            for party in self.parties
+            if party.id != without
         ]
 
     def predict(self, trials: Sequence[Trial]) -> InterferencePrediction:
-        """What every trial does to everybody, in one call; (trials, parties)."""
+        """The effect of every trial on everybody, in one call; (trials, parties)."""
         return self.predictor.predict(self.scenes(trials))
 
     def limits(self) -> Floats:
-        """The least that each party accepts of what `kept` gives; (N, 2), nan = anything."""
+        """The lowest accepted values of `kept` for each party; (N, 2), nan = any."""
         return np.array(
             [
                 [
-                    np.nan if one.min_throughput_ratio is None else one.min_throughput_ratio,
-                    np.nan if one.max_latency_ratio is None else 1 / one.max_latency_ratio,
+                    np.nan if party.min_throughput_ratio is None else party.min_throughput_ratio,
+                    np.nan if party.max_latency_ratio is None else 1 / party.max_latency_ratio,
                 ]
-                for one in self.parties
+                for party in self.parties
             ]
         )
 
     def held(self) -> Bools:
-        """Which limits a placement can break: the newcomer's, and those that residents keep without it; (N, 2)."""
-        found = np.ones((len(self.parties), 2), dtype=bool)
+        """Which limits a placement can violate: the newcomer's, and those that residents keep without it; (N, 2)."""
+        held = np.ones((len(self.parties), 2), dtype=bool)
         if len(self.parties) > 1:
             before = self.predictor.predict(self.scenes([Trial()], without=self.parties[-1].id))
-            found[:-1] = ~(kept(before)[0] < self.limits()[:-1] - SLACK)
-        return found
+            held[:-1] = ~(kept(before)[0] < self.limits()[:-1] - SLACK)
+        return held
 
 
 def kept(prediction: InterferencePrediction) -> Floats:
-    """What is left of each one's throughput and of its latency: T/B, and solo over shared latency; (S, N, 2)."""
+    """The remaining share of throughput and of latency: T/B, and solo over shared latency; (S, N, 2)."""
     return np.stack([prediction.throughput.expected, 1 / prediction.latency.expected], axis=2)
 
 
 def part(prediction: InterferencePrediction, first: int, end: int) -> InterferencePrediction:
     """The prediction of the scenes from `first` up to before `end`."""
-    at = slice(first, end)
+    rows = slice(first, end)
     bands = (prediction.throughput, prediction.latency, prediction.jitter)
-    throughput, latency, jitter = (BandArrays(one.expected[at], one.lower[at], one.upper[at]) for one in bands)
-    return InterferencePrediction(throughput, latency, jitter, prediction.outside[at])
+    throughput, latency, jitter = (
+        BandArrays(band.expected[rows], band.lower[rows], band.upper[rows]) for band in bands
+    )
+    return InterferencePrediction(throughput, latency, jitter, prediction.outside[rows])

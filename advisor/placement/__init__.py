@@ -1,1 +1,1 @@
-"""From a question about one instance to a ranked answer: filters, candidate pinnings, scores, equivalence classes."""
+"""From a placement request to a ranked answer: filters, candidate pinnings, scores, equivalence classes of hosts."""

@@ -1,4 +1,4 @@
-"""From a request and a snapshot to a ranked recommendation: filters, prediction, order, ladder, answer."""
+"""Ranks hosts for a request on a snapshot: filters, prediction, order, mitigation, answer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ from advisor.domain import (
 )
 from advisor.placement import metric_names
 from advisor.placement.candidates import RankedHost, candidates, scene_effects
-from advisor.placement.host_classes import ClassPredictions, HostClasses, Question, kinds, predict
-from advisor.placement.mitigation_step import MOST_TRIED, mend, rejections
+from advisor.placement.host_classes import (
+    ClassPredictions,
+    HostClasses,
+    PlacementQuestion,
+    host_classes,
+    predict_classes,
+)
+from advisor.placement.mitigation_step import MAX_MITIGATED_HOSTS, mitigate, rejections
 from advisor.placement.request_checks import check_scene, new_id
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
@@ -33,13 +39,14 @@ from models.arrays import Bools, Ints
 from models.data.scene import ProfileTable, build_batch
 from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
 
-MOST_TIES = 20  # hosts that a tie names beyond the ones that the answer shows
+MAX_TIES = 20  # hosts that a tie may name beyond those in the answer
 
 
 def recommend(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
     """Rank the hosts of a snapshot for one instance; the request is a checked one.
 
-    The same question on the same snapshot has the same answer; no feasible host gives an empty list with reasons.
+    The same question on the same snapshot has the same answer; without a feasible host the list is empty and the
+    reasons say why.
     """
     metric_names.check(request, context.active.predictor)
     unknown = metric_names.notes(snapshot, request, context.active.predictor)
@@ -67,17 +74,17 @@ def _recommend(
 ) -> Recommendation:
     answering, now = context.active, context.now
     notes = (*answering.notes, *unknown_metrics)
-    kept, rejected = filters.apply(snapshot, request, fresh_s=context.fresh_s)
+    feasible, rejected = filters.apply(snapshot, request, fresh_s=context.fresh_s)
     table, row, unknown = profile_row(snapshot, request)
     if unknown:
-        what = request.instance.workload or f"what {request.instance.id} runs"
-        taken = "it counts as busy on all its vCPUs and as using nothing else, with wider intervals"
-        notes = (*notes, f"Nothing is known about {what}: {taken}.")
-    found: tuple[Candidate, ...] = ()
-    if kept:
-        question = Question(snapshot, request, answering.predictor, table, row)
-        found, broken = _rank(question, np.array(kept, dtype=np.int64), answering.remembered)
-        rejected = tuple(sorted((*rejected, *broken), key=lambda one: one.host))
+        subject = request.instance.workload or f"what {request.instance.id} runs"
+        assumption = "it counts as busy on all its vCPUs and as using nothing else, with wider intervals"
+        notes = (*notes, f"Nothing is known about {subject}: {assumption}.")
+    answer_candidates: tuple[Candidate, ...] = ()
+    if feasible:
+        question = PlacementQuestion(snapshot, request, answering.predictor, table, row)
+        answer_candidates, limit_rejections = _rank(question, np.array(feasible, dtype=np.int64), answering.remembered)
+        rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
     return Recommendation(
         id=new_id(now),
         created_at=now,
@@ -86,116 +93,137 @@ def _recommend(
         model_origin=answering.predictor.origin,
         degraded=answering.degraded,
         snapshot_age_s=max((now - snapshot.taken_at).total_seconds(), 0.0),
-        candidates=found,
+        candidates=answer_candidates,
         rejected=rejected,
         notes=notes,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Ranked:
-    """H hosts from best to worst by what is predicted of their kinds: `hosts` (H,) positions in the snapshot, `kinds`
-    (H,), and by kind (G,) the option that suits it best, what it is worth under that, and whether a limit breaks."""
+class _RankedHosts:
+    """H hosts from best to worst, with the predictions of their classes.
+
+    `hosts` (H,) are positions in the snapshot and `class_of_host` (H,) their classes. By class (G,) come the best
+    option, its scores, and whether a limit is violated.
+    """
 
     hosts: Ints
-    kinds: Ints
+    class_of_host: Ints
     option: Ints
     scores: scoring.Scores
     broken: Bools
 
-    def standing(self, told: ClassPredictions, rank: int) -> RankedHost:
+    def ranked_host(self, predictions: ClassPredictions, rank: int) -> RankedHost:
         """The host of a rank, from 0."""
-        kind = int(self.kinds[rank])
-        value, expected, half = (
-            float(one[kind]) for one in (self.scores.score, self.scores.expected, self.scores.half_width)
+        host_class = int(self.class_of_host[rank])
+        value, expected, half_width = (
+            float(values[host_class]) for values in (self.scores.score, self.scores.expected, self.scores.half_width)
         )
-        return RankedHost(int(self.hosts[rank]), told.options[self.option[kind]], value, expected, half)
+        return RankedHost(
+            int(self.hosts[rank]), predictions.options[self.option[host_class]], value, expected, half_width
+        )
 
 
 def _rank(
-    question: Question, hosts: Ints, remembered: PredictionCache
+    question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
 ) -> tuple[tuple[Candidate, ...], list[Rejection]]:
     request = question.request
-    found = kinds(question, hosts)
-    told = predict(question, found, remembered)
-    ranked = _ordered(hosts, found, told, request)
-    broken = ranked.broken[ranked.kinds]
-    fine = np.flatnonzero(~broken)[: max(request.limit, MOST_TIES)]
-    standings = [ranked.standing(told, rank) for rank in fine.tolist()]
-    rungs, mended = _mended(question, found, told, ranked, standings)
-    standings = _merged([*standings, *mended])
-    gone = {one.host for one in mended}
-    left = [
-        (position, kind, int(ranked.option[kind]))
-        for position, kind in zip(ranked.hosts[broken].tolist(), ranked.kinds[broken].tolist(), strict=True)
-        if position not in gone
+    classes = host_classes(question, hosts)
+    predictions = predict_classes(question, classes, remembered)
+    ranked = _rank_hosts(hosts, classes, predictions, request)
+    broken = ranked.broken[ranked.class_of_host]
+    within_limits = np.flatnonzero(~broken)[: max(request.limit, MAX_TIES)]
+    ranked_hosts = [ranked.ranked_host(predictions, rank) for rank in within_limits.tolist()]
+    rungs, mitigated = _mitigate_hosts(question, classes, predictions, ranked, ranked_hosts)
+    ranked_hosts = _merged([*ranked_hosts, *mitigated])
+    mitigated_hosts = {host.host for host in mitigated}
+    not_mitigated = [
+        (position, host_class, int(ranked.option[host_class]))
+        for position, host_class in zip(
+            ranked.hosts[broken].tolist(), ranked.class_of_host[broken].tolist(), strict=True
+        )
+        if position not in mitigated_hosts
     ]
-    answer = candidates(question, standings, remembered) if standings else ()
-    return answer, rejections(question, found, told, left, rungs)
+    answer = candidates(question, ranked_hosts, remembered) if ranked_hosts else ()
+    return answer, rejections(question, classes, predictions, not_mitigated, rungs)
 
 
-def _ordered(hosts: Ints, found: HostClasses, told: ClassPredictions, request: PlacementRequest) -> _Ranked:
-    """Choose the option of every kind, and order the hosts."""
-    at, kind = np.nonzero(told.usable)
-    present, expected = found.present[kind], told.expected[at, kind]
+def _rank_hosts(
+    hosts: Ints, classes: HostClasses, predictions: ClassPredictions, request: PlacementRequest
+) -> _RankedHosts:
+    """Choose the best option of every class, and order the hosts."""
+    option_rows, class_rows = np.nonzero(predictions.usable)
+    present, expected = classes.present[class_rows], predictions.expected[option_rows, class_rows]
     latency, waiting = unasked(present), None
-    if not np.isnan(found.waits).all():
-        latency = BandArrays(*(told.latency[at, kind],) * 3)
-        waiting = scoring.Waiting(found.waits[kind], told.latency_before[kind])
-    asked = scoring.score(
-        InterferencePrediction(BandArrays(expected, told.lower[at, kind], expected), latency, latency, present),
+    if not np.isnan(classes.waits).all():
+        latency = BandArrays(*(predictions.latency[option_rows, class_rows],) * 3)
+        waiting = scoring.Waiting(classes.waits[class_rows], predictions.latency_before[class_rows])
+    scene_scores = scoring.score(
+        InterferencePrediction(
+            BandArrays(expected, predictions.lower[option_rows, class_rows], expected), latency, latency, present
+        ),
         present,
-        told.before[kind],
-        found.limits[kind],
-        found.used[kind],
+        predictions.before[class_rows],
+        classes.limits[class_rows],
+        classes.used[class_rows],
         request.objective,
         waiting,
     )
-    number = np.full(told.usable.shape, -1)  # of its scene, where an option is a choice
-    number[at, kind] = np.arange(len(at))
-    scores = asked.take(number.ravel())
-    option = scoring.choose_options(scores, len(told.options), told.pins, told.usable.ravel())
-    best = asked.take(number[option, np.arange(len(found))])
-    by_rank = scoring.order(best.score[found.of], hosts)
-    return _Ranked(hosts[by_rank], found.of[by_rank], option, best, best.breaks_newcomer | best.breaks_neighbour)
+    number = np.full(predictions.usable.shape, -1)  # number of the scene, -1 where the option is not usable
+    number[option_rows, class_rows] = np.arange(len(option_rows))
+    scores = scene_scores.take(number.ravel())
+    option = scoring.choose_options(scores, len(predictions.options), predictions.pins, predictions.usable.ravel())
+    best = scene_scores.take(number[option, np.arange(len(classes))])
+    by_rank = scoring.order(best.score[classes.of], hosts)
+    return _RankedHosts(hosts[by_rank], classes.of[by_rank], option, best, best.breaks_newcomer | best.breaks_neighbour)
 
 
-def _mended(
-    question: Question, found: HostClasses, told: ClassPredictions, ranked: _Ranked, standings: Sequence[RankedHost]
+def _mitigate_hosts(
+    question: PlacementQuestion,
+    classes: HostClasses,
+    predictions: ClassPredictions,
+    ranked: _RankedHosts,
+    ranked_hosts: Sequence[RankedHost],
 ) -> tuple[dict[int, tuple[MitigationStep, ...]], list[RankedHost]]:
-    """Try the ladder where it may matter: on the best host of all, and while too few hosts break nothing.
+    """Try mitigation where it may matter: on the best host, and while too few hosts keep all limits.
 
-    Returns what was tried, by the position of the host, and how the hosts stand that were mended.
+    Returns the steps tried, by host position, and the hosts on which mitigation succeeded.
     """
     rungs: dict[int, tuple[MitigationStep, ...]] = {}
-    mended: list[RankedHost] = []
+    mitigated: list[RankedHost] = []
     if not question.request.mend:
-        return rungs, mended
-    others = [question.snapshot.hosts[one.host].id for one in standings[: question.request.limit]]
-    in_vain: set[int] = set()  # kinds of hosts: what does not mend one of a kind mends none
-    for rank in np.flatnonzero(ranked.broken[ranked.kinds]).tolist():
-        kind = int(ranked.kinds[rank])
-        if len(rungs) == MOST_TRIED or (rank > 0 and len(standings) + len(mended) >= question.request.limit):
+        return rungs, mitigated
+    others = [question.snapshot.hosts[host_entry.host].id for host_entry in ranked_hosts[: question.request.limit]]
+    failed_classes: set[int] = set()  # what fails on one host of a class fails on all
+    for rank in np.flatnonzero(ranked.broken[ranked.class_of_host]).tolist():
+        host_class = int(ranked.class_of_host[rank])
+        if len(rungs) == MAX_MITIGATED_HOSTS or (
+            rank > 0 and len(ranked_hosts) + len(mitigated) >= question.request.limit
+        ):
             break
-        if kind not in in_vain:
-            one = ranked.standing(told, rank)
-            rungs[one.host], better = mend(question, found, told, one, kind, others)
-            mended += [better] if better else []
-            in_vain |= set() if better else {kind}
-    return rungs, mended
+        if host_class not in failed_classes:
+            host_entry = ranked.ranked_host(predictions, rank)
+            rungs[host_entry.host], mitigated_host = mitigate(
+                question, classes, predictions, host_entry, host_class, others
+            )
+            mitigated += [mitigated_host] if mitigated_host else []
+            failed_classes |= set() if mitigated_host else {host_class}
+    return rungs, mitigated
 
 
-def _merged(standings: Sequence[RankedHost]) -> list[RankedHost]:
-    by_rank = scoring.order(np.array([one.score for one in standings]), np.array([one.host for one in standings]))
-    return [standings[at] for at in by_rank.tolist()]
+def _merged(ranked_hosts: Sequence[RankedHost]) -> list[RankedHost]:
+    by_rank = scoring.order(
+        np.array([ranked.score for ranked in ranked_hosts]), np.array([ranked.host for ranked in ranked_hosts])
+    )
+    return [ranked_hosts[at] for at in by_rank.tolist()]
 
 
 def predict_scene(scene: Scene, predictor: Predictor, *, workloads: Sequence[WorkloadProfile]) -> SceneEffects:
-    """What the instances of one scene do to each other; workloads of the scene itself win over `workloads`.
+    """The effects of one scene's instances on each other; workloads of the scene itself override `workloads`.
 
     ValueError when an instance is pinned beyond the host's pCPUs.
     """
     batch = build_batch([(scene.host, scene.instances)], ProfileTable.build((*workloads, *scene.workloads)))
-    effects = scene_effects(predictor.predict(batch), [one.id for one in scene.instances])
+    effects = scene_effects(predictor.predict(batch), [instance.id for instance in scene.instances])
     combined = sum(effect.throughput_ratio.expected for effect in effects)
     return SceneEffects(predictor.version, predictor.origin, False, effects, combined)

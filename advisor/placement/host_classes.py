@@ -1,4 +1,4 @@
-"""Host situations of a question: which hosts are alike, and what is predicted of each kind, once and remembered."""
+"""Equivalence classes of hosts: which hosts are alike for a request, and one prediction per class, cached."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from models.data.scene import ProfileTable, SceneBatch
 from models.data.scene import stack as stack_scenes
 from models.prediction import Predictor
 
-# Cells (scenes x slots x slots) that are predicted at a time: what a prediction holds on the way grows with them.
-CELLS = 150_000
+# Cells (scenes x slots x slots) predicted at a time; they bound the memory of a prediction.
+MAX_CELLS = 150_000
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """Who is to be placed in which cloud, and who predicts; `table` and `row` as from `newcomer.profile_row`."""
+class PlacementQuestion:
+    """The instance to place, the cloud, and the predictor; `table` and `row` as from `newcomer.profile_row`."""
 
     snapshot: ClusterSnapshot
     request: PlacementRequest
@@ -37,15 +37,18 @@ class Question:
 
     @property
     def slots(self) -> int:
-        """N: everybody's, and the newcomer's in the last one."""
+        """N: the slots of the residents, and the last one for the newcomer."""
         return self.snapshot.scenes.slots + 1
 
 
 @dataclass(frozen=True, slots=True)
 class HostClasses:
-    """G kinds of hosts, any two of one kind alike in all that a decision looks at: `hosts` (G,) are one of each, by
-    position, `of` (H,) says which kind each host is. `present` (G, N) as with the newcomer, `limits` and `waits`
-    (G, N) the lowest T/B and the highest latency ratio that each accepts, nan = any; `used` (G,) vCPUs per pCPU."""
+    """G classes of hosts; hosts of a class are alike in everything that a decision considers.
+
+    `hosts` (G,) has the position of one host of each class, `of` (H,) the class of each host. `present` (G, N) includes
+    the newcomer; `limits` and `waits` (G, N) are the lowest T/B and the highest latency ratio that each accepts, nan =
+    any; `used` (G,) is vCPUs per pCPU.
+    """
 
     hosts: Ints
     of: Ints
@@ -60,9 +63,11 @@ class HostClasses:
 
 @dataclass(frozen=True, slots=True)
 class ClassPredictions:
-    """What is predicted of G kinds under O options: expected T/B and its lower bound, and expected latency where
-    somebody's limit asks for it, else nan. (O, G, N), nan where an option is no choice; `before` and `latency_before`
-    (G, N) are without the newcomer, 1 for itself. `options` are their names, `pins` and `usable` as in PinningOption.
+    """Predictions for G classes under O options.
+
+    `expected`, `lower` and `latency` (O, G, N) are expected T/B, its lower bound and expected latency, nan where an
+    option is not usable or no limit needs latency. `before` and `latency_before` (G, N) are without the newcomer, 1 for
+    itself. `options` are names; `pins` and `usable` as in PinningOption.
     """
 
     options: tuple[str, ...]
@@ -75,29 +80,29 @@ class ClassPredictions:
     latency_before: Floats
 
 
-def kinds(question: Question, hosts: Ints) -> HostClasses:
-    """Join the hosts at these positions that are alike; (H,)."""
+def host_classes(question: PlacementQuestion, hosts: Ints) -> HostClasses:
+    """Group the hosts at these positions, (H,), into classes."""
     snapshot, request = question.snapshot, question.request
     limits = limits_of(snapshot, hosts, request.instance, question.slots)
     waits = latency_limits_of(snapshot, hosts, request.instance, question.slots)
-    alike: NDArray[Any] = snapshot.fingerprints[hosts]
-    mine = snapshot.where(request.instance.id)
-    told = [one[:, :-1] for one in (limits, waits) if not np.isnan(one[:, :-1]).all()]
-    if told or mine:
+    fingerprint_rows: NDArray[Any] = snapshot.fingerprints[hosts]
+    own_seats = snapshot.where(request.instance.id)
+    known_limits = [rows[:, :-1] for rows in (limits, waits) if not np.isnan(rows[:, :-1]).all()]
+    if known_limits or own_seats:
         seat = np.full((len(hosts), 1), -1.0)
-        for host, slot in mine:
+        for host, slot in own_seats:
             seat[hosts == host] = slot
-        rows = np.concatenate([seat, *told], axis=1)
-        parts = [alike.view(np.uint8).reshape(len(hosts), -1), np.ascontiguousarray(rows).view(np.uint8)]
+        rows = np.concatenate([seat, *known_limits], axis=1)
+        parts = [fingerprint_rows.view(np.uint8).reshape(len(hosts), -1), np.ascontiguousarray(rows).view(np.uint8)]
         joined = np.concatenate(parts, axis=1)
-        alike = joined.view(np.dtype((np.void, joined.shape[1])))[:, 0]
-    each = alike.view(np.dtype((np.void, alike.itemsize))).tolist()
-    number = dict(zip(dict.fromkeys(each), count()))
-    of = np.fromiter(map(number.__getitem__, each), dtype=np.int64, count=len(each))
+        fingerprint_rows = joined.view(np.dtype((np.void, joined.shape[1])))[:, 0]
+    each = fingerprint_rows.view(np.dtype((np.void, fingerprint_rows.itemsize))).tolist()
+    class_numbers = dict(zip(dict.fromkeys(each), count()))
+    of = np.fromiter(map(class_numbers.__getitem__, each), dtype=np.int64, count=len(each))
     first = np.flatnonzero(np.diff(np.maximum.accumulate(of), prepend=-1))
     chosen = hosts[first]
     present = np.concatenate([snapshot.scenes.present[chosen], np.ones((len(chosen), 1), dtype=bool)], axis=1)
-    for host, slot in mine:
+    for host, slot in own_seats:
         present[chosen == host, slot] = False
     return HostClasses(
         hosts=chosen,
@@ -109,22 +114,24 @@ def kinds(question: Question, hosts: Ints) -> HostClasses:
     )
 
 
-def predict(question: Question, found: HostClasses, remembered: PredictionCache) -> ClassPredictions:
-    """Predict every kind without the newcomer and with it under every option that is a choice there.
+def predict_classes(question: PlacementQuestion, classes: HostClasses, remembered: PredictionCache) -> ClassPredictions:
+    """Predict every class without the newcomer, and with it under every usable option.
 
-    Only throughput is asked, but where somebody minds latency; only what is not remembered is asked at all.
+    Latency is predicted only where an instance limits it. Cached predictions are not computed again.
     """
-    minds = ~np.isnan(found.waits).all(axis=1)
-    groups = [((), np.flatnonzero(~minds)), (("latency",), np.flatnonzero(minds))]
-    asked = [(rows, *_asked(question, found.hosts[rows], targets, remembered)) for targets, rows in groups if len(rows)]
-    before, after = asked[0][1:]
-    if len(asked) > 1:  # put together in the order of the kinds
-        order = np.argsort(np.concatenate([rows for rows, *_ in asked]))
-        before, after = (np.concatenate([one[part] for one in asked])[order] for part in (1, 2))
+    latency_limited = ~np.isnan(classes.waits).all(axis=1)
+    groups = [((), np.flatnonzero(~latency_limited)), (("latency",), np.flatnonzero(latency_limited))]
+    predicted = [
+        (rows, *_predicted(question, classes.hosts[rows], targets, remembered)) for targets, rows in groups if len(rows)
+    ]
+    before, after = predicted[0][1:]
+    if len(predicted) > 1:  # joined in the order of the classes
+        order = np.argsort(np.concatenate([rows for rows, *_ in predicted]))
+        before, after = (np.concatenate([parts[part] for parts in predicted])[order] for part in (1, 2))
     usable = ~np.isnan(after[:, :, 0, -1])
     places = np.flatnonzero(usable.any(axis=0)).tolist()
     expected, lower, latency = (np.stack([after[:, place, number] for place in places]) for number in range(3))
-    alone = ~(found.present & (np.arange(question.slots) < question.slots - 1))
+    alone = ~(classes.present & (np.arange(question.slots) < question.slots - 1))
     return ClassPredictions(
         options=tuple(NAMES[place] for place in places),
         pins=np.array([NAMES[place] != pinning.FREE for place in places], dtype=bool),
@@ -137,81 +144,86 @@ def predict(question: Question, found: HostClasses, remembered: PredictionCache)
     )
 
 
-def _asked(
-    question: Question, hosts: Ints, targets: Sequence[str], remembered: PredictionCache
+def _predicted(
+    question: PlacementQuestion, hosts: Ints, targets: Sequence[str], remembered: PredictionCache
 ) -> tuple[Floats, Floats]:
-    """Of the hosts at these positions expected T/B, its lower bound and expected latency: without the newcomer
-    (G, 3, N), and with it under every option there is (G, O, 3, N), by its place in NAMES, nan where it is no choice.
+    """Expected T/B, its lower bound and expected latency of the hosts at these positions.
+
+    The first array is without the newcomer, (G, 3, N); the second with it under every option, (G, O, 3, N), by its
+    place in NAMES, nan where it is not usable.
     """
-    where, who = keys(question, hosts, targets)
+    keys_without, keys_with = keys(question, hosts, targets)
     block = (3, question.slots)
-    is_known, before = remembered.before.find(where, block)
-    is_told, after = remembered.after.find(who, (len(NAMES), *block))
-    new, untold = first_of_each(where, is_known), first_of_each(who, is_told)
-    scenes = [base_with(question, hosts[new.first])[1]] if len(new.first) else []
-    found: tuple[PinningOption, ...] = ()
-    if len(untold.first):
-        base, absent = base_with(question, hosts[untold.first])
-        found = pinning.options(base, question.request.instance)
-        scenes += [with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in found]
+    is_known_without, before = remembered.before.find(keys_without, block)
+    is_known_with, after = remembered.after.find(keys_with, (len(NAMES), *block))
+    new_without, new_with = first_of_each(keys_without, is_known_without), first_of_each(keys_with, is_known_with)
+    scenes = [base_with(question, hosts[new_without.first])[1]] if len(new_without.first) else []
+    options: tuple[PinningOption, ...] = ()
+    if len(new_with.first):
+        base, absent = base_with(question, hosts[new_with.first])
+        options = pinning.options(base, question.request.instance)
+        scenes += [with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in options]
     if scenes:
-        said = _in_parts(question.predictor, stack_scenes(scenes), targets)
-        before[new.first], at = said[: len(new.first)], len(new.first)
-        for option in found:
-            rows = untold.first[option.usable]
-            after[rows, NAMES.index(option.name)] = said[at : at + len(rows)]
+        predicted = _in_parts(question.predictor, stack_scenes(scenes), targets)
+        before[new_without.first], at = predicted[: len(new_without.first)], len(new_without.first)
+        for option in options:
+            rows = new_with.first[option.usable]
+            after[rows, NAMES.index(option.name)] = predicted[at : at + len(rows)]
             at += len(rows)
-    remembered.before.keep([where[row] for row in new.first.tolist()], before[new.first])
-    remembered.after.keep([who[row] for row in untold.first.tolist()], after[untold.first])
-    before[new.rows], after[untold.rows] = before[new.like], after[untold.like]
+    remembered.before.keep([keys_without[row] for row in new_without.first.tolist()], before[new_without.first])
+    remembered.after.keep([keys_with[row] for row in new_with.first.tolist()], after[new_with.first])
+    before[new_without.rows], after[new_with.rows] = before[new_without.like], after[new_with.like]
     return before, after
 
 
-class Unknown(NamedTuple):
-    """The `rows` (U,) whose key is not known, for each the first one with the same key, `like` (U,), and these."""
+class UnknownRows(NamedTuple):
+    """The `rows` (U,) with unknown keys, the first row with the same key, `like` (U,), and these first rows."""
 
     rows: Ints
     like: Ints
     first: Ints
 
 
-def first_of_each(keys: Sequence[bytes], known: Bools) -> Unknown:
-    """Who is to be asked about: hosts that differ in limits alone have one key."""
+def first_of_each(keys: Sequence[bytes], known: Bools) -> UnknownRows:
+    """The rows to predict: hosts that differ only in limits share one key."""
     rows = np.flatnonzero(~known)
     first: dict[bytes, int] = {}
     like = [first.setdefault(keys[row], row) for row in rows.tolist()]
-    return Unknown(rows, np.array(like, dtype=np.int64), np.array(list(first.values()), dtype=np.int64))
+    return UnknownRows(rows, np.array(like, dtype=np.int64), np.array(list(first.values()), dtype=np.int64))
 
 
-def keys(question: Question, hosts: Ints, targets: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
-    """What a prediction about each host depends on without the newcomer, and with it."""
-    snapshot, one, table = question.snapshot, question.request.instance, question.table
-    # The number of slots is one of it: sums over eight and more of them end in other bits.
-    said = snapshot.names.table if table is snapshot.scenes.table else fingerprints.of_table(table)
-    asked = fingerprints.digest(question.predictor.version, said, question.slots, tuple(targets))
-    own = [] if question.row is None else [("", question.row)]
-    by_name = [(platform, row) for (platform, name), row in table.rows.items() if name == one.workload]
+def keys(question: PlacementQuestion, hosts: Ints, targets: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
+    """The cache keys of each host's prediction without the newcomer, and with it."""
+    snapshot, instance, table = question.snapshot, question.request.instance, question.table
+    # The number of slots is part of the key: sums over eight and more slots differ in their last bits.
+    table_key = snapshot.names.table if table is snapshot.scenes.table else fingerprints.of_table(table)
+    question_key = fingerprints.digest(question.predictor.version, table_key, question.slots, tuple(targets))
+    own_row = [] if question.row is None else [("", question.row)]
+    by_name = [(platform, row) for (platform, name), row in table.rows.items() if name == instance.workload]
     newcomer = fingerprints.digest(
-        [(platform, fingerprints.of_profile(table, row)) for platform, row in own or by_name],
-        (one.workload, one.vcpus, one.load, one.service, one.max_latency_ratio is None),
-        one.settings,
+        [(platform, fingerprints.of_profile(table, row)) for platform, row in own_row or by_name],
+        (instance.workload, instance.vcpus, instance.load, instance.service, instance.max_latency_ratio is None),
+        instance.settings,
     )
-    where = [fingerprint + asked for fingerprint in snapshot.fingerprints[hosts].view(f"V{fingerprints.SIZE}").tolist()]
-    for host, slot in snapshot.where(one.id):
+    without_newcomer = [
+        fingerprint + question_key
+        for fingerprint in snapshot.fingerprints[hosts].view(f"V{fingerprints.SIZE}").tolist()
+    ]
+    for host, slot in snapshot.where(instance.id):
         for at in np.flatnonzero(hosts == host).tolist():
-            where[at] += b"without %d" % slot
-    return where, [key + newcomer for key in where]
+            without_newcomer[at] += b"without %d" % slot
+    return without_newcomer, [key + newcomer for key in without_newcomer]
 
 
-def base_with(question: Question, hosts: Ints) -> tuple[SceneBatch, SceneBatch]:
-    """The hosts at these positions as they stand without the newcomer, and with it in the last slot but not there."""
+def base_with(question: PlacementQuestion, hosts: Ints) -> tuple[SceneBatch, SceneBatch]:
+    """The hosts at these positions without the newcomer, and with an empty last slot for it."""
     base = without_it(question.snapshot, question.request, hosts, question.table)
     values = newcomer_slot(base, question.snapshot, hosts, question.request.instance, question.row)
     return base, base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
 
 
 def with_newcomer(absent: SceneBatch, option: PinningOption) -> SceneBatch:
-    """The same scenes with the newcomer there, pinned as an option says."""
+    """The same scenes with the newcomer present, pinned by an option."""
     present, affinity = absent.present.copy(), absent.affinity.copy()
     present[:, -1], affinity[:, -1] = True, option.affinity
     return replace(absent, present=present, affinity=affinity)
@@ -219,10 +231,12 @@ def with_newcomer(absent: SceneBatch, option: PinningOption) -> SceneBatch:
 
 def _in_parts(predictor: Predictor, scenes: SceneBatch, targets: Sequence[str]) -> Floats:
     """Expected T/B, its lower bound and expected latency of every slot; (S, 3, N)."""
-    size = max(CELLS // scenes.slots**2, 1)
-    told = np.empty((len(scenes), 3, scenes.slots))
+    size = max(MAX_CELLS // scenes.slots**2, 1)
+    values = np.empty((len(scenes), 3, scenes.slots))
     for start in range(0, len(scenes), size):
         rows = np.arange(start, min(start + size, len(scenes)))
-        said = predictor.predict(scenes if len(rows) == len(scenes) else scenes.take(rows), targets)
-        told[rows] = np.stack([said.throughput.expected, said.throughput.lower, said.latency.expected], axis=1)
-    return told
+        prediction = predictor.predict(scenes if len(rows) == len(scenes) else scenes.take(rows), targets)
+        values[rows] = np.stack(
+            [prediction.throughput.expected, prediction.throughput.lower, prediction.latency.expected], axis=1
+        )
+    return values

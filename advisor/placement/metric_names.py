@@ -1,4 +1,4 @@
-"""Which metrics of a profile mean something to who answers, so that a name with a typing error does not pass unseen."""
+"""Checks the metric names of profiles, so that a mistyped name is reported."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable
 from models.physics import prior
 from models.prediction import Predictor
-from profiler.metrics import BY_NAME, join_key, split_key
+from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, join_key, split_key
 
-# What agent and lab write beside the eight, whoever reads it: it is no typing error, and is not told.
-WRITTEN = frozenset([
-    "system", "throttled", "psi_cpu", "psi_io", "net_mbit", "disk_mb_s", "mem_bw_mb_s", "rss_mb", "steal", "busy",
-    "throughput", "runtime_s", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent",
+# Metrics that the agent and the lab write beside the eight; they are never reported.
+WRITTEN = ADDITIONAL_UNITS.keys() | {
+    "mem_bw_mb_s", "throughput", "runtime_s", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent",
     "load_generator_cpu",
-])  # fmt: skip
+}  # fmt: skip
 SWEEP = "bubble_"  # what the lab calls its sweeps (models.features.sensitivity_curves)
-MOST_NAMED = 4
+MAX_NAMED = 4
 
 
 def check(request: PlacementRequest, predictor: Predictor) -> None:
-    """Refuse a profile of the question of which whoever answers knows nothing; InvalidInput names what it may hold."""
+    """Reject a request whose profile has no metric that the predictor knows; InvalidInput lists the known ones."""
     keys = request.profile.metrics if request.profile is not None else ()
     unknown = _unknown(keys, predictor)
     if keys and len(unknown) == len(keys):
@@ -36,25 +35,25 @@ def check(request: PlacementRequest, predictor: Predictor) -> None:
 
 
 def notes(snapshot: ClusterSnapshot, request: PlacementRequest, predictor: Predictor) -> tuple[str, ...]:
-    """What to say of metrics that whoever answers does not know, in the question's profile and in those in use."""
-    found = []
+    """Notes about unknown metrics in the request's profile and in the profiles of the cloud."""
+    texts = []
     if request.profile is not None and (unknown := _unknown(request.profile.metrics, predictor)):
-        found.append(_sentence(unknown, predictor, "the profile of the question"))
+        texts.append(_sentence(unknown, predictor, "the profile of the question"))
     table = snapshot.scenes.table
     if columns := _unknown(table.columns, predictor):
         used = set(np.unique(snapshot.scenes.profile[snapshot.scenes.present]).tolist())
         used |= {row for (_, name), row in table.rows.items() if name == request.instance.workload}
-        found += _of_workloads(table, columns, sorted(used), predictor)
-    return tuple(found)
+        texts += _of_workloads(table, columns, sorted(used), predictor)
+    return tuple(texts)
 
 
 def _of_workloads(
     table: ProfileTable, columns: Sequence[str], rows: Iterable[int], predictor: Predictor
 ) -> Iterable[str]:
-    """One sentence for all the workloads in these rows that have such metrics."""
+    """One sentence for all workloads in these rows that have such metrics."""
     held = {
         table.names[row]: [key for key in columns if np.isfinite(table.column(key)[row])]
-        for row in sorted(rows, key=lambda one: table.names[one])
+        for row in sorted(rows, key=lambda row_number: table.names[row_number])
     }
     owners = [name for name, keys in held.items() if keys]
     if owners:
@@ -68,7 +67,7 @@ def _sentence(keys: Sequence[str], predictor: Predictor, where: str) -> str:
 
 
 def _unknown(keys: Iterable[str], predictor: Predictor) -> list[str]:
-    """Those that neither this predictor nor the prior reads and that no tool of ours writes, in order."""
+    """Sorted metrics that neither this predictor nor the prior reads and that no tool of this project writes."""
     read = {*prior.METRICS, *predictor.metrics}
     return sorted(key for key in {join_key(*split_key(key)) for key in keys} if key not in read and not _written(key))
 
@@ -79,14 +78,14 @@ def _written(key: str) -> bool:
 
 
 def _hinted(keys: Iterable[str], predictor: Predictor) -> list[str]:
-    """Each with the known name that it may stand for."""
+    """Each name with the known name that may be meant."""
     known = [*prior.METRICS, *predictor.metrics, *BY_NAME, *WRITTEN]
     near = {key: get_close_matches(key, known, n=1, cutoff=0.75) for key in keys}
-    return [f"{key} (is {found[0]} meant?)" if found else key for key, found in near.items()]
+    return [f"{key} (is {matches[0]} meant?)" if matches else key for key, matches in near.items()]
 
 
 def _listed(names: Collection[str]) -> str:
-    """The first few, and how many more there are."""
-    few = list(names)[:MOST_NAMED]
+    """The first few, and the number of the others."""
+    few = list(names)[:MAX_NAMED]
     more = len(names) - len(few)
     return ", ".join(few) + (f" and {more} more" if more else "")

@@ -1,4 +1,4 @@
-"""Hosts that break somebody's limit: the best ones are mended by the isolation ladder, the others told why not."""
+"""Mitigates the best hosts on which the placement violates a limit, and rejects the others with a reason."""
 
 from __future__ import annotations
 
@@ -9,105 +9,124 @@ import numpy as np
 
 from advisor import mitigation
 from advisor.domain import Instance, MitigationStep, Rejection
-from advisor.placement.candidates import RankedHost, place, seats, told
-from advisor.placement.host_classes import ClassPredictions, HostClasses, Question
+from advisor.placement.candidates import RankedHost, place, slots_by_id, write_effects
+from advisor.placement.host_classes import ClassPredictions, HostClasses, PlacementQuestion
 from advisor.rounding import SLACK
 from advisor.scheduling import scoring
 from models.arrays import Bools
 from models.prediction import BandArrays, InterferencePrediction
 
-MOST_TRIED = 3  # hosts on which the ladder is tried, each of which costs as much as a small question
-NEEDS_SETTINGS = "limit.settings"  # of hosts that break a limit, where nobody's settings are to change
+MAX_MITIGATED_HOSTS = 3  # hosts on which mitigation is tried; each costs as much as a small request
+NEEDS_SETTINGS = "limit.settings"  # code of hosts that would need changed settings where the request allows none
 
 
-def mend(
-    question: Question,
-    found: HostClasses,
+def mitigate(
+    question: PlacementQuestion,
+    classes: HostClasses,
     predicted: ClassPredictions,
-    standing: RankedHost,
-    kind: int,
+    ranked_host: RankedHost,
+    host_class: int,
     others: Sequence[str],
 ) -> tuple[tuple[MitigationStep, ...], RankedHost | None]:
-    """Try the ladder on a host of a kind: the steps that were tried, and how it stands if they mended it.
+    """Try mitigation on a host of a class: the steps tried, and the ranked host if they succeeded.
 
-    A step that names another host mends nothing here. `others` are hosts that break nothing, best first.
+    A step that names another host does not succeed here. `others` are hosts that keep all limits, best first.
     """
-    placed = place(question, [standing.host], [standing.option])
-    rungs = mitigation.climb(
-        placed.hosts[0],
-        placed.residents[0],
-        placed.newcomers[0],
+    placed_newcomer = place(question, [ranked_host.host], [ranked_host.option])
+    steps = mitigation.escalate(
+        placed_newcomer.hosts[0],
+        placed_newcomer.residents[0],
+        placed_newcomer.newcomers[0],
         table=question.table,
         row=question.row,
         predictor=question.predictor,
         others=others,
     )
-    if not rungs or not rungs[-1].satisfies or rungs[-1].action == "host":
-        return rungs, None
-    row = slice(kind, kind + 1)
-    after = _nothing(found.present[row])
-    told(after, 0, rungs[-1].effects, seats(placed, 0))
+    if not steps or not steps[-1].satisfies or steps[-1].action == "host":
+        return steps, None
+    row = slice(host_class, host_class + 1)
+    after = _empty_prediction(classes.present[row])
+    write_effects(after, 0, steps[-1].effects, slots_by_id(placed_newcomer, 0))
     scores = scoring.score(
-        after, found.present[row], predicted.before[row], found.limits[row], found.used[row], question.request.objective
+        after,
+        classes.present[row],
+        predicted.before[row],
+        classes.limits[row],
+        classes.used[row],
+        question.request.objective,
     )
-    value, expected, half = (float(one[0]) for one in (scores.score, scores.expected, scores.half_width))
-    return rungs, RankedHost(standing.host, standing.option, value, expected, half, rungs)
+    value, expected, half_width = (float(values[0]) for values in (scores.score, scores.expected, scores.half_width))
+    return steps, RankedHost(ranked_host.host, ranked_host.option, value, expected, half_width, steps)
 
 
-def _nothing(present: Bools) -> InterferencePrediction:
-    """A prediction that is yet to be filled in."""
+def _empty_prediction(present: Bools) -> InterferencePrediction:
+    """A prediction to be filled in."""
     throughput, latency, jitter = (BandArrays(*(np.full(present.shape, np.nan) for _ in range(3))) for _ in range(3))
     return InterferencePrediction(throughput, latency, jitter, np.zeros(present.shape, dtype=bool))
 
 
 def rejections(
-    question: Question,
-    found: HostClasses,
+    question: PlacementQuestion,
+    classes: HostClasses,
     predicted: ClassPredictions,
     hosts: Sequence[tuple[int, int, int]],
-    rungs: Mapping[int, tuple[MitigationStep, ...]],
+    steps_by_host: Mapping[int, tuple[MitigationStep, ...]],
 ) -> list[Rejection]:
-    """Why hosts cannot take the instance although nothing but a limit speaks against them.
+    """Why hosts that pass all filters are rejected for a limit.
 
-    `hosts` are (position, kind, option); `rungs` what was tried in vain, by position.
+    `hosts` are (position, class, option); `steps_by_host` the steps that failed, by position.
     """
     return [
-        _with_what_was_tried(question, _rejection(question, found, predicted, *one), rungs.get(one[0])) for one in hosts
+        _with_outcome(question, _rejection(question, classes, predicted, *host_entry), steps_by_host.get(host_entry[0]))
+        for host_entry in hosts
     ]
 
 
-def _with_what_was_tried(question: Question, one: Rejection, rungs: tuple[MitigationStep, ...] | None) -> Rejection:
+def _with_outcome(
+    question: PlacementQuestion, rejection: Rejection, steps: tuple[MitigationStep, ...] | None
+) -> Rejection:
     if not question.request.mend:
-        return replace(one, code=NEEDS_SETTINGS, reason=f"{one.reason}, and nobody's settings are to change")
-    tried = "; isolation was tried on better hosts only" if rungs is None else ", and nothing that was tried mends it"
-    return replace(one, reason=one.reason + tried, rungs=rungs or ())
+        return replace(
+            rejection, code=NEEDS_SETTINGS, reason=f"{rejection.reason}, and nobody's settings are to change"
+        )
+    tried = "; isolation was tried on better hosts only" if steps is None else ", and nothing that was tried mends it"
+    return replace(rejection, reason=rejection.reason + tried, rungs=steps or ())
 
 
 def _rejection(
-    question: Question, found: HostClasses, predicted: ClassPredictions, position: int, kind: int, option: int
+    question: PlacementQuestion,
+    classes: HostClasses,
+    predicted: ClassPredictions,
+    position: int,
+    host_class: int,
+    option: int,
 ) -> Rejection:
-    """The newcomer's own limit is named before a neighbour's, and a throughput before a latency."""
-    snapshot, asked = question.snapshot, question.request.instance
-    ratio, latency = predicted.expected[option, kind], predicted.latency[option, kind]
-    least, most = found.limits[kind] - SLACK, found.waits[kind] + SLACK
-    under = (ratio < least) & (predicted.before[kind] >= least)
-    slow = (latency > most) & (predicted.latency_before[kind] <= most)
-    there = found.present[kind]
-    last = len(there) - 1
-    for broken, code in ((under, "limit.{}"), (slow, "limit.{}_latency")):
-        if there[last] and broken[last]:
-            return _said(snapshot.hosts[position].id, code.format("newcomer"), asked, ratio[last], latency[last])
-    for broken, code in ((under, "limit.{}"), (slow, "limit.{}_latency")):
-        for slot in np.flatnonzero(broken & there)[:1].tolist():
-            one = snapshot.residents[position][slot]
-            return _said(snapshot.hosts[position].id, code.format("neighbour"), one, ratio[slot], latency[slot])
+    """The newcomer's own limit is named before a neighbour's, and throughput before latency."""
+    snapshot, newcomer = question.snapshot, question.request.instance
+    ratio, latency = predicted.expected[option, host_class], predicted.latency[option, host_class]
+    least, most = classes.limits[host_class] - SLACK, classes.waits[host_class] + SLACK
+    too_low = (ratio < least) & (predicted.before[host_class] >= least)
+    too_slow = (latency > most) & (predicted.latency_before[host_class] <= most)
+    present = classes.present[host_class]
+    last = len(present) - 1
+    for broken, code in ((too_low, "limit.{}"), (too_slow, "limit.{}_latency")):
+        if present[last] and broken[last]:
+            return _limit_rejection(
+                snapshot.hosts[position].id, code.format("newcomer"), newcomer, ratio[last], latency[last]
+            )
+    for broken, code in ((too_low, "limit.{}"), (too_slow, "limit.{}_latency")):
+        for slot in np.flatnonzero(broken & present)[:1].tolist():
+            resident = snapshot.residents[position][slot]
+            return _limit_rejection(
+                snapshot.hosts[position].id, code.format("neighbour"), resident, ratio[slot], latency[slot]
+            )
     raise AssertionError("a host that breaks no limit is not rejected for one")
 
 
-def _said(host: str, code: str, one: Instance, ratio: float, latency: float) -> Rejection:
+def _limit_rejection(host: str, code: str, instance: Instance, ratio: float, latency: float) -> Rejection:
     verb = "reach" if code.startswith("limit.newcomer") else "fall to"
     if code.endswith("_latency"):
-        what = f"{one.id} would wait {latency:.2f} times as long as alone, its limit is {one.max_latency_ratio:g}"
+        text = f"would wait {latency:.2f} times as long as alone, its limit is {instance.max_latency_ratio:g}"
     else:
-        what = f"{one.id} would {verb} {ratio:.2f} of its own speed, its limit is {one.min_throughput_ratio}"
-    return Rejection(host, code, what)
+        text = f"would {verb} {ratio:.2f} of its own speed, its limit is {instance.min_throughput_ratio}"
+    return Rejection(host, code, f"{instance.id} {text}")

@@ -1,4 +1,4 @@
-"""Which residents should go to another host: to empty one, or because somebody gains by it beyond uncertainty."""
+"""Single moves: where residents go when a host is emptied, and moves whose gain exceeds their uncertainty."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ from advisor.prediction import active
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 
-# A choice, not a measurement: a live migration takes minutes of copying, so it must promise more than a pin does.
+# A chosen threshold: a live migration copies for minutes, so it must gain more than a pin.
 MOVE_GAIN = 0.05
 
 
 def evacuation(
     snapshot: ClusterSnapshot, context: QuestionContext, host: str, targets: Sequence[str] | None = None
 ) -> tuple[Move, ...]:
-    """Where each resident of a host goes when it is emptied, the largest first and each counting in for the next.
+    """Where each resident of a host goes when it is emptied, the largest first; later moves see the earlier ones.
 
-    `targets` None = any other host. A resident that nobody can take has a move without a target that says why.
+    `targets` None = any other host. A resident that no host takes has a move without a target and with the reason.
     """
     position = snapshot.index(host)
     residents = () if position is None else snapshot.residents[position]
-    named = [one.id for one in snapshot.hosts] if targets is None else targets
-    elsewhere = tuple(name for name in named if name != host)
+    host_names = [other.id for other in snapshot.hosts] if targets is None else targets
+    elsewhere = tuple(name for name in host_names if name != host)
     moves: list[Move] = []
-    for one in sorted(residents, key=lambda one: (-one.memory_mb, -one.vcpus, one.id)):
-        answer = sequential.as_it_is(snapshot, context, PlacementRequest(one, hosts=elsewhere, limit=1, explain=False))
-        if not answer.candidates:
-            moves.append(Move(one.id, host, None, _refusals(answer)))
+    for instance in sorted(residents, key=lambda instance: (-instance.memory_mb, -instance.vcpus, instance.id)):
+        recommendation = sequential.as_it_is(
+            snapshot, context, PlacementRequest(instance, hosts=elsewhere, limit=1, explain=False)
+        )
+        if not recommendation.candidates:
+            moves.append(Move(instance.id, host, None, _refusals(recommendation)))
             continue
-        best = answer.candidates[0]
-        moves.append(Move(one.id, host, best.host, f"host {host} is to be emptied", score=best.score))
-        snapshot = sequential.after(snapshot, sequential.there(answer))
+        best = recommendation.candidates[0]
+        moves.append(Move(instance.id, host, best.host, f"host {host} is to be emptied", score=best.score))
+        snapshot = sequential.after(snapshot, sequential.there(recommendation))
     return tuple(moves)
 
 
@@ -50,76 +52,79 @@ def improvements(
     most: int,
     within_s: float,
 ) -> tuple[Move, ...]:
-    """Moves by which the worst-off gain more than MOVE_GAIN and more than is uncertain, at most `most` of them.
+    """At most `most` moves by which the worst-off gains more than MOVE_GAIN and more than the uncertainty.
 
-    `targets` says which instances may move, and to which hosts each. Hosts where somebody suffers most come first; what
-    is not looked at after `within_s` seconds is left as it is.
+    `targets` maps the instances that may move to their allowed hosts. Hosts with the greatest losses come first. The
+    search stops after `within_s` seconds.
     """
     until = time.monotonic() + min(within_s, deadline.left_s() / 2)
     moves: list[Move] = []
-    for one in _suffering(snapshot, context, targets):
+    for instance in _suffering(snapshot, context, targets):
         if len(moves) == most or time.monotonic() > until:
             break
-        found = _better(snapshot, context, one, targets[one.id])
-        if found is not None:
-            move, placed = found
+        improvement = _better(snapshot, context, instance, targets[instance.id])
+        if improvement is not None:
+            move, placed = improvement
             moves.append(move)
             snapshot = sequential.after(snapshot, placed)
     return tuple(moves)
 
 
 def _better(
-    snapshot: ClusterSnapshot, context: QuestionContext, one: Instance, targets: Sequence[str]
+    snapshot: ClusterSnapshot, context: QuestionContext, instance: Instance, targets: Sequence[str]
 ) -> tuple[Move, Instance] | None:
-    """The best move of one instance, None where staying is as good as can be told."""
-    here = one.host or ""
+    """The best move of one instance, None where no move is certain to be better."""
+    here = instance.host or ""
     elsewhere = tuple(sorted({*targets} - {here}))
-    answer = sequential.as_it_is(snapshot, context, PlacementRequest(one, hosts=elsewhere, limit=1, explain=False))
+    answer = sequential.as_it_is(snapshot, context, PlacementRequest(instance, hosts=elsewhere, limit=1, explain=False))
     if not answer.candidates:
         return None
-    there = answer.candidates[0].host
-    both = sequential.as_it_is(snapshot, context, PlacementRequest(one, hosts=(here, there), limit=2, explain=False))
+    target = answer.candidates[0].host
+    both = sequential.as_it_is(
+        snapshot, context, PlacementRequest(instance, hosts=(here, target), limit=2, explain=False)
+    )
     by_host = {candidate.host: candidate for candidate in both.candidates}
-    if there not in by_host:
+    if target not in by_host:
         return None
-    placed = sequential.there(replace(both, candidates=(by_host[there],)))
+    placed = sequential.there(replace(both, candidates=(by_host[target],)))
     if here not in by_host:
-        why = next((no for no in both.rejected if no.host == here), None)
-        if why is None or not why.code.startswith("limit."):  # it is there, so capacity alone is no reason to go
+        rejection = next((reason for reason in both.rejected if reason.host == here), None)
+        # It runs there, so capacity alone is no reason to move.
+        if rejection is None or not rejection.code.startswith("limit."):
             return None
-        return Move(one.id, here, there, f"on {here}: {why.reason}", score=by_host[there].score), placed
-    gain = by_host[there].score - by_host[here].score
-    if gain <= MOVE_GAIN or there in by_host[here].tied_with:
+        return Move(instance.id, here, target, f"on {here}: {rejection.reason}", score=by_host[target].score), placed
+    gain = by_host[target].score - by_host[here].score
+    if gain <= MOVE_GAIN or target in by_host[here].tied_with:
         return None
-    text = f"with {one.id} on {there} the worst-off keeps {gain:.2f} more of its speed alone, beyond uncertainty"
-    return Move(one.id, here, there, text, score=by_host[there].score, gain=gain), placed
+    text = f"with {instance.id} on {target} the worst-off keeps {gain:.2f} more of its speed alone, beyond uncertainty"
+    return Move(instance.id, here, target, text, score=by_host[target].score, gain=gain), placed
 
 
 def _suffering(
     snapshot: ClusterSnapshot, context: QuestionContext, targets: Mapping[str, Sequence[str]]
 ) -> Iterator[Instance]:
-    """Residents that may move off hosts where somebody loses enough for a move to pay, worst hosts first.
+    """Movable residents of hosts where somebody loses enough for a move to pay, worst hosts first.
 
-    What a move away can give back is what is lost there now, but for limits, which are looked at on every host.
+    A move can only give back what is lost now; hosts with limits are always examined.
     """
     scenes = snapshot.scenes
     if not len(snapshot.hosts) or not scenes.present.any():
         return
     expected = active.ask(context.active, lambda answering: answering.predictor.predict(scenes, ()).throughput.expected)
     worst = np.where(scenes.present, expected, 1.0).min(axis=1, initial=1.0)
-    minds = (np.isfinite(snapshot.min_ratio) | np.isfinite(snapshot.max_latency)).sum(axis=1)
+    has_limits = (np.isfinite(snapshot.min_ratio) | np.isfinite(snapshot.max_latency)).sum(axis=1)
     for position in np.argsort(worst, kind="stable").tolist():
-        if worst[position] > 1 - MOVE_GAIN and not minds[position]:
+        if worst[position] > 1 - MOVE_GAIN and not has_limits[position]:
             continue
-        for one in sorted(snapshot.residents[position], key=lambda one: one.id):
-            if one.id in targets and one.id in snapshot.names.placed:
-                yield one
+        for instance in sorted(snapshot.residents[position], key=lambda instance: instance.id):
+            if instance.id in targets and instance.id in snapshot.names.placed:
+                yield instance
 
 
-def _refusals(answer: Recommendation) -> str:
-    """Why nobody takes it, in one sentence."""
-    if not answer.rejected:
+def _refusals(recommendation: Recommendation) -> str:
+    """Why no host takes it, in one sentence."""
+    if not recommendation.rejected:
         return "there is no other host"
-    first = answer.rejected[0]
-    more = f" (and {len(answer.rejected) - 1} more hosts refuse)" if len(answer.rejected) > 1 else ""
+    first = recommendation.rejected[0]
+    more = f" (and {len(recommendation.rejected) - 1} more hosts refuse)" if len(recommendation.rejected) > 1 else ""
     return f"{first.host}: {first.reason}{more}"

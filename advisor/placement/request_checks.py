@@ -15,7 +15,8 @@ from advisor.domain import (
 from advisor.errors import InvalidInput
 from advisor.render import check_labels
 from advisor.validation import check_unique, check_value, misfit
-from profiler.observed import HOST_KINDS, MAX_CPUS
+from profiler.host_kinds import HOST_KINDS
+from profiler.observed import MAX_CPUS
 
 
 def check_request(request: PlacementRequest) -> None:

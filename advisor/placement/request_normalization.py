@@ -1,4 +1,4 @@
-"""Answers without the newcomer's name: what was decided holds for whoever asks the same, whatever it is called."""
+"""Requests without the newcomer's name, so that cached answers apply to any name."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from advisor.snapshot import ClusterSnapshot
 
 T = TypeVar("T")
 
-# The name that stands for every newcomer's. Nobody can guess it, so no other text holds it, by chance or by intent.
+# The stand-in for every newcomer's name. It cannot be guessed, so no other text contains it.
 NEWCOMER = f"newcomer-{secrets.token_hex(16)}"
 
-# What every tool takes for the name of an instance and nothing else: `advisor.render.names` says which names are not.
+# Names that every tool reads as the name of an instance; `advisor.render.names` lists the others.
 _PLAIN = re.compile(r"(?!Domain-0\Z)(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._:-]{0,59}\Z")
 
 
-def nameless(request: PlacementRequest, snapshot: ClusterSnapshot) -> PlacementRequest:
-    """The question with NEWCOMER in the place of the name and without `dry_run`, neither of which decides anything.
+def without_name(request: PlacementRequest, snapshot: ClusterSnapshot) -> PlacementRequest:
+    """The request with NEWCOMER as the name and without `dry_run`; neither affects the decision.
 
-    The name stays where it does: where the snapshot has an instance of that name, in commands, which may shorten names,
-    where tools would read the name otherwise, and as the name of a profile of its own, by which a model may know it.
+    The name stays where it does: if the snapshot has an instance of that name, in commands (tools shorten names or read
+    some differently), and with a profile of its own, by which a model may know it.
     """
     name, asked = request.instance.id, replace(request, dry_run=False)
     if request.commands or request.profile is not None or not _PLAIN.match(name) or snapshot.where(name):
@@ -32,59 +32,64 @@ def nameless(request: PlacementRequest, snapshot: ClusterSnapshot) -> PlacementR
     return replace(asked, instance=replace(request.instance, id=NEWCOMER))
 
 
-def named(answer: Recommendation, name: str) -> Recommendation:
-    """What was decided of a nameless question as it is said of an instance of this name."""
+def with_name(answer: Recommendation, name: str) -> Recommendation:
+    """An answer to a request without a name, for an instance with this name."""
     return replace(
         answer,
-        candidates=tuple(_candidate(one, name) for one in answer.candidates),
-        rejected=tuple(_rejection(one, name) for one in answer.rejected),
+        candidates=tuple(_candidate(candidate, name) for candidate in answer.candidates),
+        rejected=tuple(_rejection(rejection, name) for rejection in answer.rejected),
         notes=_texts(answer.notes, name),
     )
 
 
-def _candidate(one: Candidate, name: str) -> Candidate:
-    """Neighbours and their changes are told under their own names."""
+def _candidate(candidate: Candidate, name: str) -> Candidate:
+    """A candidate; neighbours and their changes keep their names."""
     return replace(
-        one,
-        newcomer=_effect(one.newcomer, name),
+        candidate,
+        newcomer=_effect(candidate.newcomer, name),
         reasons=tuple(
-            replace(why, text=_text(why.text, name), neighbour=_who(why.neighbour, name)) for why in one.reasons
+            replace(why, text=_text(why.text, name), neighbour=_renamed(why.neighbour, name))
+            for why in candidate.reasons
         ),
-        rungs=tuple(_rung(rung, name) for rung in one.rungs),
+        rungs=tuple(_mitigation_step(step, name) for step in candidate.rungs),
     )
 
 
-def _rejection(one: Rejection, name: str) -> Rejection:
-    if NEWCOMER not in one.reason and not one.rungs:
-        return one
-    return replace(one, reason=_text(one.reason, name), rungs=tuple(_rung(rung, name) for rung in one.rungs))
-
-
-def _rung(one: MitigationStep, name: str) -> MitigationStep:
+def _rejection(rejection: Rejection, name: str) -> Rejection:
+    if NEWCOMER not in rejection.reason and not rejection.rungs:
+        return rejection
     return replace(
-        one,
-        text=_text(one.text, name),
-        changes=_keys(one.changes, name),
-        effects=tuple(_effect(effect, name) for effect in one.effects),
-        notes=_texts(one.notes, name),
+        rejection,
+        reason=_text(rejection.reason, name),
+        rungs=tuple(_mitigation_step(step, name) for step in rejection.rungs),
     )
 
 
-def _effect(one: Effect, name: str) -> Effect:
-    return replace(one, instance=name) if one.instance == NEWCOMER else one
+def _mitigation_step(step: MitigationStep, name: str) -> MitigationStep:
+    return replace(
+        step,
+        text=_text(step.text, name),
+        changes=_keys(step.changes, name),
+        effects=tuple(_effect(effect, name) for effect in step.effects),
+        notes=_texts(step.notes, name),
+    )
+
+
+def _effect(effect: Effect, name: str) -> Effect:
+    return replace(effect, instance=name) if effect.instance == NEWCOMER else effect
 
 
 def _keys(changes: Mapping[str, T], name: str) -> dict[str, T]:
     return {name if who == NEWCOMER else who: what for who, what in changes.items()}
 
 
-def _who(one: str | None, name: str) -> str | None:
-    return name if one == NEWCOMER else one
+def _renamed(instance: str | None, name: str) -> str | None:
+    return name if instance == NEWCOMER else instance
 
 
-def _texts(some: tuple[str, ...], name: str) -> tuple[str, ...]:
-    return tuple(_text(one, name) for one in some)
+def _texts(texts: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return tuple(_text(text, name) for text in texts)
 
 
-def _text(one: str, name: str) -> str:
-    return one.replace(NEWCOMER, name)
+def _text(text: str, name: str) -> str:
+    return text.replace(NEWCOMER, name)

@@ -1,1 +1,1 @@
-"""Plans: what should become of a whole cloud at once; no I/O."""
+"""Plans for a whole cloud: admit, rebalance, evacuate, consolidate, resize, capacity and what-if; no I/O."""

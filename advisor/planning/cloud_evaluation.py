@@ -1,4 +1,4 @@
-"""How everybody of a cloud stands: what is predicted for each instance, who is below a limit, and the sums of it."""
+"""The predicted state of a cloud: effects on every instance, limit violations, and sums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.domain import Band, Effect, PlanSums
-from advisor.planning.required_ratios import least
+from advisor.planning.required_ratios import required_ratios
 from advisor.rounding import SLACK
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.rows import Rows
@@ -16,36 +16,36 @@ from models.arrays import Bools
 from models.prediction import BandArrays as Bands
 from models.prediction import InterferencePrediction, Predictor
 
-Effects = Mapping[str, tuple[Effect, ...]]
+EffectsByHost = Mapping[str, tuple[Effect, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A cloud with what one model predicts for everybody; None where nobody is there."""
+class CloudEvaluation:
+    """A cloud with one model's prediction for everybody; None where no instance is there."""
 
     snapshot: ClusterSnapshot
-    told: InterferencePrediction | None
+    prediction: InterferencePrediction | None
 
     @classmethod
-    def of(cls, snapshot: ClusterSnapshot, predictor: Predictor) -> Standing:
-        """Ask once about all hosts."""
+    def of(cls, snapshot: ClusterSnapshot, predictor: Predictor) -> CloudEvaluation:
+        """Predict all hosts in one batch."""
         return cls(snapshot, predictor.predict(snapshot.scenes) if snapshot.scenes.present.any() else None)
 
-    def effects(self, before: Mapping[str, Band] | None = None) -> Effects:
-        """What is predicted for every instance of every host; `before` is what it had, where it was there."""
+    def effects(self, before: Mapping[str, Band] | None = None) -> EffectsByHost:
+        """The effects on every instance of every host; `before` has the former T/B by id."""
         known = before or {}
-        told = self.told
-        if told is None:
+        prediction = self.prediction
+        if prediction is None:
             return {host.id: () for host in self.snapshot.hosts}
         return {
             host.id: tuple(
                 Effect(
                     instance=resident.id,
-                    throughput_ratio=band(told.throughput, scene, slot),
-                    latency_ratio=band(told.latency, scene, slot),
-                    jitter_ratio=band(told.jitter, scene, slot),
+                    throughput_ratio=band(prediction.throughput, scene, slot),
+                    latency_ratio=band(prediction.latency, scene, slot),
+                    jitter_ratio=band(prediction.jitter, scene, slot),
                     before=known.get(resident.id),
-                    outside_training=bool(told.outside[scene, slot]),
+                    outside_training=bool(prediction.outside[scene, slot]),
                 )
                 for slot, resident in sorted(enumerate(self.snapshot.residents[scene]), key=lambda pair: pair[1].id)
             )
@@ -53,29 +53,31 @@ class Standing:
         }
 
     def ratios(self) -> Mapping[str, Band]:
-        """T/B of everybody, by id."""
-        if self.told is None:
+        """T/B of every instance, by id."""
+        if self.prediction is None:
             return {}
         return {
-            resident.id: band(self.told.throughput, scene, slot)
-            for scene, there in enumerate(self.snapshot.residents)
-            for slot, resident in enumerate(there)
+            resident.id: band(self.prediction.throughput, scene, slot)
+            for scene, residents in enumerate(self.snapshot.residents)
+            for slot, resident in enumerate(residents)
         }
 
     def below(self, keep_ratio: float) -> frozenset[str]:
-        """Who is under its limit of throughput or over that of latency, or where it has none under `keep_ratio`
-        of what its own settings allow it alone."""
-        if self.told is None:
+        """Ids of instances that violate a limit: too low a throughput or too high a latency.
+
+        Without a limit of its own an instance must keep `keep_ratio` of what its own settings allow it alone.
+        """
+        if self.prediction is None:
             return frozenset()
-        found = under(self.snapshot, self.told, keep_ratio)
+        violated = beyond_limits(self.snapshot, self.prediction, keep_ratio)
         return frozenset(
-            self.snapshot.residents[scene][slot].id for scene, slot in zip(*np.nonzero(found), strict=True)
+            self.snapshot.residents[scene][slot].id for scene, slot in zip(*np.nonzero(violated), strict=True)
         )
 
     def sums(self, keep_ratio: float) -> PlanSums:
-        """The cloud in figures."""
+        """Summary figures of the cloud."""
         present = self.snapshot.scenes.present
-        expected = np.ones(0) if self.told is None else self.told.throughput.expected[present]
+        expected = np.ones(0) if self.prediction is None else self.prediction.throughput.expected[present]
         return PlanSums(
             hosts=len(self.snapshot.hosts),
             hosts_used=int(present.any(axis=1).sum()) if present.size else 0,
@@ -87,13 +89,13 @@ class Standing:
         )
 
 
-def under(rows: Rows, told: InterferencePrediction, keep_ratio: float) -> Bools:
-    """Who is beyond a limit by expectation, as in `Standing.below`; (H, N)."""
-    lowest = least(rows.scenes, rows.min_ratio, keep_ratio)
-    late = np.nan_to_num(told.latency.expected, nan=1.0) > np.nan_to_num(rows.max_latency, nan=np.inf) + SLACK
-    return np.asarray(rows.scenes.present & ((told.throughput.expected < lowest - SLACK) | late))
+def beyond_limits(rows: Rows, prediction: InterferencePrediction, keep_ratio: float) -> Bools:
+    """Which instances violate a limit by expectation, as in `CloudEvaluation.below`; (H, N)."""
+    required = required_ratios(rows.scenes, rows.min_ratio, keep_ratio)
+    too_slow = np.nan_to_num(prediction.latency.expected, nan=1.0) > np.nan_to_num(rows.max_latency, nan=np.inf) + SLACK
+    return np.asarray(rows.scenes.present & ((prediction.throughput.expected < required - SLACK) | too_slow))
 
 
 def band(bands: Bands, scene: int, slot: int) -> Band:
-    """One place of three arrays."""
+    """One element of the three arrays of a band."""
     return Band(*(float(part[scene, slot]) for part in (bands.expected, bands.lower, bands.upper)))

@@ -1,4 +1,4 @@
-"""From a cloud as it is to a cloud as it should be, in stages on which no limit breaks that held before; and back."""
+"""Orders the changes of a plan in stages that violate no limit that held before, and the way back."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from advisor.domain import Band, Instance
-from advisor.planning.migration_feasibility import NOBODY, FeasibilityChecker, State, Verdict, broken, permitted
+from advisor.planning.migration_feasibility import (
+    NOBODY,
+    FeasibilityChecker,
+    HostState,
+    HostViolations,
+    allowed_violations,
+    new_violation,
+)
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 
-MOST_WEIGHED = 24  # moves of those that wait for one another for which a host in between is looked for
+MAX_BYPASS_CANDIDATES = 24  # blocked moves for which an intermediate host is sought
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What should become of one instance: `then` as it should be, `former` as it is, None = it is yet to come; with
-    what is gained by it (T/B) and the reason, where these are known."""
+class InstanceChange:
+    """The change of one instance from `former` (None = new) to `then`, with its gain (T/B) and reason if known."""
 
     then: Instance
     former: Instance | None = None
@@ -30,89 +36,93 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """A change that is carried out in a stage, counted from 0; `between` names whom it makes room for on its way."""
+class ScheduledChange:
+    """A change in a stage, counted from 0; `between` names the instance that an intermediate move makes room for."""
 
     stage: int
-    change: Change
+    change: InstanceChange
     between: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
-    """The changes in their order, those that cannot be carried out each with what is in the way, and the cloud after
-    all that can."""
+class MigrationOrder:
+    """The changes in order, the obstacles of those that cannot be carried out, and the cloud afterwards."""
 
-    carried: tuple[Carried, ...]
+    scheduled: tuple[ScheduledChange, ...]
     stuck: Mapping[str, str]
     after: ClusterSnapshot
 
-    def back(self) -> tuple[Carried, ...]:
-        """The way back through the same states, of all that changed: `former` is how each is to be again, None = not
-        there."""
-        done = [one for one in reversed(self.carried) if one.change.former != one.change.then]
-        stages = {stage: number for number, stage in enumerate(dict.fromkeys(one.stage for one in done))}
-        return tuple(replace(one, stage=stages[one.stage]) for one in done)
+    def back(self) -> tuple[ScheduledChange, ...]:
+        """The way back through the same states; a `former` of None means that the instance is removed."""
+        undone = [step for step in reversed(self.scheduled) if step.change.former != step.change.then]
+        stages = {stage: number for number, stage in enumerate(dict.fromkeys(step.stage for step in undone))}
+        return tuple(replace(step, stage=stages[step.stage]) for step in undone)
 
 
 @dataclass(slots=True)
-class _Way:
-    """A cloud under way: who is where `now`, by position of the host and id, and what is still to be done.
+class _MigrationScheduler:
+    """The cloud during the migration: who is where `now`, by host position and id, and the changes `left`.
 
-    `said` is what is known to be in the way of those that are left, by id, as things stand.
+    `known_obstacles` caches the obstacle of each remaining change in the current state.
     """
 
-    judge: FeasibilityChecker
-    allowed: Sequence[Verdict]
-    suffering: frozenset[str]
+    checker: FeasibilityChecker
+    allowed: Sequence[HostViolations]
+    below_before: frozenset[str]
     now: list[dict[str, Instance]]
-    left: list[Change]
-    detoured: set[str] = field(default_factory=set)
-    said: dict[str, str] = field(default_factory=dict)
+    left: list[InstanceChange]
+    bypassed: set[str] = field(default_factory=set)
+    known_obstacles: dict[str, str] = field(default_factory=dict)
 
-    def hosts(self, change: Change) -> tuple[int, ...]:
-        """The hosts that a change touches, by position, the one it goes to first."""
-        positions = self.judge.snapshot.names.positions
-        both = [change.then] if change.former is None else [change.then, change.former]
-        return tuple(dict.fromkeys(positions[one.host or ""] for one in both))
+    def hosts(self, change: InstanceChange) -> tuple[int, ...]:
+        """The positions of the hosts that a change touches, its target first."""
+        positions = self.checker.snapshot.names.positions
+        ends = [change.then] if change.former is None else [change.then, change.former]
+        return tuple(dict.fromkeys(positions[instance.host or ""] for instance in ends))
 
-    def states(self, change: Change) -> list[State]:
-        """Those hosts as they would be after it."""
+    def states(self, change: InstanceChange) -> list[HostState]:
+        """The states of these hosts after the change."""
         to, *source = self.hosts(change)
         name = change.then.id
-        rest = [(host, tuple(one for one in self.now[host].values() if one.id != name)) for host in source]
-        return [(to, tuple({**self.now[to], name: change.then}.values())), *rest]
+        sources = [
+            (host, tuple(instance for instance in self.now[host].values() if instance.id != name)) for host in source
+        ]
+        return [(to, tuple({**self.now[to], name: change.then}.values())), *sources]
 
-    def hindered(self, changes: Sequence[Change]) -> list[str]:
-        """What is in the way of each change as things stand, "" = nothing."""
+    def obstacles(self, changes: Sequence[InstanceChange]) -> list[str]:
+        """The obstacle of each change in the current state, "" = none."""
         states = [self.states(change) for change in changes]
-        verdicts = iter(self.judge.of(list(chain.from_iterable(states))))
-        found = []
+        violations = iter(self.checker.of(list(chain.from_iterable(states))))
+        texts = []
         for touched in states:
-            said = [(host, broken(next(verdicts), self.allowed[host], self.suffering)) for host, _ in touched]
-            found.append(next((f"{self.judge.snapshot.hosts[host].id} {why}" for host, why in said if why), ""))
-        return found
+            broken = [
+                (host, new_violation(next(violations), self.allowed[host], self.below_before)) for host, _ in touched
+            ]
+            texts.append(next((f"{self.checker.snapshot.hosts[host].id} {why}" for host, why in broken if why), ""))
+        return texts
 
-    def do(self, change: Change) -> None:
-        """Carry it out."""
+    def apply(self, change: InstanceChange) -> None:
+        """Carry out a change."""
         to, *source = self.hosts(change)
         for host in source:
             del self.now[host][change.then.id]
         self.now[to][change.then.id] = change.then
         touched = {to, *source}
-        for one in self.left:
-            if not touched.isdisjoint(self.hosts(one)):
-                self.said.pop(one.then.id, None)
+        for waiting in self.left:
+            if not touched.isdisjoint(self.hosts(waiting)):
+                self.known_obstacles.pop(waiting.then.id, None)
 
-    def stage(self, at_once: int) -> list[Change]:
-        """What can be done together now, each host touched by one change only and at most `at_once` of them moves."""
-        unsaid = [one for one in self.left if one.then.id not in self.said]
-        self.said |= {one.then.id: why for one, why in zip(unsaid, self.hindered(unsaid), strict=True)}
-        chosen: list[Change] = []
+    def stage(self, at_once: int) -> list[InstanceChange]:
+        """The changes to carry out together now: one per host, and at most `at_once` moves."""
+        unchecked = [change for change in self.left if change.then.id not in self.known_obstacles]
+        self.known_obstacles |= {
+            change.then.id: why for change, why in zip(unchecked, self.obstacles(unchecked), strict=True)
+        }
+        chosen: list[InstanceChange] = []
         busy: set[int] = set()
         moves = 0
         for change in self.left:
-            if self.said[change.then.id] or (change.moves and moves == at_once):
+            if self.known_obstacles[change.then.id] or (change.moves and moves == at_once):
                 continue
             if busy.isdisjoint(self.hosts(change)):
                 chosen.append(change)
@@ -120,113 +130,129 @@ class _Way:
                 moves += change.moves
         return chosen
 
-    def detour(self, targets: Sequence[int]) -> tuple[Change, str] | None:
-        """A move to a host in between after which somebody who waited can go, and who that is; None = there is none.
+    def bypass(self, targets: Sequence[int]) -> tuple[InstanceChange, str] | None:
+        """A move to an intermediate host that unblocks another change, and that instance's id; None = there is none.
 
-        The smallest first, for it is copied twice; each goes round at most once, and by a host of its own kind.
+        The smallest instance goes first because it is copied twice. Each instance is bypassed once at most, by a host
+        of the same kind.
         """
         waiting = [
-            (one, one.former) for one in self.left if one.moves and one.former and one.then.id not in self.detoured
+            (waiting_change, waiting_change.former)
+            for waiting_change in self.left
+            if waiting_change.moves and waiting_change.former and waiting_change.then.id not in self.bypassed
         ]
         waiting.sort(key=lambda pair: (pair[0].then.memory_mb, pair[0].then.id))
-        for change, former in waiting[:MOST_WEIGHED]:
+        for change, former in waiting[:MAX_BYPASS_CANDIDATES]:
             to, source = self.hosts(change)
-            others = [one for one in self.left if one is not change and self.hosts(one)[0] == source]
+            others = [
+                waiting_change
+                for waiting_change in self.left
+                if waiting_change is not change and self.hosts(waiting_change)[0] == source
+            ]
             if not others:
                 continue
-            plain = replace(former, settings=replace(former.settings, pinning=None))
-            hosts = self.judge.snapshot.hosts
-            others_of_its_kind = [
+            unpinned = replace(former, settings=replace(former.settings, pinning=None))
+            hosts = self.checker.snapshot.hosts
+            intermediate_hosts = [
                 hosts[at].id for at in targets if at not in {source, to} and hosts[at].kind == hosts[source].kind
             ]
-            tried = [Change(replace(plain, host=name), former) for name in others_of_its_kind]
-            for way, why in zip(tried, self.hindered(tried), strict=True):
-                if why:
+            candidates = [InstanceChange(replace(unpinned, host=name), former) for name in intermediate_hosts]
+            for intermediate, reason in zip(candidates, self.obstacles(candidates), strict=True):
+                if reason:
                     continue
-                self.do(way)
-                freed = [one for one, no in zip(others, self.hindered(others), strict=True) if not no]
-                self.do(Change(former, way.then))
+                self.apply(intermediate)
+                freed = [
+                    waiting_change
+                    for waiting_change, obstacle in zip(others, self.obstacles(others), strict=True)
+                    if not obstacle
+                ]
+                self.apply(InstanceChange(former, intermediate.then))
                 if freed:
-                    return way, freed[0].then.id
+                    return intermediate, freed[0].then.id
         return None
 
-    def drop(self, done: Sequence[Change]) -> None:
-        """Take changes off what is left."""
-        gone = {one.then.id for one in done}
-        self.left = [one for one in self.left if one.then.id not in gone]
+    def drop(self, done: Sequence[InstanceChange]) -> None:
+        """Remove changes from those left."""
+        ids = {change.then.id for change in done}
+        self.left = [change for change in self.left if change.then.id not in ids]
 
-    def turn(self, way: Change) -> None:
-        """From now on one that is left begins where it was taken in between."""
-        self.detoured.add(way.then.id)
-        self.left = [replace(one, former=way.then) if one.then.id == way.then.id else one for one in self.left]
+    def continue_from(self, intermediate: InstanceChange) -> None:
+        """The remaining change of a bypassed instance starts at its intermediate host."""
+        self.bypassed.add(intermediate.then.id)
+        self.left = [
+            replace(change, former=intermediate.then) if change.then.id == intermediate.then.id else change
+            for change in self.left
+        ]
 
 
-def order(
+def schedule(
     start: ClusterSnapshot,
-    changes: Sequence[Change],
+    changes: Sequence[InstanceChange],
     predictor: Predictor,
     *,
     keep_ratio: float,
     at_once: int,
     between: Collection[str] | None = None,
     most_moves: int | None = None,
-) -> Ordered:
-    """Put changes of a cloud, one for each instance, into stages.
+) -> MigrationOrder:
+    """Order the changes of a cloud, one per instance, in stages.
 
-    A stage begins when the one before is done. Within it every host is touched by one change only and at most
-    `at_once` instances move; a mover counts on both hosts until it has arrived. After each change no limit is broken
-    that holds at the start and at the end: sizes, who wants to be alone, and what everybody must keep by prediction.
-    Who waits for one another goes by a host in between, of those named in `between` (None = every enabled one), where
-    that makes no more than `most_moves` of all (None = any number).
+    A stage starts when the previous one is done. In a stage every host is touched by one change at most, and at most
+    `at_once` instances move; a moving instance counts on both hosts until it has arrived. After each change no limit is
+    violated that holds at the start and at the end: sizes, exclusive hosts, and predicted ratios. Changes that block
+    each other go by an intermediate host among those in `between` (None = every enabled host) while there are at most
+    `most_moves` moves in all (None = any number).
     """
-    judge = FeasibilityChecker(start, predictor, keep_ratio)
-    now = [{one.id: one for one in there} for there in start.residents]
-    way = _Way(judge, *_allowed(judge, now, changes), now, _by_gain(changes))
+    checker = FeasibilityChecker(start, predictor, keep_ratio)
+    now = [{instance.id: instance for instance in residents} for residents in start.residents]
+    scheduler = _MigrationScheduler(checker, *_allowed(checker, now, changes), now, _by_gain(changes))
     targets = [
         position
         for position, host in enumerate(start.hosts)
         if host.enabled and (between is None or host.id in between)
     ]
-    carried: list[Carried] = []
+    scheduled: list[ScheduledChange] = []
     for number in range(2 * len(changes) + 1):
-        chosen = way.stage(at_once) if way.left else []
-        done = [Carried(number, change) for change in chosen]
-        way.drop(chosen)
-        if not chosen:
-            moves = sum(one.change.moves for one in carried) + sum(one.moves for one in way.left)
-            found = way.detour(targets) if most_moves is None or moves < most_moves else None
-            if found is None:
+        changes_now = scheduler.stage(at_once) if scheduler.left else []
+        steps = [ScheduledChange(number, change) for change in changes_now]
+        scheduler.drop(changes_now)
+        if not changes_now:
+            moves = sum(step.change.moves for step in scheduled) + sum(change.moves for change in scheduler.left)
+            bypass = scheduler.bypass(targets) if most_moves is None or moves < most_moves else None
+            if bypass is None:
                 break
-            done = [Carried(number, *found)]
-        for one in done:
-            way.do(one.change)
-        if not chosen:
-            way.turn(done[0].change)
-        carried += done
-    stuck = {one.then.id: why for one, why in zip(way.left, way.hindered(way.left), strict=True)}
-    return Ordered(tuple(carried), stuck, _after(start, carried))
+            steps = [ScheduledChange(number, *bypass)]
+        for step in steps:
+            scheduler.apply(step.change)
+        if not changes_now:
+            scheduler.continue_from(steps[0].change)
+        scheduled += steps
+    stuck = {
+        change.then.id: why for change, why in zip(scheduler.left, scheduler.obstacles(scheduler.left), strict=True)
+    }
+    return MigrationOrder(tuple(scheduled), stuck, _after(start, scheduled))
 
 
-def _by_gain(changes: Sequence[Change]) -> list[Change]:
-    """Who gains most first; where that is no reason, as given."""
-    return sorted(changes, key=lambda one: -one.gain.expected if one.gain else 0.0)
+def _by_gain(changes: Sequence[InstanceChange]) -> list[InstanceChange]:
+    """The largest gain first; changes without a gain keep their order."""
+    return sorted(changes, key=lambda change: -change.gain.expected if change.gain else 0.0)
 
 
 def _allowed(
-    judge: FeasibilityChecker, now: Sequence[Mapping[str, Instance]], changes: Sequence[Change]
-) -> tuple[Sequence[Verdict], frozenset[str]]:
-    """What may be broken on the way: on each host, and by whom wherever it is; as at the start or at the end."""
-    end = _Way(judge, (), NOBODY, [dict(there) for there in now], [])
+    checker: FeasibilityChecker, now: Sequence[Mapping[str, Instance]], changes: Sequence[InstanceChange]
+) -> tuple[Sequence[HostViolations], frozenset[str]]:
+    """What may be violated during the migration, as at its start or end: by host, and by instances anywhere."""
+    final = _MigrationScheduler(checker, (), NOBODY, [dict(residents) for residents in now], [])
     for change in changes:
-        end.do(change)
-    states = [(host, tuple(there.values())) for cloud in (now, end.now) for host, there in enumerate(cloud)]
-    verdicts = judge.of(states)
+        final.apply(change)
+    states = [(host, tuple(residents.values())) for cloud in (now, final.now) for host, residents in enumerate(cloud)]
+    verdicts = checker.of(states)
     both = zip(verdicts[: len(now)], verdicts[len(now) :], strict=True)
-    return [permitted(*pair) for pair in both], NOBODY.union(*(one.below for one in verdicts))
+    return [allowed_violations(*pair) for pair in both], NOBODY.union(*(violations.below for violations in verdicts))
 
 
-def _after(start: ClusterSnapshot, carried: Sequence[Carried]) -> ClusterSnapshot:
-    last = {one.change.then.id: one.change.then for one in carried}
+def _after(start: ClusterSnapshot, scheduled: Sequence[ScheduledChange]) -> ClusterSnapshot:
+    last = {step.change.then.id: step.change.then for step in scheduled}
     if not last:
         return start
     return start.changed(instances=last, seen={}, pending=start.names.coming, taken_at=start.taken_at)

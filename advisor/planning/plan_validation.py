@@ -1,4 +1,4 @@
-"""Whether a plan can be asked for like this: each kind of question with what it needs, checked against the cloud."""
+"""Validates plan requests against their kind and the cloud."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from collections.abc import Collection, Iterable
 
 from advisor.domain import OBJECTIVES, PINNING_POLICIES, PLAN_KINDS, Growth, PlanKind, PlanRequest, WhatIf
 from advisor.errors import InvalidInput
-from advisor.planning.size_capacity import MOST
+from advisor.planning.size_capacity import MAX_INSTANCES
 from advisor.snapshot import ClusterSnapshot
 from advisor.validation import check_value, misfit
 from profiler.observed import check_id
 
-THEN: tuple[PlanKind, ...] = ("admit", "rebalance", "consolidate", "capacity")  # what may be asked of an imagined cloud
-PLACING = ("admit", "capacity")  # need instances
-MOVING = ("rebalance", "evacuate", "consolidate")  # move residents
-MOST_MONTHS = 240
-MOST_LOAD_PERCENT = 1000.0  # that load grows a month: so many times in MOST_MONTHS is still a number
-MOST_AT_ONCE = 1000
-MOST_TIME_S = 3600.0
+# What may be asked of an imagined cloud.
+WHAT_IF_KINDS: tuple[PlanKind, ...] = ("admit", "rebalance", "consolidate", "capacity")
+PLACING_KINDS = ("admit", "capacity")  # need instances
+MOVING_KINDS = ("rebalance", "evacuate", "consolidate")  # move residents
+MAX_MONTHS = 240
+MAX_LOAD_PERCENT = 1000.0  # growth per month; over MAX_MONTHS it still does not overflow
+MAX_AT_ONCE = 1000
+MAX_TIME_S = 3600.0
 
 
 def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
-    """Refuse what contradicts itself or the cloud, in one sentence; InvalidInput names the field.
+    """Reject a request that contradicts itself or the cloud; InvalidInput names the field.
 
-    What no host can take is not refused: it is answered with the reasons.
+    Instances that no host can take are not rejected here: the plan answers them with reasons.
     """
     check_value(request)
     _one_of("kind", request.kind, PLAN_KINDS)
@@ -39,48 +40,50 @@ def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
     if request.kind == "what_if":
         _check_what_if(snapshot, request.what_if)
     elif request.what_if is not None:
-        raise InvalidInput(f"an imagined cloud is for what_if, {request.kind} asks about this one", field="what_if")
+        raise InvalidInput(f"what_if is only allowed for what_if, not for {request.kind}", field="what_if")
 
 
 def _asked(request: PlanRequest) -> PlanKind:
-    """The question that is put to a cloud, imagined or not."""
+    """The kind of plan to make, for what_if on the imagined cloud."""
     if request.kind == "what_if":
         if request.then is not None:
-            _one_of("then", request.then, THEN)
+            _one_of("then", request.then, WHAT_IF_KINDS)
         return request.then or "what_if"
     if request.then is not None:
-        raise InvalidInput(f"then is asked of an imagined cloud, {request.kind} has none", field="then")
+        raise InvalidInput(f"then is only allowed for what_if, not for {request.kind}", field="then")
     return request.kind
 
 
 def _check_instances(snapshot: ClusterSnapshot, request: PlanRequest, asked: str) -> None:
-    if asked in PLACING and not request.instances:
-        what = "to place" if asked == "admit" else "of the mix of which more should fit"
-        raise InvalidInput(f"{asked} needs the instances {what}", field="instances")
-    if request.instances and asked not in PLACING:
+    if asked in PLACING_KINDS and not request.instances:
+        purpose = "to place" if asked == "admit" else "of the mix of which more should fit"
+        raise InvalidInput(f"{asked} needs the instances {purpose}", field="instances")
+    if request.instances and asked not in PLACING_KINDS:
         raise InvalidInput(f"{asked} places no instances; ask admit or capacity, or leave them out", field="instances")
-    _unique("instances", (one.id for one in request.instances), "instance")
-    for one in request.instances:
-        there = snapshot.names.placed.get(one.id)
-        if one.host is not None and (there is None or one.host != there.host):
-            message = f"instance {one.id} is not on {one.host}; a plan finds its host, so leave host out"
+    _unique("instances", (instance.id for instance in request.instances), "instance")
+    for instance in request.instances:
+        resident = snapshot.names.placed.get(instance.id)
+        if instance.host is not None and (resident is None or instance.host != resident.host):
+            message = f"instance {instance.id} is not on {instance.host}; a plan finds its host, so leave host out"
             raise InvalidInput(message, field="instances")
-        pinning = one.settings.pinning
-        if pinning is not None and len(pinning.cpus) > one.vcpus:
-            message = f"instance {one.id} has {one.vcpus} vCPUs, its pinning names {len(pinning.cpus)}"
+        pinning = instance.settings.pinning
+        if pinning is not None and len(pinning.cpus) > instance.vcpus:
+            message = f"instance {instance.id} has {instance.vcpus} vCPUs, its pinning names {len(pinning.cpus)}"
             raise InvalidInput(message, field="instances")
 
 
 def _check_growth(growth: Growth, asked: str) -> None:
     if asked != "capacity":
-        raise InvalidInput(f"growth is looked at by capacity, {asked} asks for none", field="growth")
-    if not 1 <= growth.months <= MOST_MONTHS:
-        raise InvalidInput(f"{growth.months} months are outside 1-{MOST_MONTHS}", field="growth.months")
-    if growth.load_percent_per_month > MOST_LOAD_PERCENT:
-        message = f"{growth.load_percent_per_month:g} % more load a month is above {MOST_LOAD_PERCENT:g} %"
+        raise InvalidInput(f"growth is only allowed for capacity, not for {asked}", field="growth")
+    if not 1 <= growth.months <= MAX_MONTHS:
+        raise InvalidInput(f"{growth.months} months are outside 1-{MAX_MONTHS}", field="growth.months")
+    if growth.load_percent_per_month > MAX_LOAD_PERCENT:
+        message = f"{growth.load_percent_per_month:g} % more load a month is above {MAX_LOAD_PERCENT:g} %"
         raise InvalidInput(message, field="growth.load_percent_per_month")
-    if growth.instances_per_month * growth.months > MOST:
-        message = f"{growth.instances_per_month:g} instances a month for {growth.months} months are more than {MOST}"
+    if growth.instances_per_month * growth.months > MAX_INSTANCES:
+        message = (
+            f"{growth.instances_per_month:g} instances a month for {growth.months} months are more than {MAX_INSTANCES}"
+        )
         raise InvalidInput(message, field="growth.instances_per_month")
 
 
@@ -89,11 +92,11 @@ def _check_numbers(request: PlanRequest) -> None:
         raise InvalidInput(f"keep_ratio {request.keep_ratio:g} is outside (0, 1]", field="keep_ratio")
     if request.move_gain > 1:
         raise InvalidInput(f"move_gain {request.move_gain:g} is above 1: no move can gain that", field="move_gain")
-    if not 1 <= request.at_once <= MOST_AT_ONCE:
-        raise InvalidInput(f"at_once {request.at_once} is outside 1-{MOST_AT_ONCE}", field="at_once")
-    if not 0 < request.time_limit_s <= MOST_TIME_S:
+    if not 1 <= request.at_once <= MAX_AT_ONCE:
+        raise InvalidInput(f"at_once {request.at_once} is outside 1-{MAX_AT_ONCE}", field="at_once")
+    if not 0 < request.time_limit_s <= MAX_TIME_S:
         raise InvalidInput(
-            f"time_limit_s {request.time_limit_s:g} is outside (0, {MOST_TIME_S:g}]", field="time_limit_s"
+            f"time_limit_s {request.time_limit_s:g} is outside (0, {MAX_TIME_S:g}]", field="time_limit_s"
         )
 
 
@@ -106,29 +109,29 @@ def _check_hosts(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
             raise InvalidInput("hosts names no host; leave it out to use all", field="hosts")
     if request.kind != "evacuate":
         if request.empty:
-            raise InvalidInput(f"hosts are emptied by evacuate, not by {request.kind}", field="empty")
+            raise InvalidInput(f"empty is only allowed for evacuate, not for {request.kind}", field="empty")
         return
     if not request.empty:
         raise InvalidInput("evacuate needs the hosts that are to be emptied", field="empty")
     _known("empty", request.empty, known, "host")
-    both = sorted(set(request.empty) & set(request.hosts or ()))
-    if both:
-        raise InvalidInput(f"host {both[0]} is to be emptied and to be used; keep one of them", field="empty")
+    in_both = sorted(set(request.empty) & set(request.hosts or ()))
+    if in_both:
+        raise InvalidInput(f"host {in_both[0]} is both to be emptied and to be used; keep one of them", field="empty")
     if known <= set(request.empty):
-        raise InvalidInput("every host is to be emptied, so nobody could go anywhere", field="empty")
+        raise InvalidInput("every host is to be emptied, so no host is left to move instances to", field="empty")
 
 
 def _check_movable(snapshot: ClusterSnapshot, request: PlanRequest, asked: str) -> None:
     if request.movable is None and request.max_moves is None:
         return
     field = "movable" if request.movable is not None else "max_moves"
-    if asked not in MOVING:
-        raise InvalidInput(f"{asked} moves nobody who is there; leave {field} out", field=field)
-    there = {one.id for residents in snapshot.residents for one in residents}
-    _known("movable", request.movable or (), there, "instance on a host")
+    if asked not in MOVING_KINDS:
+        raise InvalidInput(f"{asked} moves no instances; leave {field} out", field=field)
+    resident_ids = {instance.id for residents in snapshot.residents for instance in residents}
+    _known("movable", request.movable or (), resident_ids, "instance on a host")
     if asked == "evacuate" and request.max_moves is not None:
-        leaving = [one for one in snapshot.names.placed.values() if one.host in request.empty]
-        number = sum(request.movable is None or one.id in request.movable for one in leaving)
+        leaving = [instance for instance in snapshot.names.placed.values() if instance.host in request.empty]
+        number = sum(request.movable is None or instance.id in request.movable for instance in leaving)
         if number > request.max_moves:
             message = f"{number} instances are to leave, max_moves allows {request.max_moves}"
             raise InvalidInput(message, field="max_moves")
@@ -136,26 +139,24 @@ def _check_movable(snapshot: ClusterSnapshot, request: PlanRequest, asked: str) 
 
 def _check_what_if(snapshot: ClusterSnapshot, imagined: WhatIf | None) -> None:
     if imagined is None or imagined == WhatIf():
-        raise InvalidInput(
-            "what_if needs something that is otherwise; with nothing it is the cloud of now", field="what_if"
-        )
+        raise InvalidInput("what_if needs at least one change; without one it is the current cloud", field="what_if")
     _one_of("what_if.pinning", imagined.pinning, PINNING_POLICIES)
     _unique("what_if.hosts", (host.id for host in imagined.hosts), "host")
     known = {host.id for host in snapshot.hosts}
     _known("what_if.remove", imagined.remove, known, "host")
-    both = sorted({host.id for host in imagined.hosts} & set(imagined.remove))
-    if both:
-        raise InvalidInput(f"host {both[0]} is put and removed at once; keep one of them", field="what_if.remove")
+    in_both = sorted({host.id for host in imagined.hosts} & set(imagined.remove))
+    if in_both:
+        raise InvalidInput(f"host {in_both[0]} is both added and removed; keep one of them", field="what_if.remove")
     if not (known | {host.id for host in imagined.hosts}) - set(imagined.remove):
         raise InvalidInput("no host would be left", field="what_if.remove")
     for name in ("cpu_overcommit", "memory_overcommit"):
         if getattr(imagined, name) == 0:
-            raise InvalidInput(f"{name} 0 lets nobody in", field=f"what_if.{name}")
+            raise InvalidInput(f"{name} 0 leaves no room for any instance", field=f"what_if.{name}")
     by_id = {host.id: host for host in imagined.hosts}
-    for host, there in zip(snapshot.hosts, snapshot.residents, strict=True):
-        problem = misfit(by_id[host.id], there) if host.id in by_id and imagined.pinning == "as_it_is" else None
+    for host, residents in zip(snapshot.hosts, snapshot.residents, strict=True):
+        problem = misfit(by_id[host.id], residents) if host.id in by_id and imagined.pinning == "as_it_is" else None
         if problem:
-            raise InvalidInput(f"{problem}; imagine it with another pinning", field="what_if.hosts")
+            raise InvalidInput(f"{problem}; choose another pinning for the imagined cloud", field="what_if.hosts")
     if imagined.model is not None:
         try:
             check_id(imagined.model, "model")
@@ -179,6 +180,6 @@ def _known(field: str, names: Iterable[str], known: Collection[str], what: str) 
 
 
 def _unique(field: str, names: Iterable[str], what: str) -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise InvalidInput(f"{what} {twice[0]} stands twice", field=field)
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InvalidInput(f"{what} {repeated[0]} stands twice", field=field)

@@ -1,6 +1,6 @@
-"""The question for a plan, as service and command line both put it.
+"""The entry point for plans, used by the service and the command line.
 
-It is checked, has its time, and is asked again of the prior where the model fails.
+A request is validated, limited to the time that is left, and answered by the prior if the model fails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime
 
 from advisor import deadline
 from advisor.domain import Plan, PlanRequest, Usage
-from advisor.planning.plan_builder import make
+from advisor.planning.plan_builder import build_plan
 from advisor.planning.plan_validation import check
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
@@ -19,7 +19,7 @@ from advisor.prediction.cache import PredictionCache
 from advisor.snapshot import ClusterSnapshot
 
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
-PLANNED = 0.8  # of the time that a request has left: the rest is for what comes before and after the search
+PLANNED = 0.8  # share of the remaining time for the search; the rest is for the work before and after it
 
 
 def plan(
@@ -34,20 +34,20 @@ def plan(
     measured: Callable[[Sequence[str]], Mapping[str, Usage]] = lambda _: {},
     progress: Progress | None = None,
 ) -> Plan:
-    """What should become of the whole cloud; InvalidInput says what contradicts itself or the cloud.
+    """Plan the whole cloud; InvalidInput names the field that contradicts the request or the cloud.
 
-    `models` finds a model by its version, `measured` the CPUs that instances used lately, where that was
-    measured. The time that is left for whoever asks limits that of the request.
+    `models` finds a model by version; `measured` returns the recent CPU usage of instances. The caller's deadline
+    limits the time of the request.
     """
     check(snapshot, request)
-    most_s = max(deadline.left_s() * PLANNED, 0.01)
-    timely = replace(request, time_limit_s=min(request.time_limit_s, most_s))
-    made = active.ask(
+    available_s = max(deadline.left_s() * PLANNED, 0.01)
+    limited = replace(request, time_limit_s=min(request.time_limit_s, available_s))
+    answer = active.ask(
         chosen,
-        lambda answering: make(
+        lambda answering: build_plan(
             snapshot,
             replace(answering, remembered=PredictionCache()),
-            timely,
+            limited,
             now=now,
             fresh_s=fresh_s,
             generation=generation,
@@ -56,4 +56,4 @@ def plan(
             progress=progress,
         ),
     )
-    return replace(made, request=request)
+    return replace(answer, request=request)

@@ -1,4 +1,4 @@
-"""Which size and which cap would suit each instance, by what was measured of it and what is predicted for its host."""
+"""Right-sizing: the size and cap that suit each instance, by its measured demand and the prediction for its host."""
 
 from __future__ import annotations
 
@@ -9,167 +9,186 @@ from itertools import accumulate
 
 from advisor.domain import Band, Host, Instance, Pinning, Usage
 from advisor.planning.cloud_evaluation import band
-from advisor.planning.cpu_demand import FULL, Measured, most_of
-from advisor.planning.cpu_demand import asked as asked_by
-from advisor.planning.migration_feasibility import NOBODY, FeasibilityChecker, Verdict, broken
-from advisor.planning.migration_order import Change
+from advisor.planning.cpu_demand import SATURATED, Measured, cpu_demand, usable_cpus
+from advisor.planning.migration_feasibility import NOBODY, FeasibilityChecker, HostViolations, new_violation
+from advisor.planning.migration_order import InstanceChange
 from advisor.planning.plan_context import PlanContext
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.layout import lay_out
 
-# Choices: what asks for four fifths of its CPUs has room for its peaks, and only who asks for less than half of them is
-# made smaller, so that a size once suggested is not suggested away again.
-BUSY, IDLE = 0.8, 0.5
-CAPS = (0.9, 0.75, 0.6, 0.5)  # of what it asks for, tried from the mildest on, where it presses somebody below a limit
-LEAST_CHANGE = 0.005  # of T/B, that is told
-TURNS = 8  # of going through a host, after which what was found is told: of 965 made-up hosts 20 took two, 3 three
-AT_ONCE = 256  # instances whose usage is asked together: a few seconds of reading, then the time is looked at
-LOST = 0.02  # of T/B, that who is made smaller may lose
+# Thresholds: an instance that demands four fifths of its CPUs has room for peaks. Only one that demands less than half
+# is made smaller, so that a suggested size is not revised by the next plan.
+TARGET_USE, SHRINK_BELOW = 0.8, 0.5
+CAP_SHARES = (0.9, 0.75, 0.6, 0.5)  # caps relative to demand, tried in this order where a neighbour is below a limit
+REPORTED_CHANGE = 0.005  # T/B: smaller changes are not reported
+MAX_TURNS = 8  # passes over a host; of 965 synthetic hosts 20 took two and 3 took three
+USAGE_BATCH = 256  # instances whose usage is read together, between two looks at the clock
+MAX_LOSS = 0.02  # T/B that an instance may lose when it is made smaller
 
 
 @dataclass(frozen=True, slots=True)
-class Sized:
-    """Changes of sizes and caps, what was left out, and whether nothing was: then none means that all is fine.
-    `in_time` = every host was looked at."""
+class SizingResult:
+    """Changes of sizes and caps, and notes.
 
-    changes: tuple[Change, ...]
+    `of_all` = every instance was judged, so that no change means that all is fine; `in_time` = every host was examined.
+    """
+
+    changes: tuple[InstanceChange, ...]
     notes: tuple[str, ...]
     of_all: bool
     in_time: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """What would suit one instance; `must_gain` = only worth it where somebody gains."""
+class _SizeProposal:
+    """A proposed size or cap; `must_gain` = accepted only if somebody gains."""
 
     then: Instance
     must_gain: bool = False
     may_lose: float = math.inf
 
 
-def right_size(asking: PlanContext, snapshot: ClusterSnapshot, measured: Measured) -> Sized:
-    """Changes of sizes and caps after which nobody is below a limit who was not before.
+def right_size(context: PlanContext, snapshot: ClusterSnapshot, measured: Measured) -> SizingResult:
+    """Changes of sizes and caps after which no instance newly violates a limit.
 
-    An instance of which nothing was measured, or too little, is left alone; so is one that asks for all it has. Asked
-    again of the cloud as it is then, by the same measurements, there is nothing more to change.
+    Instances with too little measured are left alone, and so are those that use all they have. The same measurements on
+    the changed cloud lead to no further change.
     """
-    pieces, used = _pieces(snapshot.residents), dict[str, Usage]()
-    sizing = _Sizing(asking, snapshot, FeasibilityChecker(snapshot, asking.chosen.predictor, asking.request.keep_ratio))
-    changes: list[Change] = []
+    batches, usage = _pieces(snapshot.residents), dict[str, Usage]()
+    sizing = _Sizing(
+        context, snapshot, FeasibilityChecker(snapshot, context.chosen.predictor, context.request.keep_ratio)
+    )
+    changes: list[InstanceChange] = []
     unknown, full, unseen = 0, [], 0
     for number, (host, residents) in enumerate(zip(snapshot.hosts, snapshot.residents, strict=True)):
-        if asking.left_s <= 0:
+        if context.left_s <= 0:
             unseen = len(snapshot.hosts) - number
             break
-        asking.say(f"sizing on {host.id}", number / len(snapshot.hosts))
-        if number in pieces:
-            used = dict(measured(pieces[number]))
-        asked: dict[str, tuple[float, str]] = {}
-        for one in residents:
-            found = asked_by(snapshot, host, one, used.get(one.id))
-            if found is None:
+        context.say(f"sizing on {host.id}", number / len(snapshot.hosts))
+        if number in batches:
+            usage = dict(measured(batches[number]))
+        demands: dict[str, tuple[float, str]] = {}
+        for instance in residents:
+            demand = cpu_demand(snapshot, host, instance, usage.get(instance.id))
+            if demand is None:
                 unknown += 1
-            elif one.id in snapshot.names.placed:
-                asked[one.id] = found
-                full += [one.id] if FULL * one.vcpus <= found[0] <= one.vcpus else []
-        changes += sizing.of_host(number, asked)
+            elif instance.id in snapshot.names.placed:
+                demands[instance.id] = demand
+                full += [instance.id] if SATURATED * instance.vcpus <= demand[0] <= instance.vcpus else []
+        changes += sizing.of_host(number, demands)
     notes = []
     if unknown:
-        left = "1 instance is" if unknown == 1 else f"{unknown} instances are"
+        skipped_text = "1 instance is" if unknown == 1 else f"{unknown} instances are"
         they_ask = "it asks" if unknown == 1 else "they ask"
-        notes.append(f"{left} left out: too little is known of how much CPU {they_ask} for.")
+        notes.append(f"{skipped_text} left out: too little is known of how much CPU {they_ask} for.")
     if full:
         names = ", ".join(sorted(full)[:5]) + (f" and {len(full) - 5} more" if len(full) > 5 else "")
         use = "uses all of its" if len(full) == 1 else "use all of their"
-        notes.append(f"{names} {use} vCPUs: how much more would be used is not known.")
+        notes.append(f"{names} {use} vCPUs: how much more they would use is not known.")
     if unseen:
         notes.append(f"Time limit reached before {unseen} of {len(snapshot.hosts)} hosts were looked at.")
-    return Sized(tuple(changes), tuple(notes), of_all=not (unknown or unseen), in_time=not unseen)
+    return SizingResult(tuple(changes), tuple(notes), of_all=not (unknown or unseen), in_time=not unseen)
 
 
 def _pieces(residents: Sequence[Sequence[Instance]]) -> dict[int, list[str]]:
-    """Whose usage is asked together: by the position of the first of some hosts, who is on these."""
-    pieces: dict[int, list[str]] = {}
+    """Batches of instances whose usage is read together, by the position of their first host."""
+    batches: dict[int, list[str]] = {}
     latest: list[str] = []
-    for number, there in enumerate(residents):
-        if not latest or len(latest) + len(there) > AT_ONCE:
-            latest = pieces[number] = []
-        latest += [one.id for one in there]
-    return pieces
+    for number, here in enumerate(residents):
+        if not latest or len(latest) + len(here) > USAGE_BATCH:
+            latest = batches[number] = []
+        latest += [instance.id for instance in here]
+    return batches
 
 
-Stands = tuple[Verdict, dict[str, Band]]  # what is broken on a host, and T/B of everybody there
+EvaluatedHost = tuple[HostViolations, dict[str, Band]]  # violations of a host, and T/B of everybody there
 
 
 @dataclass(frozen=True, slots=True)
 class _Sizing:
-    asking: PlanContext
+    context: PlanContext
     snapshot: ClusterSnapshot
-    judge: FeasibilityChecker
+    checker: FeasibilityChecker
 
-    def of_host(self, number: int, asked: Mapping[str, tuple[float, str]]) -> Iterator[Change]:
-        """One host's changes in their order, each told with those before it carried out.
+    def of_host(self, number: int, demands: Mapping[str, tuple[float, str]]) -> Iterator[InstanceChange]:
+        """One host's changes in order, each described with the previous ones carried out.
 
-        What suits one may no longer suit it when others have changed: they are gone through until nothing changes.
+        A change may no longer suit once others have changed, so the host is examined until nothing changes.
         """
-        first = {one.id: one for one in self.snapshot.residents[number]}
+        first = {instance.id: instance for instance in self.snapshot.residents[number]}
         then, done = dict(first), dict[str, None]()
-        for _ in range(TURNS):
-            changed = list(self._turn(number, then, asked))
+        for _ in range(MAX_TURNS):
+            changed = list(self._turn(number, then, demands))
             if not changed:
                 break
             for name in changed:
-                done.pop(name, None)  # it counts where it was changed last
+                done.pop(name, None)  # the order follows the last change
                 done[name] = None
         changes = [then[name] for name in done if then[name] != first[name]]
         states = self._one_by_one(number, first, changes)
-        for one, (was, had), (will, has) in zip(changes, states, states[1:], strict=False):
-            reason = _reason(first[one.id], one, asked[one.id][1], sorted(was.below - will.below))
-            yield Change(one, first[one.id], _gain(had, has), f"{reason}; {_effects(had, has)}")
+        for instance, (was, had), (will, has) in zip(changes, states, states[1:], strict=False):
+            reason = _reason(first[instance.id], instance, demands[instance.id][1], sorted(was.below - will.below))
+            yield InstanceChange(instance, first[instance.id], _gain(had, has), f"{reason}; {_effects(had, has)}")
 
-    def _turn(self, number: int, there: dict[str, Instance], asked: Mapping[str, tuple[float, str]]) -> Iterator[str]:
-        """Give everybody `there` what suits it, and one of them a cap where somebody is below a limit; tells whom."""
+    def _turn(
+        self, number: int, residents: dict[str, Instance], demands: Mapping[str, tuple[float, str]]
+    ) -> Iterator[str]:
+        """Apply suitable proposals to the residents, and one cap where somebody is below a limit.
+
+        Yields the changed ids.
+        """
         host = self.snapshot.hosts[number]
-        found = (_wish(host, there[name], cpus) for name, (cpus, _) in sorted(asked.items()))
-        wishes = [wish for wish in found if wish is not None]
-        while wishes:
-            states = self._one_by_one(number, there, [wish.then for wish in wishes])
+        proposals = (_proposal(host, residents[name], cpus) for name, (cpus, _) in sorted(demands.items()))
+        pending = [proposal for proposal in proposals if proposal is not None]
+        while pending:
+            states = self._one_by_one(number, residents, [proposal.then for proposal in pending])
             granted = 0
-            while granted < len(wishes) and _granted(wishes[granted], *states[granted : granted + 2]):
-                there[wishes[granted].then.id] = wishes[granted].then
-                yield wishes[granted].then.id
+            while granted < len(pending) and _granted(pending[granted], *states[granted : granted + 2]):
+                residents[pending[granted].then.id] = pending[granted].then
+                yield pending[granted].then.id
                 granted += 1
-            wishes = wishes[granted + 1 :]  # without the one that was not: those after it are asked about anew
-        below = self.judge.of([(number, tuple(there.values()))])[0].below
-        others = {name: cpus for name, (cpus, _) in asked.items() if name not in below}
-        held = self._held_back(number, there, others) if below else None
+            pending = pending[granted + 1 :]  # without the rejected proposal; the later ones are evaluated again
+        below = self.checker.of([(number, tuple(residents.values()))])[0].below
+        others = {name: cpus for name, (cpus, _) in demands.items() if name not in below}
+        held = self._held_back(number, residents, others) if below else None
         if held is not None:
-            there[held.id] = held
+            residents[held.id] = held
             yield held.id
 
-    def _one_by_one(self, number: int, there: Mapping[str, Instance], changes: Sequence[Instance]) -> list[Stands]:
-        """How the host stands before these changes, and after each of them with those before it carried out."""
-        states = list(accumulate(changes, lambda now, one: {**now, one.id: one}, initial=dict(there)))
+    def _one_by_one(
+        self, number: int, residents: Mapping[str, Instance], changes: Sequence[Instance]
+    ) -> list[EvaluatedHost]:
+        """The host before these changes, and after each of them."""
+        states = list(
+            accumulate(
+                changes,
+                lambda residents_then, instance: {**residents_then, instance.id: instance},
+                initial=dict(residents),
+            )
+        )
         everybody = [tuple(state.values()) for state in states]
-        verdicts = self.judge.of([(number, state) for state in everybody])
-        return list(zip(verdicts, self._ratios(number, everybody), strict=True))
+        violations = self.checker.of([(number, state) for state in everybody])
+        return list(zip(violations, self._ratios(number, everybody), strict=True))
 
-    def _held_back(self, number: int, there: Mapping[str, Instance], asked: Mapping[str, float]) -> Instance | None:
-        """Who asks for most of those by whose cap fewer are below a limit, under the mildest such; None = nobody.
+    def _held_back(
+        self, number: int, residents: Mapping[str, Instance], demands: Mapping[str, float]
+    ) -> Instance | None:
+        """The instance with the highest demand whose cap helps, with its mildest such cap; None where no cap helps.
 
-        Who gets a cap must still keep what it must without one: else a cap would lower the limit that it is judged by.
+        A cap helps if it brings neighbours back within a limit. The capped instance must keep the ratio required
+        without a cap; otherwise its cap would lower its own limit.
         """
-        keep = self.asking.request.keep_ratio
-        for name, cpus in sorted(asked.items(), key=lambda pair: (-pair[1], pair[0])):
-            one = there[name]
-            caps = [float(max(1, round(100 * share * min(cpus, most_of(one))))) for share in CAPS]
-            held = [replace(one, settings=replace(one.settings, cap_percent=cap)) for cap in caps]
-            least = keep if one.min_throughput_ratio is None else one.min_throughput_ratio
-            judged = [replace(option, min_throughput_ratio=least) for option in held]
-            states = [(number, tuple({**there, name: option}.values())) for option in judged]
-            was, *will = self.judge.of([(number, tuple(there.values())), *states])
-            for option, verdict in zip(held, will, strict=True):
-                if verdict.below < was.below:
+        keep = self.context.request.keep_ratio
+        for name, cpus in sorted(demands.items(), key=lambda pair: (-pair[1], pair[0])):
+            instance = residents[name]
+            caps = [float(max(1, round(100 * share * min(cpus, usable_cpus(instance))))) for share in CAP_SHARES]
+            capped = [replace(instance, settings=replace(instance.settings, cap_percent=cap)) for cap in caps]
+            min_ratio = keep if instance.min_throughput_ratio is None else instance.min_throughput_ratio
+            judged = [replace(option, min_throughput_ratio=min_ratio) for option in capped]
+            states = [(number, tuple({**residents, name: option}.values())) for option in judged]
+            was, *will = self.checker.of([(number, tuple(residents.values())), *states])
+            for option, violations in zip(capped, will, strict=True):
+                if violations.below < was.below:
                     return option
         return None
 
@@ -177,39 +196,41 @@ class _Sizing:
         scenes = self.snapshot.scenes
         hosts = [self.snapshot.hosts[number]] * len(states)
         rows = lay_out(hosts, states, scenes.table, scenes.driver_cpus.shape[1])
-        told = self.asking.chosen.predictor.predict(rows.scenes, ("throughput",)).throughput
+        throughput = self.context.chosen.predictor.predict(rows.scenes, ("throughput",)).throughput
         return [
-            {one.id: band(told, row, slot) for slot, one in enumerate(there)}
-            for row, there in enumerate(rows.residents)
+            {instance.id: band(throughput, row, slot) for slot, instance in enumerate(residents)}
+            for row, residents in enumerate(rows.residents)
         ]
 
 
-def _granted(wish: _Wish, before: Stands, after: Stands) -> bool:
-    """Whether a wish breaks nothing and is worth it."""
+def _granted(proposal: _SizeProposal, before: EvaluatedHost, after: EvaluatedHost) -> bool:
+    """Whether a proposal violates nothing and is worth it."""
     (was, had), (will, has) = before, after
-    if broken(will, was, NOBODY):
+    if new_violation(will, was, NOBODY):
         return False
-    own = has[wish.then.id].expected - had[wish.then.id].expected
+    own = has[proposal.then.id].expected - had[proposal.then.id].expected
     gained = max(has[name].expected - had[name].expected for name in has)
-    return own >= -wish.may_lose and not (wish.must_gain and gained < LEAST_CHANGE)
+    return own >= -proposal.may_lose and not (proposal.must_gain and gained < REPORTED_CHANGE)
 
 
-def _wish(host: Host, one: Instance, cpus: float) -> _Wish | None:
-    """What suits an instance by itself, None = it is as it should be; neighbours are looked at by who asks."""
-    wanted = max(1, math.ceil(cpus / BUSY - 1e-9))
-    cap = one.settings.cap_percent
-    if cap is not None and cap < 100 * one.vcpus and cpus > FULL * cap / 100:
-        loose = float(min(100 * one.vcpus, math.ceil(100 * cpus / BUSY)))
-        return _Wish(replace(one, settings=replace(one.settings, cap_percent=loose)), must_gain=True)
-    if wanted < one.vcpus and cpus <= IDLE * one.vcpus:
-        return _Wish(_sized(one, wanted), may_lose=LOST)
-    if cpus > one.vcpus and wanted <= host.pcpus and one.settings.pinning is None:
-        return _Wish(_sized(one, wanted))
+def _proposal(host: Host, instance: Instance, cpus: float) -> _SizeProposal | None:
+    """What suits an instance by itself, None = no change; neighbours are checked by the caller."""
+    vcpus = max(1, math.ceil(cpus / TARGET_USE - 1e-9))
+    cap = instance.settings.cap_percent
+    if cap is not None and cap < 100 * instance.vcpus and cpus > SATURATED * cap / 100:
+        raised_cap = float(min(100 * instance.vcpus, math.ceil(100 * cpus / TARGET_USE)))
+        return _SizeProposal(
+            replace(instance, settings=replace(instance.settings, cap_percent=raised_cap)), must_gain=True
+        )
+    if vcpus < instance.vcpus and cpus <= SHRINK_BELOW * instance.vcpus:
+        return _SizeProposal(_sized(instance, vcpus), may_lose=MAX_LOSS)
+    if cpus > instance.vcpus and vcpus <= host.pcpus and instance.settings.pinning is None:
+        return _SizeProposal(_sized(instance, vcpus))
     return None
 
 
 def _reason(former: Instance, then: Instance, why: str, helped: Sequence[str]) -> str:
-    """Why an instance should get another size or cap, by what it asks for; `helped` get back within a limit by it."""
+    """Why an instance should change, by its demand; `helped` are the neighbours brought back within a limit."""
     if then.vcpus < former.vcpus:
         why += f": {then.vcpus} of its {former.vcpus} vCPUs are enough"
     elif then.vcpus > former.vcpus:
@@ -230,21 +251,21 @@ def _sized(one: Instance, vcpus: int) -> Instance:
 
 
 def _gain(before: Mapping[str, Band], after: Mapping[str, Band]) -> Band:
-    """What the worst-off on the host gains (T/B), between the worst and the best that the intervals allow."""
-    was = min(before.values(), key=lambda one: one.expected)
-    will = min(after.values(), key=lambda one: one.expected)
+    """The gain of the worst-off on the host (T/B), between the extremes that the intervals allow."""
+    was = min(before.values(), key=lambda band: band.expected)
+    will = min(after.values(), key=lambda band: band.expected)
     return Band(will.expected - was.expected, will.lower - was.upper, will.upper - was.lower)
 
 
 def _effects(before: Mapping[str, Band], after: Mapping[str, Band]) -> str:
-    """Whom it changes, those who lose most first."""
+    """The changed ratios in words, largest losses first."""
     moved = sorted((after[name].expected - before[name].expected, name) for name in after)
-    told = [
+    texts = [
         f"{name} {before[name].expected:.2f} -> {after[name].expected:.2f}"
         for change, name in moved
-        if abs(change) >= LEAST_CHANGE
+        if abs(change) >= REPORTED_CHANGE
     ]
-    if not told:
-        return "nobody there gains or loses by it"
-    more = f" and {len(told) - 4} more" if len(told) > 4 else ""
-    return f"of its speed alone keeps {', '.join(told[:4])}{more}"
+    if not texts:
+        return "no instance there gains or loses"
+    more = f" and {len(texts) - 4} more" if len(texts) > 4 else ""
+    return f"of its speed alone keeps {', '.join(texts[:4])}{more}"

@@ -1,4 +1,4 @@
-"""How many more of a mix sizes alone would let in: by first fit, and at most by any packing; nothing is predicted."""
+"""How many instances of a mix fit by size alone: first fit, and an upper bound for any packing; no predictions."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 
-MOST = 100_000  # of a mix; beyond it nobody plans instance by instance
+MAX_INSTANCES = 100_000  # instances of a mix; larger numbers are not counted
 
 
-def more_of(mix: Sequence[Instance], taken: frozenset[str]) -> Iterator[Instance]:
-    """Instances of the mix in turn, again and again, under names that nobody in `taken` has."""
+def repeat_mix(mix: Sequence[Instance], taken: frozenset[str]) -> Iterator[Instance]:
+    """Copies of the mix in turn, without end, under ids that are not in `taken`."""
     for number in count(1):
-        one = mix[(number - 1) % len(mix)]
-        name = f"{one.id[:230]}.more-{number}"
+        template = mix[(number - 1) % len(mix)]
+        name = f"{template.id[:230]}.more-{number}"
         while name in taken:
             name += "-"
-        yield replace(one, id=name, host=None)
+        yield replace(template, id=name, host=None)
 
 
-def room(snapshot: ClusterSnapshot, hosts: frozenset[str] | None) -> Floats:
-    """vCPUs, MB of memory and GB of disk that may still be promised on each host with the slack of rounding, 0 where
-    nobody may go; (H, 3)."""
+def free_room(snapshot: ClusterSnapshot, hosts: frozenset[str] | None) -> Floats:
+    """Free vCPUs, MB of memory and GB of disk of each host, with slack for rounding, (H, 3); 0 on closed hosts."""
     left = np.stack(
         [
             with_slack(snapshot.room_vcpus) - snapshot.used_vcpus,
@@ -38,15 +37,15 @@ def room(snapshot: ClusterSnapshot, hosts: frozenset[str] | None) -> Floats:
         axis=1,
     )
     open_to_all = snapshot.enabled & ~snapshot.exclusive
-    named = np.array([hosts is None or host.id in hosts for host in snapshot.hosts], dtype=bool)
-    return np.where((open_to_all & named)[:, None], np.maximum(left, 0.0), 0.0)
+    usable = np.array([hosts is None or host.id in hosts for host in snapshot.hosts], dtype=bool)
+    return np.where((open_to_all & usable)[:, None], np.maximum(left, 0.0), 0.0)
 
 
 def first_fit(left: Floats, mix: Sequence[Instance]) -> int:
-    """How many of the mix in turn find room on the first host that has it, before one finds none."""
+    """How many of the mix in turn fit on the first host with room, until one does not."""
     left = left.copy()
-    at = [0] * len(mix)  # rooms only shrink, so the search of each begins where its last one ended
-    for number in range(MOST):
+    at = [0] * len(mix)  # room only shrinks, so each search starts where the last one ended
+    for number in range(MAX_INSTANCES):
         which = number % len(mix)
         needs = _needs(mix[which])
         while at[which] < len(left) and (left[at[which]] < needs).any():
@@ -54,33 +53,33 @@ def first_fit(left: Floats, mix: Sequence[Instance]) -> int:
         if at[which] == len(left):
             return number
         left[at[which]] -= needs
-    return MOST
+    return MAX_INSTANCES
 
 
-def most(left: Floats, mix: Sequence[Instance]) -> int:
-    """More than this cannot be: each kind must find room by itself, and all of them in the sum of rooms."""
-    needs = np.array([_needs(one) for one in mix])
-    alone = min(_alone(left, need) * len(mix) + which for which, need in enumerate(needs))
-    whole, total = needs.sum(axis=0), left.sum(axis=0)
-    rounds = np.divide(total, whole, out=np.full(3, np.inf), where=whole > 0).min()
-    if min(rounds * len(mix), alone) >= MOST:
-        return MOST
-    done = int(rounds)
-    rest = total - done * whole
+def size_bound(left: Floats, mix: Sequence[Instance]) -> int:
+    """An upper bound for any packing: by each kind alone, and by the sum of all room."""
+    needs = np.array([_needs(instance) for instance in mix])
+    by_single_kind = min(_alone_fit(left, need) * len(mix) + which for which, need in enumerate(needs))
+    mix_needs, total = needs.sum(axis=0), left.sum(axis=0)
+    rounds = np.divide(total, mix_needs, out=np.full(3, np.inf), where=mix_needs > 0).min()
+    if min(rounds * len(mix), by_single_kind) >= MAX_INSTANCES:
+        return MAX_INSTANCES
+    full_rounds = int(rounds)
+    left_over = total - full_rounds * mix_needs
     further = 0
     for need in needs:
-        rest = rest - need
-        if (rest < 0).any():
+        left_over = left_over - need
+        if (left_over < 0).any():
             break
         further += 1
-    return min(done * len(mix) + further, alone)
+    return min(full_rounds * len(mix) + further, by_single_kind)
 
 
-def _alone(left: Floats, need: Floats) -> int:
-    """How many instances of one kind find room when no other comes."""
+def _alone_fit(left: Floats, need: Floats) -> int:
+    """How many instances of one kind fit when no other comes."""
     times = np.divide(left, need, out=np.full(left.shape, np.inf), where=need > 0)
     return int(np.floor(times.min(axis=1)).sum())
 
 
-def _needs(one: Instance) -> Floats:
-    return np.array([one.vcpus, one.memory_mb, one.disk_gb], dtype=np.float64)
+def _needs(instance: Instance) -> Floats:
+    return np.array([instance.vcpus, instance.memory_mb, instance.disk_gb], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The steps of a plan in words: what each does and why, with its commands, and the steps back."""
+"""The steps of a plan as values: action, reason and commands of each, and the steps back."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from advisor.domain import Band, Candidate, Command, Instance, IsolationSettings, PlanAction, PlanKind, PlanStep
 from advisor.errors import InvalidInput
-from advisor.planning.migration_order import Carried
+from advisor.planning.migration_order import ScheduledChange
 from advisor.render import migrations
 from advisor.snapshot import ClusterSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """What the words of a step are made of: T/B of everybody before and after all steps, which kind of plan it is, the
-    candidates of those who come, and whether commands are wanted."""
+class StepContext:
+    """What describes a step: T/B of everybody before and after, the plan's kind, newcomers' candidates, and options."""
 
     start: ClusterSnapshot
     kind: PlanKind
@@ -26,67 +25,67 @@ class Telling:
     commands: bool
 
 
-def forth(telling: Telling, carried: Sequence[Carried]) -> tuple[PlanStep, ...]:
-    """The steps in their order."""
-    crowd = _Crowd.of(telling.start)
-    found = []
-    for one in carried:
-        then, former = one.change.then, one.change.former
+def steps_forward(context: StepContext, scheduled: Sequence[ScheduledChange]) -> tuple[PlanStep, ...]:
+    """The steps in order."""
+    residents = _Residents.of(context.start)
+    plan_steps = []
+    for scheduled_step in scheduled:
+        then, former = scheduled_step.change.then, scheduled_step.change.former
         action = action_of(former, then)
-        commands, notes = _rendered(crowd, former, then, action) if telling.commands else ((), ())
-        crowd.do(former, then)
-        found.append(
+        commands, notes = _rendered(residents, former, then, action) if context.commands else ((), ())
+        residents.do(former, then)
+        plan_steps.append(
             PlanStep(
                 instance=then.id,
                 host=then.host,
-                candidate=telling.candidates.get(then.id) if action == "place" else None,
+                candidate=context.candidates.get(then.id) if action == "place" else None,
                 action=action,
                 source=former.host if former else None,
-                stage=one.stage,
-                why=_why(telling, one, action),
-                gain=one.change.gain,
+                stage=scheduled_step.stage,
+                why=_why(context, scheduled_step, action),
+                gain=scheduled_step.change.gain,
                 settings=_differing(former, then),
                 vcpus=then.vcpus if former and former.vcpus != then.vcpus else None,
                 commands=commands,
                 notes=notes,
             )
         )
-    return tuple(found)
+    return tuple(plan_steps)
 
 
-def back(telling: Telling, undone: Sequence[Carried]) -> tuple[PlanStep, ...]:
-    """The steps that bring the former cloud back, in their order; `undone` is the way back of what was carried out."""
-    crowd = _Crowd.of(telling.start)
-    for one in reversed(undone):
-        crowd.do(one.change.former, one.change.then)
-    found = []
-    for one in undone:
-        now, former = one.change.then, one.change.former
+def steps_back(context: StepContext, undone: Sequence[ScheduledChange]) -> tuple[PlanStep, ...]:
+    """The steps that restore the former cloud, in order; `undone` is the way back of what was carried out."""
+    residents = _Residents.of(context.start)
+    for undone_step in reversed(undone):
+        residents.do(undone_step.change.former, undone_step.change.then)
+    plan_steps = []
+    for undone_step in undone:
+        now, former = undone_step.change.then, undone_step.change.former
         action: PlanAction = "remove" if former is None else action_of(now, former)
         commands: tuple[Command, ...] = ()
-        notes: tuple[str, ...] = (f"whoever started {now.id} takes it away",) if former is None else ()
-        if telling.commands and former is not None:
-            commands, notes = _rendered(crowd, now, former, action)
-        crowd.do(now, former)
-        found.append(
+        notes: tuple[str, ...] = (f"remove {now.id} where it was started",) if former is None else ()
+        if context.commands and former is not None:
+            commands, notes = _rendered(residents, now, former, action)
+        residents.do(now, former)
+        plan_steps.append(
             PlanStep(
                 instance=now.id,
                 host=former.host if former else None,
                 action=action,
                 source=now.host,
-                stage=one.stage,
-                why="takes the step back",
+                stage=undone_step.stage,
+                why="undoes the step",
                 settings=_differing(now, former) if former else None,
                 vcpus=former.vcpus if former and former.vcpus != now.vcpus else None,
                 commands=commands,
                 notes=notes,
             )
         )
-    return tuple(found)
+    return tuple(plan_steps)
 
 
 def action_of(former: Instance | None, then: Instance) -> PlanAction:
-    """What a step does."""
+    """The kind of a step."""
     if former is None or former == then:
         return "place"
     if former.host != then.host:
@@ -95,82 +94,83 @@ def action_of(former: Instance | None, then: Instance) -> PlanAction:
 
 
 @dataclass(slots=True)
-class _Crowd:
-    """Who is on which host at the moment of a step, for commands depend on it."""
+class _Residents:
+    """Who is on which host at the moment of a step; commands depend on it."""
 
     snapshot: ClusterSnapshot
     there: dict[str, dict[str, Instance]]
 
     @classmethod
-    def of(cls, snapshot: ClusterSnapshot) -> _Crowd:
+    def of(cls, snapshot: ClusterSnapshot) -> _Residents:
         pairs = zip(snapshot.hosts, snapshot.residents, strict=True)
-        return cls(snapshot, {host.id: {one.id: one for one in residents} for host, residents in pairs})
+        return cls(snapshot, {host.id: {instance.id: instance for instance in residents} for host, residents in pairs})
 
     def do(self, former: Instance | None, then: Instance | None) -> None:
-        for one in (former, then):
-            if one is not None:
-                self.there[one.host or ""].pop(one.id, None)
+        for instance in (former, then):
+            if instance is not None:
+                self.there[instance.host or ""].pop(instance.id, None)
         if then is not None:
             self.there[then.host or ""][then.id] = then
 
-    def beside(self, one: Instance) -> tuple[Instance, ...]:
+    def beside(self, instance: Instance) -> tuple[Instance, ...]:
         """Everybody else on its host, by id."""
-        there = self.there[one.host or ""]
-        return tuple(there[name] for name in sorted(there) if name != one.id)
+        residents = self.there[instance.host or ""]
+        return tuple(residents[name] for name in sorted(residents) if name != instance.id)
 
 
 def _rendered(
-    crowd: _Crowd, former: Instance | None, then: Instance, action: PlanAction
+    residents: _Residents, former: Instance | None, then: Instance, action: PlanAction
 ) -> tuple[tuple[Command, ...], tuple[str, ...]]:
-    """Commands, and notes about those that there are not."""
-    hosts, positions = crowd.snapshot.hosts, crowd.snapshot.names.positions
-    host, met = hosts[positions[then.host or ""]], crowd.beside(then)
+    """Commands, and notes about missing ones."""
+    hosts, positions = residents.snapshot.hosts, residents.snapshot.names.positions
+    host, neighbours = hosts[positions[then.host or ""]], residents.beside(then)
     try:
         if former is None:
-            found = migrations.place(then, host, met)
+            commands = migrations.place(then, host, neighbours)
         elif action == "move":
             source = hosts[positions[former.host or ""]]
-            found = migrations.move(former, then, source, host, crowd.beside(former), met)
+            commands = migrations.move(former, then, source, host, residents.beside(former), neighbours)
         else:
             sized = migrations.resize(host, former, then) if former.vcpus != then.vcpus else ()
-            found = (*sized, *migrations.settings(host, former, then, met))
+            commands = (*sized, *migrations.settings(host, former, then, neighbours))
     except InvalidInput as error:
         return (), (error.message,)
-    return found, tuple(one.note for one in found if not one.argv and one.note)
+    return commands, tuple(command.note for command in commands if not command.argv and command.note)
 
 
 def _differing(former: Instance | None, then: Instance) -> IsolationSettings | None:
+    """The new settings where they differ."""
     return then.settings if former is None or former.settings != then.settings else None
 
 
-def _why(telling: Telling, one: Carried, action: PlanAction) -> str:
-    if one.change.why:
-        return one.change.why
-    if one.between:
-        return f"makes room for {one.between}, and goes on from here later"
-    return " and ".join(_reasons(telling, one, action))
+def _why(context: StepContext, step: ScheduledChange, action: PlanAction) -> str:
+    if step.change.why:
+        return step.change.why
+    if step.between:
+        return f"makes room for {step.between} and moves on later"
+    return " and ".join(_reasons(context, step, action))
 
 
-def _reasons(telling: Telling, one: Carried, action: PlanAction) -> Iterator[str]:
-    then, former = one.change.then, one.change.former
-    before, after = telling.before.get(then.id), telling.after.get(then.id)
+def _reasons(context: StepContext, step: ScheduledChange, action: PlanAction) -> Iterator[str]:
+    then, former = step.change.then, step.change.former
+    before, after = context.before.get(then.id), context.after.get(then.id)
     if former is not None and action != "move":
-        yield f"it is on {then.host} already, and no host is better"
+        yield f"it is on {then.host} already, and no other host is better"
     if action == "place":
-        candidate = telling.candidates.get(then.id)
+        candidate = context.candidates.get(then.id)
         if candidate is not None:
             effects = (candidate.newcomer, *candidate.neighbours)
             worst = min(effects, key=lambda effect: effect.throughput_ratio.expected)
             kept = worst.throughput_ratio.expected
-            yield f"nobody on {then.host} keeps less than {kept:.2f} of its speed alone ({worst.instance})"
+            yield f"every instance on {then.host} keeps at least {kept:.2f} of its speed alone ({worst.instance})"
         return
-    origin = telling.start.names.placed.get(then.id)  # who goes round comes from elsewhere now
+    origin = context.start.names.placed.get(then.id)  # who goes round comes from elsewhere now
     home = origin.host if origin else former.host if former else None
-    if home in telling.emptied:
+    if home in context.emptied:
         yield f"{home} is to be emptied"
-    if one.change.gain is not None:
-        yield f"who is relieved by it gains {one.change.gain.expected:.2f} of its speed alone"
-    if telling.kind == "consolidate" and home is not None:
+    if step.change.gain is not None:
+        yield f"the relieved instance gains {step.change.gain.expected:.2f} of its speed alone"
+    if context.kind == "consolidate" and home is not None:
         yield f"leaves {home}, so that fewer hosts are needed"
     if before is not None and after is not None and action == "move":
         was = f" (on {home}: {before.expected:.2f})" if origin else ""

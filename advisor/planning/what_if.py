@@ -1,4 +1,4 @@
-"""Clouds that are only imagined: other hosts, other overcommit, other pinning, another model; beside the one of now."""
+"""Imagined clouds: other hosts, overcommit or pinning than the current cloud."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from advisor.snapshot import ClusterSnapshot
 def imagine(
     snapshot: ClusterSnapshot, what_if: WhatIf
 ) -> tuple[ClusterSnapshot, tuple[Instance, ...], tuple[str, ...]]:
-    """The imagined cloud, those whose host is gone and who must be placed anew, and notes.
+    """The imagined cloud, the instances whose host is gone, and notes.
 
-    A host that is put counts as seen now. Pins that the new hosts have no pCPUs for are only there where the pinning
-    stays as it is, and were refused before.
+    An added host counts as seen now. Pins fit their host: with unchanged pinning, validation has rejected those beyond
+    its pCPUs.
     """
     hosts = {host.id: host for host in snapshot.hosts} | {host.id: host for host in what_if.hosts}
     hosts = {name: _promising(host, what_if) for name, host in hosts.items() if name not in set(what_if.remove)}
-    residents = [one for there in snapshot.residents for one in there]
-    staying = [one for one in residents if one.host in hosts]
+    residents = [instance for residents_here in snapshot.residents for instance in residents_here]
+    staying = [instance for instance in residents if instance.host in hosts]
     homeless = tuple(
-        replace(one, host=None, settings=replace(one.settings, pinning=None))
-        for one in residents
-        if one.host not in hosts
+        replace(instance, host=None, settings=replace(instance.settings, pinning=None))
+        for instance in residents
+        if instance.host not in hosts
     )
     notes = []
     if what_if.pinning == "unpinned":
-        staying = [_pinned(one, None) for one in staying]
+        staying = [_pinned(instance, None) for instance in staying]
     elif what_if.pinning == "own":
         staying, crowded = _with_own(hosts, staying)
         if crowded:
-            notes.append(f"There are not enough pCPUs for everybody on {_listed(crowded)}: nobody has its own there.")
+            notes.append(f"There are not enough pCPUs on {_listed(crowded)}: instances there have none of their own.")
     if homeless:
         lose = "1 instance loses its" if len(homeless) == 1 else f"{len(homeless)} instances lose their"
         are = "is" if len(homeless) == 1 else "are"
@@ -49,16 +49,16 @@ def imagine(
 
 
 def _beyond(now: ClusterSnapshot, then: ClusterSnapshot) -> Iterator[str]:
-    """Where those who stay were promised more than there would be, and are not now: they stay all the same."""
+    """Notes about hosts on which remaining instances exceed the imagined room but not the current one."""
     was = {name: set(hosts) for name, hosts in _full(now)}
     for name, hosts in _full(then):
         new = [host for host in hosts if host not in was[name]]
         if new:
-            yield f"More {name} than there would be is promised to those who are on {_listed(new)} now."
+            yield f"The instances on {_listed(new)} are promised more {name} than there would be."
 
 
 def _full(cloud: ClusterSnapshot) -> Iterator[tuple[str, list[str]]]:
-    """The hosts of a cloud on which more is promised than may be, for each size."""
+    """The overcommitted hosts of a cloud for each resource."""
     for name, used, room in (
         ("CPU", cloud.used_vcpus, cloud.room_vcpus),
         ("memory", cloud.used_memory_mb, cloud.room_memory_mb),
@@ -77,28 +77,30 @@ def _promising(host: Host, what_if: WhatIf) -> Host:
     )
 
 
-def _pinned(one: Instance, pinning: Pinning | None) -> Instance:
-    return replace(one, settings=replace(one.settings, pinning=pinning))
+def _pinned(instance: Instance, pinning: Pinning | None) -> Instance:
+    return replace(instance, settings=replace(instance.settings, pinning=pinning))
 
 
 def _with_own(hosts: Mapping[str, Host], staying: Sequence[Instance]) -> tuple[list[Instance], list[str]]:
-    """Everybody with pCPUs of its own, beside those of the driver domain, by id; and the hosts without enough."""
+    """Instances with pCPUs of their own beside those of the driver domain, by id; and the hosts with too few."""
     by_host: dict[str, list[Instance]] = {}
-    for one in sorted(staying, key=lambda one: one.id):
-        by_host.setdefault(one.host or "", []).append(one)
-    found: list[Instance] = []
-    crowded: list[str] = []
-    for name, there in by_host.items():
+    for instance in sorted(staying, key=lambda instance: instance.id):
+        by_host.setdefault(instance.host or "", []).append(instance)
+    pinned: list[Instance] = []
+    too_small: list[str] = []
+    for name, residents in by_host.items():
         host = hosts[name]
         drivers = set(host.driver_cpus) if len(host.driver_cpus) < host.pcpus else set()
         free = [cpu for cpu in range(host.pcpus) if cpu not in drivers]
-        if sum(one.vcpus for one in there) > len(free):
-            crowded.append(name)
-            found += [_pinned(one, None) for one in there]
+        if sum(instance.vcpus for instance in residents) > len(free):
+            too_small.append(name)
+            pinned += [_pinned(instance, None) for instance in residents]
             continue
         cpus = iter(free)
-        found += [_pinned(one, Pinning(tuple((next(cpus),) for _ in range(one.vcpus)))) for one in there]
-    return found, sorted(crowded)
+        pinned += [
+            _pinned(instance, Pinning(tuple((next(cpus),) for _ in range(instance.vcpus)))) for instance in residents
+        ]
+    return pinned, sorted(too_small)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Change: an instance on its host, what holds now and what is wanted; Step: one command with its place in the order."""
+"""What a renderer gets to do (from which settings to which, beside whom), and the steps that renderers give back."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ class Phase(IntEnum):
     LOOSEN = 1
     TIGHTEN = 2
     NOTE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What commands depend on beside host and instance: Xen's `scheduler`, the version of control groups (`cgroup`) on
+    Linux, and the `uplink` that tc shapes, None = as the host's labels say."""
+
+    scheduler: str
+    cgroup: int
+    uplink: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,25 @@
-"""Settings → cgset commands on a container's control group, version 1 and 2.
+"""Containers: settings as cgset commands on their control groups, version 1 and 2.
 
 cgset rather than taskset: a cpuset also holds for what the container starts later, and needs no process ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import Phase, SettingsChange, Step, bytes_per_second, more, only_said, replaced
+from advisor.render.change import Options, Phase, SettingsChange, Step, bytes_per_second, more, only_said, replaced
 from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
 from advisor.render.names import DISK, disk_number, group_path, kernel_version
 from models.physics.cap_periods import DEFAULT_US, is_short
-from profiler.observed import Pinning
+from profiler.observed import Host, Instance, Pinning
 
 BURST_SINCE = (5, 14)  # cpu.max.burst and cpu.cfs_burst_us came with Linux 5.14 (sched-bwc.rst)
 
 
-def steps(change: SettingsChange, cgroup: int) -> Iterator[Step]:
+def steps(change: SettingsChange, options: Options) -> Iterator[Step]:
     """What control groups can do of a change; see `Phase` for the order."""
-    group = group_path(change.instance)
+    group, cgroup = group_path(change.instance), options.cgroup
     yield from _pin(change, group)
     yield from _weight(change, group, cgroup)
     yield from _cap(change, group, cgroup)
@@ -133,3 +133,35 @@ def _throttle(disk: str, limit: int | None, cgroup: int) -> tuple[str, ...]:
         text = "max" if limit is None else str(limit)
         return (f"io.max={disk} rbps={text} wbps={text}",)
     return tuple(f"blkio.throttle.{way}_bps_device={disk} {limit or 0}" for way in ("read", "write"))
+
+
+def interface(change: SettingsChange) -> None:
+    """None: a container's network is limited on the uplink only."""
+    del change
+
+
+def definition(change: SettingsChange, options: Options) -> Iterator[Step]:
+    """Nothing: the managers of containers differ."""
+    del change, options
+    yield from ()
+
+
+def migrate(instance: Instance, source: Host, target: Host) -> Command:
+    """Without argv: there is no live migration."""
+    text = f"a container has no live migration: stop {instance.id} on {source.id}, move its root file system, and start"
+    return Command("lxc", (), (), f"{text} it on {target.id}")
+
+
+def set_vcpus(former: Instance, then: Instance) -> Command:
+    """Without argv: it has no vCPUs."""
+    del former
+    text = f"a container has no vCPUs of its own: a cap of {100 * then.vcpus} % lets {then.id} use as many CPUs"
+    return Command("lxc", (), (), text)
+
+
+def move_driver(
+    host: Host, now: tuple[int, ...], then: tuple[int, ...], residents: Sequence[Instance]
+) -> Iterator[Command]:
+    """Nothing: the kernel works for containers in the time of their own tasks."""
+    del host, now, then, residents
+    yield from ()

@@ -13,7 +13,8 @@ from dataclasses import replace
 from advisor.domain import Command
 from advisor.errors import InvalidInput
 from advisor.render import cloudstack, commands, openstack, tc
-from advisor.render.names import address, domain_name, target_of
+from advisor.render.host_tools import HOST_TOOLS
+from advisor.render.names import target_of
 from advisor.render.whole import plan as of_newcomer
 from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
@@ -37,19 +38,18 @@ def move(
         text = f"no tool moves a running instance from a {source.kind} host to a {target.kind} host of other tools"
         tool = TRAITS[source.kind].tool if runs == "native" else _program(runs)
         return (Command(tool, (), (), f"{text}: {then.id} is stopped on {source.id} and made anew on {target.id}"),)
-    if source.kind == "lxc" and runs == "native":
-        text = f"a container has no live migration: stop {then.id} on {source.id}, move its root file system, and start"
-        stopped = Command("lxc", (), (), f"{text} it on {target.id}")
-        return (stopped, *_arrived(then, target, met), *_unshaped(former, source, left))
     if runs != "native":
         return (_by_cloud(runs, then, source, target), *_changed(target, then, former.settings, then.settings, met))
+    migration = HOST_TOOLS[source.kind].migrate(then, source, target)
+    if not migration.argv:
+        return (migration, *_arrived(then, target, met), *_unshaped(former, source, left))
     arrived = tuple(_arrived(then, target, met))
     # A class on the uplink needs no running instance: there before it, it holds from the first packet on.
     ready = tuple(one for one in arrived if one.argv and one.tool == "tc")
     return (
         *_unpinned(former, source, left),
         *ready,
-        _live(then, source, target),
+        _live(migration, source, target),
         *(one for one in arrived if one not in ready),
         *_unshaped(former, source, left),
     )
@@ -74,37 +74,18 @@ def resize(host: Host, former: Instance, then: Instance) -> tuple[Command, ...]:
         size = f"{then.vcpus} vCPU{'s' if then.vcpus > 1 else ''}"
         text = f"give {then.id} a {what} of {size} ({_program(runs)} {verb}); which one is not known here"
         return (Command(_program(runs), (), (), text),)
-    if host.kind == "lxc":
-        text = f"a container has no vCPUs of its own: a cap of {100 * then.vcpus} % lets {then.id} use as many CPUs"
-        return (Command("lxc", (), (), text),)
-    name = domain_name(then)
-    most = "more than its definition's most needs that changed and a restart"
-    note = f"on {host.id}; {most}"
-    if host.kind == "xen":
-        argv, undo = (("xl", "vcpu-set", name, str(count)) for count in (then.vcpus, former.vcpus))
-        return (Command("xl", argv, undo, note),)
-    # Only vCPUs that were plugged in can be taken out of a running domain (virsh(1), setvcpus), so fewer come by its
-    # definition; what is live alone would be lost when it starts again.
-    more = then.vcpus > former.vcpus
-    sets = ("virsh", "setvcpus", "--domain", name, *(("--live",) if more else ()), "--config", "--count")
-    later = "holds from its next start; --live does it at once where they are hot-pluggable"
-    note = note if more else f"on {host.id}; {later}"
-    return (Command("virsh", (*sets, str(then.vcpus)), (*sets, str(former.vcpus)), note),)
+    sets = HOST_TOOLS[host.kind].set_vcpus(former, then)
+    return (replace(sets, note=f"on {host.id}; {sets.note}") if sets.argv else sets,)
 
 
 def _program(target: str) -> str:
     return openstack.TOOL if target == "openstack" else cloudstack.TOOL
 
 
-def _live(one: Instance, source: Host, target: Host) -> Command:
-    """The migration itself; both tools are started where the instance is."""
-    name, there, back = domain_name(one), address(target), address(source)
+def _live(migration: Command, source: Host, target: Host) -> Command:
+    """The same, with what both hosts need; the tool is started where the instance is."""
     note = f"on {source.id}, its undo on {target.id}; both need each other's keys (ssh) and the same storage"
-    if source.kind == "xen":
-        return Command("xl", ("xl", "migrate", name, there), ("xl", "migrate", name, back), note)
-    start = ("virsh", "migrate", "--live", "--persistent", "--undefinesource", "--domain", name, "--desturi")
-    argv, undo = ((*start, f"qemu+ssh://{host}/system") for host in (there, back))
-    return Command("virsh", argv, undo, f"{note}; disks of their own need --copy-storage-all")
+    return replace(migration, note=f"{note}; {migration.note}" if migration.note else note)
 
 
 def _by_cloud(target: str, one: Instance, source: Host, to: Host) -> Command:

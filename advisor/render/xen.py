@@ -1,24 +1,33 @@
-"""Settings → xl commands: vcpu-pin and the credit schedulers' weight and cap."""
+"""Xen: settings as xl commands and as lines of a domain's configuration, migrations, vCPUs, and the pCPUs of Dom0."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import Phase, SettingsChange, Step, more, only_said, replaced
-from advisor.render.names import domain_name
+from advisor.render.change import Options, Phase, SettingsChange, Step, more, only_said, replaced
+from advisor.render.names import address, domain_name, mac_address
+from advisor.render.policing import policed
+from profiler.observed import Host, Instance, format_cpus
 
 # `-c` exists in both (tools/xl/xl_sched.c), although xl(1) leaves it out for credit2; caps in credit2 since Xen 4.10.
 SCHEDULERS = {"credit": "sched-credit", "credit2": "sched-credit2"}
+VIF_INTERVAL = "20ms"  # xl's default of 50 ms lets bursts and stalls of that length through
+# For all domains of a CPU pool: `-s`, then timeslice (ms) and ratelimit (µs); xl(1), sched_credit2.pandoc
+HINTS = {
+    "credit": "xl sched-credit -s -t 5 -r 500 (defaults: -t 30 -r 1000)",
+    "credit2": "xl sched-credit2 -s -r 500 (default: -r 1000)",
+}
+DOM0 = "Domain-0"
 
 
-def steps(change: SettingsChange, scheduler: str) -> Iterator[Step]:
+def steps(change: SettingsChange, options: Options) -> Iterator[Step]:
     """What xl can do of a change; see `Phase` for the order."""
     name = domain_name(change.instance)
     for vcpu, now, then in change.moved_vcpus():
         pin = ("xl", "vcpu-pin", name, str(vcpu))
         yield Step(Phase.PIN, Command("xl", (*pin, change.cpu_list(then, "all")), (*pin, change.cpu_list(now, "all"))))
-    yield from _scheduling(change, name, scheduler)
+    yield from _scheduling(change, name, options.scheduler)
     if change.wanted.disk_limit_mb_s not in (None, change.current.disk_limit_mb_s):
         yield only_said("xl", f"xl cannot limit the disk throughput of {name}: Xen's block backend has no such setting")
 
@@ -56,3 +65,73 @@ def cap(change: SettingsChange, percent: float | None) -> int:
     libxl refuses more than 100 per vCPU (sched_credit_domain_set), and rounding to 0 would lift the cap.
     """
     return 0 if percent is None else min(max(1, round(percent)), 100 * change.instance.vcpus)
+
+
+def interface(change: SettingsChange) -> None:
+    """None: the rate of a vif cannot be changed while its domain runs."""
+    del change
+
+
+def definition(change: SettingsChange, options: Options) -> Iterator[Step]:
+    """Lines for the domain's configuration (xl.cfg, xl-network-configuration), so that it starts with its settings."""
+    wanted, instance = change.wanted, change.instance
+    lines = []
+    if wanted.pinning is not None:
+        allowed = [change.allowed(wanted.pinning, vcpu) for vcpu in range(instance.vcpus)]
+        lines.append("cpus = [" + ", ".join(f'"{format_cpus(cpus)}"' for cpus in allowed) + "]")
+    if wanted.weight is not None:
+        lines.append(f"cpu_weight = {wanted.weight}")
+    if wanted.cap_percent is not None:
+        lines.append(f"cap = {cap(change, wanted.cap_percent)}")
+    limit, mac = policed(wanted.network), mac_address(instance)
+    if limit is not None:
+        address = f"mac={mac}," if mac else ""
+        lines.append(f'vif = ["{address}rate={limit.kbit_s}Kb/s@{VIF_INTERVAL}"] (beside what the line has)')
+    if lines:
+        note = "; a vif's rate cannot be changed while it runs, tc on the uplink can" if limit else ""
+        yield only_said(
+            "xl", f"to start with it, write into the configuration of {instance.id}: {'; '.join(lines)}{note}"
+        )
+    is_set = wanted.weight or wanted.cap_percent or wanted.pinning
+    if instance.service == "latency" and options.scheduler in HINTS and is_set:
+        hint = HINTS[options.scheduler]
+        yield only_said("xl", f"shorter slices answer sooner, for every domain of the pool: {hint}")
+
+
+def migrate(instance: Instance, source: Host, target: Host) -> Command:
+    """The live migration of a domain, started where it runs."""
+    name = domain_name(instance)
+    return Command("xl", ("xl", "migrate", name, address(target)), ("xl", "migrate", name, address(source)))
+
+
+def set_vcpus(former: Instance, then: Instance) -> Command:
+    """Another number of vCPUs, up to those of its configuration."""
+    name = domain_name(then)
+    argv, undo = (("xl", "vcpu-set", name, str(count)) for count in (then.vcpus, former.vcpus))
+    return Command("xl", argv, undo, "more than its definition's most needs that changed and a restart")
+
+
+def move_driver(
+    host: Host, now: tuple[int, ...], then: tuple[int, ...], residents: Sequence[Instance]
+) -> Iterator[Command]:
+    """Dom0 gets as many vCPUs as pCPUs (N11 counts them so), at most those it was started with (`dom0_max_vcpus`)."""
+    del residents
+    everywhere = tuple(range(host.pcpus))
+    pin, count = _pinned(now, then, everywhere), _counted(len(now), len(then))
+    if len(then) == len(now):
+        yield pin
+    else:
+        yield from (count, pin) if len(then) < len(now) else (pin, count)
+
+
+def _pinned(now: tuple[int, ...], then: tuple[int, ...], everywhere: tuple[int, ...]) -> Command:
+    argv, undo = (
+        ("xl", "vcpu-pin", DOM0, "all", "all" if some == everywhere else format_cpus(some)) for some in (then, now)
+    )
+    return Command("xl", argv, undo)
+
+
+def _counted(now: int, then: int) -> Command:
+    whose = "" if then > now else "its undo: "
+    note = f"{whose}xl refuses more vCPUs than dom0_max_vcpus of the boot line"
+    return Command("xl", ("xl", "vcpu-set", DOM0, str(then)), ("xl", "vcpu-set", DOM0, str(now)), note)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.domain import Band, Effect, Inventory, Plan, PlanStep
-from advisor.planning.required_ratios import least_of
+from advisor.planning.required_ratios import required_ratios_of
 from advisor.rounding import SLACK
 from models.data.scene import ProfileTable
 
@@ -119,7 +119,7 @@ def limits(inventory: Inventory, plan: Plan) -> Callable[[str], Limit]:
         for name, host, one in named
         if host is not None and one is not None
     ]
-    lowest = least_of([(host, one) for _, host, one in pairs], table, plan.request.keep_ratio).tolist()
+    lowest = required_ratios_of([(host, one) for _, host, one in pairs], table, plan.request.keep_ratio).tolist()
     least = {name: limit for (name, _, _), limit in zip(pairs, lowest, strict=True)}
 
     def of(name: str) -> Limit:

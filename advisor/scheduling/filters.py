@@ -14,7 +14,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats
 from models.physics.demands import demands
 from models.physics.kinds import holds
-from profiler.observed import HOST_KINDS
+from profiler.host_kinds import HOST_KINDS
 
 Says = Callable[[int], str]  # a sentence about one host, by its position
 _EXACT = ".10g"  # of a size: so that what is needed never looks as if it were free

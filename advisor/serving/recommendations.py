@@ -16,7 +16,7 @@ from advisor.domain.answer_json import body_as_json, head_as_json
 from advisor.lifecycle import interval_inflation
 from advisor.placement import decision
 from advisor.placement.request_checks import new_id
-from advisor.placement.request_normalization import NEWCOMER, named, nameless
+from advisor.placement.request_normalization import NEWCOMER, with_name, without_name
 from advisor.prediction.context import QuestionContext
 from advisor.prediction.lru import LRUCache
 from advisor.snapshot import ClusterSnapshot
@@ -55,7 +55,7 @@ class EncodedRecommendation:
     @property
     def recommendation(self) -> Recommendation:
         """The answer as a value; whoever only passes it on does without."""
-        return named(self.head, self.head.request.instance.id)
+        return with_name(self.head, self.head.request.instance.id)
 
     def to(
         self, request: PlacementRequest, now: datetime, taken_at: datetime, source: AnswerSource
@@ -150,7 +150,7 @@ def answer(
     the questions of many are decided one after the other, and nobody shall wait for all of them.
     """
     active, now = context.active, context.now
-    asked, widened = nameless(request, snapshot), factors(active.predictor.version)
+    asked, widened = without_name(request, snapshot), factors(active.predictor.version)
     question = codec.text((asked, sorted(widened.items())))
     found = answers.find(question)
     if found is not None:

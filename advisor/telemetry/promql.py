@@ -17,9 +17,8 @@ from advisor.telemetry.profiles import Seen, parse_since
 from advisor.telemetry.series_store import Scraped, SeriesStore
 from models.profiling.windows import SeriesKey, hosts_of
 from profiler.collectors import unit_of
-from profiler.collectors.additional_metrics import UNITS
 from profiler.gauges import ATTRIBUTED, PREFIX, gauge_of
-from profiler.metrics import BY_NAME, SCOPES
+from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, SCOPES
 from profiler.observed import check_id
 
 _WHO = ("__name__", "instance", "scope", "statistic")  # labels that tell series of one scrape apart
@@ -150,7 +149,7 @@ def _source(labels: Mapping[str, str]) -> Source:
 def _gauges() -> dict[str, tuple[str, float]]:
     """The exporter's gauges without their prefix → metric, and the factor to its unit."""
     found = {}
-    for metric in (*BY_NAME, *UNITS):
+    for metric in (*BY_NAME, *ADDITIONAL_UNITS):
         name, factor = gauge_of(metric, unit_of(metric))
         found[name] = metric, factor
     return found

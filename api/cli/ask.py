@@ -24,16 +24,16 @@ def where(
         str,
         typer.Option(
             metavar="FILE_OR_NAME",
-            help="YAML file with one instance, or the name of one in the inventory, which is then asked about as if it "
-            "were to be placed anew.",
+            help="YAML file with one instance, or the name of one in the inventory, which is then placed as if it "
+            "had no host yet.",
         ),
     ],
     hosts: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Answer only these hosts.", show_default="all hosts")
+        str | None, typer.Option(metavar="A,B", help="Rank only these hosts.", show_default="all hosts")
     ] = None,
     objective: ObjectiveName = "worst",
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Most hosts in the answer.")] = 5,
-    explain: Annotated[bool, typer.Option("--explain", help="Say why.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of hosts to show at most.")] = 5,
+    explain: Annotated[bool, typer.Option("--explain", help="Give the reasons.")] = False,
     commands: Annotated[bool, typer.Option("--commands", help="Print the commands, with their undo.")] = False,
     as_json: AsJson = False,
     model: ModelDir = None,

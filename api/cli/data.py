@@ -45,9 +45,9 @@ def prune(database: Database = None, as_json: AsJson = False) -> None:
 
 @db.command("backup")
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; one that is there is replaced.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; an existing one is replaced.")],
     no_samples: Annotated[
-        bool, typer.Option("--no-samples", help="Leave out what was measured, which is by far the most.")
+        bool, typer.Option("--no-samples", help="Leave out samples, which are by far the largest part.")
     ] = False,
     database: Database = None,
     as_json: AsJson = False,
@@ -65,7 +65,7 @@ def backup(
 
 @db.command("restore")
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `cotenant db backup` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `cotenant db backup` wrote.")],
     replace: Annotated[bool, typer.Option("--replace", help="Delete what the database holds first.")] = False,
     database: Database = None,
     as_json: AsJson = False,

@@ -19,19 +19,21 @@ DEFAULT = ("unseen_pair", "unseen_workload")
 
 def evaluate(
     dataset: Annotated[
-        list[Path], typer.Option(metavar="DIR", help="Dataset directory; may be given several times, each by itself.")
+        list[Path], typer.Option(metavar="DIR", help="Dataset directory; may be repeated, each is evaluated by itself.")
     ],
     protocol: Annotated[
         list[str] | None,
         typer.Option(
             metavar="P",
-            help="What is left out of training: unseen_pair, unseen_workload, ...; may be given several times.",
+            help="What is left out of training, such as unseen_pair or unseen_workload; may be repeated.",
             show_default="unseen_pair and unseen_workload",
         ),
     ] = None,
-    models: Annotated[str, typer.Option(metavar="M,...", help="Only these models, by comma.", show_default="all")] = "",
+    models: Annotated[
+        str, typer.Option(metavar="M,...", help="Evaluate only these models, separated by commas.", show_default="all")
+    ] = "",
     curve: Annotated[
-        bool, typer.Option("--curve", help="Learning curves too: error against the number of measured pairs.")
+        bool, typer.Option("--curve", help="Add learning curves: error against the number of measured pairs.")
     ] = False,
     report: Annotated[
         Path | None,

@@ -30,7 +30,7 @@ def train(
         typer.Option(metavar="URL", help="Train on the workers of this Dask cluster, tcp://host:port."),
     ] = None,
     register: Annotated[
-        bool, typer.Option("--register/--no-register", help="List the model in the database as a candidate.")
+        bool, typer.Option("--register/--no-register", help="Register the model in the database as a candidate.")
     ] = True,
     database: Database = None,
     as_json: AsJson = False,

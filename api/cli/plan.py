@@ -29,7 +29,7 @@ def plan(
     kind: Annotated[
         PlanKind | None,
         typer.Option(
-            help="What is asked.",
+            help="Which question the plan answers.",
             show_default="what_if with --what-if, evacuate with --empty, capacity with growth, else admit",
         ),
     ] = None,
@@ -49,37 +49,55 @@ def plan(
         float | None, typer.Option(min=0.0, metavar="N", help="Instances of the mix that come each month (capacity).")
     ] = None,
     load_growth: Annotated[
-        float, typer.Option(min=0.0, metavar="PERCENT", help="By how much everybody's load grows each month.")
+        float, typer.Option(min=0.0, metavar="PERCENT", help="How much the load of all instances grows each month.")
     ] = 0.0,
     months: Annotated[
-        int | None, typer.Option(min=1, max=240, help="How far is looked ahead.", show_default=str(Growth().months))
+        int | None,
+        typer.Option(min=1, max=240, help="How many months to look ahead.", show_default=str(Growth().months)),
     ] = None,
     what_if: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="YAML file with what is otherwise: hosts, remove, cpu_overcommit, memory_overcommit, pinning, model.",
+            help="YAML file with what is different: hosts, remove, cpu_overcommit, memory_overcommit, pinning, model.",
         ),
     ] = None,
     then: Annotated[
         PlanKind | None,
-        typer.Option(help="What is asked of the imagined cloud: admit, rebalance, consolidate or capacity."),
+        typer.Option(
+            help="Which question to answer for the imagined cloud: admit, rebalance, consolidate or capacity."
+        ),
     ] = None,
     objective: ObjectiveName = "worst",
     keep_ratio: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="T/B that who has no limit of its own must keep.")
+        float, typer.Option(min=0.01, max=1.0, help="T/B that an instance without a limit of its own must keep.")
     ] = STANDARD.keep_ratio,
-    max_moves: Annotated[int | None, typer.Option(min=0, help="Most moves.", show_default="any number")] = None,
+    max_moves: Annotated[
+        int | None, typer.Option(min=0, help="Number of moves at most.", show_default="any number")
+    ] = None,
     move_gain: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="T/B that a move must give the worst-off whom it changes at least.")
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="T/B that a move must gain at least for the worst-off of those that it changes."
+        ),
     ] = STANDARD.move_gain,
-    at_once: Annotated[int, typer.Option(min=1, max=1000, help="Moves in one stage.")] = STANDARD.at_once,
+    at_once: Annotated[
+        int, typer.Option(min=1, max=1000, help="Number of moves in one stage at most.")
+    ] = STANDARD.at_once,
     commands: Annotated[bool, typer.Option("--commands", help="Print the commands of every step.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Print the steps back, too.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
     time_limit: Annotated[
-        float, typer.Option(min=0.1, max=3600.0, metavar="SECONDS", help="After it the best so far is told.")
+        float,
+        typer.Option(
+            min=0.1,
+            max=3600.0,
+            metavar="SECONDS",
+            help="Stop the search after this time and answer the best plan found.",
+        ),
     ] = STANDARD.time_limit_s,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed finds the same plan.")] = STANDARD.seed,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**31 - 1, help="Seed of the search; the same seed finds the same plan.")
+    ] = STANDARD.seed,
     report: Annotated[
         Path | None,
         typer.Option(

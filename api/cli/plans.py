@@ -24,8 +24,8 @@ plans = typer.Typer(
 
 @plans.command("list")
 def list_plans(
-    kind: Annotated[PlanKind | None, typer.Option(help="Only those of one kind.", show_default="all")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Most plans in the list.")] = 100,
+    kind: Annotated[PlanKind | None, typer.Option(help="Only plans of this kind.", show_default="all")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of plans at most.")] = 100,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +45,7 @@ def list_plans(
 @plans.command("show")
 def show_plan(
     plan: Annotated[str, typer.Argument(help="An id from the list.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Print the steps back, too.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:

@@ -33,7 +33,7 @@ def probe_plan(
     budget: Annotated[str, typer.Option(metavar="TIME", help="Time for measuring: 90s, 45m, 2h.")] = "60m",
     seconds_per_run: Annotated[
         int,
-        typer.Option(min=1, max=86_400, help="Measured time of a run; 6.5 s of warm-up and set-up come on top."),
+        typer.Option(min=1, max=86_400, help="Measured seconds of a run; warm-up and set-up add 6.5 s."),
     ] = 20,
     rounds: Annotated[int, typer.Option(min=1, max=10_000, help="How often every pair and base case is measured.")] = 3,
     pinning: Annotated[
@@ -44,7 +44,7 @@ def probe_plan(
         ),
     ] = ",".join(PROBE_PINNINGS),
     objective: ObjectiveName = "worst",
-    seed: Annotated[int, typer.Option(min=0, max=2**31, help="Of the simulation and of the campaign.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**31, help="Seed of the simulation and of the campaign.")] = 1,
     campaign: Annotated[
         Path | None,
         typer.Option(

@@ -20,7 +20,9 @@ def quality(
     ] = None,
     last: Annotated[
         int | None,
-        typer.Option(min=20, max=10_000, metavar="N", help="So many observations of each group.", show_default="200"),
+        typer.Option(
+            min=20, max=10_000, metavar="N", help="Number of observed rows per group at most.", show_default="200"
+        ),
     ] = None,
     database: Database = None,
     as_json: AsJson = False,

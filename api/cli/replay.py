@@ -27,19 +27,19 @@ COLUMNS = ("policy", "hosts (mean)", "most", "below limit", "worst", "mean T/B",
 
 
 def replay(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A file of one of the forms of docs/traces.md.")],
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="File in one of the formats of docs/traces.md.")],
     form: Annotated[
-        TraceForm | None, typer.Option(help="Form of the trace.", show_default="by what the file looks like")
+        TraceForm | None, typer.Option(help="Format of the trace.", show_default="by what the file looks like")
     ] = None,
     host_count: Annotated[
         int | None,
-        typer.Option(min=1, help="How many hosts.", show_default="half as many again as the busiest moment needs"),
+        typer.Option(min=1, help="Number of hosts.", show_default="half as many again as the busiest moment needs"),
     ] = None,
     host_type: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Inventory file with one host, which all are like, and with the workloads that instances may run.",
+            help="Inventory file with one host, which all hosts are like, and the workloads of the instances.",
             show_default="kvm, 32 pCPUs, 256 GB",
         ),
     ] = None,
@@ -49,20 +49,22 @@ def replay(
     keep_ratio: Annotated[
         float, typer.Option(min=0.01, max=1.0, help="An instance below this T/B counts as violated.")
     ] = 0.8,
-    objective: Annotated[Objective, typer.Option(help="What cotenant places by.")] = "pack",
+    objective: Annotated[Objective, typer.Option(help="Objective by which cotenant places.")] = "pack",
     step: Annotated[float, typer.Option(min=1.0, metavar="SECONDS", help="Length of a step.")] = 300.0,
     history: Annotated[
         float | None,
         typer.Option(
             min=0.0,
-            help="Hours at the beginning that are only watched.",
+            help="Hours at the beginning of the trace that are only observed.",
             show_default="24, at most a quarter of the trace",
         ),
     ] = None,
     plan_for: Annotated[
         float,
         typer.Option(
-            min=0.0, max=1.0, help="Share of an instance's last day in which what cotenant plans for was enough."
+            min=0.0,
+            max=1.0,
+            help="Cotenant plans for the demand that was enough in this share of an instance's last day.",
         ),
     ] = 0.95,
     rebalance: Annotated[
@@ -70,12 +72,14 @@ def replay(
         typer.Option(min=0.01, help="Hours after which cotenant may move residents.", show_default="never"),
     ] = None,
     max_instances: Annotated[
-        int | None, typer.Option(min=1, help="Take only the first so many instances.", show_default="all")
+        int | None, typer.Option(min=1, help="Take only the first N instances.", show_default="all")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn by lot.")] = 1,
-    seeds: Annotated[int, typer.Option(min=1, max=100, help="Repeat with so many seeds, from --seed on.")] = 1,
-    shards: Annotated[int, typer.Option(min=1, help="Deal the instances out to so many clouds of their own.")] = 1,
-    judge: Annotated[ReplayJudge, typer.Option(help="Who predicts the ratios that policies are judged by.")] = "model",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of random choices.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Repeat with this many seeds, starting at --seed.")] = 1,
+    shards: Annotated[int, typer.Option(min=1, help="Divide instances and hosts into this many separate clouds.")] = 1,
+    judge: Annotated[
+        ReplayJudge, typer.Option(help="What predicts the ratios by which policies are judged.")
+    ] = "model",
     scheduler: Annotated[
         str | None,
         typer.Option(

@@ -26,14 +26,20 @@ KEEP = 30
 
 
 def report(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where reports go, one dated folder each.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the reports; each becomes a dated folder in it.")
+    ],
     inventory: Annotated[
         Path | None,
-        typer.Argument(metavar="INVENTORY.yaml", help="Read a file.", show_default="the database"),
+        typer.Argument(
+            metavar="INVENTORY.yaml",
+            help="Inventory file to read instead of the database.",
+            show_default="the database",
+        ),
     ] = None,
     database: Database = None,
     kind: Annotated[
-        PlanKind, typer.Option(help=f"What a plan in it answers: {', '.join(service.REPORT_KINDS)}.")
+        PlanKind, typer.Option(help=f"Question that the plan in the report answers: {', '.join(service.REPORT_KINDS)}.")
     ] = "rebalance",
     add: Annotated[
         Path | None, typer.Option(metavar="FILE", help="YAML file with the mix of which more should fit (capacity).")
@@ -42,18 +48,26 @@ def report(
         float | None, typer.Option(min=0.0, metavar="N", help="Instances of the mix that come each month (capacity).")
     ] = None,
     load_growth: Annotated[
-        float, typer.Option(min=0.0, metavar="PERCENT", help="By how much everybody's load grows each month.")
+        float, typer.Option(min=0.0, metavar="PERCENT", help="How much the load of all instances grows each month.")
     ] = 0.0,
     every: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Again and again, such as 24h, until SIGTERM.", show_default="once"),
+        typer.Option(metavar="TIME", help="Repeat at this interval, such as 24h, until SIGTERM.", show_default="once"),
     ] = None,
-    keep: Annotated[int, typer.Option(min=1, metavar="N", help="Delete older reports there beyond these.")] = KEEP,
+    keep: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many of the newest reports in the folder to keep.")
+    ] = KEEP,
     time_limit: Annotated[
-        float, typer.Option(min=0.1, max=3600.0, metavar="SECONDS", help="After it the best plan so far is told.")
+        float,
+        typer.Option(
+            min=0.1,
+            max=3600.0,
+            metavar="SECONDS",
+            help="Stop the search for the plan after this time and report the best plan found.",
+        ),
     ] = 60.0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print where it is as JSON, with --every a line each.")
+        bool, typer.Option("--json", help="Print the report's path as JSON; with --every one line per report.")
     ] = False,
     model: ModelDir = None,
 ) -> None:

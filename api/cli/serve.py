@@ -21,11 +21,15 @@ LEVELS = ("debug", "info", "warning", "error")
 def serve(
     listen: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS:PORT", help="Where.", show_default="COTENANT_LISTEN, else 127.0.0.1:8080"),
+        typer.Option(
+            metavar="ADDRESS:PORT",
+            help="Address and port to listen on.",
+            show_default="COTENANT_LISTEN, else 127.0.0.1:8080",
+        ),
     ] = None,
     database: Database = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=256, metavar="N", help="Processes that answer on the same address.")
+        int, typer.Option(min=1, max=256, metavar="N", help="Number of worker processes; they share the address.")
     ] = 1,
 ) -> None:
     """Run the REST service and the web page.

@@ -30,19 +30,23 @@ def sync(
         ),
     ],
     merge: Annotated[
-        bool, typer.Option("--merge", help="Of a file: keep hosts and instances that it does not name.")
+        bool, typer.Option("--merge", help="With a file: keep hosts and instances that it does not name.")
     ] = False,
     cloud: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Which cloud of clouds.yaml.", show_default="what the environment says"),
+        typer.Option(
+            metavar="NAME",
+            help="Name of the cloud in clouds.yaml, or of the section in ~/.cloudstack.ini.",
+            show_default="what the environment says",
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     every: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Again and again, such as 30s, until SIGTERM.", show_default="once"),
+        typer.Option(metavar="TIME", help="Repeat at this interval, such as 30s, until SIGTERM.", show_default="once"),
     ] = None,
     whole_every: Annotated[
-        int, typer.Option(min=1, help="With --every: of so many reads one takes everything, the others what changed.")
+        int, typer.Option(min=1, help="With --every: every Nth read takes everything, the others only what changed.")
     ] = 10,
     database: Database = None,
     as_json: AsJson = False,

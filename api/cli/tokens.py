@@ -25,15 +25,15 @@ tokens = typer.Typer(
 
 @tokens.command("create")
 def create(
-    name: Annotated[str, typer.Option(metavar="NAME", help="Whom or what it is for.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="Person or program that the token is for.")],
     scope: Annotated[
         TokenScope,
         typer.Option(
-            help="read: questions that keep nothing; write: inventory, samples, placements; admin: models too."
+            help="read: questions that keep nothing; write: also inventory, samples, placements; admin: also models."
         ),
     ] = "read",
     expires: Annotated[
-        str, typer.Option(metavar="TIME", help="How long it lasts, such as 12h or 90d, or never.")
+        str, typer.Option(metavar="TIME", help="How long the token is valid, such as 12h or 90d, or never.")
     ] = "365d",
     database: Database = None,
     as_json: AsJson = False,
@@ -82,10 +82,14 @@ def revoke(
 
 def show_audit(
     actor: Annotated[
-        str | None, typer.Option(metavar="ACTOR", help="Only what this one did: local, token:ID or keystone:USER.")
+        str | None, typer.Option(metavar="ACTOR", help="Only entries of this actor: local, token:ID or keystone:USER.")
     ] = None,
-    named: Annotated[str | None, typer.Option("--object", metavar="ID", help="Only what names this object.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Most entries, the newest.")] = 100,
+    named: Annotated[
+        str | None, typer.Option("--object", metavar="ID", help="Only entries that name this object.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="N", help="Number of entries at most, the newest first.")
+    ] = 100,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:

@@ -13,7 +13,7 @@ from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, un
 from api.routes.common import Cursor, InventoryDep, Limit, PathId
 from api.schemas.inventory import HostBody, HostItem
 from api.schemas.pages import PageOut
-from profiler.observed import HostKind
+from profiler.host_kinds import HostKind
 
 # Without quotes and backslashes in its name, which a database could not be asked for.
 _PAIR = r'^[^="\\\x00-\x1f\x7f]{1,255}=[^\x00-\x1f\x7f]{0,255}$'

@@ -33,7 +33,8 @@ from api.schemas.base import (
     same_name,
 )
 from api.schemas.settings import Isolation, PinningMap, pinning_map, to_settings
-from profiler.observed import MAX_CPUS, DiskKind, HostKind
+from profiler.host_kinds import HostKind
+from profiler.observed import MAX_CPUS, DiskKind
 
 CpuList = Annotated[list[Cpu], Field(max_length=MAX_CPUS)]
 Service = Literal["latency", "throughput"]

@@ -40,7 +40,7 @@ from api.schemas.base import (
 from api.schemas.effects import JITTER, BandOut, EffectOut, ModelRef
 from api.schemas.inventory import Service
 from api.schemas.settings import Isolation, PinningMap, SettingsOut, to_settings
-from profiler.observed import HostKind
+from profiler.host_kinds import HostKind
 
 Ids = Annotated[list[Id], Field(max_length=10_000)]
 

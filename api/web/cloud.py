@@ -16,7 +16,7 @@ from advisor.domain import CloudNow, HostNow, ResidentNow
 from api.html.render import page
 from api.routes.common import CloudDep
 from api.web import bars, picture
-from profiler.observed import HOST_KINDS
+from profiler.host_kinds import HOST_KINDS
 
 AT_ONCE = 50  # hosts on a page
 WORST = 10  # instances in the list of the worst off

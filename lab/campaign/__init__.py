@@ -1,4 +1,4 @@
-"""What a campaign is: workloads, who shares the host, where, how long, how often; reads CAMPAIGN.yaml, runs nothing."""
+"""Campaigns: workloads, groups, CPU placement, durations and repeats, read from CAMPAIGN.yaml. Nothing is run here."""
 
 from lab.campaign.model import (
     Accelerator,

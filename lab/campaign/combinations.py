@@ -1,4 +1,4 @@
-"""A random, repeatable choice of groups out of many workloads that uses everybody about equally often."""
+"""Chooses groups of workloads at random, reproducibly, and so that each workload is used about equally often."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-_MOST_CANDIDATES = 2000  # looked at for each choice; more change the balance by nothing that matters
+_MOST_CANDIDATES = 2000  # candidates per choice; more hardly improve the balance
 
 
 def choose(names: Sequence[str], size: int, count: int | None, seed: int) -> list[tuple[str, ...]]:
-    """`count` different combinations of `size` different names, all of them for None; ValueError for impossible ones.
+    """`count` different combinations of `size` different names, None = all; ValueError where that is impossible.
 
-    Each next one is of those whose names, and then whose pairs of names, were used least so far. The order within a
-    combination is random, so that nobody always has the same place.
+    Each next combination is one whose names, and then whose pairs of names, were used least so far. The order within a
+    combination is random, so that no workload always has the same position.
     """
     if not 2 <= size <= len(names):
         raise ValueError(f"size {size} is not between 2 and the {len(names)} workloads to choose from")

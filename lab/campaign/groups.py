@@ -1,4 +1,4 @@
-"""Reads who shares the host: pairs, listed groups, chosen combinations, each with crossed factors and pinning forms."""
+"""Reads the groups of a campaign: pairs, listed groups and combinations, crossed with factors and pinning forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads one member of a group: its workload's defaults, what the group says otherwise, and the label that tells it."""
+"""Reads the members of a group: their workload's defaults, the group's changes, and a label that shows the changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.errors import CampaignError
 from lab.fields import Fields
 from profiler.observed import IsolationSettings, NetMode, NetworkSettings
 
-NONE = "none"  # a setting that the workload has and this member has not
+NONE = "none"  # removes a setting that the workload has
 _MODES: dict[str, NetMode] = {"none": "none", "shared": "shared", "dedicated": "dedicated"}
 
 
@@ -21,7 +21,7 @@ def read_load(fields: Fields, default: float) -> float:
 
 
 def read_settings(fields: Fields, base: IsolationSettings) -> IsolationSettings:
-    """Settings of a workload or member; what is not named is as in `base`, `none` takes it away."""
+    """Settings of a workload or member. Settings that are not named are those of `base`; `none` removes one."""
     weight = _limit(fields, "weight", base.weight, 65_535)
     if weight is not None and weight != int(weight):
         fields.wrong(fields.at("weight"), f"must be a whole number, not {weight:g}")

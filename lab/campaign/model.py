@@ -1,4 +1,4 @@
-"""The parts of a campaign as values: members, pinning forms, groups, how often and when rounds are measured."""
+"""The parts of a campaign: members, pinning forms, groups, repeats and the time grid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GuestSettings:
-    """How instances that are whole VMs are made; `auto` takes the faster way that this host really offers."""
+    """How VMs are made; `auto` takes the fastest way that works on this host."""
 
     memory_mb: int = 256
     accelerator: Accelerator = "auto"
@@ -90,9 +90,9 @@ class Temporal:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """Everything that is to be measured. `fingerprint` changes when earlier runs could no longer be compared.
+    """A whole campaign. `fingerprint` changes whenever earlier runs are no longer comparable.
 
-    `members` are the workloads as they are defined, without what groups say otherwise, by name.
+    `members` are the workloads as defined, without the changes of groups, by name.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Campaign:
         return frozenset(cpu for cpus in sets for cpu in cpus)
 
     def repeated(self, rounds: int | None, minutes: float | None) -> Campaign:
-        """The same with at least so many rounds, and no run begun after so many minutes; None = as it is."""
+        """This campaign with another minimum of rounds and another limit of minutes; None = unchanged."""
         given = self.repeats
         least = given.least if rounds is None else rounds
         most = least if given.narrow is None else max(least, given.most)

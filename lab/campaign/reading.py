@@ -1,4 +1,4 @@
-"""Reads CAMPAIGN.yaml from its top: what is measured for how long and how often, workloads, pinning forms."""
+"""Reads CAMPAIGN.yaml: durations, repeats, workloads, pinning forms and groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lab.fields import Fields
 from lab.workloads import KINDS, Workload
 from profiler.observed import IsolationSettings, check_id, parse_cpus
 
-# More rounds, other limits or other notes leave finished runs comparable.
+# Finished runs stay comparable when these fields change.
 _FREE = ("rounds", "most_rounds", "narrow", "most_minutes", "notes", "licence", "learn", "name")
 _ENOUGH_ROUNDS = 30  # intervals of medians hardly shrink beyond; the usual limit of adaptive repeats
 
@@ -88,7 +88,7 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
 
 
 def _check_members(top: Fields, campaign: Campaign) -> None:
-    """Refuse two members under one label, whose runs would be mixed up, and part loads of what knows no rate."""
+    """Refuse two members with the same label (their runs would be mixed up), and part loads without a request rate."""
     known: dict[str, Member] = {}
     for member in (*campaign.members.values(), *(member for group in campaign.groups for member in group.members)):
         if known.setdefault(member.label, member) != member:

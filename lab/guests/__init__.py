@@ -1,1 +1,1 @@
-"""Whole VMs as the lab's instances: the image they boot, the agent inside, QEMU around them, and their counters."""
+"""VMs as the lab's instances: their boot image, the agent inside, QEMU or Xen around them, and their counters."""

@@ -1,8 +1,8 @@
-"""First process of a guest: starts programs, tells how they end, reads and writes small files; JSON lines to the lab.
+"""The first process of a guest: starts programs and reports their end, reads and writes small files, over JSON lines.
 
 Run as a file of its own (`python -I -S agent.py PORT`) inside the guest; it imports only what that needs. PORT is the
 name of a virtio-serial port, or the number of a TCP port where there is none. A request is one object on one line with
-`do`; one with `number` is answered with that number. The agent speaks unasked when it is up and when a program ended.
+`do`; one with `number` is answered with that number. The agent also reports when it is up and when a program ended.
 """
 
 # ruff: noqa: PTH123, PTH208
@@ -141,7 +141,7 @@ class GuestAgent:
             self._programs[request["program"]].release()
 
     def do_output(self, request: Request) -> Request | None:
-        """Nothing of a program that has just ended: the lab was told."""
+        """The output so far; none for a program that has just ended, whose end was reported with its output."""
         program = self._programs.get(request["program"])
         return None if program is None else program.texts()
 

@@ -1,4 +1,4 @@
-"""Reads the lab's own guests: vCPU threads as instances, QEMU's other threads and the kernel's I/O as driver domain."""
+"""Reads the lab's own guests: vCPU threads as instances, QEMU's other threads and kernel I/O as driver domain."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class GuestBackend:
         self._source = source or LiveSource()
         self._guests = tuple(guests)
         self.host = instance_id(socket.gethostname() or "localhost")
-        self._vcpus = {one.name: one.machine.vcpu_threads() for one in self._guests}
+        self._vcpus = {guest.name: guest.machine.vcpu_threads() for guest in self._guests}
         self._tasks = TaskReader(self._source)
         self._events = Events(self._source, kvm=any(one.machine.shape.accelerator == "kvm" for one in self._guests))
         self._host_reader = HostReader(self._source)
@@ -50,11 +50,14 @@ class GuestBackend:
     def list_instances(self) -> list[Instance]:
         found = [
             Instance(
-                one.name, vcpus=one.placed.member.vcpus, memory_mb=float(one.machine.shape.memory_mb), host=self.host,
-                workload=one.placed.member.workload,
+                guest.name,
+                vcpus=guest.placed.member.vcpus,
+                memory_mb=float(guest.machine.shape.memory_mb),
+                host=self.host,
+                workload=guest.placed.member.workload,
             )
-            for one in self._guests
-        ]  # fmt: skip
+            for guest in self._guests
+        ]
         return sorted(found, key=lambda instance: instance.id)
 
     def read_counters(self) -> Counters:
@@ -65,26 +68,26 @@ class GuestBackend:
         counts = self._tasks.read((tid for tids in threads.values() for tid in tids), unread)
         instances: dict[str, DomainCounters] = {}
         emulators: dict[str, TaskCounters] = {}
-        for one in self._guests:
-            if one.name not in threads:
+        for guest in self._guests:
+            if guest.name not in threads:
                 continue
-            vcpus = self._vcpus[one.name]
+            vcpus = self._vcpus[guest.name]
             tasks = {f"CPU {number}": counts[str(tid)] for number, tid in enumerate(vcpus) if str(tid) in counts}
             if len(tasks) < len(vcpus):
-                absent[one.name] = unread.get("tasks", "a thread of its vCPUs ended")
+                absent[guest.name] = unread.get("tasks", "a thread of its vCPUs ended")
                 continue
-            instances[one.name] = self._domain(one, tasks)
-            others = [tid for tid in threads[one.name] if tid not in vcpus and str(tid) in counts]
-            emulators |= {f"{one.name} {tid}": counts[str(tid)] for tid in others}
+            instances[guest.name] = self._domain(guest, tasks)
+            others = [tid for tid in threads[guest.name] if tid not in vcpus and str(tid) in counts]
+            emulators |= {f"{guest.name} {tid}": counts[str(tid)] for tid in others}
         driver, whole = self._read_host(counts, emulators, absent)
         self._source.sweep(ended=bool(vanished))
         return Counters(self.host, time_s, monotonic_s, instances, driver, whole, absent, tuple(vanished))
 
     def read_isolation(self, instance: Instance) -> IsolationSettings:
         """What the campaign set for this guest."""
-        for one in self._guests:
-            if one.name == instance.id:
-                return replace(one.placed.member.settings, pinning=one.placed.pinning)
+        for guest in self._guests:
+            if guest.name == instance.id:
+                return replace(guest.placed.member.settings, pinning=guest.placed.pinning)
         raise BackendError(f"instance {instance.id} is not one of this run")
 
     def close(self) -> None:
@@ -94,11 +97,11 @@ class GuestBackend:
         """Threads by guest, and the guests that are gone."""
         found: dict[str, list[int]] = {}
         vanished: list[str] = []
-        for one in self._guests:
+        for guest in self._guests:
             try:
-                found[one.name] = one.machine.threads()
+                found[guest.name] = guest.machine.threads()
             except OSError:
-                vanished.append(one.name)
+                vanished.append(guest.name)
         return found, vanished
 
     def _domain(self, one: WatchedGuest, tasks: dict[str, TaskCounters]) -> DomainCounters:

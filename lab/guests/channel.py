@@ -1,4 +1,4 @@
-"""The lab's side of a guest's agent: requests and answers as JSON lines, and programs in the guest as `Program`s."""
+"""The lab's connection to a guest's agent: requests and answers as JSON lines, and programs in the guest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EARLY = "the lab ended it"
 
 
 class AgentChannel:
-    """A connection to one agent. `explain` says what else is known when the agent is silent: the guest's console."""
+    """A connection to one agent. `explain` returns the guest's console, for errors when the agent is silent."""
 
     def __init__(self, connection: socket.socket, name: str, explain: Callable[[], str]) -> None:
         self._connection = connection
@@ -101,7 +101,7 @@ class AgentChannel:
         self.ask("write", path=path, text=text)
 
     def ended(self, program: int) -> dict[str, Any] | None:
-        """What the agent said when this program ended; None while it runs."""
+        """The agent's report of this program's end; None while it runs."""
         if program not in self._ended:
             self._listen(0.0)
         return self._ended.get(program)
@@ -133,17 +133,17 @@ class AgentChannel:
 
     def _take(self, line: bytes) -> None:
         try:
-            said = json.loads(line)
+            message = json.loads(line)
         except ValueError:
             return  # noise on a console that shares the line
-        if not isinstance(said, dict):
+        if not isinstance(message, dict):
             return
-        if "up" in said:
+        if "up" in message:
             self.up = True
-        elif isinstance(said.get("ended"), int) and isinstance(said.get("status"), int):
-            self._ended[said["ended"]] = said
-        elif isinstance(said.get("number"), int):
-            self._answers[said["number"]] = said
+        elif isinstance(message.get("ended"), int) and isinstance(message.get("status"), int):
+            self._ended[message["ended"]] = message
+        elif isinstance(message.get("number"), int):
+            self._answers[message["number"]] = message
 
     def _silent(self, how: str) -> RunError:
         return RunError(f"the agent of guest {self._name} {how}: {self._explain()[-_SHOWN:] or 'its console is empty'}")
@@ -202,10 +202,10 @@ class GuestProgram:
             raise RunError(f"{self.command[0]} ended with status {code}: {self.errors() or 'no message'}")
 
     def _text(self, name: str) -> str:
-        said = self._channel.ask("output", program=self._number) if self.returncode is None else {}
+        texts = self._channel.ask("output", program=self._number) if self.returncode is None else {}
         if self.returncode is not None:  # also when it ended only now: of that the agent told before it answered
-            said = self._end or {}
-        return str(said.get(name, ""))
+            texts = self._end or {}
+        return str(texts.get(name, ""))
 
     def _signal(self, number: signal.Signals) -> None:
         self._channel.tell("signal", program=self._number, signal=int(number))

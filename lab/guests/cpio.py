@@ -1,4 +1,4 @@
-"""Writes a cpio archive of the kind that Linux unpacks as its first root (newc; kernel: early-userspace docs)."""
+"""Writes a cpio archive (newc) that Linux unpacks as its initial root (kernel: early-userspace docs)."""
 
 from __future__ import annotations
 

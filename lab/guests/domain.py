@@ -1,4 +1,4 @@
-"""One domain of a Xen host: its xl configuration, its life, and the way to the agent in it."""
+"""A Xen domain of the lab: its xl configuration, its creation and end, and the connection to its agent."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ class Domain:
                 self._channel = AgentChannel(connection, self.name, self.console)
             if self._channel is None:
                 if time.monotonic() > deadline:
-                    said = self.console()[-400:] or f"nothing in {_CONSOLES}"
-                    raise RunError(f"domain {self.name} did not come up within {BOOT_WITHIN_S:.0f} s: {said}")
+                    console = self.console()[-400:] or f"nothing in {_CONSOLES}"
+                    raise RunError(f"domain {self.name} did not come up within {BOOT_WITHIN_S:.0f} s: {console}")
                 time.sleep(0.2)
         if not self._channel.wait_up(BOOT_WITHIN_S):
             raise RunError(f"the agent of domain {self.name} does not say that it is up: {self.console()[-400:]}")
@@ -132,7 +132,7 @@ class Domain:
                 self.channel.write(str(path), path.read_text(encoding="utf-8"))
 
     def console(self) -> str:
-        """What the domain's kernel said, on one line, where xenconsoled keeps it."""
+        """The domain's console output on one line, from xenconsoled's log."""
         try:
             return " ".join((_CONSOLES / f"guest-{self.name}.log").read_text("utf-8", "replace").split())
         except OSError:

@@ -1,4 +1,4 @@
-"""One guest of this host: QEMU with a disk, a tap and a channel to the agent, and where its threads may run."""
+"""A QEMU guest: its process, disk, tap and agent channel, and the placement of its threads on CPUs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class QemuGuest:
         channel.ask("uncache", path=str(self.files))
 
     def lead_s(self, workload: Workload, site: Site) -> float:
-        """How long the workload's program needs in this guest until it works, and to end, in seconds.
+        """The start-up and end time of the workload's program in this guest, in seconds.
 
         An emulated CPU is slow at what starts a program, so it is tried: once so that its files are there, and once
         for a second by the clock. Load generators are outside and start as fast as elsewhere.
@@ -120,7 +120,7 @@ class QemuGuest:
                 os.sched_setaffinity(thread, cpus if thread in vcpus else driver_cpus)
 
     def rest(self) -> None:
-        """After a run: nothing of it runs in the guest, the guest stands still, out of the run's control groups."""
+        """After a run: end its programs, stop the guest's CPUs, and move QEMU out of the run's control groups."""
         self.channel.ask("signal", signal=int(signal.SIGKILL))
         self._control.do("stop")
         self.place(self._home, *[sorted(os.sched_getaffinity(0))] * 2)
@@ -142,7 +142,7 @@ class QemuGuest:
         return own + (kernel_threads(f"vhost-{pid}") if self.shape.vhost else [])
 
     def console(self) -> str:
-        """What the guest's kernel and QEMU said, on one line."""
+        """The output of the guest's kernel and of QEMU on one line."""
         return " ".join(f"{self.process.output()} {self.process.errors()}".split())
 
     def close(self) -> None:

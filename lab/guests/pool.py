@@ -1,4 +1,4 @@
-"""The guests of a campaign, booted once and kept: a boot costs seconds, waking a guest that stands still costs none.
+"""The guests of a campaign, booted once and kept: a boot takes seconds, resuming a stopped guest takes none.
 
 Between runs a guest is stopped: nothing of the run before works in it, and it uses no CPU. A run takes the guest of its
 position, so that files which a workload made there stay on its disk. A guest that fails is ended and booted anew.
@@ -47,7 +47,7 @@ class GuestPool:
         self._groups = maker.make(group, tuple(sorted(os.sched_getaffinity(0))), IsolationSettings(), None)
 
     def take(self, vcpus: Sequence[int]) -> tuple[QemuGuest, ...]:
-        """Guests with so many vCPUs, one for each position; they stand still until they are woken."""
+        """Guests with these numbers of vCPUs, one per position; they are stopped until they are resumed."""
         keys = list(enumerate(vcpus))
         fresh = [key for key in keys if not self._stands(key)]
         try:
@@ -64,7 +64,7 @@ class GuestPool:
         return tuple(self._machines[key] for key in keys)
 
     def give_back(self, machines: Sequence[QemuGuest]) -> None:
-        """After a run: what can be used again stands still, what cannot is ended."""
+        """After a run: stop guests that can be used again, and end the others."""
         for key, machine in list(self._machines.items()):
             if machine in machines:
                 try:

@@ -1,4 +1,4 @@
-"""How QEMU is called for a guest, and whether KVM works here."""
+"""QEMU's command line for a guest, and a test of whether KVM works here."""
 
 from __future__ import annotations
 

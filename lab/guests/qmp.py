@@ -35,7 +35,7 @@ class Qmp:
         """Bytes that the guest read from its drives and wrote to them."""
         try:
             stats = [drive["stats"] for drive in self.do("query-blockstats")]
-            return sum(int(one["rd_bytes"]) + int(one["wr_bytes"]) for one in stats)
+            return sum(int(stat["rd_bytes"]) + int(stat["wr_bytes"]) for stat in stats)
         except (TypeError, KeyError, ValueError):
             raise RunError(f"QEMU of guest {self._name} does not say what its drives carried") from None
 
@@ -56,11 +56,11 @@ class Qmp:
     def _ask(self, command: str) -> Any:
         self._connection.sendall(json.dumps({"execute": command}).encode() + b"\n")
         while True:
-            said = self._line()
-            if "return" in said:
-                return said["return"]
-            if "error" in said:
-                raise ValueError(str(said["error"].get("desc", "refused")))
+            answer = self._line()
+            if "return" in answer:
+                return answer["return"]
+            if "error" in answer:
+                raise ValueError(str(answer["error"].get("desc", "refused")))
 
     def _line(self) -> dict[str, Any]:
         while b"\n" not in self._rest:
@@ -69,7 +69,7 @@ class Qmp:
                 raise ConnectionResetError("it hung up")
             self._rest += data
         line, self._rest = self._rest.split(b"\n", 1)
-        said = json.loads(line)
-        if not isinstance(said, dict):
+        answer = json.loads(line)
+        if not isinstance(answer, dict):
             raise ValueError("no QMP object")  # noqa: TRY004 - what it said is wrong, not what we did
-        return said
+        return answer

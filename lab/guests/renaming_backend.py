@@ -1,4 +1,4 @@
-"""A backend's readings of some of its instances only, by other names: the lab's domains among all of a host."""
+"""Shows only some instances of a backend, under other names: the lab's own domains among all of a host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from profiler.observed import Instance, IsolationSettings
 
 
 class RenamingBackend:
-    """Shows the instances that `names` maps (the backend's id → the lab's), and nobody else."""
+    """Shows only the instances in `names`, which maps the backend's ids to the lab's."""
 
     def __init__(self, backend: Backend, names: Mapping[str, str]) -> None:
         self._backend = backend
@@ -25,7 +25,7 @@ class RenamingBackend:
         return self._backend.host
 
     def list_instances(self) -> list[Instance]:
-        found = [one for one in self._backend.list_instances() if one.id in self._names]
+        found = [instance for instance in self._backend.list_instances() if instance.id in self._names]
         return sorted((replace(one, id=self._names[one.id]) for one in found), key=lambda one: one.id)
 
     def read_counters(self) -> Counters:

@@ -1,4 +1,4 @@
-"""Instances of a lab run, one file per way to host them."""
+"""Instances of a lab run, one module per kind: containers, native processes, QEMU guests and Xen domains."""
 
 from lab.campaign import Backing
 from lab.control_groups import GroupMaker

@@ -1,4 +1,4 @@
-"""What the lab needs of instances of any kind: they stand, their servers are ready, programs run in or against them."""
+"""Interfaces of instances of all kinds: start and stop them, wait for servers, run programs in or against them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Transport = Literal["tcp", "udp"]
 
 @dataclass(frozen=True, slots=True)
 class RunSetup:
-    """What is to stand for one run. Entry i of `placed` does `workloads[i]`; scratch files go below `directory`.
+    """The instances to build for one run. Instance `placed[i]` runs `workloads[i]`; scratch files go below `directory`.
 
     `link_mbit` is the rate of the uplink that `shared` instances share, None = they share no link. `line_mbit` is the
     rate of the line that everybody's traffic to the generators leaves by, also that of instances without shaping, None
@@ -67,7 +67,7 @@ class Program(Protocol):
 
 
 class RunningInstance(Protocol):
-    """One instance that stands."""
+    """A running instance."""
 
     @property
     def placed(self) -> PlacedMember: ...
@@ -92,7 +92,7 @@ class RunningInstance(Protocol):
 
 
 class Instances(Protocol):
-    """Context manager: on entry all instances stand and their servers are ready, on exit nothing of them is left."""
+    """Context manager: on entry all instances run and their servers are ready; on exit everything is removed."""
 
     @property
     def running(self) -> list[RunningInstance]: ...
@@ -118,7 +118,7 @@ class Instances(Protocol):
 
 @runtime_checkable
 class DescribedInstances(Protocol):
-    """Instances that tell how they were made, beyond what the campaign says."""
+    """Instances that describe how they were made, beyond the campaign's settings."""
 
     def circumstances(self) -> dict[str, str]:
         """As text by name, for the dataset's description; the same for all runs of a campaign."""

@@ -1,4 +1,4 @@
-"""What instances of every kind share: servers that get ready, load generators beside them, a life from start to end."""
+"""The life cycle that instances of all kinds share: build, start servers and wait for them, tear down."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ class InstanceHandle(ABC):
         """What is wrong with the server, naming the instance; None = it runs or there is none."""
         if self.server is None or self.server.returncode is None:
             return None
-        said = self.server.errors() or "no message"
-        return f"{self.server.command[0]} of {self.placed.instance} ended with status {self.server.returncode}: {said}"
+        command, status = self.server.command[0], self.server.returncode
+        return f"{command} of {self.placed.instance} ended with status {status}: {self.server.errors() or 'no message'}"
 
     def stop(self) -> None:
         """End what serves and what asks; what else was started here is its starter's to end."""
@@ -111,7 +111,7 @@ S = TypeVar("S", bound=InstanceHandle)
 
 
 class ManagedInstances(ABC, Generic[S]):
-    """Context manager: on entry all instances stand and their servers are ready, on exit nothing of the run is left.
+    """Context manager: on entry all instances run and their servers are ready; on exit everything is removed.
 
     What cannot be removed is an error of its own only where nothing else went wrong: it stays on the registry's list.
     """

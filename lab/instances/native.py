@@ -1,4 +1,4 @@
-"""Programs on the host itself, as the base case of what containers and guests cost: same path to the generators.
+"""Processes on the host itself, the baseline for the cost of containers and guests, on the same network path.
 
     host's own network stack ── veth ── bridge ── uplink veth ── load generators
 

@@ -1,4 +1,4 @@
-"""What instances that are whole VMs share: programs in them are started, and their sockets seen, by their agents."""
+"""What instances that are VMs share: their agents start programs and look at sockets."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ class GuestInstances(ManagedInstances[GuestHandle]):
 
     @abstractmethod
     def circumstances(self) -> dict[str, str]:
-        """How the guests were made, as text: what results depend on and the campaign does not say."""
+        """How the guests were made, as text: facts that influence results and are not in the campaign."""

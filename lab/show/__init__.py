@@ -1,4 +1,4 @@
-"""A measured dataset as people look at it: read strictly, computed once, then drawn as text or as one HTML page."""
+"""`cotenant-lab show`: reads a measured dataset strictly, analyses it once, and prints it as text or an HTML page."""
 
 from lab.show.analysis import DatasetAnalysis, analyse
 from lab.show.pairs import FormResults, GroupScore

@@ -1,4 +1,4 @@
-"""Everything that `lab show` tells of a dataset, computed once for the terminal, the page and --json."""
+"""The analysis of a dataset for `cotenant-lab show`, computed once for the terminal, the page and --json."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SoloOutcome:
 
 @dataclass(frozen=True, slots=True)
 class DatasetAnalysis:
-    """Everything that `lab show` tells. `noise` describes solo throughput per workload and pinning, over the rounds.
+    """The content of `cotenant-lab show`. `noise` describes solo throughput per workload and pinning over the rounds.
 
     `disturbed` counts the runs, calibrations left out; None when the dataset does not tell.
     """

@@ -1,4 +1,4 @@
-"""Pictures of a dataset as inline SVG in the page's own colours, so that one picture fits light, dark and paper."""
+"""Charts of a dataset as inline SVG in the page's colours, so that they fit light mode, dark mode and paper."""
 
 from __future__ import annotations
 
@@ -174,5 +174,5 @@ def _key(axes: Any, columns: int = 1) -> None:
 
 
 def lines_of(sweeps: Iterable[FactorSweep]) -> list[FactorSweep]:
-    """The strongest sweeps, as many as one picture takes."""
+    """The strongest sweeps, up to the number that one chart can show."""
     return sorted(sweeps, key=lambda sweep: -sweep.spread)[:MOST_LINES]

@@ -1,4 +1,4 @@
-"""CSV tables of a dataset, line by line; what is wrong in one is named by file, line and column."""
+"""Reads CSV tables of a dataset line by line; errors name file, line and column."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class CsvLine:
         return None if not cell else cell == "1"
 
     def moment(self, column: str) -> datetime | None:
-        """A time in ISO 8601, UTC unless it says otherwise."""
+        """A time in ISO 8601; UTC without an offset."""
         cell = self.cells.get(column, "")
         if not cell:
             return None
@@ -88,7 +88,7 @@ class CsvLine:
             self.wrong(column, "is not a time such as 2026-01-31T12:00:00+00:00")
 
     def cpus(self, column: str) -> frozenset[int]:
-        """All CPUs of a pinning such as `0:2|1:3`; empty when it is not told."""
+        """All CPUs of a pinning such as `0:2|1:3`; empty for an empty cell."""
         try:
             pinning = Pinning.parse(self.cells.get(column, ""))
         except ValueError:

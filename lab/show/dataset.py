@@ -1,4 +1,4 @@
-"""A measured dataset as it was written: who ran with whom in which round and what came out; nothing is computed."""
+"""A measured dataset as it was written: groups, rounds and outcomes. Nothing is computed here."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class DatasetMember:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What runs.csv says of a run in a round, of whatever kind; None = not told."""
+    """A row of runs.csv: one run of any kind in one round; None = unknown."""
 
     run: str
     repeat: int
@@ -110,7 +110,7 @@ class DatasetGroup:
 
 @dataclass(frozen=True, slots=True)
 class ReachedOutcome:
-    """One line of outcomes.csv: everything that a workload told, also what the dataset format has no word for."""
+    """A row of outcomes.csv: any outcome that a workload reported, also those that are not in the dataset format."""
 
     run: str
     repeat: int

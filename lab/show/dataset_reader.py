@@ -1,4 +1,4 @@
-"""Reads a dataset directory: strictly its tables, as far as they are there, and dataset.yaml as plain words."""
+"""Reads a dataset directory: its tables strictly, as far as they exist, and dataset.yaml as plain text."""
 
 from __future__ import annotations
 

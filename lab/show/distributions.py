@@ -1,4 +1,4 @@
-"""How results are spread: distributions over all runs, outcomes over the hours of a campaign, windows within runs."""
+"""Distributions of results over all runs, outcomes over the hours of a campaign, and windows within runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers and names of a dataset as people read them, the same on the terminal and on the page."""
+"""Formats numbers and names of a dataset, in the same way for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SIZES = {2: "pairs", 3: "triples", 4: "quadruples"}
 
 
 def size(members: int) -> str:
-    """What groups of so many are called."""
+    """The name of groups of this size."""
     return _SIZES.get(members, f"groups of {members}")
 
 

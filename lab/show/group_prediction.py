@@ -1,4 +1,4 @@
-"""Groups of three and more: what was measured beside what the pairs alone would let expect."""
+"""Groups of three and more: measured scores beside those predicted from pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sure a median over rounds is: by the rounds, and by the windows within them where these are known."""
+"""Intervals of medians over rounds, from the rounds and from the windows within them where these are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much results vary from run to run, how narrow they are, and what disturbed and unsteady runs change."""
+"""Variation from run to run, widths of intervals, and the influence of disturbed and unsteady runs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def half_width(found: Description) -> float | None:
 
 
 def marks(dataset: LabDataset, results: Sequence[PairResult]) -> tuple[MarkedRuns, ...]:
-    """Runs that are to be looked at with care, and what they do to the medians; nothing where datasets do not tell."""
+    """Marked runs and their influence on the medians; empty for datasets without marks."""
     infos = dataset.infos
     if not infos:
         return ()

@@ -1,4 +1,4 @@
-"""A dataset as one self-contained HTML file: no script, no network, everything from files escaped."""
+"""Writes the analysis of a dataset as one self-contained HTML file, without scripts; all text is escaped."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def _drawn(draw: Callable[[Any], Markup], of: Any, wanted: object) -> Markup | N
 def _curve_pictures(curves: list[page_model.SweepCurves]) -> Mapping[str, list[tuple[str, Markup, int]]]:
     """By factor: title, picture, and how many lines it leaves out."""
     found: dict[str, list[tuple[str, Markup, int]]] = {}
-    for one in curves:
-        drawn = found.setdefault(one.factor, [])
+    for curve in curves:
+        drawn = found.setdefault(curve.factor, [])
         if len(drawn) < page_model.MOST_PICTURES:
-            lines = charts.lines_of(one.sweeps)
-            svg = charts.sweep_picture(f"{one.factor} {lines[0].role} {one.title}", lines)
-            drawn.append((one.title, svg, len(one.sweeps) - len(lines)))
+            lines = charts.lines_of(curve.sweeps)
+            svg = charts.sweep_picture(f"{curve.factor} {lines[0].role} {curve.title}", lines)
+            drawn.append((curve.title, svg, len(curve.sweeps) - len(lines)))
     return found
 
 

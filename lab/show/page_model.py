@@ -1,4 +1,4 @@
-"""A dataset laid out for the page: what stands in which section, which cells are how strong, what is left out."""
+"""The content of the HTML page: its sections, the strength of matrix cells, and what is left out."""
 
 from __future__ import annotations
 
@@ -147,6 +147,6 @@ def summary(shown: DatasetAnalysis) -> list[str]:
 
 
 def circumstances(about: Mapping[str, str]) -> dict[str, str]:
-    """What is told of the dataset, the most asked first."""
+    """Facts about the dataset, the most important first."""
     first = {name: about[name] for name in HEAD if about.get(name)}
     return first | {name: text for name, text in about.items() if text and name not in first}

@@ -1,4 +1,4 @@
-"""Who slows whom: T/B of every pair by pinning form, and combined scores of groups of any size."""
+"""T/B of every pair by pinning form, and combined scores of groups of any size."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FormResults:
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """T / B of one member of a pair beside the other: one value, and its replicates, per round that has both."""
+    """T/B of one member of a pair beside the other: one value with its bootstrap replicates per round that has both."""
 
     run: str
     form: str

@@ -1,4 +1,4 @@
-"""What changes when one thing is varied and all else is kept: load, cap, weight, disk limit, and tc modes."""
+"""Sweeps: T/B when one factor is varied and all others are kept (load, cap, weight, disk limit, tc mode)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws a measured dataset on the terminal: matrix per pinning form, combined scores, curves, noise."""
+"""Prints the analysis of a dataset on the terminal: matrix per pinning form, scores, curves and noise."""
 
 from __future__ import annotations
 

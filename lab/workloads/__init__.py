@@ -1,4 +1,4 @@
-"""The workloads that campaigns can name, by kind; one file per program."""
+"""The workloads that campaigns can use, by kind; one module per program."""
 
 from lab.workloads.base import Listens, ServedWorkload, Site, Workload, WorkloadResult
 from lab.workloads.bulk import BulkWorkload

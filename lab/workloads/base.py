@@ -1,4 +1,4 @@
-"""What a workload of the lab is: programs to run, when it is ready, and how its outcome is read."""
+"""The interface of the lab's workloads: programs to run, a readiness check, and how to read the result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadResult:
-    """What a workload reached in its measured time, throughput in the workload's unit; None = its tool does not tell.
+    """What a workload reached in its measured time, throughput in the workload's unit; None = not reported.
 
     `further` is what a workload tells beyond the outcomes of the dataset format: name -> (value, unit).
     """
@@ -121,7 +121,8 @@ class Workload(Protocol):
         """Program that works, or makes the load; `rate` is in the workload's unit, None = as fast as it can."""
 
     def fill(self, site: Site, rate: float | None, /) -> list[str] | None:
-        """Program that does the same until it is ended, before and after the measured time; None = it only stands."""
+        """The program that does the same work before and after the measured time, until it is ended; None = no
+        program."""
         return self.work(site, ENDLESS_S, rate)
 
     def read(self, output: str, rate: float | None, /) -> WorkloadResult:
@@ -174,7 +175,7 @@ def find_number(pattern: str, output: str, tool: str) -> float:
 
 
 def read_report(output: str, tool: str) -> dict[str, Any]:
-    """The JSON object that a tool printed, behind whatever it said before; RunError when there is none."""
+    """The JSON object at the end of a tool's output; RunError when there is none."""
     try:
         report = json.loads(output[output.index("{") :])
     except ValueError:

@@ -135,7 +135,7 @@ class DiskMixWorkload(LocalWorkload):
 
 @dataclass(frozen=True, slots=True)
 class _FioDirection:
-    """What fio tells of one direction."""
+    """fio's report of one direction, reads or writes."""
 
     mb_s: float
     mean_ms: float

@@ -14,7 +14,7 @@ _LEAST_RATE = 0.001  # a request every quarter of an hour
 def at_rate(
     protocol: Literal["http", "redis"], site: Site, port: int, target: str, rate: float, seconds: float
 ) -> list[str]:
-    """Command that asks for `target` so many times a second."""
+    """The command of the open-loop generator that requests `target` at a rate."""
     wanted = f"{max(rate, _LEAST_RATE):.6f}"
     return program("open_loop", protocol, site.address, port, target, wanted, f"{seconds:g}", _CONNECTIONS)
 

@@ -1,4 +1,4 @@
-"""The probes as workloads: what `cotenant-profiler probe NAME` measures beside neighbours."""
+"""The profiler's probes as workloads: `cotenant-profiler probe NAME` beside neighbours."""
 
 from __future__ import annotations
 

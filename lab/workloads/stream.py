@@ -1,4 +1,4 @@
-"""nginx as streaming server: it paces one stream to each client, who measure bit rate, stalls and jitter."""
+"""nginx as streaming server: it paces one stream to each client; clients measure bit rate, stalls and jitter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads and checks a dataset directory: platforms, solo profiles and measured co-locations; no learning here."""
+"""Reads and checks a dataset directory: platforms, solo profiles and measured co-locations."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from typing import Any
 import yaml
 
 from models.data.profile import WorkloadProfile
-from models.data.tables import DatasetError, TableRow, find_table, read_rows
-from profiler.metrics import SCOPES, Scope, join_key
+from models.data.tables import CellRule, DatasetError, TableRow, find_table, read_rows
+from profiler.host_kinds import HOST_KINDS
+from profiler.metrics import SCOPES, join_key
 from profiler.observed import (
-    HOST_KINDS,
     MAX_WEIGHT,
     NET_MODES,
     Colocation,
     Host,
     Instance,
     IsolationSettings,
+    NetMode,
     NetworkSettings,
     Outcome,
     Pinning,
@@ -54,6 +55,42 @@ PLATFORM_COLUMNS = frozenset(
         "numa_nodes",
     ]
 )
+_NUMBER, _COUNT, _NAME = CellRule(number=True), CellRule(whole=True, low=1), CellRule(required=True)
+_PLATFORM_RULES = {
+    "platform": _NAME,
+    "kind": _NAME,
+    "pcpus": _COUNT,
+    "memory_mb": _NUMBER,
+    "threads_per_core": _COUNT,
+    "disk_kind": CellRule(),
+    "cpu_mhz": _NUMBER,
+    "l2_mb": _NUMBER,
+    "l3_mb": _NUMBER,
+    "nic_mbit": _NUMBER,
+    "numa_nodes": _COUNT,
+}
+_PROFILE_RULES = {
+    "scope": CellRule(among=SCOPES),
+    "metric": _NAME,
+    "value": CellRule(required=True, number=True),
+    "load": _NUMBER,
+    "unit": CellRule(),
+}
+_OUTCOME_RULES = {
+    "outcome": CellRule(required=True, among=OUTCOMES),
+    "solo": _NUMBER,
+    "colocated": _NUMBER,
+    "net_mode": CellRule(among=NET_MODES),
+    "net_rate_mbit": _NUMBER,
+    "pinning": CellRule(),
+    "weight": _COUNT,
+    "cap_percent": _NUMBER,
+    "disk_limit_mb_s": _NUMBER,
+    "load": _NUMBER,
+    "vcpus": _COUNT,
+    "instance": _NAME,
+    "unit": CellRule(),
+}
 SATURATED = 1.0
 SHARE_OF_HOST = "% of host"  # a unit: 100 = all pCPUs together; turned into 100 = one pCPU on reading
 
@@ -143,38 +180,34 @@ def _read_platforms(path: Path) -> tuple[dict[str, Host], dict[str, dict[str, fl
     numbers: dict[str, dict[str, float]] = {}
     described: dict[str, bool] = {}
     for row in read_rows(table, ("platform", "kind")):
-        name = row.text("platform", required=True)
-        kind = row.text("kind", required=True)
+        cells = row.read(_PLATFORM_RULES)
+        name, disk_kind = cells["platform"], cells["disk_kind"]
         if name in platforms:
             raise row.error("platform", f"{name} stands twice")
-        disk_kind = row.text("disk_kind")
         numbers[name] = _further(row, described)
         try:
             host = Host(
                 id=name,
                 # Bare metal and anything without a driver domain shares its kernel as containers do.
-                kind=next((known for known in HOST_KINDS if known == kind), "lxc"),
-                pcpus=row.whole("pcpus", low=1) or 1,
-                memory_mb=row.number("memory_mb") or 1.0,
-                threads_per_core=row.whole("threads_per_core", low=1) or 1,
-                disk_kind=disk_kind if disk_kind in {"hdd", "ssd", "nvme", "network"} else "",  # type: ignore[arg-type]
+                kind=next((known for known in HOST_KINDS if known == cells["kind"]), "lxc"),
+                pcpus=cells["pcpus"] or 1,
+                memory_mb=cells["memory_mb"] or 1.0,
+                threads_per_core=cells["threads_per_core"] or 1,
+                disk_kind=disk_kind if disk_kind in {"hdd", "ssd", "nvme", "network"} else "",
                 platform=name,
-                cpu_mhz=row.number("cpu_mhz"),
-                l2_mb=row.number("l2_mb"),
-                l3_mb=row.number("l3_mb"),
-                nic_mbit=row.number("nic_mbit"),
+                cpu_mhz=cells["cpu_mhz"],
+                l2_mb=cells["l2_mb"],
+                l3_mb=cells["l3_mb"],
+                nic_mbit=cells["nic_mbit"],
             )
-            platforms[name] = replace(host, numa=_nodes(row, host.pcpus))
-        except DatasetError:
-            raise
         except ValueError as error:
             raise row.error("platform", str(error)) from None
+        platforms[name] = replace(host, numa=_nodes(row, host.pcpus, cells["numa_nodes"] or 1))
     return platforms, numbers
 
 
-def _nodes(row: TableRow, pcpus: int) -> tuple[tuple[int, ...], ...]:
-    """The pCPUs of each NUMA node: equal blocks of neighbouring numbers; () = one node, or nobody says how many."""
-    nodes = row.whole("numa_nodes", low=1) or 1
+def _nodes(row: TableRow, pcpus: int, nodes: int) -> tuple[tuple[int, ...], ...]:
+    """The pCPUs of each NUMA node, as equal blocks of consecutive numbers; () = one node, or an unknown number."""
     if pcpus % nodes:
         raise row.error("numa_nodes", f"{nodes} nodes cannot have equal parts of {pcpus} pCPUs")
     size = pcpus // nodes
@@ -216,18 +249,14 @@ def _read_profiles(path: Path, platforms: Mapping[str, Host], origin: str) -> tu
         return ()
     values: dict[tuple[str, str], dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(dict))
     for row in read_rows(table, PROFILE_COLUMNS):
-        scope = row.text("scope") or "instance"
-        if scope not in SCOPES:
-            raise row.error("scope", f"{scope!r} is none of {', '.join(SCOPES)}")
-        key = join_key(_scope(scope), row.text("metric", required=True))
-        value = row.number("value", required=True)
-        given = row.number("load")
-        load = SATURATED if given is None else given
+        cells = row.read(_PROFILE_RULES)
+        key = join_key(cells["scope"] or "instance", cells["metric"])
+        load = SATURATED if cells["load"] is None else min(cells["load"], SATURATED)
         owner = (_platform(row, platforms, required=False), _workload(row))
-        if value is not None and row.text("unit") == SHARE_OF_HOST and owner[0]:
+        value = cells["value"]
+        if cells["unit"] == SHARE_OF_HOST and owner[0]:
             value *= platforms[owner[0]].pcpus
-        if value is not None:
-            values[owner][key].setdefault(min(load, SATURATED), []).append(value)
+        values[owner][key].setdefault(load, []).append(value)
     return tuple(
         WorkloadProfile(
             name=workload,
@@ -237,10 +266,6 @@ def _read_profiles(path: Path, platforms: Mapping[str, Host], origin: str) -> tu
         )
         for (platform, workload), metrics in sorted(values.items())
     )
-
-
-def _scope(text: str) -> Scope:
-    return next(scope for scope in SCOPES if scope == text)
 
 
 def _workload(row: TableRow) -> str:
@@ -301,57 +326,44 @@ def _driver_cpus(row: TableRow) -> tuple[int, ...]:
 
 
 def _outcome(row: TableRow) -> Outcome:
-    kind = row.text("outcome", required=True)
-    if kind not in OUTCOMES:
-        raise row.error("outcome", f"{kind!r} is none of {', '.join(OUTCOMES)}")
-    solo, colocated = row.number("solo"), row.number("colocated")
-    if solo == 0 and kind in RATIO_OUTCOMES:
+    cells = row.read(_OUTCOME_RULES)
+    if cells["solo"] == 0 and cells["outcome"] in RATIO_OUTCOMES:
         raise row.error("solo", "is 0: a ratio to it has no meaning")
-    workload, settings, load = _workload(row), _settings(row), row.number("load")
-    if load == 0:
+    if cells["load"] == 0:
         raise row.error("load", "is 0: who is not loaded has no throughput (leave the cell empty for saturation)")
+    workload, settings = _workload(row), _settings(row, cells)
     pinned = len(settings.pinning.cpus) if settings.pinning else 1
-    vcpus = row.whole("vcpus", low=1) or pinned
+    vcpus = cells["vcpus"] or pinned
     if vcpus < pinned:
         raise row.error("pinning", f"names {pinned} vCPUs of an instance that has {vcpus}")
+    load = SATURATED if cells["load"] is None else cells["load"]
     try:
-        instance = Instance(
-            id=row.text("instance", required=True),
-            vcpus=vcpus,
-            workload=workload,
-            load=SATURATED if load is None else load,
-            settings=settings,
-        )
-    except DatasetError:
-        raise
+        instance = Instance(id=cells["instance"], vcpus=vcpus, workload=workload, load=load, settings=settings)
     except ValueError as error:
         raise row.error("instance", str(error)) from None
-    return Outcome(instance=instance, outcome=kind, solo=solo, colocated=colocated, unit=row.text("unit"))
+    return Outcome(instance, cells["outcome"], cells["solo"], cells["colocated"], cells["unit"])
 
 
-def _settings(row: TableRow) -> IsolationSettings:
-    mode = row.text("net_mode") or "none"
-    if mode not in NET_MODES:
-        raise row.error("net_mode", f"{mode!r} is none of {', '.join(NET_MODES)}")
-    rate = row.number("net_rate_mbit")
+def _settings(row: TableRow, cells: Mapping[str, Any]) -> IsolationSettings:
     try:
-        pinning = Pinning.parse(row.text("pinning"))
+        pinning = Pinning.parse(cells["pinning"])
     except ValueError as error:
         raise row.error("pinning", str(error)) from None
-    weight = row.whole("weight", low=1)
-    if weight is not None and weight > MAX_WEIGHT:
-        raise row.error("weight", f"{weight} is above {MAX_WEIGHT}")
+    if cells["weight"] is not None and cells["weight"] > MAX_WEIGHT:
+        raise row.error("weight", f"{cells['weight']} is above {MAX_WEIGHT}")
+    mode: NetMode = cells["net_mode"] or "none"
+    rate = cells["net_rate_mbit"]
     return IsolationSettings(
         pinning=pinning,
-        cap_percent=row.number("cap_percent") or None,
-        weight=weight,
+        cap_percent=cells["cap_percent"] or None,
+        weight=cells["weight"],
         network=NetworkSettings(mode=mode, rate_mbit=rate) if mode != "none" and rate else None,
-        disk_limit_mb_s=row.number("disk_limit_mb_s") or None,
+        disk_limit_mb_s=cells["disk_limit_mb_s"] or None,
     )
 
 
 def _with_pinned_cpus(platforms: Mapping[str, Host], colocations: tuple[Colocation, ...]) -> dict[str, Host]:
-    """Platforms with at least as many pCPUs as somebody was pinned to: not every source says how many it had."""
+    """Raise each platform's pCPUs to the highest pinned one: not every source gives their number."""
     most = {name: host.pcpus for name, host in platforms.items()}
     for colocation in colocations:
         used = set(colocation.driver_cpus)
@@ -363,7 +375,7 @@ def _with_pinned_cpus(platforms: Mapping[str, Host], colocations: tuple[Colocati
 
 
 def _fingerprint(path: Path) -> str:
-    """SHA-256 over names and contents of the dataset's files, so that a card can say what it was trained on."""
+    """SHA-256 over names and contents of the dataset's files; the model card records it."""
     digest = hashlib.sha256()
     for name in ("dataset", "platforms", "profiles", "colocations"):
         for suffix in (".yaml", ".csv", ".parquet"):

@@ -1,4 +1,4 @@
-"""WorkloadProfile: how a workload behaves alone, as named numbers; no learning here."""
+"""WorkloadProfile: metrics of a workload that runs alone."""
 
 from __future__ import annotations
 

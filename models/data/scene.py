@@ -1,4 +1,4 @@
-"""SceneBatch: many scenes (a host and who shares it) as arrays; the one input of prior, features and predictors."""
+"""SceneBatch: many scenes (a host and its instances) as arrays, the input of prior, features and predictors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
+from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key
-from profiler.observed import DEFAULT_WEIGHT, HOST_KINDS, NET_MODES, Host, Instance
+from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Instance
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class ProfileTable:
     _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, what: str, work: Callable[[], T]) -> T:
-        """What `work` says of this table, asked the first time only; `what` is its name."""
+        """Cache the result of `work` for this table under the name `what`."""
         if what not in self._known:
             self._known[what] = work()
         found: T = self._known[what]
@@ -49,7 +50,7 @@ class ProfileTable:
         """Stack profiles; of two with the same platform and name the later one wins.
 
         A metric that was not measured on one platform is taken from the profile that holds everywhere, else from
-        another platform of the same workload: a thin profile must not hide a full one.
+        another platform of the same workload: a profile with few metrics must not hide one with many.
         """
         columns = tuple(sorted({_canonical(key) for profile in profiles for key in profile.metrics}))
         position = {key: column for column, key in enumerate(columns)}
@@ -77,7 +78,7 @@ class ProfileTable:
         return cls(columns, merged, rows, tuple(names), platforms or {})
 
     def with_profile(self, profile: WorkloadProfile) -> ProfileTable:
-        """This table and one more row, the last, for a profile of its own: `row` does not find it under its name."""
+        """This table with a profile added as the last row; `row` does not find it by its name."""
         metrics = {_canonical(key): value for key, value in profile.metrics.items()}
         new = tuple(sorted(metrics.keys() - set(self.columns)))
         columns = (*self.columns, *new)
@@ -102,7 +103,7 @@ class ProfileTable:
 
 
 def _canonical(key: str) -> str:
-    """The one spelling of a metric's key: `instance.cpu` is `cpu`."""
+    """The canonical key of a metric: `instance.cpu` becomes `cpu`."""
     return join_key(*split_key(key))
 
 
@@ -157,7 +158,7 @@ class SceneBatch:
         return self.host_numbers[:, 0]
 
     def platform_number(self, column: str) -> Floats:
-        """A further number of each scene's platform, nan where it is unknown; (S,)."""
+        """A further number of each scene's platform, nan where unknown; (S,)."""
         known = {name: numbers[column] for name, numbers in self.table.platforms.items() if column in numbers}
         if not known:
             return np.full(len(self), np.nan)

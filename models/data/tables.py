@@ -1,4 +1,4 @@
-"""Rows of CSV and Parquet tables with the line they came from, cells read strictly; nothing about what they mean."""
+"""Rows of CSV and Parquet tables with their line numbers; cells are read strictly, and errors name file and line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 MAX_NUMBER = 1e15  # beyond anything measured; keeps sums and ratios finite
 
@@ -23,8 +23,19 @@ class DatasetError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class CellRule:
+    """How a cell is read: as text, or as a `number` of at least `low`, `whole` or not. `among` lists allowed texts."""
+
+    required: bool = False
+    number: bool = False
+    whole: bool = False
+    low: float = 0.0
+    among: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row: where it stands and its cells as text, an empty text where the cell is empty."""
+    """One row: its file and line, and its cells as text ("" = empty)."""
 
     file: str
     line: int
@@ -33,6 +44,23 @@ class TableRow:
     def error(self, column: str, reason: str) -> DatasetError:
         """An error that points at one cell of this row."""
         return DatasetError(f"{self.file}, line {self.line}, column {column}: {reason}")
+
+    def read(self, rules: Mapping[str, CellRule]) -> dict[str, Any]:
+        """Several cells at once, by column; DatasetError at the first wrong one.
+
+        Texts are "" where the cell is empty, numbers None.
+        """
+        return {column: self._read(column, rule) for column, rule in rules.items()}
+
+    def _read(self, column: str, rule: CellRule) -> str | float | None:
+        if rule.whole:
+            return self.whole(column, low=int(rule.low))
+        if rule.number:
+            return self.number(column, low=rule.low, required=rule.required)
+        text = self.text(column, required=rule.required)
+        if text and rule.among and text not in rule.among:
+            raise self.error(column, f"{text!r} is none of {', '.join(rule.among)}")
+        return text
 
     def text(self, column: str, *, required: bool = False) -> str:
         """The cell, stripped; DatasetError where it is required and empty, or holds what cannot be printed."""
@@ -69,7 +97,7 @@ class TableRow:
 
 
 def find_table(directory: Path, name: str) -> Path | None:
-    """The file that holds a table: `NAME.csv` or `NAME.parquet`; both at once are refused, and what is no file."""
+    """The file of a table: `NAME.csv` or `NAME.parquet`; DatasetError for both at once and for what is not a file."""
     found = [path for suffix in (".csv", ".parquet") if os.path.lexists(path := directory / f"{name}{suffix}")]
     if len(found) > 1:
         raise DatasetError(f"{directory.name} has both {found[0].name} and {found[1].name}; keep one of them")
@@ -115,12 +143,12 @@ def _csv_rows(path: Path) -> Iterator[TableRow]:
 
 
 def _open(path: Path) -> BinaryIO:
-    """What the file holds, unpacked where its name ends in .gz."""
+    """Open the file, decompressed where its name ends in .gz."""
     return cast("BinaryIO", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 def _header(path: Path, names: Sequence[str]) -> Sequence[str]:
-    """The column names; DatasetError where there are none or one stands twice."""
+    """Check the column names; DatasetError where there are none or one occurs twice."""
     twice = {name for name, count in Counter(names).items() if count > 1}
     if not names or twice:
         reason = f"column {min(twice)} stands twice" if twice else "the file is empty, a header line is needed"
@@ -129,7 +157,7 @@ def _header(path: Path, names: Sequence[str]) -> Sequence[str]:
 
 
 def _undecodable(path: Path) -> int:
-    """The first line that is not UTF-8; the decoder only knows its place in a block of the file."""
+    """The number of the first line that is not UTF-8; the decoder only knows the position in a block."""
     number = 1
     with suppress(UnicodeDecodeError, EOFError, OSError, zlib.error), _open(path) as file:  # it may be cut off as well
         for line in file:

@@ -1,1 +1,2 @@
-"""Errors of the model and of every baseline under each protocol, on the same folds; nothing is tuned here."""
+"""Evaluation: errors of the model and of all baselines under each protocol, on the same folds. Nothing is tuned
+here."""

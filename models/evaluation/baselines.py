@@ -1,4 +1,5 @@
-"""The simple methods every figure is shown beside (contract, section 3); each fits training rows and predicts T/B."""
+"""Baselines (contract, section 3): simple methods that fit training rows and predict T/B, for comparison with the
+model."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ LIMITS = {
 
 
 def ones(train: Examples, test: Examples) -> Floats:
-    """Nobody disturbs anybody."""
+    """Predicts T/B = 1: no interference."""
     del train
     return np.ones(len(test))
 
@@ -45,7 +46,7 @@ def mean(train: Examples, test: Examples) -> Floats:
 
 
 def additive(train: Examples, test: Examples) -> Floats:
-    """Each instance gets its part of its CPUs, 1 / (CPU demand per CPU): a rule of thumb without learning."""
+    """A rule of thumb without learning: T/B = 1 / (CPU demand per CPU)."""
     del train
     crowd = np.nan_to_num(test.x[:, test.names.index("cpu_crowd")], nan=1.0)
     return np.asarray(1 / np.maximum(crowd, 1.0))
@@ -57,7 +58,7 @@ def koh_linear(train: Examples, test: Examples) -> Floats:
 
 
 def knn(train: Examples, test: Examples) -> Floats:
-    """The mean of the five most similar training rows."""
+    """The mean T/B of the five most similar training rows."""
     train = _sampled(train)
     nearest = KNeighborsRegressor(n_neighbors=min(5, len(train)), weights="distance")
     return _regress(make_pipeline(*_filled(), nearest), train, test)
@@ -108,7 +109,7 @@ def lightgbm_plain(train: Examples, test: Examples) -> Floats:
 def matrix_factorisation(train: Examples, test: Examples) -> Floats:
     """log T/B = mean + victim + neighbour + u.v by alternating least squares; neighbours of one row add up.
 
-    Pins are not seen. A workload that training lacks contributes nothing.
+    Pinning is ignored. A workload that is not in training contributes nothing.
     """
     names = {name: at for at, name in enumerate(train.workloads)}
     target = np.log(np.clip(train.ratio, LOWEST, None))
@@ -138,7 +139,7 @@ def _regress(pipeline: Pipeline, train: Examples, test: Examples) -> Floats:
 
 
 def _finite(examples: Examples) -> Floats:
-    """Features without the prior's; these methods take no infinity, which counts as unknown."""
+    """Features without the prior's columns; infinities become unknown, because these methods do not accept them."""
     x = examples.x[:, _measured_columns(examples)]
     x[~np.isfinite(x)] = np.nan
     return x

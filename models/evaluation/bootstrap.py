@@ -1,4 +1,4 @@
-"""Intervals of mean figures by resampling whole pairs: rows of one pair are no independent witnesses."""
+"""Bootstrap intervals of means, by resampling whole pairs: rows of one pair are not independent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of held-out predictions side by side: on which rows models can be compared, and how sure the means are."""
+"""Compares models by their held-out predictions: errors on common rows, and bootstrap bounds of their means."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ResampledMeans:
 
 
 def beside(table: HeldOutPredictions, mine: Floats, other: HeldOutPredictions, seed: int) -> ResampledMeans | None:
-    """Errors on the keys that both have and measured alike; a key that occurs twice counts once, with its mean."""
+    """Errors on common keys with the same measured value; a key that occurs twice counts once, with its mean error."""
     ours = _by_key(table, mine)
     theirs = _by_key(other, errors(other, other.expected))
     common = [
@@ -65,7 +65,7 @@ def _by_key(table: HeldOutPredictions, error: Floats) -> Mapping[str, tuple[floa
 
 
 def errors(table: HeldOutPredictions, guess: Floats) -> Floats:
-    """The error of each row, (R,): of the ratio for throughput, of its logarithm for what has no upper end."""
+    """The absolute error of each row, (R,): of the ratio for throughput, of its logarithm for latency and jitter."""
     if table.target == "throughput":
         return np.abs(table.measured - guess)
     return np.abs(np.log(table.measured / guess))
@@ -78,12 +78,12 @@ def means_of(columns: Floats, pair: Sequence[str], seed: int) -> ResampledMeans:
     sums = np.column_stack([np.bincount(cluster, weights=column) for column in columns.T])
     sizes = np.bincount(cluster).astype(float)
     mean = sums.sum(axis=0) / sizes.sum()
-    resampled = np.concatenate([one @ sums / (one @ sizes)[:, None] for one in _resamples(count, seed)])
+    resampled = np.concatenate([resample @ sums / (resample @ sizes)[:, None] for resample in _resamples(count, seed)])
     return ResampledMeans(len(columns), count, mean, resampled)
 
 
 def _resamples(count: int, seed: int) -> Iterator[Floats]:
-    """How often each of `count` clusters is drawn, (some, count), until there are RESAMPLES; a few MB at a time."""
+    """Yields how often each of `count` clusters is drawn, (some, count), a few MB at a time, RESAMPLES rows in all."""
     random = np.random.default_rng(seed)
     step = max(1, CELLS // count)
     for start in range(0, RESAMPLES, step):

@@ -1,4 +1,4 @@
-"""From measured pairs to more neighbours by a rule: additive, product and max composition."""
+"""Predicts groups from measured pairs by a rule: additive, product or max composition."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def compose_additive(train: Examples, test: Examples) -> Floats:
 
 
 def compose_product(train: Examples, test: Examples) -> Floats:
-    """Ratios multiply: each neighbour takes its part of what the others leave."""
+    """Ratios multiply: each neighbour takes a share of what the others leave."""
     return _compose(train, test, lambda ratios: float(ratios.prod()))
 
 
 def compose_max(train: Examples, test: Examples) -> Floats:
-    """The worst neighbour alone decides."""
+    """Only the worst neighbour counts."""
     return _compose(train, test, lambda ratios: float(ratios.min()))
 
 

@@ -1,6 +1,6 @@
-"""Drift: whether a model has become worse than it was or than it says, since when and how far; river finds the changes.
+"""Drift detection: whether a model has become worse than before or than it claims, since when, and by how much.
 
-Detectors are run over the stored rows anew each time: nothing is remembered between two calls.
+The detectors of river run over all stored rows each time; no state is kept between calls.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ SHORTEST = 5  # scenes on either side of a change
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Something got worse: `kind` is shift (residuals moved away from 0) or coverage (intervals hold too rarely).
+    """A detected drift: `kind` is shift (residuals moved away from 0) or coverage (intervals hold too rarely).
 
-    `since` is when it began by the best split of the window, `detected` when a detector first noticed; `scenes` were
+    `since` is its start by the best split of the window, `detected` when a detector first reported it. `scenes` were
     seen since then. `before` and `after` are mean residuals in half widths, or shares covered. `off` is the mean
     observed over expected since then (0.86 = 14 % below).
     """
@@ -54,7 +54,7 @@ class Alarm:
 
 
 def alarms(rows: Sequence[CheckedPrediction]) -> tuple[Alarm, ...]:
-    """What is wrong with one group's window of rows, which are in order of time; nothing below FEW scenes."""
+    """The alarms of one group's window of rows, which are in order of time; none below FEW scenes."""
     scenes = by_scene(rows)
     if len(scenes) < FEW:
         return ()
@@ -63,7 +63,7 @@ def alarms(rows: Sequence[CheckedPrediction]) -> tuple[Alarm, ...]:
 
 
 def detect(series: Floats) -> dict[str, int]:
-    """By which detectors, and at which position, a change in a series of mean residuals (n,) was first noticed."""
+    """Which detectors report a change in a series of mean residuals (n,), and the first position where one does."""
     from river import drift  # takes seconds to import: only who asks for drift waits for it
 
     detectors = {"page_hinkley": drift.PageHinkley(**PAGE_HINKLEY), "adwin": drift.ADWIN(**ADWIN)}
@@ -77,7 +77,7 @@ def detect(series: Floats) -> dict[str, int]:
 
 
 def split(series: Floats) -> int:
-    """Where a series (n,) is best parted in two by their means: the first position of the second part."""
+    """The best split of a series (n,) into two parts with different means: the first position of the second part."""
     count = len(series)
     places = np.arange(SHORTEST, count - SHORTEST + 1)
     sums = np.cumsum(series)
@@ -87,7 +87,7 @@ def split(series: Floats) -> int:
 
 
 def _shift(scenes: Sequence[Sequence[CheckedPrediction]]) -> Alarm | None:
-    """A change for the worse; one for the better is none."""
+    """An alarm for a shift to worse residuals; a shift to better ones gives none."""
     series = np.array([np.mean([residual(row) for row in scene]) for scene in scenes])
     found = detect(series)
     if not found:
@@ -100,7 +100,7 @@ def _shift(scenes: Sequence[Sequence[CheckedPrediction]]) -> Alarm | None:
 
 
 def _short(rows: Sequence[CheckedPrediction], scenes: Sequence[Sequence[CheckedPrediction]]) -> Alarm | None:
-    """Coverage below what is plausible. It began where it fell, or with the window where it never was good."""
+    """An alarm for implausibly low coverage, since it fell, or since the window's start where it never was good."""
     if not is_short(rows, IMPLAUSIBLE):
         return None
     series = np.array([np.mean([covered(row) for row in scene]) for scene in scenes])

@@ -1,4 +1,4 @@
-"""What an error is: figures of T/B and of slowdown B/T over judged rows, whole and by kind of row."""
+"""Error metrics of T/B and of the slowdown B/T over test rows: overall, by label and by predicted value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREDICTED_BINS = 8
 def errors(examples: Examples, guess: Floats, ranking: PairwiseRanking | None = None) -> dict[str, Any]:
     """Errors of T/B and of slowdown B/T of `guess` (R,); None where a figure has no meaning.
 
-    `ranking` may be given where several guesses are judged on the same rows.
+    `ranking` can be passed to reuse it for several methods on the same rows.
     """
     measured = examples.ratio
     off, relative = absolute(measured, guess)
@@ -91,5 +91,5 @@ def _spearman(measured: Floats, guess: Floats) -> float | None:
 
 
 def rounded(value: Any) -> float:
-    """A number as JSON shows it, to 5 digits behind the point."""
+    """A number rounded to 5 decimals for JSON."""
     return round(float(value), 5)

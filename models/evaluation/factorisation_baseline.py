@@ -1,4 +1,4 @@
-"""log T/B as victim, neighbour and a low-rank product of both: what the baseline of that name is made of."""
+"""The matrix factorisation baseline: log T/B as victim term, neighbour term and a low-rank product of both."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FREE = ((1, *LATENT), (0, *LATENT))  # of a victim's factors [1, a, u] and of a 
 
 @dataclass(frozen=True, slots=True)
 class Entries(FactorProducts):
-    """Who presses on whom, by numbers of workloads."""
+    """Pairs of victim and neighbour of each row, as indices of workloads."""
 
     @classmethod
     def of(cls, examples: Examples, names: dict[str, int]) -> Entries:
-        """Entries of the rows; who is not among `names` presses with nothing, and as a victim is nobody, the last."""
+        """Entries of the rows. A neighbour that is not among `names` is ignored; such a victim gets the last index."""
         found = [
             (row, names.get(examples.victim[row], len(names)), names[one.workload])
             for row, beside in enumerate(examples.neighbours)
@@ -34,8 +34,8 @@ class Entries(FactorProducts):
 
 
 def factorise(entries: Entries, target: Floats, count: int) -> tuple[Floats, Floats]:
-    """Factors [1, a, u] of `count` workloads and of nobody as victims, [b, 1, v] of workloads as neighbours, so that
-    `target` (R,) is about the sum over neighbours of a + b + u.v; ridge-regularised."""
+    """Fit factors [1, a, u] of `count` workloads, and one more for unknown victims, and [b, 1, v] of neighbours, so
+    that `target` (R,) is about the sum over neighbours of a + b + u.v; ridge-regularised."""
     random = np.random.default_rng(0)
     left, right = np.zeros((count + 1, RANK + 2)), np.zeros((count, RANK + 2))
     for side in (left, right):
@@ -45,5 +45,5 @@ def factorise(entries: Entries, target: Floats, count: int) -> tuple[Floats, Flo
 
 
 def apply(entries: Entries, left: Floats, right: Floats) -> Floats:
-    """What the factors say of each row; a victim that training lacked has the mean victim's; (R,)."""
+    """The predicted log T/B of each row; a victim that is not in training gets the mean victim's factors; (R,)."""
     return entries.predict(left, right)

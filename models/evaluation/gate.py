@@ -1,4 +1,4 @@
-"""The gate of the registry: a candidate's held-out predictions against those of the prior and of the active model.
+"""The registry's gate: compares a candidate's held-out predictions with those of the prior and of the active model.
 
 The rule. For every target and protocol of the candidate there are up to three checks:
 
@@ -7,10 +7,10 @@ The rule. For every target and protocol of the candidate there are up to three c
 3. coverage of the 90 % intervals. Refused where it is below COVERED beyond noise.
 
 Error is |measured - expected| for throughput, |log(measured / expected)| for latency and jitter, which have no upper
-end. Noise is what a bootstrap over pairs of workloads says (repeats and both sides of a pair are not independent):
-RESAMPLES resamples, widened for few pairs. All checks of a gate share ERROR_RATE evenly, so that a candidate that is
-nowhere worse is refused about that often at most, however much is checked. Under FEWEST_PAIRS pairs noise cannot be
-told: there the mean difference decides, and coverage is not judged.
+end. Noise is estimated by a bootstrap over pairs of workloads (repeats and both sides of a pair are not independent):
+RESAMPLES resamples, widened for few pairs. All checks share ERROR_RATE evenly (Bonferroni), so that a candidate that is
+nowhere worse is refused at most about that often, however many checks there are. Below FEWEST_PAIRS pairs noise cannot
+be estimated: there the mean difference decides, and coverage is not checked.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PairedComparison:
 
 @dataclass(frozen=True, slots=True)
 class GateFigures:
-    """What was found for one target under one protocol; `active` None = nothing in common with the active model."""
+    """Figures of one target under one protocol; `active` None = no rows in common with the active model."""
 
     target: str
     protocol: str
@@ -65,8 +65,8 @@ class GateFigures:
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """Whether a candidate may answer. `refusals` are the sentences that refuse it, `reasons` all of them with what else
-    was found, `figures` the numbers. `against` is the active model's version as it was told, None = the prior alone.
+    """Whether a candidate may be activated. `refusals` are reasons against it; `reasons` has these and all other
+    findings, `figures` the numbers. `against` is the version of the active model, None = only the prior is active.
     """
 
     refusals: tuple[str, ...]
@@ -76,7 +76,7 @@ class GateVerdict:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing refuses it."""
+        """Whether there are no refusals."""
         return not self.refusals
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def gate(
     against: str | None = None,
     seed: int = 0,
 ) -> GateVerdict:
-    """Judge a candidate by the rule of this module; `active` None = no learned model answers now.
+    """Check a candidate by the rule of this module; `active` None = no learned model is active.
 
     `against` is the active model's version, for the record. Deterministic: the same tables give the same verdict.
     """
@@ -102,9 +102,9 @@ def gate(
     others = {(table.target, table.protocol): table for table in active or ()}
     draws = [_draw(table, others.get((table.target, table.protocol)), seed) for table in tables]
     level = ERROR_RATE / sum(2 + (one.active is not None) for one in draws)
-    figures = tuple(_figures(one, level) for one in draws)
+    figures = tuple(_figures(draw, level) for draw in draws)
     bad = tuple(sentence for one in figures for sentence in _complaints(one))
-    found = (_summary(one) for one in figures)
+    found = (_summary(figure) for figure in figures)
     return GateVerdict(bad, (*bad, *_uncompared(figures, others, active), *found), figures, against)
 
 
@@ -170,11 +170,11 @@ def _uncompared(
     others: Mapping[tuple[str, str], HeldOutPredictions],
     active: Sequence[HeldOutPredictions] | None,
 ) -> Iterator[str]:
-    """What could not be compared with the active model, and why."""
+    """Sentences about targets and protocols that could not be compared with the active model."""
     if active is None:
         yield "No learned model is active, so it was compared with the prior only."
         return
-    alone = [one for one in figures if one.active is None]
+    alone = [figure for figure in figures if figure.active is None]
     if len(alone) == len(figures):
         yield "It shares no held-out rows with the active model, so it was compared with the prior only."
     else:

@@ -1,4 +1,4 @@
-"""Learning curves: error against how many pairs of a new workload were measured, and against the share of all pairs."""
+"""Learning curves: error by the number of measured pairs of a new workload, and by the share of all pairs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ LEAST_TRAINED = 8
 
 @dataclass(frozen=True, slots=True)
 class LearningCurve:
-    """What a curve asks: for every value of `x` one fold per draw; within a draw the same rows are judged."""
+    """The folds of a learning curve: one per draw for every value of `x`. All folds of a draw have the same test
+    rows."""
 
     x: tuple[float, ...]
     draws: tuple[tuple[ProtocolFold, ...], ...]  # by draw, by x
@@ -50,9 +51,10 @@ def curves(examples: Examples, methods: Mapping[str, Method], progress: Progress
 
 
 def new_workload(examples: Examples, random: np.random.Generator) -> LearningCurve | None:
-    """A new workload with 0, 1, 2, ... of its pairs in training, the same others judged; None with too few pairs.
+    """A new workload with 0, 1, 2, ... of its pairs in training and the same other pairs in the test; None with too
+    few.
 
-    In training are all runs without it, as many as fit into MOST_ROWS, and of it only the pairs that count as measured.
+    All runs without the workload are in training, up to MOST_ROWS rows.
     """
     pairs = _pairs(examples)
     partners = {name: [pair for pair in pairs if name in pair.split("+")] for name in examples.workloads}
@@ -73,7 +75,7 @@ def new_workload(examples: Examples, random: np.random.Generator) -> LearningCur
 
 
 def share_of_pairs(examples: Examples, random: np.random.Generator) -> LearningCurve | None:
-    """A growing share of all pairs in training, each share holding the smaller ones; the same others judged."""
+    """A growing share of all pairs in training, each containing the smaller ones; the test rows stay the same."""
     draws = []
     for _ in range(SHARE_DRAWS):
         rows = _bounded(examples, np.flatnonzero(examples.size == 2), random)
@@ -93,7 +95,7 @@ def share_of_pairs(examples: Examples, random: np.random.Generator) -> LearningC
 
 
 def _usable(x: Sequence[float], draws: Sequence[tuple[ProtocolFold, ...]]) -> LearningCurve | None:
-    """The draws without the values of x at which one has too little to learn from; None where fewer than two stay."""
+    """Drops values of x where a draw has too few training rows; None where fewer than two values are left."""
     keep = [at for at in range(len(x)) if draws and all(len(draw[at].train) >= LEAST_TRAINED for draw in draws)]
     if len(keep) < 2 or not all(len(draw[0].test) for draw in draws):
         return None
@@ -138,7 +140,7 @@ def _figures(measured: Floats, guesses: Sequence[Floats], cluster: Ints) -> dict
 
 
 def _pairs(examples: Examples) -> list[str]:
-    """What ran together as two, in order of appearance."""
+    """The measured pairs (runs of two instances), in order of appearance."""
     return list(dict.fromkeys(pair for pair, size in zip(examples.pair, examples.size, strict=True) if size == 2))
 
 
@@ -148,7 +150,7 @@ def _rows(examples: Examples, pairs: Sequence[str]) -> Ints:
 
 
 def _bounded(examples: Examples, rows: Ints, random: np.random.Generator) -> Ints:
-    """These rows, or as many whole pairs of them at random as MOST_ROWS holds."""
+    """These rows, or a random subset of whole pairs with at most MOST_ROWS rows."""
     if len(rows) <= MOST_ROWS:
         return rows
     pair = codes(examples.pair[row] for row in rows)

@@ -1,4 +1,4 @@
-"""Runs methods over the folds of a protocol: what each of them said of every row that was left out."""
+"""Runs methods over the folds of a protocol and collects their predictions of the test rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from models.features.examples import Examples
 
 @dataclass(frozen=True, slots=True)
 class FoldPredictions:
-    """J judgements: `row` (J,) of the examples, those rows without their features, each method's guess of them;
-    `unseen_victim` (J,) where the fold left the victim's workload out; `resource` and `repeat` (J,) as in labels."""
+    """J predictions of test rows: `row` (J,) indexes the examples, `rows` are they without features, `guesses` by
+    method; `unseen_victim` (J,) where the fold left the victim's workload out; `resource` and `repeat` (J,) as in
+    labels."""
 
     row: Ints
     rows: Examples
@@ -39,7 +40,7 @@ def run_methods(
     clock: EvaluationProgress,
     where: str,
 ) -> FoldPredictions:
-    """Fit every method on every fold's training rows and ask it about the rest, all on the same folds."""
+    """Fit every method on each fold's training rows and predict its test rows; all methods share the folds."""
     said: dict[str, list[IntervalPrediction]] = {name: [] for name in methods}
     for number, fold in enumerate(folds):
         train, test = examples.take(fold.train), examples.take(fold.test)
@@ -48,7 +49,7 @@ def run_methods(
                 said[name].append(method(train, test))
     row = np.concatenate([fold.test for fold in folds])
     resource = limiting(examples)
-    # the features of all judgements would be the largest thing in memory, and nobody asks for them any more
+    # features of all predictions would be the largest thing in memory, and are not needed any more
     rows = replace(examples, x=np.zeros((len(examples), 0))).take(row)
     unseen = [examples.victim[at] in fold.left_out for fold in folds for at in fold.test]
     return FoldPredictions(
@@ -63,8 +64,8 @@ def run_methods(
 
 
 def joined(guesses: Sequence[IntervalPrediction]) -> IntervalPrediction:
-    """Guesses of several folds as one."""
-    lower = [one.lower for one in guesses if one.lower is not None]
+    """The predictions of several folds joined into one."""
+    lower = [guess.lower for guess in guesses if guess.lower is not None]
     upper = [one.upper for one in guesses if one.upper is not None]
     expected = np.concatenate([one.expected for one in guesses])
     if len(lower) < len(guesses) or len(upper) < len(guesses):

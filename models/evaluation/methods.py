@@ -1,4 +1,4 @@
-"""Every method of an evaluation behind one signature: training rows and judged rows in, guesses out."""
+"""All methods of an evaluation with one signature: training rows and test rows in, predictions out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIGHEST = 1.1
 
 @dataclass(frozen=True, slots=True)
 class IntervalPrediction:
-    """Expected T/B of judged rows, with the edges of a 90 % interval where the method gives one; all (R,)."""
+    """Expected T/B of test rows, with the bounds of a 90 % interval where the method gives one; all (R,)."""
 
     expected: Floats
     lower: Floats | None = None
@@ -31,7 +31,7 @@ Method = Callable[[Examples, Examples], IntervalPrediction]
 
 
 def predict_rows(train: Examples, test: Examples) -> TargetEstimate:
-    """Our whole method fitted on `train` and asked about `test`."""
+    """The product's method: fit on `train`, predict `test`."""
     return fit_target(train, "throughput").ask(test)
 
 
@@ -48,7 +48,7 @@ def _prior(train: Examples, test: Examples) -> IntervalPrediction:
 
 
 def plain(baseline: Baseline) -> Method:
-    """A baseline, which gives no intervals, as a method."""
+    """A baseline as a method; it gives no intervals."""
     return lambda train, test: IntervalPrediction(baseline(train, test))
 
 
@@ -60,7 +60,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def chosen(models: Sequence[str]) -> dict[str, Method]:
-    """The methods of these names, all where none is named; DatasetError for a name that is none."""
+    """The methods of these names, all if there are no names; DatasetError for an unknown name."""
     for name in models:
         if name not in METHODS:
             raise DatasetError(f"model {name!r} is none of {', '.join(METHODS)}")

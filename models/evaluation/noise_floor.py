@@ -1,4 +1,4 @@
-"""How far repeats of one measurement lie apart: what nobody can predict, so what every error is held against."""
+"""The noise floor: the error that remains for a perfect predictor, because repeats of one measurement differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NoiseFloor:
 
     @classmethod
     def of(cls, examples: Examples, repeat: Ints) -> NoiseFloor:
-        """What a perfect predictor of the mean would show; `repeat` (R,) says which rows repeat one another.
+        """The errors of a perfect predictor of the mean. `repeat` (R,) numbers rows; equal numbers are repeats.
 
         With k repeats r of spread s, a row against the mean of the others is off by a spread of s sqrt(k / (k - 1)),
         a row against the true mean by s. So mae = mean of |r - mean of the others| sqrt((k - 1) / k); for mape over r.

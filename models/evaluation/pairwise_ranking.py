@@ -1,4 +1,4 @@
-"""Of two neighbours of one victim, which hurts less: told right how often, where the measurement can tell."""
+"""Pairwise ranking accuracy: how often a method tells which of two neighbours hurts a victim less."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PairwiseRanking:
     def of(cls, examples: Examples, row: Ints | None = None) -> PairwiseRanking:
         """Compare where means differ by more than twice their joint standard error.
 
-        `row` (R,) tells rows that were judged twice, whose measurement counts once.
+        `row` (R,) identifies rows that were predicted twice; their measurement counts once.
         """
         scene = codes(zip(examples.victim, examples.platform, examples.setting, strict=True))
         cell = codes(zip(scene, around(examples), strict=True))
@@ -44,8 +44,8 @@ class PairwiseRanking:
         scene_of_cell[cell] = scene
         first, second = _within(scene_of_cell)
         gap = mean[first] - mean[second]
-        told = np.abs(gap) > 2 * np.hypot(error[first], error[second])
-        return cls(cell, first[told], second[told], gap[told])
+        significant = np.abs(gap) > 2 * np.hypot(error[first], error[second])
+        return cls(cell, first[significant], second[significant], gap[significant])
 
     def accuracy(self, guess: Floats) -> float | None:
         """The share of comparisons that `guess` (R,) gets right, equal guesses half; None where there are none."""
@@ -53,13 +53,13 @@ class PairwiseRanking:
             return None
         count = np.bincount(self.cell)
         mean = np.bincount(self.cell, guess) / np.maximum(count, 1)
-        said = mean[self.first] - mean[self.second]
-        right = np.where(np.abs(said) < TIE, 0.5, (said > 0) == (self.gap > 0))
+        predicted_gap = mean[self.first] - mean[self.second]
+        right = np.where(np.abs(predicted_gap) < TIE, 0.5, (predicted_gap > 0) == (self.gap > 0))
         return round(float(right.mean()), 5)
 
 
 def pair_ranking_accuracy(examples: Examples, guess: Floats) -> float | None:
-    """Of two neighbours of the same victim in the same setting, how often the right one is said to hurt less."""
+    """How often `guess` ranks two neighbours of a victim in the same setting as the measurement does."""
     return PairwiseRanking.of(examples).accuracy(guess)
 
 
@@ -72,7 +72,7 @@ def _means(cell: Ints, ratio: Floats, once: Floats) -> tuple[Floats, Floats]:
 
 
 def _within(scene: Ints) -> tuple[Ints, Ints]:
-    """All pairs of cells of one scene, or with too many of them those at most so far apart in a shuffled order."""
+    """All pairs of cells of one scene; with too many, only those close to each other in a shuffled order."""
     shuffled = np.random.default_rng(0).permutation(len(scene))
     order = shuffled[np.argsort(scene[shuffled], kind="stable")]
     scene = scene[order]

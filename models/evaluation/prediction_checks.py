@@ -1,6 +1,6 @@
-"""Predicted against observed: one row per checked prediction, figures over a window, and how far to widen intervals.
+"""Compares predictions with observations: one row per checked prediction, figures, and interval inflation.
 
-Knows no storage: rows come in and figures go out, so that the same rows always tell the same.
+There is no storage here: the same rows always give the same figures.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CheckedPrediction:
 
 @dataclass(frozen=True, slots=True)
 class CheckFigures:
-    """What a group of rows says: `error` is the mean |observed - expected|, `bias` the mean observed - expected.
+    """Figures of a group of rows: `error` is the mean |observed - expected|, `bias` the mean observed - expected.
 
     `coverage` is the share inside the interval, `coverage_low` and `coverage_high` its 90 % interval, where `scenes`
     and not rows count: instances of one scene err together. `outside` is the share outside the training data.
@@ -70,7 +70,7 @@ class CheckFigures:
 
 
 def figures(rows: Sequence[CheckedPrediction]) -> CheckFigures:
-    """Figures of a group that has at least one row, in order of time."""
+    """Compute the figures of a group of at least one row; rows are in order of time."""
     off = np.array([row.observed - row.expected for row in rows])
     scenes = count_scenes(rows)
     coverage = float(np.mean([covered(row) for row in rows]))
@@ -111,17 +111,17 @@ def log_off(row: CheckedPrediction) -> float:
 
 
 def clip(ratio: float) -> float:
-    """A ratio that has a logarithm."""
+    """The ratio clipped to values that have a logarithm."""
     return min(max(ratio, LOWEST), HIGHEST)
 
 
 def by_scene(rows: Sequence[CheckedPrediction]) -> tuple[tuple[CheckedPrediction, ...], ...]:
-    """Rows parted where the source changes; rows of one source stand together, as they are stored."""
+    """Split rows where the source changes; rows of one source are stored one after another."""
     return tuple(tuple(group) for _, group in groupby(rows, key=lambda row: row.source))
 
 
 def count_scenes(rows: Sequence[CheckedPrediction]) -> int:
-    """How many scenes the rows come from."""
+    """The number of scenes that the rows come from."""
     return len({row.source for row in rows})
 
 
@@ -136,14 +136,14 @@ def coverage_bounds(coverage: float, count: int, level: float = COVERAGE) -> tup
 
 
 def chance_of_coverage(coverage: float, count: int, claim: float = COVERAGE) -> float:
-    """How likely a model that covers `claim` covers no more than this of `count` scenes, 0-1 (binomial tail)."""
+    """The probability that a model with coverage `claim` covers at most this many of `count` scenes (binomial tail)."""
     from scipy.special import bdtr
 
     return float(bdtr(np.floor(coverage * count + 1e-9), count, claim))
 
 
 def is_short(rows: Sequence[CheckedPrediction], chance: float = SHORT) -> bool:
-    """Whether coverage is lower than is plausible for a model that keeps its promise; needs FEW scenes."""
+    """Whether coverage is implausibly low for calibrated intervals; needs at least FEW scenes."""
     scenes = count_scenes(rows)
     if scenes < FEW:
         return False
@@ -151,11 +151,11 @@ def is_short(rows: Sequence[CheckedPrediction], chance: float = SHORT) -> bool:
 
 
 def widening(rows: Sequence[CheckedPrediction], window: int = WINDOW) -> float:
-    """By which factor, at least 1, half widths should grow now: adaptive conformal intervals while coverage is short.
+    """The factor, at least 1, by which half widths should grow now (adaptive conformal inference, Gibbs & Candes 2021).
 
     `rows` are one platform's in order of time, twice the window long if there are as many. The level follows
     alpha + GAMMA * (alpha - miss) scene by scene; the factor is the quantile of the last window's |residuals| at that
-    level. It never goes below what the model promises, and is 1 while coverage is plausible (Gibbs & Candes 2021).
+    level. The level never goes below the model's own, and the factor is 1 while coverage is plausible.
     """
     if not is_short(rows[-window:]):
         return 1.0
@@ -177,7 +177,7 @@ def _quantile(scores: Sequence[float], level: float) -> float:
 
 
 def widen(expected: float, edge: float, factor: float) -> float:
-    """An edge of an interval, `factor` times as far from `expected` on the log scale; what has no logarithm stays."""
+    """Move an interval's bound to `factor` times its distance from `expected` on the log scale; 0 and inf stay."""
     if factor == 1.0 or not (expected > 0 and 0 < edge < math.inf):
         return edge
     return expected * math.exp(math.log(edge / expected) * factor)

@@ -1,4 +1,4 @@
-"""How far an evaluation is and how long it will still take, by what the same methods took before."""
+"""Progress of an evaluation and its remaining time, estimated from how long the same methods took before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-
 
 
 class EvaluationProgress:
-    """Counts down a known amount of work: `work` says how often each thing will be done."""
+    """Counts down a known amount of work: `work` says how often each step will run."""
 
     def __init__(self, say: Progress, work: Mapping[str, int], *, now: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -22,7 +22,7 @@ class EvaluationProgress:
 
     @contextmanager
     def doing(self, name: str, where: str) -> Iterator[None]:
-        """Say what begins, and take its time."""
+        """Context manager: report the step that begins, and measure its time."""
         self._say(f"{where}, {name}{self._time_left()}", self._fraction())
         begin = self._now()
         yield
@@ -30,11 +30,11 @@ class EvaluationProgress:
         self._left[name] -= 1
 
     def seconds(self, name: str) -> float:
-        """How long this took in all so far."""
+        """The total time of this step so far, in seconds."""
         return sum(self._taken[name])
 
     def _remaining(self) -> float | None:
-        """Seconds, as soon as everything that is left was done once."""
+        """Remaining seconds; None until every remaining step has run once."""
         if any(count and not self._taken[name] for name, count in self._left.items()):
             return None
         return sum(count * self.seconds(name) / len(self._taken[name]) for name, count in self._left.items() if count)

@@ -1,4 +1,4 @@
-"""Which rows train and which are judged under each protocol; all but `random_row` keep repeats of a pair together."""
+"""Training and test rows under each protocol; all protocols but `random_row` keep repeats of a pair together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANY_ROWS, FEW_FOLDS = 5000, 5  # beyond so many rows a fold is large enough, an
 
 @dataclass(frozen=True, slots=True)
 class ProtocolFold:
-    """Rows to train on, rows to judge, and what `unseen_workload` left out of training."""
+    """Training rows, test rows, and the workloads that `unseen_workload` left out of training."""
 
     train: Ints
     test: Ints
@@ -30,7 +30,7 @@ class ProtocolFold:
 
 
 def folds_of(examples: Examples, protocol: str) -> list[ProtocolFold]:
-    """The folds of a protocol, none where nothing can be left out; DatasetError for a protocol that does not exist."""
+    """The folds of a protocol; none where nothing can be left out. DatasetError for an unknown protocol."""
     check_protocol(protocol)
     rows = len(examples)
     few = rows > MANY_ROWS
@@ -49,7 +49,7 @@ def folds_of(examples: Examples, protocol: str) -> list[ProtocolFold]:
 
 
 def check_protocol(protocol: str) -> None:
-    """DatasetError for a protocol that does not exist."""
+    """Raise DatasetError for an unknown protocol."""
     if protocol not in PROTOCOLS:
         raise DatasetError(f"protocol {protocol!r} is none of {', '.join(PROTOCOLS)}")
 
@@ -64,19 +64,19 @@ def why_skipped(protocol: str) -> str:
 
 
 def settings_of(examples: Examples) -> list[str]:
-    """Settings whoever has them and however many there are: a run of three under the same pins is no new setting."""
+    """The set of settings in each run, without counts: a run of three with the same pinning is no new setting."""
     return [" ".join(sorted(set(setting.split(" ")))) for setting in examples.setting]
 
 
 def _left_out(labels: Sequence[str], most: int) -> list[ProtocolFold]:
-    """Every fold leaves one label out, or one group of labels where there are more than `most`."""
+    """One fold per label, or per group of labels where there are more than `most`; the fold leaves it out."""
     names = sorted(set(labels))
     number = dict(zip(names, _spread(len(names), most), strict=True))
     return _by_number(np.array([number[label] for label in labels], dtype=np.int64)) if len(names) > 1 else []
 
 
 def _workloads(examples: Examples, most: int) -> list[ProtocolFold]:
-    """Every fold leaves out all runs with one workload, or with one of a group: then a row may be judged twice."""
+    """One fold per workload (or group of workloads); it leaves out all its runs. A row may be in several tests."""
     pairs = list(dict.fromkeys(examples.pair))
     names = sorted({name for pair in pairs for name in pair.split("+")})
     group_of = dict(zip(names, _spread(len(names), most), strict=True))

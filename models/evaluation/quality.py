@@ -1,4 +1,5 @@
-"""The quality report of one model: figures and alarms per group, what they mean in sentences, models side by side."""
+"""The quality report of a model: figures and alarms per group, sentences about them, and comparison with other
+models."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class QualityGroup:
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """Two models on the same measurements: `difference` is this one's mean |observed - expected| less the other's.
+    """Two models on the same measurements: `difference` is this one's mean |observed - expected| minus the other's.
 
     `lower`, `upper` are its 95 % bootstrap interval over scenes, None for a single scene; below 0 this one is better.
     """
@@ -59,7 +60,7 @@ class ModelComparison:
 
 @dataclass(frozen=True, slots=True)
 class QualityReport:
-    """How good a model has been lately: `status` is no_data, too_few, ok or drift; `verdict` says it in sentences."""
+    """How good a model was recently: `status` is no_data, too_few, ok or drift; `verdict` explains it in sentences."""
 
     version: str
     window: int
@@ -72,7 +73,7 @@ class QualityReport:
 def assess(
     version: str, rows: Sequence[CheckedPrediction], others: Sequence[CheckedPrediction], *, window: int = WINDOW
 ) -> QualityReport:
-    """Judge a model by its rows, in the order in which they were stored; each group has the last `window` of its rows.
+    """Assess a model by its rows, in the order in which they were stored; each group has its last `window` rows.
 
     `others` are other models' rows of the same sources.
     """
@@ -108,7 +109,7 @@ def _groups(rows: Sequence[CheckedPrediction], window: int) -> Iterator[QualityG
 
 
 def sentence(version: str, group: QualityGroup, alarm: Alarm) -> str:
-    """An alarm in words: which group, since when, how far, and what to do."""
+    """A sentence about an alarm: which group, since when, how far off, and what to do."""
     workload = f"workload {group.name}" if group.name else "unknown workloads"
     where = {"all": "Over all", "platform": f"On platform {group.name}", "workload": f"Of {workload}"}
     since = f"since {alarm.since:%Y-%m-%d %H:%M} UTC ({alarm.scenes} scenes)"
@@ -126,7 +127,7 @@ def sentence(version: str, group: QualityGroup, alarm: Alarm) -> str:
 def compare(
     rows: Sequence[CheckedPrediction], others: Sequence[CheckedPrediction], *, window: int = WINDOW
 ) -> tuple[ModelComparison, ...]:
-    """The model beside every other one that predicted the same measurements, on the last `window` that they share."""
+    """Compare the model with every other one on the last `window` measurements that both predicted."""
     mine = {(row.source, row.instance, row.target): row for row in rows}
     pairs: dict[tuple[str, str], list[tuple[CheckedPrediction, CheckedPrediction]]] = {}
     for other in others:

@@ -1,4 +1,4 @@
-"""Judgements as the figures of one protocol: every model with its intervals, beside the best baseline and the noise."""
+"""The results of one protocol: figures of every model with intervals, beside the best baseline and the noise floor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPARED = ("mae", "mape")
 
 
 def figures_of(predictions: FoldPredictions, seconds: Mapping[str, float]) -> dict[str, Any]:
-    """One protocol as in the contract, section 3, and more; `seconds` is what each method took.
+    """The figures of one protocol (contract, section 3, and more); `seconds` is the time that each method took.
 
     Intervals are 95 %, from 2,000 resamples of whole pairs; differences are paired, below 0 where ours errs less.
     """
@@ -63,15 +63,15 @@ def figures_of(predictions: FoldPredictions, seconds: Mapping[str, float]) -> di
 
 
 def ranks(models: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Each model's place among all, 1 the best: the mean of its places by mae and by mape, ties shared."""
+    """Each model's rank, 1 = best: the mean of its ranks by mae and by mape; ties share a rank."""
     from scipy.stats import rankdata
 
-    places = [rankdata([one[figure] for one in models.values()]) for figure in COMPARED]
+    places = [rankdata([model[figure] for model in models.values()]) for figure in COMPARED]
     return {name: rounded(np.mean([place[at] for place in places])) for at, name in enumerate(models)}
 
 
 def best_of(models: Mapping[str, Mapping[str, Any]]) -> dict[str, str] | None:
-    """By figure the baseline with the least error; None where there are no baselines."""
+    """The baseline with the lowest error, by figure; None where there are no baselines."""
     others = [name for name in models if name != OURS]
     if not others:
         return None
@@ -79,7 +79,8 @@ def best_of(models: Mapping[str, Mapping[str, Any]]) -> dict[str, str] | None:
 
 
 def by_role(predictions: FoldPredictions) -> dict[str, dict[str, Any]]:
-    """Under unseen_workload: errors of every model apart for the left-out workload as the victim and as a neighbour."""
+    """Errors under unseen_workload, separately where the left-out workload is the victim and where it is a
+    neighbour."""
     found: dict[str, dict[str, Any]] = {name: {} for name in predictions.guesses}
     for label, mask in (("unseen_victim", predictions.unseen_victim), ("unseen_neighbour", ~predictions.unseen_victim)):
         at = np.flatnonzero(mask)
@@ -91,14 +92,14 @@ def by_role(predictions: FoldPredictions) -> dict[str, dict[str, Any]]:
 
 
 def inside(predictions: FoldPredictions, guess: IntervalPrediction) -> Bools | None:
-    """Judgements whose interval holds what was measured; None where the method gives no intervals."""
+    """Whether each prediction's interval contains the measured value; None where the method gives no intervals."""
     if guess.lower is None or guess.upper is None:
         return None
     return np.asarray((predictions.rows.ratio >= guess.lower) & (predictions.rows.ratio <= guess.upper))
 
 
 def _noise(predictions: FoldPredictions) -> tuple[NoiseFloor, Bools]:
-    """The noise of the judged rows, each measurement once, and which judgements are of repeated rows."""
+    """The noise floor of the test rows, each measurement once, and which predictions are of repeated rows."""
     once = np.unique(predictions.row, return_index=True)[1]
     noise = NoiseFloor.of(predictions.rows.take(once), predictions.repeat[once])
     marked = np.zeros(int(predictions.row.max()) + 1, dtype=bool)
@@ -147,7 +148,7 @@ def _differences(models: Mapping[str, Any], means: Means, best: Mapping[str, str
 
 
 def _broken_down(predictions: FoldPredictions) -> dict[str, Any]:
-    """Ours by platform, limiting resource and predicted value."""
+    """The model's errors by platform, limiting resource and predicted value."""
     guess = predictions.guesses.get(OURS)
     held = inside(predictions, guess) if guess else None
     if guess is None or held is None:
@@ -161,8 +162,8 @@ def _broken_down(predictions: FoldPredictions) -> dict[str, Any]:
 
 
 def average_ranks(protocols: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Every model's mean rank over evaluations that all have it; the best first."""
-    tables = [one["models"] for one in protocols if one["models"]]
+    """Every model's mean rank over the evaluations that include it; the best first."""
+    tables = [protocol["models"] for protocol in protocols if protocol["models"]]
     names = [name for name in (tables[0] if tables else ()) if all(name in table for table in tables)]
     found = {name: rounded(np.mean([table[name]["rank"] for table in tables])) for name in names}
     return dict(sorted(found.items(), key=lambda item: item[1]))

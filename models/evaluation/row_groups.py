@@ -1,4 +1,4 @@
-"""What rows of Examples have in common: groups as numbers, repeats of one measurement, the limiting resource."""
+"""Groups rows of Examples: labels as numbers, repeats of one measurement, and the limiting resource."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def around(examples: Examples) -> list[tuple[str, ...]]:
 
 
 def limiting(examples: Examples) -> tuple[str, ...]:
-    """The resource that by the prior holds a row back most, `none` where nothing does; (R,)."""
+    """The resource that limits a row most according to the prior, `none` where nothing does; (R,)."""
     names = [name for name in examples.names if name.startswith(PRIOR)]
     if not names:
         return ("unknown",) * len(examples)

@@ -1,4 +1,4 @@
-"""One evaluation of one dataset: protocols and curves run, figures put together; nothing is tuned here."""
+"""Evaluates one dataset: runs protocols and learning curves and collects their figures. Nothing is tuned here."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from models.features.examples import Examples, build_examples, metrics_of
 from models.learning.residual_model import LEAST_ROWS
 
 READ, CURVES = 0.02, 0.5  # parts of the progress: reading, and the curves' of the rest
-MOST_POINTS = 1500  # judgements that are kept for a picture
+MOST_POINTS = 1500  # predictions that are kept for a chart
 
 
 @dataclass(frozen=True, slots=True)
 class ScatterPoints:
-    """Some judgements of ours to draw: measured and predicted T/B, and whether the interval held; (N,)."""
+    """A sample of the model's predictions for a chart: measured and predicted T/B, and whether the interval held;
+    (N,)."""
 
     measured: Floats
     predicted: Floats
@@ -53,8 +54,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluate on one dataset; the result has the shape of contract.md section 3.
 
-    A protocol that the dataset cannot answer (one platform, pairs only) says so under `skipped`. DatasetError for a
-    protocol or model that does not exist, and where the dataset is broken or too small.
+    A protocol that the dataset does not allow (one platform, pairs only) is listed under `skipped`. DatasetError for a
+    unknown protocol or model, and where the dataset is broken or too small.
     """
     return dict(examine(dataset, protocols, progress, models=models, curve=curve).figures)
 
@@ -67,7 +68,7 @@ def examine(
     models: Sequence[str] = (),
     curve: bool = False,
 ) -> Evaluation:
-    """The same, with points to draw."""
+    """The same as `evaluate`, with sample points for charts."""
     say = progress or (lambda _what, _done: None)
     methods = chosen(models)
     for protocol in protocols:

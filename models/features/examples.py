@@ -1,4 +1,4 @@
-"""Turns datasets into training examples: feature rows with their measured ratios and the groups that folds respect."""
+"""Turns datasets into training examples: feature rows, measured ratios, and the labels that folds group rows by."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOWEST_RATIO, HIGHEST_RATIO = 1e-3, 1e3  # 0 has no logarithm; what is beyond a 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One neighbour of a row: its workload and how much of its pCPUs it shares with the row's instance, 0-1."""
+    """A neighbour of a row's instance: its workload, and the share of its pCPUs that the instance may use too, 0-1."""
 
     workload: str
     overlap: float
@@ -38,10 +38,13 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """R measured rows. `x` (R, F) features, `names` and `monotone` (F,) as in FeatureMatrix; `ratio` (R,) measured;
-    `base` (R,) the prior's value of the same ratio; `victim` (R,) workloads; `neighbours` per row; `pair` (R,) the
-    workloads of the run, sorted; `platform`, `setting`, `run` (R,) for folds; `size` (R,) instances of the run; `key`
-    (R,) names a row for good."""
+    """R measured rows.
+
+    `x` (R, F) are features; `names` and `monotone` (F,) are as in FeatureMatrix. `ratio` (R,) was measured, `base` (R,)
+    is the prior's value of it. `victim` (R,) is the row's workload, `neighbours` are those beside it. `pair` (R,) has
+    the sorted workloads of the run. Folds group rows by `pair`, `platform`, `setting` and `run` (R,). `size` (R,) is
+    the number of instances in the run. `key` (R,) identifies a row across trainings.
+    """
 
     x: Floats
     names: tuple[str, ...]
@@ -95,8 +98,8 @@ class Examples:
 
 
 def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
-    """Every metric that any profile of the datasets brings, sorted, every further number of their platforms, and
-    SOCKETS where a platform has several NUMA nodes."""
+    """Keys of all features of the datasets: metrics of profiles, further numbers of platforms (with PLATFORM in front),
+    and SOCKETS where a platform has several NUMA nodes."""
     metrics = {key for dataset in datasets for profile in dataset.profiles for key in profile.metrics}
     platforms = [
         WorkloadProfile(name, numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items()
@@ -111,10 +114,9 @@ def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
 
 
 def build_examples(datasets: Sequence[Dataset], metrics: Sequence[str], *, target: str = "throughput") -> Examples:
-    """All measured rows of the datasets; `target` is throughput (T/B), latency or jitter (both co-located over
-    solo).
+    """All measured rows of the datasets for one target: throughput (T/B), latency or jitter (co-located over solo).
 
-    Profiles of one dataset never fill in for those of another, even under the same name.
+    A profile is used for its own dataset only, even where another dataset has a workload of the same name.
     """
     parts = [_one(dataset, metrics, target) for dataset in datasets]
     kept = [part for part in parts if part is not None]
@@ -144,7 +146,7 @@ def scene_of(colocation: Colocation, platforms: dict[str, Host]) -> tuple[Host, 
 
 
 def measured(colocation: Colocation, target: str) -> dict[str, float]:
-    """The measured ratio per instance of a co-location; a throughput row wins over a run time of the same instance."""
+    """The measured ratio by instance. Where an instance has both throughput and run time, throughput counts."""
     found: dict[str, tuple[int, float]] = {}
     for outcome in colocation.outcomes:
         ratio, rank = _ratio(outcome, target)
@@ -181,7 +183,7 @@ def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | No
         ratio.append(value)
         victims.append(instances[slot].workload or "")
         neighbours.append(_neighbours(instances, overlap[scene], int(slot)))
-        pairs.append("+".join(sorted(one.workload or "" for one in instances)))
+        pairs.append("+".join(sorted(instance.workload or "" for instance in instances)))
         settings.append(_setting(instances))
         run = used[scene][0]
         keys.append(f"{dataset.name}/{run.platform}/{run.run}/{run.repeat}/{instances[slot].id}")
@@ -213,11 +215,11 @@ def _neighbours(instances: Sequence[Instance], overlap: Floats, slot: int) -> tu
 
 
 def _setting(instances: Sequence[Instance]) -> str:
-    """A label for how a run was set up: pins, caps, weights and tc, whoever has them."""
+    """A label of all settings in a run (pinning, cap, weight, tc mode), independent of the instances' order."""
     parts = sorted(
-        f"{one.settings.pinning or ''}/{one.settings.cap_percent or ''}/{one.settings.weight or ''}"
-        f"/{one.settings.network.mode if one.settings.network else ''}"
-        for one in instances
+        f"{instance.settings.pinning or ''}/{instance.settings.cap_percent or ''}/{instance.settings.weight or ''}"
+        f"/{instance.settings.network.mode if instance.settings.network else ''}"
+        for instance in instances
     )
     return " ".join(parts)
 

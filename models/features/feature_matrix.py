@@ -1,4 +1,4 @@
-"""`build_matrix`: the one place where scenes become the rows that training and serving share; no learning here."""
+"""`build_matrix` turns scenes into feature rows. Training and serving both use it; nothing is learned here."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _OWN = ("load", "vcpus", "cap", "weight_share", "cpu_set", "net_rate", "disk_lim
 LIMITS = ("cap", "net_rate", "disk_limit")  # settings that hold an instance back; inf = not set
 PLATFORM = "platform."  # before a platform's own number among the metrics
 SOCKETS = PLATFORM + "numa_nodes"  # among the metrics where training saw hosts of several nodes
-# Metrics that take something from who is beside: more of them never helps. Others (blocked time, pages per execution, a
-# solo run time) may go with less pressure, and are left free.
+# Metrics whose growth never helps a neighbour. Others (blocked time, pages per execution, solo run time) may come with
+# less pressure, so they get no monotone constraint.
 PRESSING = frozenset(
     [
         "cpu",
@@ -46,9 +46,12 @@ _AROUND = ("neighbours", "near", "cpu_crowd", "pcpus_per_instance", "driver_cpus
 
 @dataclass(frozen=True, slots=True)
 class FeatureMatrix:
-    """One row per present slot. `x` (R, F) with nan = unknown, inf = a limit that is not set; `scene`, `slot` (R,) say
-    whose row it is; `names` (F,); `monotone` (F,) is -1 for what never helps, 1 for what never hurts, else 0;
-    `log_prior` (R,) is the log of the T/B that `prior` gives."""
+    """One row per present slot.
+
+    `x` (R, F) holds the features `names` (F,); nan = unknown, inf = a limit that is not set. `scene` and `slot` (R,)
+    say which instance a row describes. `monotone` (F,) is the sign of the constraint on T/B: -1 for features that never
+    help, 1 for those that never hurt, else 0. `log_prior` (R,) is the log of the prior's T/B.
+    """
 
     x: Floats
     names: tuple[str, ...]
@@ -59,7 +62,7 @@ class FeatureMatrix:
     prior: PriorResult
 
     def prior_of(self, target: str) -> Floats:
-        """What the prior says of throughput, latency or jitter to each row; (R,)."""
+        """The prior's throughput, latency or jitter ratio of each row; (R,)."""
         values: Floats = getattr(self.prior, target)
         return values[self.scene, self.slot]
 
@@ -67,12 +70,12 @@ class FeatureMatrix:
 def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
     """Describe every instance of every scene by its own profile, its neighbours' pressure and the prior.
 
-    For each of `metrics` (keys of the profile table): the own value, the sum over the neighbours that may use the same
-    pCPUs (weighted by the overlap) and the sum over all neighbours on the host, each times its load. Sums do not
-    depend on the order of neighbours and hold any number of them. Metrics the table has not are nan throughout. How
-    sensitive a neighbour is to a bubble is left out of the sums: it presses on nobody. Keys that begin with PLATFORM
-    are numbers of the scene's platform; with SOCKETS there is also the sum over the neighbours on the same NUMA nodes,
-    weighted by the part of their pCPUs that lies there.
+    Each of `metrics` (keys of the profile table) gives three features: the instance's own value, the sum over
+    neighbours that may use the same pCPUs (weighted by the overlap), and the sum over all neighbours on the host. A
+    neighbour's value is multiplied by its load. The sums work for any number of neighbours in any order. A metric that
+    the table does not have is nan. Levels of bubble sweeps are not summed: a neighbour's sensitivity is no pressure.
+    Keys that begin with PLATFORM are numbers of the scene's platform. With SOCKETS there is also a sum over neighbours
+    on the same NUMA nodes, weighted by the share of their pCPUs there.
     """
     prior = solve(scenes)
     here = scenes.present
@@ -126,9 +129,9 @@ def build_matrix(scenes: SceneBatch, metrics: Sequence[str]) -> FeatureMatrix:
 
 
 def _direction(name: str) -> int:
-    """Which way T/B may go when a feature grows: a higher limit and what a curve allows never hurt.
+    """The sign of the monotone constraint on T/B: a higher limit or curve never hurts, more pressure never helps.
 
-    The prior's columns are left free: the residual must be able to take back what the prior counted too much.
+    The prior's columns have no constraint: the residual must be able to correct a prior that is too pessimistic.
     """
     if name in _NEVER_HELPS or name.startswith("press "):
         return -1
@@ -136,14 +139,14 @@ def _direction(name: str) -> int:
 
 
 def cpu_overlap(scenes: SceneBatch) -> Floats:
-    """How much of slot j's pCPUs slot i may use too, 0-1; (S, N, N)."""
+    """The share of slot j's pCPUs that slot i may use too, 0-1; (S, N, N), indexed [scene, i, j]."""
     may = scenes.affinity * 1.0
     common = may @ may.transpose(0, 2, 1)  # whole numbers: sums are exact
     return np.asarray(common / np.maximum(scenes.affinity.sum(axis=2), 1)[:, None, :])
 
 
 def socket_overlap(scenes: SceneBatch) -> Floats:
-    """How much of slot j's pCPUs lies on NUMA nodes on which slot i has any, 0-1; (S, N, N)."""
+    """The share of slot j's pCPUs on NUMA nodes where slot i has pCPUs too, 0-1; (S, N, N), indexed [scene, i, j]."""
     numbers = np.arange(scenes.node.max(initial=0) + 1)[:, None]
     on = np.einsum("snp,skp->snk", scenes.affinity * 1.0, (scenes.node[:, None, :] == numbers) * 1.0)
     share = on / np.maximum(scenes.affinity.sum(axis=2), 1)[:, :, None]

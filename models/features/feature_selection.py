@@ -1,4 +1,4 @@
-"""Which of a dataset's metrics become features when it brings more than can be used; nothing about outcomes."""
+"""Selects metrics as features where a dataset has too many of them. Outcomes are not looked at."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MOST_METRICS = 256  # as features they stand three times in a row; assumed to be
 def select_metrics(
     profiles: Sequence[WorkloadProfile], metrics: Collection[str], most: int = MOST_METRICS
 ) -> tuple[str, ...]:
-    """At most `most` of the metrics, sorted: those that together say most about how the profiles differ.
+    """At most `most` of the metrics, sorted: those that best tell the profiles apart.
 
-    Pivoted QR on the standardised logarithms picks one column after another, each time the one that is least explained
-    by those before (Golub and Van Loan, Matrix Computations, 5.4.2), so that of collinear metrics one is kept. Outcomes
-    are not looked at, so the choice cannot leak what a test is to predict.
+    Pivoted QR on the standardised logarithms picks columns one by one, each time the one that the columns before
+    explain least (Golub and Van Loan, Matrix Computations, 5.4.2). Of collinear metrics one is kept. The selection
+    ignores outcomes, so it cannot leak them into a test.
     """
     names = sorted(metrics)
     if len(names) <= most:

@@ -1,4 +1,4 @@
-"""Folds that tell what generalises: by pair and by workload, never by row."""
+"""Cross-validation folds by pair and by workload. Folds by row would leak repeats of a pair into the test rows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from models.arrays import Ints
 from models.features.examples import Examples
 
-Fold = tuple[Ints, Ints]  # rows to train on, rows to judge
+Fold = tuple[Ints, Ints]  # training rows, test rows
 
 FOLDS = 5
 MOST_FOLDS = 12  # leave-one-workload-out up to here, groups of workloads beyond
 
 
 def pair_folds(examples: Examples, seed: int = 0, folds: int = FOLDS) -> list[Fold]:
-    """Folds that keep all rows of one set of workloads, repeats and settings included, on one side."""
+    """Folds in which all rows of one set of workloads, in all repeats and settings, are on the same side."""
     pairs, which = np.unique(np.array(examples.pair, dtype=np.str_), return_inverse=True)
     fold_of = np.empty(len(pairs), dtype=np.int64)
     fold_of[np.random.default_rng(seed).permutation(len(pairs))] = np.arange(len(pairs)) % folds
@@ -24,7 +24,7 @@ def pair_folds(examples: Examples, seed: int = 0, folds: int = FOLDS) -> list[Fo
 
 
 def workload_folds(examples: Examples, most: int = MOST_FOLDS) -> list[Fold]:
-    """Folds in which every run that contains one workload (or one of a group) is left out of training."""
+    """Folds that leave out every run with one workload; with more than `most` workloads, with one group of them."""
     workloads = examples.workloads
     pairs, which = np.unique(np.array(examples.pair, dtype=np.str_), return_inverse=True)
     members = [frozenset(pair.split("+")) for pair in pairs]

@@ -1,4 +1,4 @@
-"""Repeats of one measurement as one row: the middle of what was measured, with how much it counts."""
+"""Joins repeats of one measurement into one row: their median, weighted by how many there are."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from models.features.examples import Examples
 class GroupedExamples:
     """G rows of which no two describe the same situation.
 
-    `residual` (G,) is the median of log(measured / base) over the repeats, `weight` (G,) n/(n+1) of n repeats, scaled
-    to a mean of 1; `group` (R,) is the row of each original one.
+    `residual` (G,) is the median of log(measured / base) over the repeats. `weight` (G,) is n/(n+1) for n repeats,
+    scaled to a mean of 1. `group` (R,) maps each original row to its grouped row.
     """
 
     examples: Examples
@@ -27,7 +27,7 @@ class GroupedExamples:
 def group_repeats(examples: Examples) -> GroupedExamples:
     """Join rows with the same features, victim, pair, platform and setting.
 
-    A second repeat tells less than a first one: what repeats do not show (the pair itself, the day) stays as uncertain.
+    Weights saturate because a repeat removes only the noise of single runs, not what is particular to the pair or day.
     """
     residual = target_of(examples)
     found: dict[tuple[str | bytes, ...], int] = {}
@@ -53,5 +53,5 @@ def group_repeats(examples: Examples) -> GroupedExamples:
 
 
 def target_of(examples: Examples) -> Floats:
-    """log(measured / base): what the residual model learns; (R,)."""
+    """The residual log(measured / base), which the residual model learns; (R,)."""
     return np.asarray(np.log(examples.ratio) - np.log(examples.base))

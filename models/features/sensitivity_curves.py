@@ -1,9 +1,9 @@
-"""Sensitivity and pressure curves: what sweeps with a bubble of growing size say about a co-location.
+"""Sensitivity and pressure curves from bubble sweeps (Bubble-Up, Mars et al., MICRO 2011).
 
-A dataset brings a sweep by its metrics' names: `FAMILY_<level><unit>` (`bubble_32mb`) is the T/B of a workload beside a
-bubble of that level, and `FAMILY_reporter` the T/B of the sweep's reporter beside the workload. The reporter's own
-curve stands in the profiles under the workload name `reporter`. Inverting it turns what a workload does to the reporter
-into the bubble that would do the same: its pressure (Bubble-Up, Mars et al., MICRO 2011).
+A bubble is a program whose pressure can be set. A dataset holds a sweep as metrics with these names:
+`FAMILY_<level><unit>` (`bubble_32mb`) is the T/B of a workload beside a bubble of that level, and `FAMILY_reporter` is
+the T/B of a fixed reporter program beside the workload. The profile of the workload `reporter` holds the reporter's own
+curve. Inverting this curve gives a workload's pressure: the bubble level that slows the reporter as much.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ _LEVEL = re.compile(r"(?P<family>[a-z][a-z0-9_]*)_(?P<level>\d+(?:\.\d+)?)[a-z]*
 
 @dataclass(frozen=True, slots=True)
 class BubbleSweep:
-    """One family of bubbles. `levels` (L,) rising from 0; `sensitivity` (rows, L) T/B of each profile beside each
-    level, never rising, nan where unknown; `pressure` (rows,) each profile's own level, nan where unknown."""
+    """One family of bubbles: `levels` (L,), rising from 0.
+
+    `sensitivity` (rows, L) is the T/B of each profile beside each level; it never rises with the level. `pressure`
+    (rows,) is the level that each profile is equivalent to. Both are nan where unknown.
+    """
 
     family: str
     levels: Floats
@@ -35,7 +38,7 @@ class BubbleSweep:
 
 
 def families(columns: Sequence[str]) -> dict[str, list[tuple[float, str]]]:
-    """The sweeps among metric names: by family its levels with their columns, rising."""
+    """Finds the sweeps among metric names: for each family its (level, column) pairs, by rising level."""
     found: dict[str, list[tuple[float, str]]] = {}
     reported = {column for column in columns if column.endswith(f"_{REPORTER}")}
     for column in columns if reported else ():
@@ -46,7 +49,7 @@ def families(columns: Sequence[str]) -> dict[str, list[tuple[float, str]]]:
 
 
 def read_sweep(table: ProfileTable, family: str, columns: Sequence[tuple[float, str]]) -> BubbleSweep:
-    """One family's curves; unknown throughout where the reporter's own curve is missing."""
+    """Reads one family's curves; every pressure is nan where the reporter's own curve is missing."""
     used = [(level, column) for level, column in columns if level > 0]
     levels = np.array([0.0, *(level for level, _ in used)])
     measured = np.stack([np.ones(len(table.values)), *(table.column(column) for _, column in used)], axis=1)
@@ -63,7 +66,7 @@ def read_sweep(table: ProfileTable, family: str, columns: Sequence[tuple[float, 
 
 
 def _falling(levels: Floats, measured: Floats) -> Floats:
-    """A curve that never rises through the measured points, nan throughout where too few were measured; (L,)."""
+    """Fits a curve that never rises to the measured points; (L,), all nan where too few levels were measured."""
     there = np.isfinite(measured)
     if there.sum() <= LEAST_LEVELS:
         return np.full(len(levels), np.nan)
@@ -74,10 +77,10 @@ def _falling(levels: Floats, measured: Floats) -> Floats:
 
 
 def curve_columns(scenes: SceneBatch) -> tuple[tuple[str, ...], Floats]:
-    """What the sweeps predict: for each family the log T/B that the neighbours' joint pressure leaves an instance, and
-    that pressure. Returns names (K,) and values (S, N, K).
+    """Two features per family: the neighbours' total pressure, and the log T/B that it leaves the instance.
 
-    Pressures add up, whoever makes them (Zhao et al., PACT 2013). A bubble presses on what all of a host share.
+    Returns names (K,) and values (S, N, K). Pressures are added (Zhao et al., PACT 2013), over all neighbours on the
+    host: bubbles press on resources that the whole host shares.
     """
     names: list[str] = []
     values: list[Floats] = []
@@ -91,7 +94,7 @@ def curve_columns(scenes: SceneBatch) -> tuple[tuple[str, ...], Floats]:
 
 
 def _of_the_others(own: Floats) -> Floats:
-    """The sum over everybody else, nan where somebody else's is unknown; (S, N)."""
+    """The sum over all other slots of a scene; (S, N), nan where another slot's value is unknown."""
     unknown = np.isnan(own)
     known = np.where(unknown, 0.0, own)
     around = np.maximum(known.sum(axis=1, keepdims=True) - known, 0.0)
@@ -99,7 +102,7 @@ def _of_the_others(own: Floats) -> Floats:
 
 
 def _read_off(sweep: BubbleSweep, rows: NDArray[np.int64], level: Floats) -> Floats:
-    """Each slot's curve at its level, linear between measured levels and flat beyond; (S, N), nan where unknown."""
+    """Interpolates each slot's curve at its level, flat beyond the measured levels; (S, N), nan where unknown."""
     inside = np.clip(np.nan_to_num(level), sweep.levels[0], sweep.levels[-1])
     right = np.clip(np.searchsorted(sweep.levels, inside), 1, len(sweep.levels) - 1)
     low, high = sweep.levels[right - 1], sweep.levels[right]

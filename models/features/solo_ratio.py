@@ -1,4 +1,4 @@
-"""Instances alone under their own settings: what solo values are where they were measured under a limit."""
+"""Solo ratio: what an instance's own cap, rate and disk limit cost it when it runs alone."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _OF_SCENE = frozenset(
 
 
 def solo_ratio_for(scenes: SceneBatch, target: str, meta: Mapping[str, Any]) -> Floats:
-    """What a dataset's solo values are of those without limits; (S, N), 1 unless its dataset.yaml says otherwise.
+    """The solo ratio of every instance where the dataset measured solo runs under the instance's own limits, else 1.
 
-    Dividing the prior's ratio by it makes both ratios about the same solo.
+    Shape (S, N). The dataset says so by `solo: own settings` in dataset.yaml. Its measured ratios are then relative to
+    a limited solo run; dividing the prior's ratio by the solo ratio makes both relative to the same run.
     """
     if meta.get("solo") != OWN_SETTINGS:
         return np.ones(scenes.present.shape)
@@ -29,8 +30,10 @@ def solo_ratio_for(scenes: SceneBatch, target: str, meta: Mapping[str, Any]) -> 
 
 
 def solo_ratio(scenes: SceneBatch, target: str) -> Floats:
-    """The prior's throughput, latency or jitter ratio of every instance alone under its cap, rate and disk limit, to
-    alone without them; (S, N), 1 where none is set."""
+    """Throughput, latency or jitter of every instance alone with its limits, over alone without them, by the prior.
+
+    Shape (S, N); 1 where no cap, rate or disk limit is set.
+    """
     ratio = np.ones(scenes.present.shape)
     limited = np.isfinite(scenes.cap) | np.isfinite(scenes.net_ceil) | np.isfinite(scenes.disk_limit)
     scene, slot = np.nonzero(scenes.present & limited)

@@ -1,4 +1,4 @@
-"""A trained model on disk: text files with checksums, never pickled; reading checks everything before use."""
+"""Writes and reads a trained model: text files with checksums, no pickles. Everything is checked before it is used."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def save(
     predictor: LearnedPredictor,
     card: Mapping[str, Any],
 ) -> Path:
-    """Write an artifact as `directory/VERSION`, whole or not at all; an intact one of the same version is kept."""
+    """Write an artifact to `directory/VERSION` atomically. An intact artifact of the same version is kept."""
     final = directory / predictor.version
     if _intact(final):
         return final
@@ -46,13 +46,13 @@ def save(
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=directory))
     try:
         _write(draft, predictor, card)
-        if final.exists():  # a broken one: what training says of it is "train again"
+        if final.exists():  # broken: the advice for a broken artifact is to train again, so it is replaced
             shutil.rmtree(final)
         draft.rename(final)
     except BaseException as error:
         shutil.rmtree(draft, ignore_errors=True)
         if isinstance(error, OSError) and _intact(final):
-            return final  # another process trained the same thing at the same time
+            return final  # another process wrote the same version at the same time
         raise
     return final
 
@@ -84,7 +84,7 @@ def _write(draft: Path, predictor: LearnedPredictor, card: Mapping[str, Any]) ->
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """The card of an artifact after its checksums were checked; ArtifactError otherwise."""
+    """Check an artifact's checksums and return its card; ArtifactError where something is wrong."""
     _check_sums(path)
     card = _json(path / CARD)
     if card.get("schema") != SCHEMA:
@@ -93,7 +93,7 @@ def read_card(path: Path) -> dict[str, Any]:
 
 
 def load(path: Path) -> LearnedPredictor:
-    """Read an artifact directory; ArtifactError when anything about it is not as it was written."""
+    """Read an artifact directory; ArtifactError where anything differs from what was written."""
     card = read_card(path)
     try:
         targets = {name: _target(path, name) for name in card["targets"]}
@@ -122,11 +122,11 @@ def load(path: Path) -> LearnedPredictor:
 
 
 def newest(directory: Path) -> Path | None:
-    """The intact artifact that was trained last, None where there is none."""
+    """The intact artifact with the latest training time; None where there is none."""
     found = []
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if path.name.startswith("."):
-            continue  # a draft: whole perhaps, and about to be renamed
+            continue  # a draft of a training that is still writing
         try:
             found.append((str(read_card(path).get("created_at", "")), path.name, path))
         except ArtifactError:
@@ -135,7 +135,7 @@ def newest(directory: Path) -> Path | None:
 
 
 def _boosters(target: FittedTarget) -> dict[str, lightgbm.Booster]:
-    """The trees of a target by the part they play, which is in their file's name."""
+    """All boosters of a target by the name that is part of their file's name."""
     found: dict[str, lightgbm.Booster] = {}
     base_learners = target.model.base_learners
     if base_learners is not None:
@@ -232,7 +232,7 @@ def _booster(path: Path, name: str, features: int) -> lightgbm.Booster:
 
 def _check_sums(path: Path) -> None:
     try:
-        # nothing is read before it is known to be a file: a link or a pipe may lead anywhere or never end
+        # Links and pipes are refused before anything is read: they may lead anywhere or never end.
         strange = sorted(entry.name for entry in path.iterdir() if entry.is_symlink() or not entry.is_file())
         lines = [] if strange else (path / SUMS).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The tree members of the learned residual, boosted trees and a forest: LightGBM, monotone where physics says so."""
+"""Tree-based base learners: boosted trees and a random forest by LightGBM, with monotone constraints."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from models.arrays import Floats
 
 FEW_ROWS, MANY_ROWS = 400, 4000
 MANY_CELLS = 1e6
-SEEDS, SEEDS_OF_MANY = 4, 2  # boosters whose mean answers: on few and noisy rows one alone depends on its sample
-ROWS_PER_TREE = 1e6  # bounds what a tree costs on large tables; every tree draws its own
-PARALLEL_ROWS = 2000  # with fewer the hand-over between threads costs more than the trees
+SEEDS, SEEDS_OF_MANY = 4, 2  # boosters that are averaged: on few and noisy rows a single one depends on its seed
+ROWS_PER_TREE = 1e6  # bounds the cost of a tree on large tables; every tree draws its own rows
+PARALLEL_ROWS = 2000  # below this, handing work to threads costs more than it saves
 
 
 def booster_options(
     rows: int, *, seed: int, monotone: Sequence[int] | NDArray[np.int8] | None = None
 ) -> tuple[dict[str, Any], int]:
-    """Options of `lightgbm.train` for boosting, and the number of trees; from the number of rows and features alone.
+    """Options of `lightgbm.train` for boosting, and the number of trees, chosen by the numbers of rows and features.
 
-    `monotone` (F,) as in FeatureMatrix. Beyond MANY_CELLS of rows times features trees look at fewer of these, and half
-    as many of them go twice as far each. With squares, for LightGBM refuses constraints with quantile objectives.
+    `monotone` (F,) is as in FeatureMatrix. Beyond MANY_CELLS (rows times features) each tree sees fewer features, and
+    half as many trees learn at twice the rate. The objective is squared error because LightGBM refuses monotone
+    constraints with quantile objectives.
     """
     many = rows >= MANY_ROWS
     wide = monotone is not None and rows * len(monotone) > MANY_CELLS
@@ -42,7 +43,7 @@ def booster_options(
 def forest_options(
     rows: int, *, seed: int, monotone: Sequence[int] | NDArray[np.int8] | None = None
 ) -> tuple[dict[str, Any], int]:
-    """The same for a forest: deep trees on samples, averaged, which noise disturbs less than boosting."""
+    """The same for a random forest: averaged deep trees on samples, which are less sensitive to noise than boosting."""
     options = _common(rows, seed, monotone) | {
         "boosting": "rf",
         "num_leaves": 255 if rows >= MANY_ROWS else 63,
@@ -73,7 +74,7 @@ def _common(rows: int, seed: int, monotone: Sequence[int] | NDArray[np.int8] | N
 def fit_boosters(
     x: Floats, target: Floats, weight: Floats | None, monotone: NDArray[np.int8], *, seed: int, count: int | None = None
 ) -> tuple[lightgbm.Booster, ...]:
-    """`count` boosters that differ in their seed, SEEDS of them on few rows and SEEDS_OF_MANY on many."""
+    """Fit `count` boosters that differ in their seed; by default SEEDS on few rows and SEEDS_OF_MANY on many."""
     number = count or (SEEDS_OF_MANY if len(x) >= MANY_ROWS else SEEDS)
     return tuple(
         _train(x, target, weight, booster_options(len(x), seed=seed + step, monotone=monotone))
@@ -84,12 +85,12 @@ def fit_boosters(
 def fit_forest(
     x: Floats, target: Floats, weight: Floats | None, monotone: NDArray[np.int8], *, seed: int
 ) -> lightgbm.Booster:
-    """One forest."""
+    """Fit one random forest."""
     return _train(x, target, weight, forest_options(len(x), seed=seed, monotone=monotone))
 
 
 def fit_booster(x: Floats, target: Floats, *, seed: int) -> lightgbm.Booster:
-    """One booster without constraints."""
+    """Fit one booster without monotone constraints."""
     return _train(x, target, None, booster_options(len(x), seed=seed))
 
 
@@ -101,6 +102,6 @@ def _train(x: Floats, target: Floats, weight: Floats | None, how: tuple[dict[str
 
 
 def predict(boosters: Sequence[lightgbm.Booster], x: Floats) -> Floats:
-    """The boosters' mean; (R,)."""
+    """The mean prediction of the boosters; (R,)."""
     threads = 1 if len(x) < PARALLEL_ROWS else 0
     return np.asarray(np.mean([booster.predict(x, num_threads=threads) for booster in boosters], axis=0))

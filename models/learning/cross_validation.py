@@ -1,4 +1,4 @@
-"""How the learned residual does on what it has not seen: left-out pairs and left-out workloads."""
+"""Out-of-fold predictions of the residual model, by leaving out pairs and by leaving out workloads."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ Say = Callable[[float], None]
 
 # (up to so many rows, folds of pairs, folds of workloads): with many rows each fold is large enough by itself
 FOLDS_BY_ROWS = ((500, FOLDS, MOST_FOLDS), (2000, FOLDS, 8), (10_000, 4, 6), (10**12, 3, 4))
-# As many as answer on many rows, where one alone made the forest look better than it is: judged by one, a quarter of
-# the forest was kept and new workloads of Pitot (24,000 rows learned from) had a MAE of 0.0486; judged by two, an
-# eighth and 0.0483, which is what boosters alone have. On few rows fewer: what is judged is not better than answers.
+# As many boosters as the final model has on many rows. With one booster per fold the forest looked better than it is:
+# on new workloads of Pitot (24,000 training rows) the forest got weight 1/4 and the MAE was 0.0486; with two it got 1/8
+# and the MAE was 0.0483, the same as with boosters alone. On few rows the final model has more, so estimates are
+# cautious.
 BOOSTERS = SEEDS_OF_MANY
-MOST_TRAINED, MOST_TESTED = 12_000, 5_000  # rows of a fold: more only sharpens what the final fit sharpens anyway
+MOST_TRAINED, MOST_TESTED = 12_000, 5_000  # rows per fold; more rows cost time and hardly change the weights
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfFoldPredictions:
-    """J judgements under one protocol. `row` (J,) of the grouped examples; `parts` (J, 3) what each member said that
-    had not seen the row's fold, `effects` (J,) what effects did; `known` (J,) whether all workloads were in training;
-    `fold` (J,)."""
+    """J out-of-fold predictions under one protocol.
+
+    `row` (J,) indexes the grouped examples. `parts` (J, 3) and `effects` (J,) are predictions by base learners and
+    effects that were fitted without the row's fold. `known` (J,) says whether all workloads of the row were among the
+    training rows. `fold` (J,) indexes `folds`.
+    """
 
     protocol: str
     row: Ints
@@ -41,12 +45,12 @@ class OutOfFoldPredictions:
     folds: tuple[Fold, ...]
 
     def correction(self, known: StackingWeights, unknown: StackingWeights) -> Floats:
-        """What the blends add to the log of the base; (J,)."""
+        """The corrections to the log of the base ratio with these stacking weights; (J,)."""
         return np.where(self.known, *(stacked(self.parts, self.effects, blend) for blend in (known, unknown)))
 
 
 def folds_for(examples: Examples, protocol: str, seed: int) -> list[Fold]:
-    """Folds of grouped rows, as many as the number of rows asks for."""
+    """Folds of grouped rows; their number depends on the number of rows (FOLDS_BY_ROWS)."""
     _, pairs, workloads = next(limits for limits in FOLDS_BY_ROWS if len(examples) <= limits[0])
     if protocol == "unseen_pair":
         return pair_folds(examples, seed, pairs)
@@ -54,7 +58,7 @@ def folds_for(examples: Examples, protocol: str, seed: int) -> list[Fold]:
 
 
 def cross_val_predict(rows: GroupedExamples, protocol: str, *, seed: int, say: Say) -> OutOfFoldPredictions:
-    """Fit the members on every fold's training rows and ask them about the rest."""
+    """Fit the base learners on each fold's training rows and predict its test rows (as scikit-learn's function)."""
     examples = rows.examples
     random = np.random.default_rng(seed)
     folds = [
@@ -80,7 +84,7 @@ def _sample(rows: Ints, most: int, random: np.random.Generator) -> Ints:
 
 
 def _known(examples: Examples, train: Ints, test: Ints) -> Bools:
-    """Which judged rows have only workloads that the trained rows have; (J,)."""
+    """Whether all workloads of a test row occur among the training rows; (J,)."""
     seen = {name for pair in {examples.pair[row] for row in train} for name in pair.split("+")}
     pairs = {pair: seen.issuperset(pair.split("+")) for pair in {examples.pair[row] for row in test}}
     return np.array([pairs[examples.pair[row]] for row in test], dtype=bool)
@@ -89,8 +93,10 @@ def _known(examples: Examples, train: Ints, test: Ints) -> Bools:
 def with_effects(
     predictions: OutOfFoldPredictions, terms: EffectTerms, residual: Floats, strengths: Sequence[Regularisation]
 ) -> OutOfFoldPredictions:
-    """The same judgements with main effects and factors from each fold's training rows, of each fold's strength;
-    `residual` (G,) as they learn from it, nan where it was not judged."""
+    """Add main effects and factors that were fitted on each fold's training rows with that fold's regularisation.
+
+    `residual` (G,) is what the effects are fitted to; nan where there is no out-of-fold prediction.
+    """
     effects = np.zeros(len(predictions.row))
     for number, ((train, rows), strength) in enumerate(zip(predictions.folds, strengths, strict=True)):
         usable = train[np.isfinite(residual[train])]
@@ -100,7 +106,7 @@ def with_effects(
 
 
 def expanded(predictions: OutOfFoldPredictions, group: Ints) -> tuple[Ints, Ints]:
-    """Judgements of grouped rows as judgements of every repeat: (K,) rows of the examples, and (K,) judgements."""
+    """Spread predictions of grouped rows over their repeats: (K,) rows of the examples, (K,) indices of predictions."""
     order = np.argsort(group, kind="stable")
     begin = np.searchsorted(group[order], np.arange(group.max(initial=-1) + 2))
     count = (begin[1:] - begin[:-1])[predictions.row]

@@ -1,4 +1,5 @@
-"""What is particular to known workloads: shrunken victim, neighbour and pair effects and factors on the log ratio."""
+"""Effects of known workloads on the log ratio: shrunken effects of victims, neighbours and pairs, and low-rank
+factors."""
 
 from __future__ import annotations
 
@@ -15,34 +16,34 @@ from models.arrays import Bools, Floats, Ints
 from models.features.examples import Neighbour
 from models.learning.low_rank import START, FactorPair, FactorProducts, factorise
 
-PENALTIES = (0.5, 2.0, 8.0, 32.0)  # in rows: with 2, ten rows of one workload count ten twelfths
+PENALTIES = (0.5, 2.0, 8.0, 32.0)  # in rows: with penalty 2, the mean of ten rows is shrunken to 10/12
 PAIR_PENALTY = 1.0
 RANKS, FACTOR_PENALTIES = (2, 3), (0.5, 1.0, 2.0, 4.0, 8.0)  # of residuals scaled to a mean square of 1
 SWEEPS = 20
-# Standard errors over pairs by which factors must predict better than none. On made-up noise between the workloads of
-# three measured datasets 3, 3 and 7 of 100 choices still took some; with one standard error 7, 10 and 23.
+# Standard errors (over pairs) by which factors must improve the prediction to be used. On simulated noise for the
+# workloads of three measured datasets they were used in 3, 3 and 7 of 100 cases; with one standard error in 7, 10, 23.
 SURE_BY = 2.0
-# Measured pairs per number that is learned: of four workloads in sixteen ordered pairs as many numbers as pairs were
-# learned, and intervals that held in 90 % of rows without factors held in 82 %.
+# Measured pairs needed per learned number. With four workloads in sixteen ordered pairs there were as many numbers as
+# pairs, and intervals that covered 90 % of rows without factors covered 82 %.
 PAIRS_PER_NUMBER = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Effects on log(ratio) by name: `values` such as `victim|near|web-1k`, `neighbour|far|cpu`,
-    `pair|near|web-1k|cpu`, and `factors`, K numbers for each `victim|near|web-1k` and `neighbour|near|cpu`, whose
-    product is what such a pair adds whether or not it was measured.
+    """Effects on log(ratio) by name.
 
-    Near is the share of a neighbour's pCPUs that it may use together with the victim, far the rest. A ridge penalty
-    shrinks what few rows support (best linear unbiased prediction with equal variances), so that workloads
-    measured in no, one or many pairs get steadily better.
+    `values` has names such as `victim|near|web-1k`, `neighbour|far|cpu` and `pair|near|web-1k|cpu`. `factors` has K
+    numbers for each `victim|near|web-1k` and `neighbour|near|cpu`; their dot product is added for the pair, measured or
+    not. "near" is weighted by the share of a neighbour's pCPUs that the victim may use too, "far" by the rest.
+
+    A ridge penalty shrinks effects that few rows support (best linear unbiased prediction with equal variances).
     """
 
     values: Mapping[str, float] = field(default_factory=dict)
     factors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def predict(self, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Floats:
-        """Sum of the effects of each row, 0 where nothing is known; (R,)."""
+        """The sum of the effects of each row, 0 for unknown workloads; (R,)."""
         return np.array(
             [
                 sum(share * self._of(name) for name, share in _terms(victim, around))
@@ -52,7 +53,7 @@ class Effects:
         )
 
     def _of(self, name: str) -> float:
-        """One effect; a pair's with the product of its factors."""
+        """The effect of this name; for a pair, its factors' product is added."""
         value = self.values.get(name, 0.0)
         if not name.startswith("pair|"):
             return value
@@ -69,7 +70,7 @@ class Effects:
         """Inverse of `to_json`; KeyError, TypeError, AttributeError or ValueError on anything else."""
         made = cls(
             {str(name): float(effect) for name, effect in value["values"].items()},
-            {str(name): tuple(float(one) for one in numbers) for name, numbers in value["factors"].items()},
+            {str(name): tuple(float(number) for number in numbers) for name, numbers in value["factors"].items()},
         )
         if not np.isfinite([*made.values.values(), *chain.from_iterable(made.factors.values())]).all():
             raise ValueError("an effect is not a finite number")
@@ -80,27 +81,27 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class EffectDesign:
-    """Which effects act on which rows: `names` (E,), `shares` (R, E) sparse."""
+    """Design matrix of the effects: `shares` (R, E), sparse, is how much each effect of `names` (E,) acts on a row."""
 
     names: tuple[str, ...]
     shares: csr_matrix
 
     def fit(self, residual: Floats, penalty: float, rows: Ints | slice = slice(None)) -> Floats:
-        """The effects (E,) that explain the residuals (R,) of some rows, shrunken."""
+        """Fit the effects (E,) to the residuals (R,) of these rows by ridge regression."""
         if not self.names:
             return np.zeros(0)
         ridge = Ridge(alpha=penalty, fit_intercept=False, solver="sparse_cg", tol=1e-8)
         return np.asarray(ridge.fit(self.shares[rows], residual[rows]).coef_)
 
     def named(self, values: Floats) -> dict[str, float]:
-        """Effects by name."""
+        """The effects (E,) by name."""
         return dict(zip(self.names, values.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Regularisation:
-    """How much is learned: the penalty of the main effects (None = there are none), the rank of the factors (0 = there
-    are none) and their penalty."""
+    """The penalty of the main effects (None = no main effects), and rank (0 = no factors) and penalty of the
+    factors."""
 
     main: float | None = None
     rank: int = 0
@@ -109,8 +110,8 @@ class Regularisation:
 
 @dataclass(frozen=True, slots=True)
 class EffectTerms:
-    """What may act on R rows: main effects (of victims and neighbours), those of ordered pairs, and products of the
-    factors named `victims` and `neighbours`."""
+    """All effects that can act on R rows: main effects of victims and neighbours, effects of ordered pairs, and
+    products of the factors that `victims` and `neighbours` name."""
 
     main: EffectDesign
     pairs: EffectDesign
@@ -119,18 +120,19 @@ class EffectTerms:
     neighbours: tuple[str, ...]
 
     def predict_residual(self, residual: Floats, strength: Regularisation, rows: Ints) -> Floats:
-        """Main effects and factors that were learned from the residuals (R,) of some rows, as they act on all; (R,)."""
+        """Fit main effects and factors to the residuals (R,) of these rows, and predict the residuals of all rows;
+        (R,)."""
         main = self.main.shares @ self.fit_main(residual, strength, rows)
         return np.asarray(main + self.products.predict(*self.fit_factors(residual - main, strength, rows)))
 
     def fit_main(self, residual: Floats, strength: Regularisation, rows: Ints) -> Floats:
-        """The main effects (E,)."""
+        """Fit the main effects; (E,)."""
         if strength.main is None:
             return np.zeros(len(self.main.names))
         return self.main.fit(residual, strength.main, rows)
 
     def fit_factors(self, left: Floats, strength: Regularisation, rows: Ints) -> FactorPair:
-        """The victims' and the neighbours' factors, of what main effects left (R,) of some rows."""
+        """Fit the victims' and the neighbours' factors to what the main effects leave (R,) of these rows."""
         scale = float(np.sqrt(np.mean(left[rows] ** 2))) if len(rows) else 0.0
         if not strength.rank or not scale:
             return np.zeros((len(self.victims), 0)), np.zeros((len(self.neighbours), 0))
@@ -143,45 +145,46 @@ class EffectTerms:
 
 
 def terms_of(victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> EffectTerms:
-    """What may act on rows with these victims and neighbours."""
+    """All effects that can act on rows with these victims and neighbours."""
     found: tuple[dict[str, int], dict[str, int]] = ({}, {})
     entries: tuple[list[tuple[int, int, float]], list[tuple[int, int, float]]] = ([], [])
     for row, (victim, around) in enumerate(zip(victims, neighbours, strict=True)):
         for name, share in _terms(victim, around):
             which = int(name.startswith("pair|"))
             entries[which].append((row, found[which].setdefault(name, len(found[which])), share))
-    made, told = [], np.zeros((0, 3))
+    made, table = [], np.zeros((0, 3))
     for names, several in zip(found, entries, strict=True):
-        told = np.array(several, dtype=float).reshape(-1, 3)
-        at = (told[:, 0].astype(int), told[:, 1].astype(int))
-        made.append(EffectDesign(tuple(names), csr_matrix((told[:, 2], at), shape=(len(victims), len(names)))))
+        table = np.array(several, dtype=float).reshape(-1, 3)
+        at = (table[:, 0].astype(int), table[:, 1].astype(int))
+        made.append(EffectDesign(tuple(names), csr_matrix((table[:, 2], at), shape=(len(victims), len(names)))))
     sides = [np.array(side, dtype=np.str_) for side in zip(*map(_sides, found[1]), strict=True)] or [
         np.zeros(0, "U1")
     ] * 2
     (left, of_left), (right, of_right) = (np.unique(side, return_inverse=True) for side in sides)
-    of_row, pair = told[:, 0].astype(int), told[:, 1].astype(int)
-    products = FactorProducts(len(victims), of_row, of_left[pair], of_right[pair], told[:, 2])
+    of_row, pair = table[:, 0].astype(int), table[:, 1].astype(int)
+    products = FactorProducts(len(victims), of_row, of_left[pair], of_right[pair], table[:, 2])
     return EffectTerms(made[0], made[1], products, tuple(left.tolist()), tuple(right.tolist()))
 
 
 def choose_regularisation(
     terms: EffectTerms, residual: Floats, folds: Sequence[tuple[Ints, Ints]], pair: Sequence[str]
 ) -> tuple[Regularisation, tuple[Regularisation, ...]]:
-    """What predicts left-out folds best: first of the main effects, then of factors of what these leave.
+    """Choose the regularisation that predicts left-out folds best: first of main effects, then of factors.
 
-    Also what would be chosen without each of the folds: with it, what is said to its rows holds more often than what
-    will be said to new ones. Factors are taken only where there are pairs enough (PAIRS_PER_NUMBER), and where they
-    predict better by SURE_BY standard errors over pairs (R,). Rows whose residual (R,) is nan are left out.
+    Returns the choice, and the choice without each of the folds. The latter are used to predict the fold's own rows:
+    otherwise intervals would cover these rows more often than new ones. Factors are used only with enough pairs
+    (PAIRS_PER_NUMBER) and where they improve the prediction by SURE_BY standard errors over `pair` (R,). Rows whose
+    residual (R,) is nan are ignored.
     """
-    told = np.isfinite(residual)
-    usable = [(train[told[train]], test[told[test]]) for train, test in folds]
+    usable_rows = np.isfinite(residual)
+    usable = [(train[usable_rows[train]], test[usable_rows[test]]) for train, test in folds]
     test = np.concatenate([np.zeros(0, dtype=np.int64), *(rows for train, rows in usable if len(train))])
     fold = np.repeat(np.arange(len(usable)), [len(rows) if len(train) else 0 for train, rows in usable])
     pairs = np.unique(np.array(pair, dtype=np.str_)[test], return_inverse=True)[1]
     found: dict[Regularisation, Floats] = {}
 
     def errors(strength: Regularisation) -> Floats:
-        """|error| of every judged row."""
+        """The absolute error of every test row."""
         if strength not in found:
             left = [
                 (residual - terms.predict_residual(residual, strength, train))[rows]
@@ -211,19 +214,26 @@ def choose_regularisation(
 
 
 def fit_effects(terms: EffectTerms, residual: Floats, strength: Regularisation) -> Effects:
-    """Main effects, factors from what is left after them, and effects of ordered pairs from what is left after both;
-    rows of nan are left out."""
-    told = np.flatnonzero(np.isfinite(residual))
-    if not len(told):
+    """Fit main effects, then factors to what they leave, then effects of ordered pairs to the rest.
+
+    Rows whose residual is nan are ignored.
+    """
+    rows = np.flatnonzero(np.isfinite(residual))
+    if not len(rows):
         return Effects()
-    main = terms.fit_main(residual, strength, told)
+    main = terms.fit_main(residual, strength, rows)
     left = residual - terms.main.shares @ main
-    factors = terms.fit_factors(left, strength, told)
-    pairs = terms.pairs.fit(left - terms.products.predict(*factors), PAIR_PENALTY, told)
+    factors = terms.fit_factors(left, strength, rows)
+    pairs = terms.pairs.fit(left - terms.products.predict(*factors), PAIR_PENALTY, rows)
     named = zip((terms.victims, terms.neighbours), factors, strict=True)
     return Effects(
         (terms.main.named(main) if strength.main is not None else {}) | terms.pairs.named(pairs),
-        {name: tuple(row.tolist()) for names, rows in named for name, row in zip(names, rows, strict=True) if len(row)},
+        {
+            name: tuple(row.tolist())
+            for names, matrix in named
+            for name, row in zip(names, matrix, strict=True)
+            if len(row)
+        },
     )
 
 

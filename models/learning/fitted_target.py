@@ -1,4 +1,4 @@
-"""A fitted target: residual model, calibration and the ranges it was trained on."""
+"""FittedTarget: the residual model of one target, its calibration, and the feature ranges it was trained on."""
 
 from __future__ import annotations
 
@@ -32,17 +32,20 @@ from models.physics.prior import JITTER_TIMES, LATENCY_TIMES, PRIOR_HALF_WIDTH, 
 
 Progress = Callable[[str, float], None]
 
-OUTSIDE_SHARE = 0.2  # a row with more than this share of strange features lies outside the training data
-OUTSIDE_MARGIN = 0.5  # how far, in spans of the training range
-SURE = {"throughput": 1.0, "latency": np.inf, "jitter": np.inf}  # nobody is ever sure to gain from a neighbour
-ALONE = 0.02  # half width of who is alone: repeats of one run differ by about that much
-KINDS = ("kind",)  # features that are names: a value that training never saw is like none that it saw
-SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host so many times as large, or as small, is another machine
+OUTSIDE_SHARE = 0.2  # a row with a larger share of out-of-range features lies outside the training data
+OUTSIDE_MARGIN = 0.5  # a feature is out of range beyond this margin, in spans of its training range
+SURE = {"throughput": 1.0, "latency": np.inf, "jitter": np.inf}  # lower bounds never claim a gain from neighbours
+ALONE = 0.02  # half width for an instance without neighbours: repeats of one run differ by about that much
+KINDS = ("kind",)  # categorical features: a value that was not in training lies outside the training data
+SIZES, SIZE_FACTOR = ("pcpus",), 4.0  # a host larger or smaller by this factor lies outside the training data
 
 
 @dataclass(frozen=True, slots=True)
 class TargetEstimate:
-    """Expected ratio with its 90 % interval (each bound alone holds in 95 %) and what it rests on; all (R,)."""
+    """Expected ratio with its 90 % interval (each bound alone holds in 95 %), all (R,).
+
+    `known` marks rows whose workloads were all in training, `outside` rows outside the training data.
+    """
 
     expected: Floats
     lower: Floats
@@ -55,9 +58,9 @@ class TargetEstimate:
 class FittedTarget:
     """Everything needed to predict one ratio.
 
-    `low`, `high` (F,) are the range of each feature in training, nan = never seen; `limits` are the columns of the
-    settings that hold an instance back, `kinds` the values that training saw of columns that are names, `sizes` the
-    columns that tell how large a host is. `figures` by protocol; `held_out` what was said to rows that were left out.
+    `low` and `high` (F,) are the range of each feature in training, nan = never seen. `limits` are the columns of
+    settings that limit an instance, `kinds` the training values of categorical columns, `sizes` the columns with the
+    size of the host. `figures` are error figures by protocol, `held_out` the predictions of left-out rows.
     """
 
     target: str
@@ -90,12 +93,12 @@ class FittedTarget:
         platform: NDArray[np.str_],
         thin: Bools | None = None,
     ) -> TargetEstimate:
-        """Turn features, base ratio and effects (R,) into ratios with intervals. `size` (R,) instances in each row's
-        scene, `platform` (R,) its platform's name, `thin` (R,) rows of which too little is known to apply what was
-        learned.
+        """Turn features, base ratio and effects (R,) into ratios with intervals.
 
-        Outside the training data nothing learned is applied: the prior answers, with an interval no narrower than its
-        own of an unknown workload. Nor is it to who is alone: that is what the ratio is against.
+        `size` (R,) is the number of instances in each row's scene, `platform` (R,) its platform's name. `thin` (R,)
+        marks rows whose profiles know too few metrics. For those and for other rows outside the training data, the
+        result is the prior's, with an interval at least as wide as the prior's for unknown workloads. An instance
+        without neighbours is not corrected either: its ratio is 1 by definition.
         """
         outside, alone = self.outside(x), size <= 1
         if thin is not None:
@@ -117,10 +120,10 @@ class FittedTarget:
         )
 
     def outside(self, x: Floats) -> Bools:
-        """Rows with too many features that lie far from all training rows or that training never saw; (R,).
+        """Whether a row lies outside the training data; (R,).
 
-        One limit that training never saw set is enough: how a cap, a rate or a disk limit acts is what it is asked for.
-        So is a kind of host that it never saw, or a host of quite another size.
+        That is so when too many features are out of range or were never seen in training, when a limit is set that
+        never was in training, and when the host is of a new kind or a very different size.
         """
         span = np.maximum(self.high - self.low, 1e-9)
         never = ~np.isfinite(self.low)
@@ -149,9 +152,9 @@ def fit_target(
     progress: Progress | None = None,
     booster: lightgbm.Booster | None = None,
 ) -> FittedTarget:
-    """Fit, judge on left-out pairs and left-out workloads, choose the blends by that, calibrate.
+    """Cross-validate on left-out pairs and workloads, choose stacking weights, fit on all rows, and calibrate.
 
-    A `booster` that was trained elsewhere on more rows of log(ratio / base) replaces the final ones.
+    `booster` replaces the final boosters: it was trained on more rows of log(ratio / base).
     """
     say = progress or (lambda _what, _done: None)
     rows = group_repeats(examples)
@@ -176,13 +179,13 @@ def fit_target(
         known=frozenset(examples.workloads),
     )
     say(f"{target}: calibrating", 0.95)
-    return _fitted(examples, target, model, [(one, rows.group) for one in predictions])
+    return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions])
 
 
 def _with_effects(
     rows: GroupedExamples, predictions: Sequence[OutOfFoldPredictions]
 ) -> tuple[Effects, list[OutOfFoldPredictions]]:
-    """Effects of known workloads, learned from what left-out pairs leave after the blend without them."""
+    """Fit the effects of known workloads to what the stacked base learners do not explain of left-out pairs."""
     left = np.full(len(rows.residual), np.nan)
     by_pair = predictions[0]
     blend = _stacking_weights(rows, [by_pair], known=True)
@@ -190,14 +193,16 @@ def _with_effects(
     terms = terms_of(rows.examples.victim, rows.examples.neighbours)
     strength, of_folds = choose_regularisation(terms, left, by_pair.folds, rows.examples.pair)
     found = [with_effects(by_pair, terms, left, of_folds)]
-    found += [with_effects(one, terms, left, [strength] * len(one.folds)) for one in predictions[1:]]
+    found += [
+        with_effects(prediction, terms, left, [strength] * len(prediction.folds)) for prediction in predictions[1:]
+    ]
     return fit_effects(terms, left, strength), found
 
 
 def _stacking_weights(
     rows: GroupedExamples, predictions: Sequence[OutOfFoldPredictions], known: bool
 ) -> StackingWeights:
-    which = [one.known == known for one in predictions]
+    which = [prediction.known == known for prediction in predictions]
     return choose_stacking_weights(
         rows.examples,
         np.exp(rows.residual) * rows.examples.base,
@@ -209,8 +214,8 @@ def _stacking_weights(
 
 @dataclass(frozen=True, slots=True)
 class _SingleRepeats:
-    """Judgements of single repeats: `row` (K,) of the examples, `hints` (K, 4), `correction`, `known`,
-    `fold` (K,)."""
+    """Out-of-fold predictions of single repeats: `row` (K,) of the examples, `hints` (K, 4), and (K,) each of
+    `correction`, `known` and `fold`."""
 
     protocol: str
     row: Ints
@@ -238,7 +243,7 @@ def _fitted(
     correction = np.concatenate([np.zeros(0), *(one.correction for one in single)])
     platform = np.array([examples.platform[at].partition("/")[2] for at in row], dtype=np.str_)
     fold = np.concatenate([np.zeros(0, dtype=np.int64), *(one.fold + 1000 * at for at, one in enumerate(single))])
-    # against what is answered, which the correction alone may overshoot: nobody is expected to gain fivefold
+    # Errors are those of the clipped prediction: the correction alone may be unrealistic, such as a fivefold gain.
     answered = np.clip(examples.base[row] * np.exp(correction), LOWEST[target], HIGHEST[target])
     error = np.log(examples.ratio[row]) - np.log(answered)
     scale = out_of_fold_scales(examples.x[row], hints, error, row, fold)
@@ -256,13 +261,13 @@ def _fitted(
         sizes=_columns(examples.names, SIZES),
     )
     scales = np.split(scale, np.cumsum([len(one.row) for one in single])[:-1]) if single else []
-    told = zip(single, scales, strict=True)
-    held_out = tuple(_held_out(examples, fitted, one, own) for one, own in told if len(one.row))
+    scaled = zip(single, scales, strict=True)
+    held_out = tuple(_held_out(examples, fitted, one, own) for one, own in scaled if len(one.row))
     return replace(fitted, held_out=held_out, figures={one.protocol: _figures(one) for one in held_out})
 
 
 def _held_out(examples: Examples, fitted: FittedTarget, rows: _SingleRepeats, scale: Floats) -> HeldOutPredictions:
-    """What was said to left-out rows, with intervals by difficulties that had not seen them either."""
+    """Predictions of left-out rows, with intervals by difficulty models that were fitted without these rows."""
     base = examples.base[rows.row]
     expected = np.clip(base * np.exp(rows.correction), LOWEST[fitted.target], HIGHEST[fitted.target])
     platform = np.array([examples.platform[at].partition("/")[2] for at in rows.row], dtype=np.str_)
@@ -298,9 +303,9 @@ def _columns(names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
 
 
 def _prior_width(target: str, base: Floats) -> Floats:
-    """Half width of the interval that the prior gives to unknown workloads; (R,).
+    """Half width of the prior's interval for unknown workloads; (R,).
 
-    That is twice its usual one, which held in three of five of the lab's pairs (lab-colocations).
+    It is twice the usual one, which covered three of five of the lab's pairs (dataset lab-colocations).
     """
     if target == "throughput":
         return prior_spread(base, np.ones(len(base), dtype=bool))
@@ -309,7 +314,7 @@ def _prior_width(target: str, base: Floats) -> Floats:
 
 
 def _ceiling(ratio: Floats, target: str) -> float:
-    """What no upper bound exceeds: nobody runs faster in company than alone, but for the noise that was measured."""
+    """The highest upper bound: no instance runs faster with neighbours than alone, apart from measured noise."""
     if target != "throughput":
         return np.inf
     return float(max(HIGHEST[target], np.quantile(ratio, 0.995))) if len(ratio) else HIGHEST[target]

@@ -1,4 +1,4 @@
-"""Held-out predictions of a trained model, row by row: what its gate judges, and how they lie in an artifact."""
+"""Held-out predictions of a trained model, row by row, and their file in an artifact. The gate compares them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from numpy.typing import NDArray
 from models.arrays import Floats
 from models.data.tables import DatasetError, TableRow, read_rows
 
-HELD_OUT = "held_out.csv"  # its name in an artifact; with .gz behind it where it is large
+HELD_OUT = "held_out.csv"  # file name in an artifact; .gz is added where it is large
 TARGETS = ("throughput", "latency", "jitter")
 PROTOCOLS = ("unseen_pair", "unseen_workload")
 COLUMNS = ("target", "protocol", "key", "platform", "pair", "measured", "prior", "expected", "lower", "upper")
 NUMBERS = COLUMNS[5:]
-MOST_ROWS = 100_000  # of one table that are kept: 10 MB of text, and far more than a comparison needs
-LARGE = 1_000_000  # bytes of text from which it is packed
+MOST_ROWS = 100_000  # rows kept of one table: 10 MB of text, and far more than a comparison needs
+LARGE = 1_000_000  # bytes of text above which the file is compressed
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOutPredictions:
-    """What a model says to R measured rows that it was not trained on, for one target under one protocol.
+    """A model's predictions for R measured rows that it was not trained on, for one target under one protocol.
 
-    `key` (R,) names each row for good, as dataset/platform/run/repeat/instance, so that two models can be compared on
-    the rows they share; a key may occur twice (left out with either of its workloads). `pair` (R,) are the workloads of
-    its run. `measured`, `prior`, `expected`, `lower`, `upper` (R,) are ratios; `upper` may be infinite.
-    ValueError when lengths differ or a number is none.
+    `key` (R,) identifies each row as dataset/platform/run/repeat/instance, so that two models can be compared on the
+    rows they share. A key may occur twice: a row is left out once with each of its workloads. `pair` (R,) has the
+    workloads of the row's run. `measured`, `prior`, `expected`, `lower` and `upper` (R,) are ratios; `upper` may be
+    infinite. ValueError when lengths differ or a number is out of range.
     """
 
     target: str
@@ -80,10 +80,10 @@ class HeldOutPredictions:
 
 
 def write_held_out(path: Path, tables: Sequence[HeldOutPredictions]) -> Path:
-    """Write tables as one CSV file, numbers to seven digits; returns the file, `path`.gz where it is large.
+    """Write tables as one CSV file, numbers with seven digits; returns its path, which is `path`.gz where it is large.
 
-    Of a table with more than MOST_ROWS rows those are kept whose keys have the smallest checksums: two models that were
-    trained on the same data keep the same rows.
+    Of a table with more than MOST_ROWS rows, the rows whose keys have the smallest checksums are kept. So two models
+    that were trained on the same data keep the same rows.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -99,7 +99,7 @@ def write_held_out(path: Path, tables: Sequence[HeldOutPredictions]) -> Path:
         path.write_bytes(data)
         return path
     packed = path.with_name(f"{path.name}.gz")
-    packed.write_bytes(gzip.compress(data, 6, mtime=0))  # without the time: the same model is the same bytes
+    packed.write_bytes(gzip.compress(data, 6, mtime=0))  # without a time stamp: the same model gives the same bytes
     return packed
 
 

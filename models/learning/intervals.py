@@ -1,4 +1,4 @@
-"""Conformal intervals: how far off left-out pairs and left-out workloads were, scaled by how hard a row is."""
+"""Conformal prediction intervals from errors on left-out pairs and workloads, normalised by each row's difficulty."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from numpy.typing import NDArray
 from models.arrays import Bools, Floats, Ints
 
 LEVEL = 0.9
-TAIL = (1 + LEVEL) / 2  # each bound alone holds in 95 of 100 cases, so that it can be used for ranking
-LEAST_ERROR = 0.003  # of log ratio: repeats that agree better do so by chance
-OUTSIDE_FACTOR = 2.0  # a question outside the training data gets an interval this much wider
-UNTESTED = 1.05  # half width where nothing could be left out to judge by: a factor of nearly three
-FEW = 20  # with fewer scores than this a group is not told from the others
-SHRINK = 50  # a platform with so many scores is believed by half; assumed
-LEAST_SCALED = 60  # judgements from which the difficulty of a row is learned
+TAIL = (1 + LEVEL) / 2  # each bound alone holds in 95 % of cases, so that the lower bound can be used for ranking
+LEAST_ERROR = 0.003  # of the log ratio: repeats that agree better do so by chance
+OUTSIDE_FACTOR = 2.0  # intervals of rows outside the training data are wider by this factor
+UNTESTED = 1.05  # half width on the log scale where nothing could be left out: a factor of nearly three
+FEW = 20  # a group with fewer scores than this has no quantiles of its own
+SHRINK = 50  # with this many scores a platform's own quantiles and the pooled ones have equal weight; assumed
+LEAST_SCALED = 60  # out-of-fold errors from which the difficulty of a row can be learned
 GROUPS = ("known", "unknown")
 HINTS = 4  # columns of `hints_of`
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How wide an interval must be. `difficulty` predicts log of a row's typical error, None = `typical` for all.
+    """Widths of prediction intervals.
 
-    `quantiles[group][platform]` is how many typical errors the lower and the upper bound lie away, platform "" for
-    those without rows of their own.
+    `difficulty` predicts the log of a row's typical error; with None every row has the error `typical`.
+    `quantiles[group][platform]` is the distance of the lower and of the upper bound in typical errors; platform ""
+    stands for platforms without quantiles of their own.
     """
 
     difficulty: lightgbm.Booster | None
@@ -84,14 +85,14 @@ class Calibration:
 
 
 def hints_of(base: Floats, correction: Floats, parts: Floats, known: Bools) -> Floats:
-    """What tells how hard a row is beside its features: the expected change, the prior's, how much the members differ,
-    and whether all its workloads are known; (R, 4)."""
+    """Inputs of the difficulty model beside the features, (R, 4): the expected log ratio, the prior's log ratio, the
+    disagreement of the base learners, and whether all workloads are known."""
     spread = parts.std(axis=1) if parts.shape[1] else np.zeros(len(base))
     return np.stack([np.log(base) + correction, np.log(base), spread, known.astype(float)], axis=1)
 
 
 def out_of_fold_scales(x: Floats, hints: Floats, error: Floats, row: Ints, fold: Ints) -> Floats:
-    """The typical error of every judged row, by a difficulty learned without what was left out with it; (J,)."""
+    """The typical error of every left-out row, by a difficulty model that was fitted without the row's fold; (J,)."""
     size = np.abs(error)
     scale = np.full(len(error), _typical(error))
     if len(error) >= LEAST_SCALED:
@@ -118,7 +119,7 @@ def calibrate(
     fold: Ints,
     scale: Floats | None = None,
 ) -> Calibration:
-    """Normalised split-conformal calibration (Lei et al., JASA 2018), Mondrian by platform and by what is known.
+    """Normalised split-conformal calibration (Lei et al., JASA 2018), Mondrian by platform and by known or not.
 
     `error` (J,) measured minus predicted log ratio of rows whose workload or pair was left out; `row` (J,) which
     measurement it is, `fold` (J,) with what it was left out. The score is error over `scale`, the `out_of_fold_scales`:
@@ -133,7 +134,7 @@ def calibrate(
     quantiles: dict[str, dict[str, tuple[float, float]]] = {}
     for group, mask in zip(GROUPS, (known, ~known), strict=True):
         pooled = _bounds(scores[mask]) if mask.sum() >= FEW else everything
-        if group == "unknown" and mask.sum() < FEW:  # how far off known workloads were says nothing of others
+        if group == "unknown" and mask.sum() < FEW:  # errors on known workloads say nothing about unknown ones
             far = _of_few(scores[mask], np.append(scale, typical))
             pooled = (max(pooled[0], far), max(pooled[1], far))
         quantiles[group] = {"": pooled}
@@ -148,14 +149,14 @@ def calibrate(
 
 
 def _order(known: dict[str, tuple[float, float]], unknown: dict[str, tuple[float, float]]) -> None:
-    """See to it that what is known is never less certain than what is not, on platforms with rows of one kind, too."""
+    """Make sure that intervals of known workloads are never wider than those of unknown ones, on every platform."""
     for name in sorted(known.keys() | unknown.keys()):  # "" comes first: the others fall back on it
         unknown.setdefault(name, max(known.get(name, unknown[""]), unknown[""], key=sum))
         known[name] = min(known.get(name, known[""]), unknown[name], key=sum)
 
 
 def _of_few(scores: Floats, scale: Floats) -> float:
-    """How far away both bounds lie, in scores, where few rows could be left out or none."""
+    """The distance of both bounds, in scores, where few or no rows could be left out."""
     return finite_quantile(np.abs(scores)) if len(scores) else UNTESTED / float(np.median(scale))
 
 
@@ -187,7 +188,7 @@ def _scale(difficulty: lightgbm.Booster, x: Floats, hints: Floats) -> Floats:
 
 
 def _bounds(scores: Floats) -> tuple[float, float]:
-    """How far the lower and the upper bound lie away, in scores: each side on its own, both together where few."""
+    """The distances of the lower and of the upper bound, in scores; symmetric where there are few scores."""
     if len(scores) < 2 * FEW:
         both = max(finite_quantile(np.abs(scores)), 0.0)
         return both, both
@@ -195,7 +196,7 @@ def _bounds(scores: Floats) -> tuple[float, float]:
 
 
 def finite_quantile(scores: Floats, level: float = LEVEL) -> float:
-    """The ceil((n+1) level)-th smallest score; with too few scores the largest, half as much again."""
+    """The ceil((n+1) level)-th smallest score; with too few scores, 1.5 times the largest."""
     if not len(scores):
         return 1.0
     rank = int(np.ceil((len(scores) + 1) * level))

@@ -1,4 +1,4 @@
-"""The smooth member of the learned residual: ridge regression on kernels and products, for what trees draw in steps."""
+"""A smooth base learner: ridge regression on a Gaussian kernel (Nystroem) and on products of features."""
 
 from __future__ import annotations
 
@@ -10,31 +10,34 @@ import numpy as np
 
 from models.arrays import Floats, Ints
 
-CENTRES = 160  # of the kernel: what a prediction costs grows with their number
-LENGTHS = (0.5, 1.0, 2.0)  # of the kernel, in median distances between rows
-PENALTIES = (0.01, 0.1, 1.0, 10.0)  # of the kernel's part
-LINEAR = (0.01, 1.0)  # weight of the linear part and the products against the kernel's
+CENTRES = 160  # of the kernel; the cost of a prediction grows with their number
+LENGTHS = (0.5, 1.0, 2.0)  # length scales of the kernel, in median distances between rows
+PENALTIES = (0.01, 0.1, 1.0, 10.0)  # ridge penalties
+LINEAR = (0.01, 1.0)  # prior variance of the linear part and the products, relative to the kernel's
 COMPONENTS, VARIANCE, CROSSED = 8, 0.98, 4  # principal components of a block: most, share kept, used in products
 BLOCKS = ("own", "near", "host", "prior", "other", "socket")
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpace:
-    """Features as a few well-scaled coordinates: every block of them (own metrics, neighbours' metrics, ...) spans a
-    variance of one, however many metrics a dataset brings. `centre`, `used` (F,); `turn` (F, K)."""
+    """A projection of features to K coordinates: principal components by block of features, each block with variance 1.
+
+    A block is the instance's own metrics, its neighbours' metrics, and so on, however many metrics there are. `centre`
+    (F,) are mean log features; `turn` (F, K) is the projection.
+    """
 
     centre: Floats
     turn: Floats
     block: tuple[int, ...]  # (K,) of each coordinate, index into BLOCKS
 
     def __call__(self, x: Floats) -> Floats:
-        """Coordinates of rows; (R, K)."""
-        used = np.flatnonzero(self.turn.any(axis=1))  # a feature that training saw no spread of has no coordinate
+        """The coordinates of rows (R, F); (R, K)."""
+        used = np.flatnonzero(self.turn.any(axis=1))  # features that were constant in training are not used
         return np.asarray(_log(x[:, used], self.centre[used]) @ self.turn[used] - self.centre @ self.turn)
 
 
 def _log(x: Floats, fill: Floats) -> Floats:
-    """Signed logarithms, unknown ones and limits that are not set replaced by `fill` (F,)."""
+    """Signed log1p of the features; unknown values and limits that are not set become `fill` (F,)."""
     logs = np.abs(x)
     np.copysign(np.log1p(logs, out=logs), x, out=logs)
     np.copyto(logs, fill, where=~np.isfinite(x))
@@ -42,7 +45,7 @@ def _log(x: Floats, fill: Floats) -> Floats:
 
 
 def fit_feature_space(x: Floats, names: Sequence[str]) -> FeatureSpace:
-    """Principal components block by block."""
+    """Fit principal components block by block."""
     known = np.isfinite(x)
     logs = np.where(known, _log(x, np.zeros(x.shape[1])), 0.0)
     centre = logs.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
@@ -73,8 +76,11 @@ def _block(name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KernelRidge:
-    """A fitted smooth member: kernel (C, K) centres with their weights, linear part and products of own and neighbours'
-    coordinates. Predictions stay within `low` and `high`, the residuals of training."""
+    """A fitted kernel ridge regression.
+
+    `centres` (C, K) have the weights `kernel` (C,); `linear` are weights of the coordinates and of products of own and
+    neighbours' coordinates. Predictions are clipped to `low` and `high`, the range of the training residuals.
+    """
 
     space: FeatureSpace
     centres: Floats
@@ -86,7 +92,7 @@ class KernelRidge:
     high: float
 
     def predict(self, x: Floats) -> Floats:
-        """What to add to the log of the base ratio; (R,)."""
+        """The correction to the log of the base ratio; (R,)."""
         at = self.space(x)
         value = _kernel(at, self.centres, self.length) @ self.kernel + _crossed(at, self.space) @ self.linear
         return np.clip(value + self.offset, self.low, self.high)
@@ -126,7 +132,7 @@ class KernelRidge:
 
 def _kernel(at: Floats, centres: Floats, length: float) -> Floats:
     """Gaussian kernel; (R, C)."""
-    near = at @ (centres.T * (2 / length))  # in place from here on: it is the largest thing in a prediction
+    near = at @ (centres.T * (2 / length))  # changed in place below: it is the largest array of a prediction
     near -= np.einsum("rk,rk->r", at, at)[:, None] / length
     near -= np.einsum("ck,ck->c", centres, centres) / length
     np.minimum(near, 0.0, out=near)
@@ -134,8 +140,7 @@ def _kernel(at: Floats, centres: Floats, length: float) -> Floats:
 
 
 def _crossed(at: Floats, space: FeatureSpace) -> Floats:
-    """The coordinates, and products of own ones with near, host and socket ones: who is sensitive beside who
-    presses."""
+    """The coordinates, and products of own with near, host and socket ones: sensitivity times pressure; (R, K')."""
     block = np.array(space.block, dtype=int)
     own = np.flatnonzero(block == BLOCKS.index("own"))[:CROSSED]
     parts = [at]
@@ -154,10 +159,10 @@ def fit_kernel_ridge(
     *,
     seed: int,
 ) -> KernelRidge:
-    """Fit on residuals of log ratio (R,); length and penalties are those that predict the left-out folds best.
+    """Fit to residuals of the log ratio (R,); length scale and penalties are those with the lowest error on the folds.
 
-    The kernel's part is a Gaussian process seen from CENTRES rows (Nystroem; Rasmussen and Williams, section 8.1), so
-    that a prediction costs the same however many rows were learned from.
+    The kernel part is the Nystroem approximation of a Gaussian process with CENTRES rows (Rasmussen and Williams,
+    section 8.1), so the cost of a prediction does not depend on the number of training rows.
     """
     space = fit_feature_space(x, names)
     at = space(x)
@@ -200,19 +205,19 @@ def fit_kernel_ridge(
 
 
 def _weights(kernels: int, others: int, linear: float) -> Floats:
-    """How freely each part may be used: the linear part as a whole has `linear` of the kernel's variance."""
+    """Prior scales of the weights: the linear part as a whole has `linear` times the kernel's variance."""
     return np.concatenate([np.ones(kernels), np.full(others, np.sqrt(linear / max(others, 1)))])
 
 
 def _whitener(kernel: Floats) -> Floats:
-    """W with W W' the inverse of the kernel between the centres, without the directions that rounding fills."""
+    """W with W W' = inverse of the kernel between the centres, without directions that are only rounding errors."""
     values, vectors = np.linalg.eigh(kernel)
     used = values > 1e-8 * values[-1]
     return np.asarray(vectors[:, used] / np.sqrt(values[used]))
 
 
 def _losses(design: Floats, target: Floats, weight: Floats, folds: Sequence[tuple[Ints, Ints]]) -> list[float]:
-    """Mean |error| on the left-out folds for each of PENALTIES."""
+    """Mean absolute error on the left-out folds for each of PENALTIES."""
     losses = np.zeros(len(PENALTIES))
     count = 0
     for train, test in folds:

@@ -1,4 +1,4 @@
-"""LearnedPredictor: a trained artifact as a Predictor; maps scenes to rows and rows back to scenes."""
+"""LearnedPredictor: a trained model as a Predictor. It turns scenes into feature rows, and predictions into scenes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from models.learning.fitted_target import FittedTarget, TargetEstimate
 from models.physics.prior import jitter_band, latency_band, prior_spread
 from models.prediction import TARGETS, BandArrays, InterferencePrediction, unasked
 
-_DIGITS = 9  # of effects, up to which two sums over the same neighbours in another order are equal
+_DIGITS = 9  # effects are compared after rounding: sums over the same neighbours in another order are then equal
 SAME_PROFILE = 0.25  # median |log(value / value in training)| up to which a name means the same workload
-THIN = 0.2  # a profile is thin that lacks more than this share of the metrics that most workloads of training had
-AS_THIN = 0.9  # unless so many of the profiles of training lacked as much
+THIN = 0.2  # a profile is thin if it lacks more than this share of the metrics that most training profiles have
+AS_THIN = 0.9  # but not if it lacks no more than this quantile of the training profiles
 
 
 @dataclass(frozen=True, slots=True)
 class _PreparedTable:
-    """What a model says of a profile table alone: the `table` with what training knew beside what was `given`, which of
-    its rows are `thin`, and which look as in training, as far as they were asked about."""
+    """What is derived from a profile table alone: the `given` table, and the `table` completed from training data.
+
+    `thin` marks its thin rows. `same` caches whether a row looks like the workload of that name in training.
+    """
 
     given: ProfileTable
     table: ProfileTable
@@ -37,10 +39,10 @@ class _PreparedTable:
 
 @dataclass(frozen=True, slots=True)
 class LearnedPredictor:
-    """Prior and learned residual together. `reference` holds, by name, the profiles that training saw.
+    """Prior plus learned residual. `reference` holds the training profiles by workload name.
 
-    A workload counts as known when its name was in training and its profile looks the same: another operator's `db` is
-    not ours. `platforms` are the further numbers of the platforms that training saw.
+    A workload is known if its name was in training and its profile is similar: another operator's `db` may be another
+    program. `platforms` are further numbers of the training platforms.
     """
 
     version: str
@@ -57,23 +59,23 @@ class LearnedPredictor:
 
     @property
     def targets(self) -> dict[str, FittedTarget]:
-        """What was learned, by name."""
+        """The fitted targets by name."""
         found = {"throughput": self.throughput, "latency": self.latency, "jitter": self.jitter}
         return {name: target for name, target in found.items() if target is not None}
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
-        """Predict every instance of every scene; nan where nobody sits. Twins in neighbouring slots are asked once."""
-        told = self._of_table(scenes.table)
-        scenes = scenes if told.table is scenes.table else replace(scenes, table=told.table)
+        """Predict every instance of every scene; nan in empty slots. Identical neighbouring rows are predicted once."""
+        prepared = self._of_table(scenes.table)
+        scenes = scenes if prepared.table is scenes.table else replace(scenes, table=prepared.table)
         whole = build_matrix(scenes, self.metrics)
         asked = {name: target for name, target in self.targets.items() if name == "throughput" or name in targets}
-        same = self._same_as_seen(scenes, told.same)
+        same = self._same_as_seen(scenes, prepared.same)
         effects = {name: _effects(target, scenes, same) for name, target in asked.items()}
         of_names = [np.round(grid[whole.scene, whole.slot], _DIGITS) for grid in effects.values()]
         matrix, row = _without_twins(whole, scenes, [*(whole.prior_of(name) for name in asked), *of_names])
         size = scenes.present.sum(axis=1)[matrix.scene]
         blank = (scenes.profile == 0)[matrix.scene, matrix.slot] | self._nothing_in_common(matrix)
-        thin = _anybody(scenes, told.thin)[matrix.scene]
+        thin = _anybody(scenes, prepared.thin)[matrix.scene]
         estimates = {
             name: self._estimate(target, matrix, scenes, same, effects[name], size, thin)
             for name, target in asked.items()
@@ -91,7 +93,7 @@ class LearnedPredictor:
         )
 
     def _of_table(self, table: ProfileTable) -> _PreparedTable:
-        """Worked out once for all questions on one cloud, which share a table."""
+        """Prepared once per table: all questions about one cloud share their table."""
         for one in self._told:
             if one.given is table:
                 return one
@@ -101,7 +103,7 @@ class LearnedPredictor:
         return found
 
     def _with_what_training_knew(self, table: ProfileTable) -> ProfileTable:
-        """The table with the platforms and the sweeps' reporter of the training data, where it brings none."""
+        """The table, completed with the training data's platforms and sweep reporter where it has none."""
         for metrics in self.reference.get(REPORTER, ())[:1]:
             if REPORTER not in table.names:
                 table = table.with_profile(WorkloadProfile(REPORTER, metrics))
@@ -110,8 +112,10 @@ class LearnedPredictor:
         return table
 
     def _same_as_seen(self, scenes: SceneBatch, before: dict[int, bool]) -> Bools:
-        """Which rows of the profile table look like the workload of that name in training; (rows,), False where nobody
-        has one. `before` is what was found of rows of this table."""
+        """Which rows of the profile table look like the workload of that name in training; (rows,).
+
+        Rows that no instance uses are False. `before` caches the results of this table's rows.
+        """
         table, found = scenes.table, np.zeros(len(scenes.table.values), dtype=bool)
         for row in np.unique(scenes.profile[scenes.present]).tolist():
             if row not in before:
@@ -121,9 +125,9 @@ class LearnedPredictor:
         return found
 
     def _thin(self, table: ProfileTable) -> Bools:
-        """Which rows of a profile table say too little to apply what was learned from full ones; (rows,).
+        """Which rows of a profile table know too few metrics for the learned residual; (rows,).
 
-        An unknown metric of a neighbour counts as no pressure, so who sits beside a thin profile is as uncertain.
+        An unknown metric of a neighbour counts as no pressure, so a whole scene with a thin profile is uncertain.
         """
         profiles = [seen for name, several in self.reference.items() if name != REPORTER for seen in several]
         count = Counter(key for seen in profiles for key in seen)
@@ -135,7 +139,7 @@ class LearnedPredictor:
         return np.asarray(lacking > max(THIN, float(np.quantile(lacked, AS_THIN))))
 
     def _nothing_in_common(self, matrix: FeatureMatrix) -> Bools:
-        """Rows of which no metric that training knew is known."""
+        """Rows for which no metric of the training data is known; (R,)."""
         own = [column for column, name in enumerate(matrix.names) if name.startswith("own ")]
         return np.asarray(~np.isfinite(matrix.x[:, own]).any(axis=1))
 
@@ -157,24 +161,24 @@ class LearnedPredictor:
 
 
 def _known_rows(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Bools:
-    """Known to one target is not known to the other, which may have fewer examples; (rows of the table,)."""
+    """Rows of the table whose workload is known to this target; targets may have different training rows. (rows,)."""
     return np.asarray(same & np.array([name in target.model.known for name in scenes.table.names], dtype=bool))
 
 
 def _effects(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Floats:
-    """What a target's effects add for who is known, where `same` (rows of the table,) look as in training; (S, N)."""
+    """The effects of known workloads on a target; (S, N). `same` (rows,) marks rows that look as in training."""
     if not (target.model.known_weights.effects or target.model.unknown_weights.effects):
-        return np.zeros(scenes.present.shape)  # nothing of them is kept
+        return np.zeros(scenes.present.shape)  # their stacking weights are 0
     known_rows = _known_rows(target, scenes, same)
     return scene_effects(target.model.effects, scenes, np.where(known_rows, np.arange(len(known_rows)), 0))
 
 
 def _without_twins(matrix: FeatureMatrix, scenes: SceneBatch, others: Sequence[Floats]) -> tuple[FeatureMatrix, Ints]:
-    """The matrix without rows that equal the one before them, and for each of its rows (R,) which is left for it.
+    """Drop rows that equal the row before them; also returns the index (R,) of the kept row for each original row.
 
-    Who is described by the same numbers, the `others` (R,) among them, is the same to every member: what the prior
-    says, and what is known by name of who sits beside whom. Rows of one scene stand together, so these are instances
-    in neighbouring slots that run the same in the same way.
+    Two rows of a scene are equal if their features, workload and `others` (R,) are: the prior's ratios and the effects.
+    Every base learner then predicts the same. Such rows are instances in neighbouring slots that run the same workload
+    with the same settings.
     """
     if not len(matrix.x):
         return matrix, np.zeros(0, dtype=np.int64)
@@ -182,7 +186,7 @@ def _without_twins(matrix: FeatureMatrix, scenes: SceneBatch, others: Sequence[F
     other = np.ones(len(bits), dtype=bool)
     profile = scenes.profile[matrix.scene, matrix.slot]  # what is known goes by name
     other[1:] = (matrix.scene[1:] != matrix.scene[:-1]) | (profile[1:] != profile[:-1])
-    for numbers in (bits, *(one[:, None] for one in others)):
+    for numbers in (bits, *(column[:, None] for column in others)):
         other[1:] |= (numbers[1:] != numbers[:-1]).any(axis=1)
     if other.all():
         return matrix, np.arange(len(bits))
@@ -198,8 +202,7 @@ def _without_twins(matrix: FeatureMatrix, scenes: SceneBatch, others: Sequence[F
 
 
 def _band(estimate: TargetEstimate, blank: Bools, row: Ints, whole: FeatureMatrix, scenes: SceneBatch) -> BandArrays:
-    """Spread the estimates of the rows `row` (R,) over scenes; of rows without any known metric only the prior's wide
-    interval is given."""
+    """Spread the estimates over scenes by `row` (R,). Rows without any known metric get the prior's wide interval."""
     wide = np.where(blank, np.exp(prior_spread(np.full(len(blank), 0.5), np.ones(len(blank), dtype=bool))), 1.0)
     out = []
     for values in (estimate.expected, estimate.lower / wide, np.maximum(estimate.upper, estimate.expected)):
@@ -237,7 +240,7 @@ def _vector(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
 
 
 def _factors(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
-    """The factors of every name, 0 where there are none; (names, K)."""
+    """The factors by name, 0 for names without factors; (names, K)."""
     none = (0.0,) * max(map(len, effects.factors.values()), default=0)
     return np.array([effects.factors.get(prefix + name, none) for name in names]).reshape(len(names), len(none))
 
@@ -256,12 +259,12 @@ def _matrix(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
 
 
 def _anybody(scenes: SceneBatch, rows: Bools) -> Bools:
-    """Scenes in which anybody has one of these rows of the table; (S,)."""
+    """Scenes in which any instance uses one of these rows of the table; (S,)."""
     return np.asarray((rows[scenes.profile] & scenes.present).any(axis=1))
 
 
 def _scene_known(scenes: SceneBatch, known_rows: Bools) -> Bools:
-    """Whether an instance and everybody with it is known; (S, N)."""
+    """Whether all instances of a scene are known, for each of its slots; (S, N)."""
     everybody = np.asarray((known_rows[scenes.profile] | ~scenes.present).all(axis=1))
     return np.asarray(np.broadcast_to(everybody[:, None], scenes.present.shape))
 

@@ -1,4 +1,4 @@
-"""Low-rank factors: what a pair adds as a product of who suffers and who presses, by alternating least squares."""
+"""Low-rank factorisation of pair effects by alternating least squares: a victim factor times a neighbour factor."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from models.arrays import Floats, Ints
 
 FactorPair = tuple[Floats, Floats]
 
-START = 0.1  # spread of the factors to begin with: from 0 they would not move
+START = 0.1  # standard deviation of initial factors; with all zeros the gradient would be zero
 
 
 @dataclass(frozen=True, slots=True)
 class FactorProducts:
-    """Which products rows are made of: entry e says that row `row[e]` holds `share[e]` times the product of the left
-    factors number `left[e]` and the right ones number `right[e]`; all (E,). `rows` R."""
+    """Which factor products each of `rows` R rows is a sum of.
+
+    Entry e adds `share[e]` times the product of left factor `left[e]` and right factor `right[e]` to row `row[e]`; all
+    four are (E,).
+    """
 
     rows: int
     row: Ints
@@ -26,22 +29,25 @@ class FactorProducts:
     share: Floats
 
     def of_rows(self, rows: Ints) -> FactorProducts:
-        """The entries of some rows, whose numbers stay."""
+        """The entries of these rows only; row numbers stay the same."""
         wanted = np.zeros(self.rows, dtype=bool)
         wanted[rows] = True
         kept = wanted[self.row]
         return replace(self, row=self.row[kept], left=self.left[kept], right=self.right[kept], share=self.share[kept])
 
     def predict(self, left: Floats, right: Floats) -> Floats:
-        """The sum of each row's products of (L, K) and (M, K); (R,)."""
+        """The sum of each row's products of left (L, K) and right (M, K) factors; (R,)."""
         value = self.share * np.einsum("ek,ek->e", left[self.left], right[self.right])
         return np.asarray(np.bincount(self.row, value, minlength=self.rows), dtype=float)
 
 
 @dataclass(frozen=True, slots=True)
 class _FactorSide:
-    """One side's factors as unknowns of the rows: entries of one row and one factor are a cell. `own`, `row` (C,),
-    `cell` (E,), `most` cells of a row."""
+    """One side (left or right) of the factorisation: entries of the same row and factor form a cell.
+
+    `own` and `row` (C,) are the factor and the row of each cell, `cell` (E,) the cell of each entry, and `most` is the
+    highest number of cells in a row.
+    """
 
     own: Ints
     row: Ints
@@ -63,11 +69,11 @@ def factorise(
     sweeps: int,
     free: tuple[Sequence[int], Sequence[int]] | None = None,
 ) -> FactorPair:
-    """Factors (L, K) and (M, K) whose products come near `target` (R,), from a start; ridge-regularised.
+    """Fit factors (L, K) and (M, K) so that the rows' sums of products approximate `target` (R,); ridge-regularised.
 
-    `free` are the columns of each side that are fitted, None = all; the others stay as they are. Who has no entry has 0
-    in them. A step is exact where rows have one factor of that side; with more, which depend on one another, it goes
-    the part of the way on which the loss never grows: one over the most of a row.
+    `start` holds the initial factors. `free` are the columns of each side that are fitted, None = all. A factor without
+    entries is 0 in these columns. Where each row has one cell per side, a step is the exact least-squares solution.
+    Otherwise a step is shortened to 1 / (most cells of a row), for which the loss never increases.
     """
     names = (products.left, products.right)
     factors = (start[0].copy(), start[1].copy())
@@ -83,7 +89,7 @@ def factorise(
 
 
 def _step(side: _FactorSide, own: Floats, others: Floats, target: Floats, free: list[int], penalty: float) -> None:
-    """Move one side's factors, in place, towards what is best beside the other side's, `others` (E, K)."""
+    """Update one side's factors in place towards the optimum for fixed factors of the other side, `others` (E, K)."""
     columns = [np.bincount(side.cell, column, minlength=len(side.own)) for column in others.T]
     design = np.stack(columns, axis=1).astype(float)
     parts = design * own[side.own]
@@ -93,7 +99,7 @@ def _step(side: _FactorSide, own: Floats, others: Floats, target: Floats, free: 
 
 
 def _solve(group: Ints, design: Floats, target: Floats, count: int, penalty: float) -> Floats:
-    """Ridge regression in every group at once: (count, K) of `design` (C, K) on `target` (C,); 0 for an empty group."""
+    """Ridge regression of `target` (C,) on `design` (C, K) in every group at once; (count, K), 0 for empty groups."""
     width = design.shape[1]
     squares = np.empty((count, width, width))
     for one in range(width):

@@ -1,8 +1,8 @@
-"""Leaves of small trees: what an ensemble says of many rows, all trees at once, bit by bit as LightGBM's own walk.
+"""QuickScorer (Lucchese et al., SIGIR 2015): evaluates all small trees of an ensemble at once, bit by bit as LightGBM.
 
-A walk through a tree waits at every split for a comparison that the processor cannot foresee. Here each comparison that
-any tree makes is made once per row, and every split that a row does not pass crosses out the leaves on its left. The
-leftmost leaf that remains is the row's (QuickScorer, Lucchese et al., SIGIR 2015).
+Walking through a tree is slow because the processor mispredicts the branch at every split. Here each distinct
+comparison is made once per row. Every split that a row does not pass removes the leaves on its left from a bit mask.
+The leftmost remaining leaf is the row's leaf.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from models.arrays import Floats, Ints
 
 Bits = NDArray[np.unsignedinteger[Any]]
 
-MOST_LEAVES = 16  # of a tree: crossing out costs as much as there are splits, a walk only as much as it is deep
-CELLS = 100_000  # trees times rows at a time: what is held of so many stays in a core's cache
-NOTHING = float(np.float32(1e-35))  # up to which a value is zero to LightGBM: kZeroThreshold, include/LightGBM/meta.h
+MOST_LEAVES = 16  # per tree: the cost here grows with the number of splits, that of a walk only with the depth
+CELLS = 100_000  # trees times rows per step, so that the working set stays in a core's cache
+NOTHING = float(np.float32(1e-35))  # values up to this are zero to LightGBM: kZeroThreshold, include/LightGBM/meta.h
 
 Comparison = tuple[int, float, bool]  # column, threshold, whether an unknown value passes
 
@@ -31,11 +31,11 @@ Comparison = tuple[int, float, bool]  # column, threshold, whether an unknown va
 class QuickScorer:
     """T trees of a few ensembles, with up to K splits and L leaves each.
 
-    Comparison c asks whether column `column[c]` is at most `threshold[c]`, where an unknown value counts as zero; all
-    (C, 1). `odd` are those that treat an unknown value otherwise, with whether it passes; everybody passes the one
-    after the last. `split` (K, T) is the comparison of each split, `kept` (K, T, 1) the leaves, as bits from left to
-    right, that remain where it is not passed. `values` (T * L,) with those of tree t from `first[t]` (T, 1) on; `ends`
-    says where the trees of each ensemble end.
+    Comparison c tests whether feature `column[c]` is at most `threshold[c]` (C, 1); an unknown value counts as zero.
+    `odd` lists comparisons that treat unknown values otherwise, with their result for these. One more comparison, after
+    the last, is always true. `split` (K, T) is the comparison of each split. `kept` (K, T, 1) are the leaves that
+    remain when it is false, as bits from left to right. `values` (T * L,) are leaf values, those of tree t from
+    `first[t]` (T, 1) on. `ends` is the number of the first tree after each ensemble.
     """
 
     column: Ints
@@ -49,7 +49,7 @@ class QuickScorer:
 
     @classmethod
     def of(cls, boosters: Sequence[lightgbm.Booster]) -> QuickScorer | None:
-        """None where a tree has more than MOST_LEAVES, or a split is other than whether a value is at most so large."""
+        """Prepare boosters; None where a tree has more than MOST_LEAVES or a split other than `value <= threshold`."""
         ensembles = [_trees(booster) for booster in boosters]
         whole = [tree for trees in ensembles for tree in trees]
         most = max((len(tree["leaf_value"]) for tree in whole), default=MOST_LEAVES + 1)
@@ -71,7 +71,7 @@ class QuickScorer:
                 split[at, tree] = number[asks]
                 kept[at, tree] = (1 << bits) - 1 - left
         return cls(
-            column=np.array([one[0] for one in comparisons], dtype=np.int64),
+            column=np.array([comparison[0] for comparison in comparisons], dtype=np.int64),
             threshold=np.array([one[1] for one in comparisons]).reshape(-1, 1),
             odd=tuple((at, one[2]) for at, one in enumerate(comparisons) if one[2] != (one[1] >= 0)),
             split=split,
@@ -82,17 +82,17 @@ class QuickScorer:
         )
 
     def __call__(self, x: Floats) -> Floats:
-        """What each of E ensembles says, the sum of its trees, of rows (R, F); (E, R)."""
+        """The prediction of each of E ensembles, the sum over its trees, for rows (R, F); (E, R)."""
         rows = len(x)
         size = max(CELLS // len(self.first), 2)
-        said = np.empty((len(self.ends), rows))
+        sums = np.empty((len(self.ends), rows))
         for start in range(0, rows, size):
-            said[:, start : start + size] = self._few(np.ascontiguousarray(x[start : start + size].T))
-        return said
+            sums[:, start : start + size] = self._few(np.ascontiguousarray(x[start : start + size].T))
+        return sums
 
     def _few(self, x: Floats) -> Floats:
-        """The same of rows by columns, (F, R)."""
-        if x.shape[1] == 1:  # the sum over a single column would be made in another order
+        """The same for a few rows, given by columns (F, R)."""
+        if x.shape[1] == 1:  # numpy would sum a single column in another order, with other rounding
             return self._few(np.repeat(x, 2, axis=1))[:, :1]
         passed = self._passed(x)
         left = np.full((len(self.first), x.shape[1]), -1, dtype=passed.dtype).view(self.kept.dtype)
@@ -100,15 +100,15 @@ class QuickScorer:
             remain = passed.take(split, axis=0).view(self.kept.dtype)
             remain |= kept
             left &= remain
-        before = np.bitwise_count(~left & (left - 1))  # as many as are crossed out before the first that is left
-        values = self.values.take(before + self.first, mode="clip")  # clip: without a check of each, none is outside
-        said = np.empty((len(self.ends), x.shape[1]))
+        before = np.bitwise_count(~left & (left - 1))  # the number of leaves before the leftmost that remains
+        values = self.values.take(before + self.first, mode="clip")  # clip skips bounds checks; no index is outside
+        sums = np.empty((len(self.ends), x.shape[1]))
         for row, (begin, end) in enumerate(pairwise((0, *self.ends))):
-            np.add.reduce(values[begin:end], axis=0, out=said[row])  # one after the other, as LightGBM adds them
-        return said
+            np.add.reduce(values[begin:end], axis=0, out=sums[row])  # one after the other, as LightGBM adds them
+        return sums
 
     def _passed(self, x: Floats) -> NDArray[np.signedinteger[Any]]:
-        """All bits where a row passes a comparison, none where it does not; (C + 1, R)."""
+        """All bits set where a row passes a comparison, else none; (C + 1, R)."""
         known = np.where(np.abs(x) > NOTHING, x, 0.0)  # nan is not larger either
         passed = np.ones((len(self.column) + 1, x.shape[1]), dtype=bool)
         np.less_equal(known.take(self.column, axis=0), self.threshold, out=passed[:-1])
@@ -118,7 +118,7 @@ class QuickScorer:
 
 
 def _trees(booster: lightgbm.Booster) -> list[dict[str, list[str]]]:
-    """Every tree as LightGBM writes it: what it says of its splits and leaves, by name."""
+    """Every tree of LightGBM's text format: the values of its splits and leaves by field name."""
     _, *trees = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")
     return [
         {name: values.split() for name, found, values in (line.partition("=") for line in tree.splitlines()) if found}
@@ -145,10 +145,10 @@ def _splits(tree: Mapping[str, Sequence[str]]) -> tuple[list[tuple[Comparison | 
 
 
 def _comparison(tree: Mapping[str, Sequence[str]], node: int) -> Comparison | None:
-    """What a split asks; None where it is something else than whether a value is at most so large.
+    """The comparison of a split; None where it is not of the form `value <= threshold`.
 
-    LightGBM's decision_type: bit 0 of categories, bit 1 unknown goes left, bits 2-3 what is unknown (0 nothing: it
-    counts as zero, 1 zero, 2 nan); include/LightGBM/tree.h.
+    LightGBM's decision_type: bit 0 = categorical, bit 1 = missing values go left, bits 2-3 = what counts as missing
+    (0 nothing, nan is zero; 1 zero; 2 nan); include/LightGBM/tree.h.
     """
     kind, threshold = int(tree["decision_type"][node]), float(tree["threshold"][node])
     if kind & 1 or kind >> 2 not in {0, 2}:

@@ -1,4 +1,4 @@
-"""The learned residual: members fitted on what the prior leaves unexplained, blended, with known workloads' effects."""
+"""The residual model: base learners for what the prior does not explain, stacked, plus effects of known workloads."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ __all__ = [
 ]  # fmt: skip
 
 
-LEAST_ROWS = 8  # below this nothing is learned and the prior answers
+LEAST_ROWS = 8  # with fewer rows nothing is learned, and the prior's prediction is used
 BASE_LEARNERS = ("boosters", "forest", "smooth")
-STEPS = 4  # blends are compared in quarters: finer steps are decided by noise
-INNER_FOLDS = 4  # by which the smooth member chooses its penalties
+STEPS = 4  # stacking weights are compared in steps of 1/4: finer differences are noise
+INNER_FOLDS = 4  # for the choice of the kernel ridge's penalties
 HIGHEST = {"throughput": 1.1, "latency": 1000.0, "jitter": 1000.0}
 LOWEST = {"throughput": 1e-3, "latency": 0.5, "jitter": 1e-3}
 
 
 @dataclass(frozen=True)  # without slots: the leaves are read when the members first answer, not while they are judged
 class BaseLearners:
-    """What predicts the residual of log ratio from features: boosted trees, a forest, and a smooth function."""
+    """Base learners of the residual of the log ratio: boosted trees, a random forest, and a kernel ridge."""
 
     boosters: tuple[lightgbm.Booster, ...]
     forest: lightgbm.Booster
     smooth: KernelRidge
 
     def predict(self, x: Floats) -> Floats:
-        """Each member's prediction in the order of MEMBERS; (R, 3)."""
+        """The prediction of each base learner, in the order of BASE_LEARNERS; (R, 3)."""
         return np.stack([predict(self.boosters, x), predict([self.forest], x), self.smooth.predict(x)], axis=1)
 
     def answer(self, x: Floats) -> Floats:
-        """The same, bit by bit, for who asks more than once: the boosters are prepared for it, where they are small."""
+        """The same values as `predict`, bit by bit, but faster from the second call on: small trees use QuickScorer."""
         boosted = predict(self.boosters, x) if self._leaves is None else np.mean(self._leaves(x), axis=0)
         return np.stack([boosted, predict([self.forest], x), self.smooth.predict(x)], axis=1)
 
@@ -76,10 +76,10 @@ def fit_base_learners(
     boosters: int | None = None,
     given: lightgbm.Booster | None = None,
 ) -> BaseLearners:
-    """Fit every member on the rows with these numbers; `given` is a booster that was trained elsewhere on more rows."""
+    """Fit the base learners on rows `which`. `given` replaces the boosters by one that was trained on more rows."""
     part = rows.examples.take(which)
     residual, weight = rows.residual[which], rows.weight[which]
-    with threadpool_limits(1, "blas"):  # small matrices: threads that wait for one another cost more than they bring
+    with threadpool_limits(1, "blas"):  # the matrices are small: synchronising threads costs more than it saves
         smooth = fit_kernel_ridge(
             part.x, residual, weight, part.names, pair_folds(part, seed + 1, INNER_FOLDS), seed=seed
         )
@@ -92,25 +92,28 @@ def fit_base_learners(
 
 @dataclass(frozen=True, slots=True)
 class StackingWeights:
-    """How much of each member (3,), and of the effects of known workloads, is kept; all 0 = the prior alone."""
+    """Stacking weights of the base learners (3,) and of the known workloads' effects; all 0 = the prior alone."""
 
     base_learners: tuple[float, ...] = (0.0,) * len(BASE_LEARNERS)
     effects: float = 0.0
 
     def named(self) -> dict[str, float]:
-        """By what it is a share of."""
+        """The weights by name, as the artifact stores them."""
         return {**dict(zip(BASE_LEARNERS, self.base_learners, strict=True)), "effects": self.effects}
 
     @property
     def prior_only(self) -> bool:
-        """Whether the prior answers alone."""
+        """Whether all weights are 0, so that the prior's prediction is not changed."""
         return not any(self.base_learners) and not self.effects
 
 
 @dataclass(frozen=True, slots=True)
 class ResidualModel:
-    """log ratio = log base + blend of members + effects. `known_blend` holds where all workloads of a scene were in
-    training, else `unknown_blend`. `members` None = the base alone."""
+    """log ratio = log base + weighted base learners + weighted effects.
+
+    `known_weights` apply where all workloads of a scene were in training, otherwise `unknown_weights`. With
+    `base_learners` None the base ratio is not corrected.
+    """
 
     base_learners: BaseLearners | None
     effects: Effects
@@ -119,23 +122,23 @@ class ResidualModel:
     known: frozenset[str]
 
     def log_correction(self, x: Floats, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Floats:
-        """What to add to the log of the base ratio; (R,)."""
+        """The correction to add to the log of the base ratio; (R,)."""
         known = self.all_known(victims, neighbours)
         return self.correction(self.parts(x), self.effects.predict(victims, neighbours), known)
 
     def parts(self, x: Floats) -> Floats:
-        """The members' predictions; (R, 3)."""
+        """The predictions of the base learners; (R, 3)."""
         if self.base_learners is None or not len(x):
             return np.zeros((len(x), len(BASE_LEARNERS)))
         return self.base_learners.answer(x)
 
     def correction(self, parts: Floats, effects: Floats, known: Bools) -> Floats:
-        """Blend members' predictions (R, 3) and effects (R,); (R,)."""
+        """Combine the base learners' predictions (R, 3) and the effects (R,) by the stacking weights; (R,)."""
         blends = [stacked(parts, effects, blend) for blend in (self.known_weights, self.unknown_weights)]
         return np.where(known, *blends)
 
     def all_known(self, victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) -> Bools:
-        """Rows whose victim and neighbours were all in the training data; (R,)."""
+        """Whether a row's victim and all its neighbours were in the training data; (R,)."""
         return np.array(
             [
                 victim in self.known and all(one.workload in self.known for one in around)
@@ -149,12 +152,12 @@ NOTHING_LEARNED = ResidualModel(None, Effects(), StackingWeights(), StackingWeig
 
 
 def stacked(parts: Floats, effects: Floats, blend: StackingWeights) -> Floats:
-    """(R,) of (R, 3) and (R,)."""
+    """The weighted sum of base learners' predictions (R, 3) and effects (R,); (R,)."""
     return np.asarray(parts @ np.array(blend.base_learners) + blend.effects * effects)
 
 
 def _weight_grid() -> Iterator[tuple[float, ...]]:
-    """Every blend in steps whose parts sum to at most 1, the smallest sums first: what is missing is the prior's."""
+    """All weights in steps of 1/STEPS that sum to at most 1, smallest sums first: these are closest to the prior."""
     grid = product(range(STEPS + 1), repeat=len(BASE_LEARNERS))
     for steps in sorted((one for one in grid if sum(one) <= STEPS), key=lambda one: (sum(one), one)):
         yield tuple(step / STEPS for step in steps)
@@ -163,12 +166,13 @@ def _weight_grid() -> Iterator[tuple[float, ...]]:
 def choose_stacking_weights(
     examples: Examples, ratio: Floats, rows: Ints, parts: Floats, effects: Floats
 ) -> StackingWeights:
-    """The mean of the blends that predict left-out rows best, by the mean |error of T/B|.
+    """Choose the stacking weights that predict left-out rows best, by the mean |error of T/B| over pairs.
 
-    `ratio` (G,) measured, `rows` (J,) of the examples, `parts` (J, 3) what members that had not seen them said,
-    `effects` (J,) likewise. Every pair counts once, however often it was repeated. Blends whose losses differ from the
-    best by no more than one standard error over pairs are as good, and their mean is steadier than any of them: with 21
-    pairs the best one alone was worse than the prior on new pairs. Where the prior alone is best, nothing is added.
+    `ratio` (G,) was measured; `rows` (J,) are indices of left-out examples; `parts` (J, 3) and `effects` (J,) are
+    out-of-fold predictions for them. Every pair counts once, however often it was repeated. Candidates whose loss is
+    within one standard error (over pairs) of the best are averaged: the mean is more stable than any of them. With 21
+    pairs, the best candidate alone was worse than the prior on new pairs. Where the prior alone is best, all weights
+    are 0.
     """
     if not len(rows):
         return StackingWeights()
@@ -188,7 +192,7 @@ def choose_stacking_weights(
         return blends[best]
     worse = losses - losses[best]
     noise = worse.std(axis=1) / np.sqrt(len(count))
-    _, first = np.unique(np.round(losses.mean(axis=1), 6), return_index=True)  # of ties that nearest to the prior
+    _, first = np.unique(np.round(losses.mean(axis=1), 6), return_index=True)  # of ties, the one closest to the prior
     equal = [blends[number] for number in first if worse[number].mean() <= noise[number]]
     mean = StackingWeights(
         tuple(float(part) for part in np.mean([blend.base_learners for blend in equal], axis=0)),

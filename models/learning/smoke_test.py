@@ -1,6 +1,6 @@
-"""An artifact's first prediction, in a process of its own: one that dies or never ends there takes nobody along.
+"""Smoke test of an artifact: loads it and predicts once in a separate process, which may crash or hang safely.
 
-Reading checks all that can be checked of an artifact; the rest is LightGBM's and numpy's, in C.
+`artifact.load` checks the files as far as that is possible. What remains runs in C code of LightGBM and numpy.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ import numpy as np
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.prediction import TARGETS
-from profiler.observed import HOST_KINDS, Host, Instance
+from profiler.host_kinds import HOST_KINDS
+from profiler.observed import Host, Instance
 
 if TYPE_CHECKING:
     from models.prediction import Predictor
 
-_passed: set[bytes] = set()  # checksums of what passed in this process: the same files need no second trial
-LIMIT_S = 60.0  # it takes two seconds, most of them to load libraries
-MOST_PROFILES = 50  # of those that training saw
-SECRETS = ("COTENANT_", "OS_", "PG")  # begin the names of variables that are nobody's business there
+_passed: set[bytes] = set()  # checksums of artifacts that passed in this process and need no second test
+LIMIT_S = 60.0  # a test takes about two seconds, most of them for loading libraries
+MOST_PROFILES = 50  # profiles of the training that are tried
+SECRETS = ("COTENANT_", "OS_", "PG")  # environment variables with these prefixes are not passed on
 
 
 class SmokeTestError(ValueError):
@@ -54,14 +55,14 @@ def run(artifact: Path) -> None:
         name = signal.Signals(-done.returncode).name
         raise SmokeTestError(f"the process of its first prediction ended by {name}")
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise SmokeTestError(said[-1][:500] if said else "its first prediction failed")
+        errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise SmokeTestError(errors[-1][:500] if errors else "its first prediction failed")
     if sums is not None:
         _passed.add(sums)
 
 
 def _sums(artifact: Path) -> bytes | None:
-    """A digest of the checksums, which whoever loads it compares with the files; None where there are none."""
+    """A digest of the checksum file, which `load` compares with the files; None where it cannot be read."""
     try:
         return hashlib.sha256((artifact / "SHA256SUMS").read_bytes()).digest()
     except OSError:
@@ -93,7 +94,7 @@ def _check(predictor: Predictor, scenes: SceneBatch) -> None:
 
 
 def _profiles(reference: object) -> list[WorkloadProfile]:
-    """Some that training saw, so that what was learned is used."""
+    """Some profiles of the training data, so that the learned parts are used."""
     if not isinstance(reference, dict):
         raise SmokeTestError("reference.json is no mapping of names to profiles")
     try:
@@ -104,7 +105,7 @@ def _profiles(reference: object) -> list[WorkloadProfile]:
 
 
 def _scenes(profiles: Sequence[WorkloadProfile]) -> SceneBatch:
-    """Hosts of each kind, small and large, with one to four instances of known workloads, and one that is unknown."""
+    """Small and large hosts of each kind: with one to four known workloads, and with a known and an unknown one."""
     names: list[str | None] = [profile.name for profile in profiles] or [None]
     scenes = []
     for kind in HOST_KINDS:
@@ -119,7 +120,7 @@ def _scenes(profiles: Sequence[WorkloadProfile]) -> SceneBatch:
 
 def main() -> None:
     """What `run` starts: ends with 0, or with 1 and a sentence on standard error."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # an artifact of a stranger fills no disk
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not fill the disk with core dumps
     try:
         predict_once(Path(sys.argv[1]))
     except SmokeTestError as error:

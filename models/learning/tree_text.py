@@ -1,7 +1,7 @@
-"""Boosted trees as text, read as untrusted: LightGBM follows a damaged child index wherever it leads.
+"""Reads boosted trees from untrusted text. LightGBM itself would follow a damaged child index to any address.
 
-LightGBM never sees what was read. The text is parsed strictly, checked, and written anew; so there is nothing that two
-parsers could read differently.
+The text is parsed strictly, checked, and written anew; LightGBM only reads the new text. So no difference between the
+two parsers can be exploited.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SPLITS = ("split_feature", "threshold", "decision_type", "left_child", "right_c
 # Bit 0 of categories, bit 1 unknown goes left, bits 2-3 what is unknown (0 nothing, 1 zero, 2 nan);
 # include/LightGBM/tree.h. LightGBM follows a category into a table that is not there.
 _DECISIONS = {0, 2, 4, 6, 8, 10}
-# What LightGBM keeps beside them for its own statistics, and prediction does not read.
+# Statistics that LightGBM writes and that predictions do not need.
 _STATISTICS = {"split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count"}
 _TREE_NAMES = {"num_leaves", "num_cat", "leaf_value", "is_linear", "shrinkage", *_SPLITS, *_STATISTICS}
 
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """One tree with L leaves: of each of its L - 1 splits what it asks and where it leads, ~leaf below 0."""
+    """One tree with L leaves and L - 1 splits. Children are numbers of splits, or ~leaf (below 0) for leaves."""
 
     values: Sequence[float]
     feature: Sequence[int]
@@ -42,7 +42,7 @@ class _Tree:
     right: Sequence[int]
 
     def text(self, number: int) -> str:
-        """As LightGBM writes it, with as many digits as a float has."""
+        """The tree in LightGBM's format; 17 digits keep every float exact."""
         lines = [f"Tree={number}", f"num_leaves={len(self.values)}", "num_cat=0"]
         if self.feature:
             splits = zip(_SPLITS, (self.feature, self.threshold, self.decision, self.left, self.right), strict=True)
@@ -52,13 +52,13 @@ class _Tree:
 
 
 def read_trees(text: str, features: int) -> lightgbm.Booster:
-    """A booster on `features` features from what `Booster.model_to_string` wrote; ValueError says what is wrong.
+    """A booster on `features` features from the text of `Booster.model_to_string`; ValueError says what is wrong.
 
-    Every field stands once, every tree in one piece. A tree has as many children, features and thresholds as its number
-    of leaves asks for, plain numeric splits and finite leaves, and each split and leaf has one parent, which stands
-    before it (LightGBM numbers nodes as it splits): a tree that runs backwards would never end, and one whose branches
-    meet would have more paths than anybody can walk. What is not needed for predictions is left out, and so are the
-    byte offsets `tree_sizes`, which LightGBM's parallel parser trusts.
+    Every field must occur once. The number of leaves determines how many children, features and thresholds a tree has.
+    Splits must be numeric and leaf values finite. Each split and leaf has exactly one parent, which comes before it
+    (LightGBM numbers nodes as it splits). Otherwise a tree could contain a cycle, or so many paths that preparing it
+    would never end. Fields that predictions do not need are dropped, among them the byte offsets `tree_sizes`, which
+    LightGBM's parallel parser would trust.
     """
     if not _PLAIN.fullmatch(text):
         raise ValueError("it holds characters that no trees are written with")
@@ -88,7 +88,7 @@ def _written(trees: Sequence[_Tree], features: int, *, averaged: bool) -> str:
 
 
 def _check_head(head: str, features: int) -> bool:
-    """Whether the trees are averaged, and not added up."""
+    """Check the header; True where the trees are averaged (random forest) instead of added."""
     lines = head.split("\n")
     flags = [line for line in lines if "=" not in line]
     if lines[0] != "tree" or len(set(flags)) < len(flags) or not _FLAGS.issuperset(flags):
@@ -146,7 +146,7 @@ def _tree(block: str, number: int, features: int) -> _Tree:
 
 
 def _check_children(tree: _Tree, leaves: int) -> None:
-    """Each split but the first, and each leaf, is led to once, from before it."""
+    """Check that each split but the first, and each leaf, has exactly one parent, which comes before it."""
     led_to = set()
     for name, side in (("left_child", tree.left), ("right_child", tree.right)):
         for node, child in enumerate(side):

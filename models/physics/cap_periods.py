@@ -1,4 +1,4 @@
-"""Periods over which CPU caps are counted: the renderer writes them, and the prior predicts with them."""
+"""Periods of CPU caps: renderers write them into commands, and the prior predicts with them."""
 
 from __future__ import annotations
 

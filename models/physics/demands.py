@@ -1,4 +1,4 @@
-"""What every instance asks of each resource when it has the host to itself, read from solo profiles; nothing shared."""
+"""Resource demands of every instance when it runs alone, from solo profiles. Sharing is not considered here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASSUMED_BURST_MS = 1.0  # of CPU time at a stretch where a profile does not coun
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What each slot asks for when it has the host to itself; all (S, N), 0 where nobody sits.
+    """Resource demands of each slot when it runs alone; all (S, N), 0 in empty slots.
 
     `cpu` and `driver` in CPUs, `net` in Mbit/s, `disk` and `memory` as a share of the
     disk and of the memory bandwidth; `keen` is the share of its CPU demand
@@ -39,7 +39,7 @@ class Demands:
 
 
 def demands(scenes: SceneBatch) -> Demands:
-    """Read each slot's demands from its solo profile; what is unknown is assumed as each line says."""
+    """Read each slot's demands from its solo profile; the comments below say what is assumed where it is unknown."""
     load, here = np.minimum(scenes.load, 1.0), scenes.present
     nothing = np.zeros_like(load)
 
@@ -81,7 +81,7 @@ def profile_column(scenes: SceneBatch, key: str) -> Floats:
 
 
 def first_known(*options: Floats) -> Floats:
-    """The first of several arrays of one shape that is not nan, place by place."""
+    """Element by element, the first value of several arrays that is not nan."""
     value = options[0]
     for option in options[1:]:
         value = np.where(np.isnan(value), option, value)
@@ -89,7 +89,8 @@ def first_known(*options: Floats) -> Floats:
 
 
 def burst_ms(scenes: SceneBatch) -> Floats:
-    """CPU time between being put on a CPU and leaving it, alone: `cpu` over `execution`; (S, N) ms, always above 0."""
+    """CPU burst: CPU time between being scheduled and leaving the CPU, alone (`cpu` over `execution`); (S, N) ms, >
+    0."""
     cpu, executions = profile_column(scenes, "cpu"), profile_column(scenes, "execution")
     known = (cpu > 0) & (executions > 0)
     burst = np.divide(10 * cpu, executions, out=np.full(cpu.shape, ASSUMED_BURST_MS), where=known)  # 1 % = 10 ms/s
@@ -97,18 +98,20 @@ def burst_ms(scenes: SceneBatch) -> Floats:
 
 
 def link(scenes: SceneBatch) -> Floats:
-    """What the NIC carries of data, Mbit/s, inf where its speed is unknown; (S,)."""
+    """The data rate of the NIC in Mbit/s, inf where its speed is unknown; (S,)."""
     rate = scenes.host_numbers[:, 6] * GOODPUT
     return np.where(np.isnan(rate), np.inf, rate)
 
 
 def capacity(scenes: SceneBatch, key: str) -> Floats:
-    """What the disk or the memory of each host can do in MB/s, 0 = nobody knows; (S,).
+    """The bandwidth of each host's disk or memory in MB/s, 0 = unknown; (S,).
 
-    What was measured on the host, else what its platform says, else what the profiles let guess.
+    It was measured on the host, or is given for its platform, or is estimated from the profiles, in this order.
     """
-    own, told = getattr(scenes, key), scenes.platform_number(key)
-    return np.asarray(np.where(own > 0, own, np.where(told > 0, told, guessed_capacity(scenes.table, key))))
+    own, of_platform = getattr(scenes, key), scenes.platform_number(key)
+    return np.asarray(
+        np.where(own > 0, own, np.where(of_platform > 0, of_platform, guessed_capacity(scenes.table, key)))
+    )
 
 
 def guessed_capacity(table: ProfileTable, key: str) -> float:
@@ -127,7 +130,7 @@ def _reached_most(table: ProfileTable, key: str) -> float:
 
 
 def _speed_here(scenes: SceneBatch, cpu: Floats, driver: Floats, net: Floats, share: Floats) -> Floats:
-    """How much of its profile's speed an instance reaches alone on this host, which may be the smaller one; (S, N).
+    """The share of its profile's speed that an instance reaches alone on this host, which may be smaller; (S, N).
 
     `share` is of the disk or the memory bandwidth, whichever it needs more of.
 
@@ -142,13 +145,13 @@ def _speed_here(scenes: SceneBatch, cpu: Floats, driver: Floats, net: Floats, sh
 
 
 def weights(scenes: SceneBatch, weight: Floats) -> Floats:
-    """What weights (S, ...) of a scene's consumers are worth when its CPUs are shared, by the host's scheduler."""
+    """The effective CPU weights (S, ...) of a scene's consumers under the host's scheduler."""
     exponent = trait(scenes.kind, "weight_exponent")
     return np.asarray(weight ** exponent[:, None])
 
 
 def driver_price(scenes: SceneBatch, want: Demands) -> Floats:
-    """What a page costs the driver domain against alone with one CPU each; (S, N).
+    """The cost of a page for the driver domain, relative to alone with one CPU each; (S, N).
 
     Dearer with every further CPU (N10, N11); cheaper, by at most the events' share, where CPUs are crowded and
     many pages go with one event (N5: the most contended pair has the fewest events and most pages per execution).
@@ -167,7 +170,7 @@ def driver_price(scenes: SceneBatch, want: Demands) -> Floats:
 
 
 def _spread(scenes: SceneBatch, want: Demands) -> Floats:
-    """CPU demand on every pCPU when each consumer spreads evenly over the pCPUs it may use; (S, P)."""
+    """CPU demand on every pCPU if each consumer spreads evenly over the pCPUs it may use; (S, P)."""
     size = np.maximum(scenes.affinity.sum(axis=2), 1)
     guests = (scenes.affinity * (np.minimum(want.cpu, scenes.cap) / size)[:, :, None]).sum(axis=1)
     driver = want.driver.sum(axis=1) / np.maximum(scenes.driver_cpus.sum(axis=1), 1)
@@ -180,6 +183,6 @@ def cpu_spread(scenes: SceneBatch) -> Floats:
 
 
 def crowd(scenes: SceneBatch, want: Demands) -> Floats:
-    """CPU demand per CPU that a slot meets on the CPUs it may use, its own included; (S, N)."""
+    """CPU demand per CPU on the CPUs that a slot may use, its own demand included; (S, N)."""
     met = np.einsum("snp,sp->sn", scenes.affinity, _spread(scenes, want))
     return np.where(scenes.present, met / np.maximum(scenes.affinity.sum(axis=2), 1), 0.0)

@@ -1,4 +1,4 @@
-"""The line out of a host where some have a traffic class: what everybody is sure of there, as it is rendered."""
+"""A host's uplink with HTB classes: the guaranteed rate and the share of every instance, as tc is configured."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ UNSHAPED_SHARE = 0.5
 
 
 def shaped(scenes: SceneBatch) -> Bools:
-    """Who has a class of its own; (S, N)."""
+    """Slots with a traffic class of their own; (S, N)."""
     return np.asarray(scenes.present & (scenes.net_mode != NET_MODES.index("none")))
 
 
 def first(scenes: SceneBatch) -> Bools:
-    """Whose class is served before all the others (prio 0): of those who mind latency; (S, N)."""
+    """Slots whose class is served first (prio 0), because they are sensitive to latency; (S, N)."""
     return shaped(scenes) & scenes.prompt
 
 
 def kept_for_unshaped(has_class: Bools, link: Floats) -> Floats:
-    """Mbit/s that those without a class are sure of together, 0 where nobody has one: there is no tree then; (S,)."""
+    """The guaranteed rate of all slots without a class together, Mbit/s; 0 without any class, as there is no HTB;
+    (S,)."""
     return np.asarray(np.where(has_class.any(axis=1), UNSHAPED_SHARE * link, 0.0))
 
 
 def sure(want: Floats, rate: Floats, has_class: Bools, is_first: Bools, link: Floats) -> Floats:
-    """Mbit/s of the line (S,) that each is sure of; (S, N).
+    """The guaranteed rate of each slot on the uplink (S,), Mbit/s; (S, N).
 
     Who has a class is sure of its `rate`, the others of an even part of what is kept for them, and nobody of more than
     it wants. HTB gives every class its rate even beyond that of its parent (tc-htb(8), sch_htb.c), so that the line
@@ -56,5 +57,5 @@ def shares(want: Floats, rate: Floats, has_class: Bools, is_first: Bools, link: 
 
 
 def within(promised: Floats, room: Floats) -> Floats:
-    """The part of what is promised that there is room for, 1 = all of it."""
+    """The share of the promised rates that fits, 1 = all of it."""
     return np.asarray(np.divide(room, promised, out=np.ones_like(promised), where=promised > room))

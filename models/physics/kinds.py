@@ -1,12 +1,11 @@
-"""What differs between kinds of hypervisors, as arrays over scenes."""
+"""Traits of the kinds of hypervisors, as arrays over scenes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from models.arrays import Bools, Floats, Ints
-from profiler.host_kinds import TRAITS
-from profiler.observed import HOST_KINDS
+from profiler.host_kinds import HOST_KINDS, TRAITS
 
 
 def trait(kind: Ints, name: str) -> Floats:
@@ -16,5 +15,5 @@ def trait(kind: Ints, name: str) -> Floats:
 
 
 def holds(kind: Ints, name: str) -> Bools:
-    """Whether it is so on each scene's kind of host."""
+    """Whether each scene's kind of host has a trait."""
     return np.asarray(np.array([bool(getattr(TRAITS[one], name)) for one in HOST_KINDS])[kind])

@@ -1,4 +1,4 @@
-"""Latency and jitter over their solo values: what sharing adds to waiting, scene by scene; no throughput here."""
+"""Latency and jitter relative to solo values: how much waiting sharing adds, scene by scene. No throughput here."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _place(scenes: SceneBatch, want: Demands) -> _Place:
 
 
 def _residence(scenes: SceneBatch, want: Demands, place: _Place, *, alone: bool) -> TimeMoments:
-    """Time at all resources together, in the unit of the demands, with everybody or alone without any setting."""
+    """Residence time at all resources together, in the unit of the demands: co-located, or alone without settings."""
     total = np.zeros_like(want.cpu)
     whole = TimeMoments(total, total)
     for demand, time in (
@@ -122,7 +122,7 @@ def _residence(scenes: SceneBatch, want: Demands, place: _Place, *, alone: bool)
 
 
 def _at_cpu(scenes: SceneBatch, place: _Place, *, alone: bool) -> TimeMoments:
-    """A cap is felt as a slower CPU in periods whose budget runs out, and not at all in the others."""
+    """Residence time at the CPU. A cap acts as a slower CPU in periods whose budget runs out, and not in the others."""
     if alone:
         return processor_sharing(place.own, place.alone, place.servers)
     free = processor_sharing(place.own, place.rate, place.servers)
@@ -135,15 +135,15 @@ def _throttled(scenes: SceneBatch, place: _Place) -> Floats:
 
 
 def _period(scenes: SceneBatch) -> Floats:
-    """Of every cap, in ms; (S, N)."""
+    """The period of every cap in ms; (S, N)."""
     return cap_period_ms(scenes.kind[:, None], scenes.cap, scenes.vcpus, scenes.prompt)
 
 
 def _stalls(scenes: SceneBatch, place: _Place) -> TimeMoments:
-    """Milliseconds that an instance stands still: until its budget is refilled, and behind turns when it wakes.
+    """Stall times in ms: until a cap's budget is refilled, and behind other instances' turns on wake-up.
 
-    Who asks for less than its fair share is put before the others when it wakes (BOOST of Xen's credit scheduler, the
-    lag of Linux's EEVDF) and waits for nobody's turn.
+    An instance that uses less than its fair share is preferred when it wakes (BOOST of Xen's credit scheduler, the
+    lag of Linux's EEVDF) and does not wait for others' turns.
     """
     never = TimeMoments(np.zeros_like(place.own), np.zeros_like(place.own))
     stall = never.mixed(cap_stall(place.cap, _period(scenes)), _throttled(scenes, place))
@@ -152,7 +152,7 @@ def _stalls(scenes: SceneBatch, place: _Place) -> TimeMoments:
 
 
 def _at_driver(scenes: SceneBatch, want: Demands, *, alone: bool) -> TimeMoments:
-    """One queue for everybody's pages, first come first served; one CPU serves it under Xen (N9, N11)."""
+    """Residence time at the driver domain: one FCFS queue for all pages; under Xen one CPU serves it (N9, N11)."""
     size = np.maximum(scenes.driver_cpus.sum(axis=1), 1)[:, None].astype(float)
     servers = np.minimum(trait(scenes.kind, "driver_servers")[:, None], size)
     busy = (want.driver if alone else np.broadcast_to(want.driver.sum(axis=1, keepdims=True), want.cpu.shape)) / servers
@@ -203,12 +203,13 @@ def _class_rate(scenes: SceneBatch, want: Demands) -> Floats:
 
 
 def _of_others(amounts: Floats) -> Floats:
-    """What all but each one has together; (S, N)."""
+    """For each slot, the sum over all other slots; (S, N)."""
     return np.asarray(amounts.sum(axis=1, keepdims=True) - amounts)
 
 
 def _left(scenes: SceneBatch, want: Demands) -> Floats:
-    """Mbit/s of the line for everybody without a class: what classes are not sure of, or what is kept; (S, 1)."""
+    """The rate for all slots without a class, Mbit/s: what is not guaranteed to classes, or what is reserved; (S,
+    1)."""
     shaped, most = htb.shaped(scenes), link(scenes)
     taken = np.where(shaped, np.minimum(want.net, scenes.net_rate), 0.0)
     ahead = np.where(htb.first(scenes), taken, 0.0).sum(axis=1)
@@ -218,7 +219,7 @@ def _left(scenes: SceneBatch, want: Demands) -> Floats:
 
 
 def _full_queues(scenes: SceneBatch, want: Demands) -> TimeMoments:
-    """Milliseconds behind a queue that stands full because more is sent into it than it can carry."""
+    """Delay in ms behind a full queue, where more is sent than it can carry."""
     shaped = htb.shaped(scenes)
     sent = np.where(scenes.present & ~shaped, want.net, 0.0).sum(axis=1, keepdims=True)
     rate = np.where(shaped, _class_rate(scenes, want), _left(scenes, want))
@@ -238,7 +239,7 @@ def _disk_limit(scenes: SceneBatch) -> Floats:
 
 
 def _at_shared(demand: Floats, limit: Floats, *, alone: bool) -> TimeMoments:
-    """A disk or memory that serves its users in turn: at least an equal share each, and what the others leave."""
+    """Residence time at a disk or memory that serves users in turn: each gets an equal share or what others leave."""
     one = np.ones_like(demand)
     if alone:
         return processor_sharing(demand, one, one)
@@ -248,7 +249,7 @@ def _at_shared(demand: Floats, limit: Floats, *, alone: bool) -> TimeMoments:
 
 
 def _saturating(scenes: SceneBatch, want: Demands, place: _Place) -> Bools:
-    """Whether an instance keeps some resource busy alone, so that it waits for answers before it asks again."""
+    """Whether an instance saturates a resource alone (a closed loop: it waits for answers before it asks again)."""
     known = link(scenes)[:, None]
     fastest = np.nan_to_num(scenes.table.column("net_mbit")).max(initial=0.0)  # where no host says what its link does
     pace = np.where(np.isfinite(known), known, fastest if fastest > 0 else np.inf)

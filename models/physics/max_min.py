@@ -1,4 +1,4 @@
-"""Weighted max-min sharing of CPUs and links, for many scenes at once; arrays in, arrays out, nothing learned."""
+"""Weighted max-min fair sharing of CPUs and links by water-filling, for many scenes at once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _STEPS = 1e8  # a host's CPUs in whole numbers, for the integer flow; what is lo
 
 
 def fill(capacity: Floats, demand: Floats, weight: Floats) -> Floats:
-    """Share one resource so that no one can get more without someone with less per weight getting less.
+    """Share one resource max-min fairly: nobody can get more unless someone with less per weight gets less.
 
     `capacity` (S,), `demand` and `weight` (S, K) with weight > 0. Returns what each gets, (S, K), in sum
-    min(capacity, what is wanted). Every consumer is filled up to a common level per weight (progressive filling,
+    min(capacity, demand). Every consumer is filled up to a common level per weight (water-filling; progressive filling,
     Bertsekas and Gallager, Data Networks, 6.5.2).
     """
     got = np.maximum(demand, 0.0)
@@ -24,7 +24,7 @@ def fill(capacity: Floats, demand: Floats, weight: Floats) -> Floats:
 
 
 def _filled(capacity: Floats, demand: Floats, weight: Floats) -> Floats:
-    """`fill` where more is wanted than there is."""
+    """`fill` where the demand is above the capacity."""
     ends = demand / weight
     levels = np.concatenate([np.zeros_like(ends), ends], axis=1)
     slopes = np.concatenate([weight, -weight], axis=1) * np.concatenate([demand > 0, demand > 0], axis=1)
@@ -43,7 +43,7 @@ def _filled(capacity: Floats, demand: Floats, weight: Floats) -> Floats:
 
 
 def _shifted(slope: Floats) -> Floats:
-    """The slope in force just before each breakpoint."""
+    """The slope just before each breakpoint."""
     return np.concatenate([np.zeros((len(slope), 1)), slope[:, :-1]], axis=1)
 
 

@@ -1,4 +1,4 @@
-"""The queueing prior: T/B and latency from solo profiles alone, by sharing CPUs, driver domain, NIC, disk, memory."""
+"""The queueing prior: T/B, latency and jitter from solo profiles, by max-min fair sharing of five resources."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _SceneDemands:
 def solve(scenes: SceneBatch) -> PriorResult:
     """Find the throughput ratios at which CPUs, driver domain, NIC, disk and memory are shared max-min fairly.
 
-    Every instance is as fast as its scarcest resource lets it be, and an instance held back by one resource asks less
+    Every instance is as fast as its scarcest resource allows, and an instance that one resource limits demands less
     of the others; that fixed point is found by damped iteration. Needs solo profiles only (NEIGHBOR sections 3.4, 4).
     """
     want = demands(scenes)
@@ -130,9 +130,9 @@ def _asked(scenes: SceneBatch, want: Demands) -> _SceneDemands:
 
 
 def _fixed_point(asked: _SceneDemands) -> Floats:
-    """How far each resource lets each instance go, (S, N, 5).
+    """The throughput ratio that each resource allows each instance, (S, N, 5).
 
-    Scene by scene, so that no answer depends on what is asked with it; only scenes that still move are shared again.
+    Scenes are independent of each other; only those that have not converged are computed again.
     """
     limits = np.ones((*asked.cpu.shape, len(RESOURCES)))
     active = np.arange(len(limits))
@@ -150,7 +150,7 @@ def _fixed_point(asked: _SceneDemands) -> Floats:
 
 
 def _round(asked: _SceneDemands, limits: Floats) -> Floats:
-    """Share every resource once, each instance asking as much as the other resources let it; (S, N, 5)."""
+    """One iteration: share every resource, with demands reduced to what the other resources allow; (S, N, 5)."""
     others = _least_of_others(limits)
     cpu_want = np.minimum(asked.cpu * (asked.keen + (1 - asked.keen) * others[0]), asked.cap)
     driver_want = asked.driver * others[1]
@@ -171,24 +171,24 @@ def _round(asked: _SceneDemands, limits: Floats) -> Floats:
 
 
 def _least_of_others(limits: Floats) -> list[Floats]:
-    """For every resource the least of the limits by all the others; five of (S, N)."""
+    """For every resource, the minimum of the limits by all other resources; five arrays (S, N)."""
     low, next_low = np.partition(limits, 1, axis=2)[:, :, :2].transpose(2, 0, 1)
     return [np.where(limits[:, :, at] == low, next_low, low) for at in range(len(RESOURCES))]
 
 
 def _reached(got: Floats, asked: Floats, full: Floats) -> Floats:
-    """The ratio that a resource alone allows: 1 where all that was asked came, else what came of the full demand."""
+    """The ratio that a resource allows: 1 where the demand was met, else the allocation over the full demand."""
     enough = got >= asked * (1 - 1e-9)
     return np.where(enough, 1.0, np.clip(np.divide(got, full, out=np.ones_like(got), where=full > 0), 1e-3, 1.0))
 
 
 def _nic(asked: _SceneDemands, want: Floats) -> Floats:
-    """Share the NIC among those who have a class on it, up to each ceiling, and those who have none; Mbit/s."""
+    """Share the NIC among instances with a class, up to each ceiling, and those without; Mbit/s."""
     return htb.shares(np.minimum(want, asked.net_most), asked.net_rate, asked.net_class, asked.net_first, asked.link)
 
 
 def _shared(want: Floats) -> Floats:
-    """Share one whole max-min fairly; (S, N)."""
+    """Share one undivided resource max-min fairly; (S, N)."""
     return fill(np.ones(len(want)), want, np.ones_like(want))
 
 
@@ -223,7 +223,7 @@ def jitter_band(ratio: Floats, scenes: SceneBatch) -> BandArrays:
 
 
 def _waiting_band(ratio: Floats, scenes: SceneBatch, times: float) -> BandArrays:
-    """Half as wide as twofold waiting where nobody waits; from there on the width grows with the log of the ratio."""
+    """The prior's band for latency or jitter: half width by log2 of the ratio, with a minimum; doubled if unknown."""
     here = scenes.present
     unknown = np.where(here & (scenes.profile == 0), 2.0, 1.0)
     value = np.where(here, ratio, np.nan)
@@ -231,13 +231,13 @@ def _waiting_band(ratio: Floats, scenes: SceneBatch, times: float) -> BandArrays
 
 
 def prior_spread(throughput: Floats, unknown: Bools) -> Floats:
-    """Half width of the prior's interval on the log scale, (S, N): small alone, wide where much is contended."""
+    """Half width of the prior's interval on the log scale, (S, N): small without contention, wide with much of it."""
     contended = 1 - np.clip(throughput, 0.0, 1.0)
     return np.where(unknown, 2.0, 1.0) * PRIOR_HALF_WIDTH * (0.15 + 0.85 * np.minimum(2 * contended, 1.0))
 
 
 def band(expected: Floats, spread: Floats, ceiling: float = np.inf) -> BandArrays:
-    """A Band around `expected` with `spread` half width on the log scale, nowhere above `ceiling`."""
+    """A band around `expected` with half width `spread` on the log scale, at most `ceiling`."""
     return BandArrays(
         expected=np.minimum(expected, ceiling),
         lower=np.minimum(expected * np.exp(-spread), ceiling),

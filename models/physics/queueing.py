@@ -1,4 +1,4 @@
-"""Waiting times in closed form: processor sharing, first come first served, caps, turns, queues; arrays in and out."""
+"""Closed-form waiting times: processor sharing, FCFS, CPU caps, scheduler turns and full queues; arrays in and out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TimeMoments(NamedTuple):
         return TimeMoments(self.mean * factor, self.variance * factor**2)
 
     def plus(self, other: TimeMoments) -> TimeMoments:
-        """One after the other, independent of each other."""
+        """The sum of two independent times."""
         return TimeMoments(self.mean + other.mean, self.variance + other.variance)
 
     def mixed(self, other: TimeMoments, chance: Floats) -> TimeMoments:
@@ -71,7 +71,7 @@ def among_packets(busy: Floats, others: Floats) -> TimeMoments:
 
 
 def worst_cap_stall(share: Floats, period: Floats) -> Floats:
-    """Longest time that a cap lets nobody run: P - Q, with the budget Q = share of the period P; any unit.
+    """The longest stall under a cap: P - Q, with the budget Q = share of the period P; any unit.
 
     Source: sched-bwc.rst of Linux, credit2.c of Xen.
     """
@@ -101,7 +101,7 @@ def budget_runs_out(share: Floats, busy: Floats, period: Floats, service: Floats
 
 
 def behind_turns(turns: Floats) -> TimeMoments:
-    """Wait for what is left of other people's turns, `turns` being their sum: anything up to it, evenly.
+    """Wait for the rest of other instances' turns: uniform between 0 and `turns`, the sum of the turns.
 
     Behind k CPU-bound ones with turns of 30 ms: up to k times 30 ms under Xen's credit scheduler without boost;
     the mean is the residual that Pollaczek and Khinchine give, Σ ρE[S²] / 2E[S].

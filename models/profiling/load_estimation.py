@@ -1,4 +1,4 @@
-"""How loaded an instance was: saturated by a limit that is known, else against the busiest time it did the same work.
+"""Estimates an instance's load: saturated at a known limit, or relative to the busiest phase with the same work.
 
 A load is offered work as a fraction of what the instance can do alone (1.0 = saturated), as scenes take it.
 """
@@ -33,7 +33,7 @@ _UNSCALED = frozenset({"waiting", "block", "throttled", "psi_cpu", "psi_io"})  #
 
 @dataclass(frozen=True, slots=True)
 class InstanceLimits:
-    """The most an instance can get: `cpu_percent` (100 = one CPU), `net_mbit`, `disk_mb_s`; None = not known.
+    """Known limits of an instance: `cpu_percent` (100 = one CPU), `net_mbit`, `disk_mb_s`; None = not known.
 
     `is_cap` says that the CPU limit is a cap below its vCPUs, so that waiting for the cap is not waiting for a CPU.
     """
@@ -46,7 +46,7 @@ class InstanceLimits:
 
 @dataclass(frozen=True, slots=True)
 class LoadLevel:
-    """A load with the range it lies in (None = not known), how it was found, how sure that is, and a sentence."""
+    """A load with its range (None = not known), the method it was found by, how certain it is, and a sentence."""
 
     value: float | None
     lower: float | None
@@ -58,14 +58,14 @@ class LoadLevel:
 
 @dataclass(frozen=True, slots=True)
 class DemandLevel:
-    """What one phase asks for, by metric key; `solo` when nobody else was active."""
+    """The demands of one phase by metric key; `solo` when no other instance was active."""
 
     metrics: Mapping[str, float]
     solo: bool
 
 
 def use(level: DemandLevel, limits: InstanceLimits) -> dict[str, float]:
-    """Share of each known limit that is used or asked for: `cpu`, `net`, `disk`; 1 = all of it."""
+    """Utilisation of each known limit: `cpu`, `net`, `disk`; 1 = all of it. Without a cap, waiting counts as CPU."""
     found: dict[str, float] = {}
     cpu = level.metrics.get("cpu")
     if cpu is not None and limits.cpu_percent:
@@ -112,7 +112,7 @@ def _load(number: int, phases: Sequence[DemandLevel], limits: InstanceLimits) ->
 
 
 def is_alike(one: DemandLevel, other: DemandLevel) -> bool:
-    """Whether two phases do the same work at other loads: every demand of either grew by about the same factor."""
+    """Whether two phases do the same work at different loads: all demands differ by about the same factor."""
     ratios = []
     for key, floor in DEMANDS.items():
         first, second = one.metrics.get(key), other.metrics.get(key)
@@ -148,7 +148,7 @@ def at_full_load(
 
 
 def _size(level: DemandLevel) -> float:
-    """How much is asked for, to find the busiest: CPU first, any demand where CPU is not known."""
+    """The size of the demand, to find the busiest phase: CPU, or any demand where CPU is not known."""
     return level.metrics.get("cpu", sum(level.metrics.get(key, 0.0) / floor for key, floor in DEMANDS.items()))
 
 

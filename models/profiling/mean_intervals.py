@@ -1,4 +1,4 @@
-"""Means of windows that resemble their neighbours: what they are worth together, and 90 % intervals that say so."""
+"""Means of autocorrelated windows with 90 % intervals, by the effective number of independent windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROUNDING = 1e-12  # spread over mean of values that differ by rounding only
 
 @dataclass(frozen=True, slots=True)
 class MeanEstimate:
-    """A metric's mean with its 90 % interval (None = too few windows to say) and what its windows are worth."""
+    """A metric's mean with its 90 % interval (None = too few windows) and its effective number of windows."""
 
     value: float
     lower: float | None
@@ -30,9 +30,9 @@ class MeanEstimate:
 
 
 def estimate(values: Floats, runs: Ints) -> MeanEstimate | None:
-    """Mean of the known values (n,) with a 90 % interval that counts neighbours in one run as the less the more alike.
+    """Mean of the known values (n,) with a 90 % interval that accounts for autocorrelation within runs of windows.
 
-    The effective number is n / (1 + 2 Σ ρₖ), lags summed as long as pairs of them are positive and fall (Geyer 1992).
+    The effective number is n / (1 + 2 Σ ρₖ); lags are summed while sums of pairs are positive and fall (Geyer 1992).
     None where no value is known.
     """
     from scipy.special import stdtrit  # here, so that commands which estimate nothing start faster

@@ -1,4 +1,4 @@
-"""Where a series changes: exact optimal partitioning (PELT) of noisy levels, and which stretches are the same phase.
+"""Change-point detection: exact optimal partitioning (PELT) of noisy series, and which segments are the same phase.
 
 Levels are compared as logarithms, so that a change is a factor. The noise of each metric is estimated from differences
 of neighbouring windows, locally (an idle phase is quieter than a busy one) and with its autocorrelation: without the
@@ -55,9 +55,9 @@ class Phases:
 
 @dataclass(frozen=True, slots=True)
 class LevelSeries:
-    """What is partitioned: log levels `y` (T, M), `weight` (T, M) = 1 / long-run variance, 0 where nothing is known.
+    """The input of partitioning: log levels `y` (T, M), `weight` (T, M) = 1 / long-run variance, 0 where unknown.
 
-    `penalty` is the price of a change in units of the weighted sum of squares.
+    `penalty` is the cost of a change in units of the weighted sum of squares.
     """
 
     y: Floats
@@ -127,7 +127,7 @@ def partition(levels: LevelSeries, shortest: int) -> tuple[tuple[int, ...], floa
 
 
 class _Sums:
-    """Running sums that give the cost of any stretch at once."""
+    """Running sums, from which the cost of any segment follows in constant time."""
 
     def __init__(self, levels: LevelSeries) -> None:
         weighted = levels.weight * levels.y
@@ -203,7 +203,7 @@ def _quantile(values: Floats, share: float) -> Floats:
 
 
 def _recognise(levels: LevelSeries, changes: tuple[int, ...]) -> Phases:
-    """Give stretches of the same level one label: the closest two are joined until no two are the same.
+    """Give segments of the same level one label: the closest two are joined until no two are the same.
 
     Two are the same when no metric differs by SAME, or when joining them costs no more than a change does. The former
     goes by medians: windows that hold some of two phases make no third one of a short stretch between them.

@@ -1,7 +1,7 @@
-"""From windows of an instance to one profile for each of its phases, with intervals, load and whether that is enough.
+"""From windows of an instance to one profile per phase, with intervals, load, and whether the data suffices.
 
-A profile is made of solo windows where there are enough of them. One made beside others says so, holds nothing that
-cannot be told apart (whole driver domain, host), and its waiting is not the workload's own.
+A profile is made of solo windows where there are enough of them. Otherwise it says so, contains no metrics that mix
+several instances (whole driver domain, host), and its waiting time includes that caused by neighbours.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PhaseProfile:
 
 @dataclass(frozen=True, slots=True)
 class InstanceProfile:
-    """Everything that is known of an instance's behaviour: its phases in order of first appearance, and their windows.
+    """All that is known about an instance's behaviour: its phases in order of first appearance, and their windows.
 
     `labels` (T,) has the phase of each window, from 0. `notes` are about the whole.
     """
@@ -91,7 +91,7 @@ class InstanceProfile:
 def profile_windows(
     windows: InstanceWindows, limits: InstanceLimits | None = None, vcpus: float | None = None
 ) -> InstanceProfile:
-    """Phases and their profiles of aligned windows.
+    """Find the phases of aligned windows and make their profiles.
 
     `limits` are those that are known beside the vCPUs, which are measured; `vcpus` are taken where they cannot be.
     """
@@ -109,7 +109,7 @@ def profile_windows(
 
 
 def phases_of(windows: InstanceWindows) -> Phases:
-    """Phases by what the instance asks for: CPU, pages, network, disk and memory bandwidth, as far as measured."""
+    """Phases by the instance's demands: CPU, pages, network, disk and memory bandwidth, as far as measured."""
     keys = [key for key in DEMANDS if key in windows.own]
     values = np.column_stack([windows.own[key] for key in keys]) if keys else np.zeros((len(windows), 0))
     return find_phases(values, np.array([DEMANDS[key] for key in keys]))
@@ -146,7 +146,7 @@ def _phase(windows: InstanceWindows, rows: PhaseWindows, load: LoadLevel) -> Pha
 
 def _effective(rows: PhaseWindows) -> float:
     demands = [rows.estimates[key] for key, floor in DEMANDS.items() if _counts(rows, key, floor)]
-    return min((one.effective for one in demands), default=float(len(rows.used)))
+    return min((demand.effective for demand in demands), default=float(len(rows.used)))
 
 
 def _counts(rows: PhaseWindows, key: str, floor: float) -> bool:
@@ -194,7 +194,7 @@ def _remarks(windows: InstanceWindows, rows: PhaseWindows) -> tuple[str, ...]:
 
 
 def _foreign(windows: InstanceWindows) -> Floats | None:
-    """CPU of the host beside instances and driver domain, %, (T,); None where the host does not tell."""
+    """CPU of the host outside of instances and driver domain, %, (T,); None where the host does not report it."""
     busy, cpu = windows.around.get("host.busy"), windows.own.get("cpu")
     if busy is None or cpu is None:
         return None
@@ -208,7 +208,7 @@ def _mean(values: Floats | None, rows: Ints) -> float | None:
 
 
 def _neighbours(windows: InstanceWindows, rows: PhaseWindows) -> dict[str, float]:
-    """Who was active beside it, busiest first; those under a tenth of the solo limit are left out."""
+    """The active neighbours, busiest first, without those under a tenth of the solo limit."""
     crowded = rows.all[windows.others_cpu[rows.all] > SOLO_CPU]
     if len(crowded) == 0:
         return {}

@@ -1,4 +1,4 @@
-"""The windows that speak for a phase: which are used, whether the instance was alone in them, and what they say."""
+"""Selects the windows that a phase's profile is made of: solo windows, away from changes, where there are enough."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _FROM_HOST = ("event", "switch")  # what solo windows say of the host belongs to
 
 @dataclass(frozen=True, slots=True)
 class PhaseWindows:
-    """The windows of one phase and what they say.
+    """The windows of one phase and the estimates from them.
 
-    `all` are its windows, `used` those that `estimates` are made of: solo ones only where `solo`. `alone` counts the
-    solo ones that are not beside a change.
+    `all` are its windows, `used` those that the `estimates` are made of: only solo ones if `solo`. `alone` counts the
+    solo windows that are not next to a change.
     """
 
     number: int
@@ -51,21 +51,21 @@ class PhaseWindows:
 
 
 def _spans(windows: InstanceWindows, begin: int, end: int) -> list[tuple[float, float]]:
-    """When the windows of a stretch began and ended, apart where some are missing in between."""
+    """Begin and end of the windows of a segment, split where windows are missing."""
     gaps = begin + 1 + np.flatnonzero(np.diff(windows.unbroken[begin:end]))
     edges = [begin, *(int(gap) for gap in gaps), end]
     return [(float(windows.times[a] - windows.period_s), float(windows.times[b - 1])) for a, b in pairwise(edges)]
 
 
 def _inner(begin: int, end: int, count: int) -> Ints:
-    """The windows of a stretch without those beside a change, where there are enough."""
+    """The windows of a segment without those next to a change, where there are enough."""
     if end - begin < _EDGE:
         return np.arange(begin, end)
     return np.arange(begin + (begin > 0), end - (end < count))
 
 
 def _columns(windows: InstanceWindows, *, solo: bool) -> dict[str, Floats]:
-    """What belongs to the instance: its own metrics and, when nobody else was active, driver domain and host."""
+    """Metrics that can be attributed to the instance: its own and, in solo windows, those of driver domain and host."""
     columns = {key: values for key, values in windows.own.items() if not key.endswith("_p95")}
     if solo:
         for key, values in windows.around.items():

@@ -1,4 +1,4 @@
-"""Stored samples of an instance, of those beside it and of their host as arrays on one time axis; nothing is judged."""
+"""Aligns stored samples of an instance, its neighbours and their host as arrays on one time axis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILLED = 6  # windows: an instance silent for no longer was there all the time, 
 
 @dataclass(frozen=True, slots=True)
 class InstanceWindows:
-    """What was measured in T windows, in order of time; nan = missing.
+    """Measurements of T windows, in order of time; nan = missing.
 
     `times` (T,) are when windows ended, in seconds since the epoch. `own` has the instance's metrics by key
     (`cpu`, `driver_domain.cpu` is its part of the driver domain), `around` those of its driver domain and host as a
@@ -45,12 +45,12 @@ class InstanceWindows:
 
     @property
     def others_cpu(self) -> Floats:
-        """CPU of everybody else together, %, 100 = one whole CPU; (T,)."""
+        """CPU of all other instances together, %, 100 = one CPU; (T,)."""
         return np.asarray(np.sum([*self.others.values(), np.zeros(len(self))], axis=0))
 
     @property
     def unbroken(self) -> NDArray[np.int64]:
-        """The number of the unbroken run of windows that each belongs to; (T,)."""
+        """The index of the run of consecutive windows that each window belongs to; (T,)."""
         gaps = np.diff(self.times) > 1.5 * self.period_s
         return np.concatenate([[0], np.cumsum(gaps)]) if len(self) else np.zeros(0, dtype=np.int64)
 
@@ -104,7 +104,7 @@ def align(readings: Readings, instance: str, host: str | None = None) -> Instanc
 
 
 def _axis(readings: Readings, instance: str, host: str) -> Floats:
-    """When its windows ended: all that its metrics name, those less than half a window apart taken as one."""
+    """The ends of its windows from all metrics; times less than half a window apart are one window."""
     of_it = [at for (where, owner, _, _), (at, _) in readings.items() if (where, owner) == (host, instance)]
     longest = np.unique(np.asarray(max(of_it, key=len), dtype=float))
     period = float(np.median(np.diff(longest))) if len(longest) > 1 else 0.0
@@ -117,7 +117,7 @@ def _axis(readings: Readings, instance: str, host: str) -> Floats:
 
 
 def _match(times: Floats, at: Sequence[float], values: Sequence[float], period: float) -> Floats:
-    """Values at the windows whose ends they are nearest to, at most half a window away."""
+    """Assign values to the windows with the nearest ends, at most half a window away."""
     ends, first = np.unique(np.asarray(at, dtype=float), return_index=True)
     found = np.full(len(times), np.nan)
     if len(ends) == 0:
@@ -133,7 +133,7 @@ def _match(times: Floats, at: Sequence[float], values: Sequence[float], period: 
 
 
 def _fill(cpu: Floats) -> Floats:
-    """A neighbour's CPU with short silences filled by the larger side; 0 where it was not there at all."""
+    """A neighbour's CPU: short gaps get the larger adjacent value, longer absences are 0."""
     present = np.flatnonzero(np.isfinite(cpu))
     filled = np.where(np.isfinite(cpu), cpu, 0.0)
     for before, after in pairwise(present):

@@ -1,4 +1,4 @@
-"""Training on more rows than memory holds, or on a cluster: every row in the booster, a sample for all else."""
+"""Training on more rows than fit into memory, or on a Dask cluster: boosters use all rows, other parts a sample."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from models.scale.run_stream import count_rows, read_run_batches
 Progress = Callable[[str, float], None]
 
 LARGE = 300_000  # rows of co-locations beyond which tables are read as a stream
-SAMPLE_ROWS = 20_000  # measured rows on which effects, judgement and calibration rest
+SAMPLE_ROWS = 20_000  # measured rows for effects, cross-validation and calibration
 
 
 @dataclass(frozen=True, slots=True)
 class StreamedDatasets:
-    """What came of streamed tables: `datasets` hold a sample of whole runs as their co-locations, `boosters` by target
+    """The result of streaming tables: `datasets` have a sample of whole runs as co-locations, `boosters` by target
     saw every row, and `card` says how many."""
 
     datasets: tuple[Dataset, ...]
@@ -33,7 +33,7 @@ class StreamedDatasets:
 
 
 def is_large(paths: Sequence[Path]) -> bool:
-    """Whether the tables of co-locations together hold more than LARGE rows; broken directories count nothing."""
+    """Whether the tables of co-locations have more than LARGE rows together; broken directories count as empty."""
     tables = [find_table(Path(path), "colocations") for path in paths if Path(path).is_dir()]
     return sum(count_rows(table) for table in tables if table) > LARGE
 
@@ -66,9 +66,9 @@ def stream(
         )
     card = {
         "rows": dict(rows),
-        "features": next((one.num_feature() for one in boosters.values()), 0),
-        "runs": sum(len(one.key) for one in surveys),
-        "sample_runs": sum(len(one.colocations) for one in datasets),
+        "features": next((booster.num_feature() for booster in boosters.values()), 0),
+        "runs": sum(len(survey.key) for survey in surveys),
+        "sample_runs": sum(len(dataset.colocations) for dataset in datasets),
         "sample": "whole runs, drawn evenly over sets of workloads; effects, judgement and calibration rest on them",
         "workers": workers,
     }

@@ -1,4 +1,4 @@
-"""The final booster of each target, trained on streamed rows; judging and effects stay elsewhere."""
+"""Trains the final booster of each target on streamed rows. Cross-validation and effects are in `learning`."""
 
 from __future__ import annotations
 
@@ -60,8 +60,10 @@ def chunks(found: FirstPass, metrics: Sequence[str]) -> Iterator[FeatureChunk]:
             grid[scene, slot] = np.log(ratios(rows, target)) - np.log(base[target][scene, slot])
             grid += np.log(solo_ratio_for(scenes, target, dataset.meta))
             residual[target] = grid[matrix.scene, matrix.slot]
-        told = ~np.logical_and.reduce([np.isnan(one) for one in residual.values()])
-        yield FeatureChunk(matrix.x[told], matrix.monotone, {target: one[told] for target, one in residual.items()})
+        measured = ~np.logical_and.reduce([np.isnan(one) for one in residual.values()])
+        yield FeatureChunk(
+            matrix.x[measured], matrix.monotone, {target: one[measured] for target, one in residual.items()}
+        )
 
 
 @contextmanager
@@ -70,7 +72,7 @@ def stored(surveys: Sequence[FirstPass], metrics: Sequence[str], say: Progress) 
 
     It lies where TMPDIR says and takes 4 bytes per row and feature; OSError when there is no room.
     """
-    total = max(sum(len(one.key) for one in surveys), 1)
+    total = max(sum(len(survey.key) for survey in surveys), 1)
     residuals: dict[str, list[NDArray[np.float32]]] = {target: [] for target in TOLD_BY}
     file: FeatureFile | None = None
     done = 0

@@ -1,4 +1,4 @@
-"""Work on a Dask cluster: boosters trained by lightgbm.dask, tasks one by one; the one module that knows Dask."""
+"""Work on a Dask cluster: trains boosters by lightgbm.dask and maps tasks. Only this module uses Dask."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ClusterError(RuntimeError):
 
 
 class _LostError(Exception):
-    """A worker went away with a result; it is made again."""
+    """A worker with a result was lost; the task runs again."""
 
 
 class Cluster:
@@ -118,7 +118,7 @@ class Cluster:
         ) from error
 
     def _same_version(self) -> None:
-        """ClusterError where a worker runs another Cotenant: results would depend on where they are made."""
+        """Raise ClusterError where a worker runs another version: results would depend on the worker."""
         mine = _own_version()
         try:
             found = self._client.run(version, "cotenant", on_error="return")
@@ -130,7 +130,7 @@ class Cluster:
                 raise ClusterError(f"worker {worker} runs {has}, and this is {mine}; install the same version there")
 
     def _check_anybody(self) -> None:
-        """ClusterError when the scheduler or all workers are gone: what waits for them would wait for ever."""
+        """Raise ClusterError when the scheduler or all workers are gone: waiting for them would never end."""
         there = _workers(self._client) if self._client.status == "running" else None
         if not there:
             what = "the scheduler" if there is None else "every worker of the cluster"
@@ -189,7 +189,7 @@ class Cluster:
                 raise ClusterError(f"training on the cluster at {self._address} failed: {reason}") from error
 
     def _check(self, used: Sequence[str]) -> None:
-        """ClusterError when the scheduler or a worker is gone; those that wait for it in vain are started anew."""
+        """Raise ClusterError when the scheduler or a worker is gone, and restart workers that wait for it."""
         there = _workers(self._client) if self._client.status == "running" else None
         if there is None:
             raise ClusterError(
@@ -207,7 +207,7 @@ class Cluster:
 
 @contextmanager
 def connected(address: str) -> Iterator[Cluster]:
-    """A cluster by its scheduler's address, `tcp://host:port`; nothing of it is kept on the workers afterwards.
+    """Connect to a cluster by its scheduler's address, `tcp://host:port`; the workers keep no data afterwards.
 
     ClusterError when nobody answers there within CONNECT_S or when it has no workers.
     """
@@ -262,7 +262,7 @@ def _reason(error: BaseException) -> str:
 
 @contextmanager
 def _silent(name: str) -> Iterator[None]:
-    """Without a library's log lines, which would stand between ours: what matters of them is raised."""
+    """Context manager that suppresses a library's log lines; errors are raised instead."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""Columns of a record batch as arrays: text as codes of few words, numbers as float64; what may be wrong is marked."""
+"""Columns of a record batch as arrays: text as dictionary codes, numbers as float64; suspicious cells are marked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: odd, so that multip
 
 @dataclass(frozen=True, slots=True)
 class DictionaryColumn:
-    """A column of text that repeats: `code` (R,) says which of `words` a row holds."""
+    """A dictionary-encoded text column: `code` (R,) is the index of each row's value in `words`."""
 
     words: tuple[str, ...]
     code: Ints
@@ -48,13 +48,13 @@ def text(batch: pa.RecordBatch, column: str) -> pa.StringArray:
 
 
 def words(cells: pa.StringArray) -> DictionaryColumn:
-    """Text as codes; the words are Python objects, so this is for columns that repeat themselves."""
+    """Dictionary-encode a column; words are Python objects, so the column should have few distinct values."""
     few = cells.dictionary_encode()
     return DictionaryColumn(tuple(few.dictionary.to_pylist()), codes(cells))
 
 
 def codes(cells: pa.StringArray) -> Ints:
-    """Equal text, equal number; (R,). No Python object is made."""
+    """Numbers that are equal for equal text; (R,). No Python objects are made."""
     return np.asarray(cells.dictionary_encode().indices.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
@@ -69,7 +69,7 @@ def unprintable(cells: pa.StringArray) -> Bools:
 
 
 def no_id(cells: pa.StringArray) -> Bools:
-    """Cells that are no id of the contract; (R,)."""
+    """Cells that are not valid ids; (R,)."""
     good = pc.and_not(pc.match_substring_regex(cells, _ID), pc.match_substring_regex(cells, _STEPS))
     return ~np.asarray(good.to_numpy(zero_copy_only=False), dtype=bool)
 

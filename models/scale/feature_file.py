@@ -20,9 +20,9 @@ READ_AT_ONCE = 16_384  # rows
 
 
 class FeatureFile:
-    """A file of R rows of F float32 below TMPDIR, written first and then read from any place; gone with `close`.
+    """A temporary file of R rows of F float32 below TMPDIR: written first, then read at any position, until `close`.
 
-    It has no name there, so that nothing is left behind even when the process is killed. `monotone` (F,) goes with the
+    The file has no name, so nothing is left behind even when the process is killed. `monotone` (F,) goes with the
     columns, as in FeatureMatrix.
     """
 
@@ -35,7 +35,7 @@ class FeatureFile:
         self._file.write(np.ascontiguousarray(x, dtype=np.float32).tobytes())
 
     def seal(self) -> None:
-        """Nothing more is written; everything can be read."""
+        """End writing and allow reading."""
         self._file.flush()
 
     def read(self, first: int, last: int) -> Singles:
@@ -51,7 +51,7 @@ class FeatureFile:
         return out
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close and delete the file."""
         self._file.close()
 
 
@@ -80,7 +80,7 @@ class MeasuredRows:
 
 
 class RowSequence(lightgbm.Sequence):  # type: ignore[misc]  # lightgbm has no types
-    """Measured rows as LightGBM wants to read them: one at a time to find bins, then all in order."""
+    """Measured rows as a lightgbm.Sequence: read one at a time to find bins, then all in order."""
 
     batch_size = READ_AT_ONCE
 

@@ -1,4 +1,4 @@
-"""The first pass over a dataset's co-locations: every row checked, runs counted, and a sample of whole runs chosen."""
+"""First pass over a dataset's co-locations: checks every row, counts runs, and chooses a sample of whole runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 32_768
 
 @dataclass(frozen=True, slots=True)
 class FirstPass:
-    """A dataset whose table of co-locations was read once and is fine; its `colocations` are empty.
+    """A dataset whose table of co-locations was read once without an error; its `colocations` are empty.
 
     Per run, (K,): `key` hash of platform, run and repeat; `pair` hash of its workloads; `measured` how many of its
     instances have a ratio. `rows` is the length of the table.
@@ -67,7 +67,7 @@ def choose(surveys: Sequence[FirstPass], most: int, seed: int) -> list[Hashes]:
 
     Every pair of workloads gives one run before any gives a second; which ones is drawn by `seed`.
     """
-    sizes = [len(one.key) for one in surveys]
+    sizes = [len(survey.key) for survey in surveys]
     names = ("key", "pair", "measured")
     key, pair, measured = (np.concatenate([getattr(one, name) for one in surveys]) for name in names)
     draw = mixed(key ^ mixed(np.array([seed], dtype=np.uint64)))
@@ -88,7 +88,7 @@ def _split(values: NDArray[np.generic], sizes: Sequence[int]) -> list[NDArray[np
 
 
 def _check_together(table: Path, key: Hashes, line: Ints) -> None:
-    """DatasetError where a run goes on after another one began."""
+    """Raise DatasetError where the rows of a run do not stand together."""
     order = np.argsort(key, kind="stable")
     again = np.flatnonzero(key[order][1:] == key[order][:-1]) + 1
     if len(again):
@@ -100,5 +100,5 @@ def _check_together(table: Path, key: Hashes, line: Ints) -> None:
 
 
 def picked(piece: RunBatch, keys: Hashes) -> Ints:
-    """Which runs of a piece are among sorted keys."""
+    """Which runs of a batch are among the sorted keys."""
     return np.flatnonzero(np.isin(piece.key, keys))

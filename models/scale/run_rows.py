@@ -1,4 +1,4 @@
-"""The rows of whole runs as arrays, checked as strictly as the row-by-row reader does, which words every error."""
+"""Rows of whole runs as arrays, checked as strictly as by the row-by-row reader, which words all errors."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class RunRows:
 
 
 def read_rows(piece: RunBatch, platforms: Mapping[str, Host]) -> RunRows:
-    """Check and convert a piece; DatasetError names file, line and column of its first wrong cell.
+    """Check and convert a batch; DatasetError names file, line and column of its first wrong cell.
 
-    Whatever looks wrong to the arrays is read once more row by row: that reader decides, and says why.
+    Rows that look wrong are read again by the row-by-row reader, which decides and words the error.
     """
     rows, doubtful = _convert(piece, platforms)
     colocations_from(piece.rows(np.unique(rows.run[doubtful])), platforms)
@@ -107,7 +107,7 @@ def _wrong(
 
 
 def _contradicts(rows: RunRows) -> Bools:
-    """Rows that describe their instance or their run otherwise than its first row, or tell an outcome twice; (R,)."""
+    """Rows that contradict the first row of their instance or run, or repeat an outcome; (R,)."""
     first = rows.first[rows.entry]
     found = np.zeros(len(rows.run), dtype=bool)
     for name in ("load", "vcpus", "cap_percent", "weight", "net_rate_mbit", "disk_limit_mb_s"):
@@ -118,8 +118,8 @@ def _contradicts(rows: RunRows) -> Bools:
         found |= code != code[first]
     opening = np.flatnonzero(np.diff(rows.run, prepend=-1))
     found |= rows.driver_cpus.code != rows.driver_cpus.code[opening][rows.run]
-    told = rows.entry * max(len(rows.outcome.words), 1) + rows.outcome.code
-    found[np.setdiff1d(np.arange(len(told)), np.unique(told, return_index=True)[1])] = True
+    outcome_key = rows.entry * max(len(rows.outcome.words), 1) + rows.outcome.code
+    found[np.setdiff1d(np.arange(len(outcome_key)), np.unique(outcome_key, return_index=True)[1])] = True
     return found
 
 
@@ -136,7 +136,7 @@ def _entries(run: Ints, instance: Ints, start: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _each(found: Sequence[str], read: Callable[[str], T]) -> tuple[tuple[T | None, ...], Bools]:
-    """Every word read, None where it is wrong, and which are wrong."""
+    """Parse every word; returns values, None where a word is wrong, and which words are wrong."""
     values: list[T | None] = []
     wrong = np.zeros(len(found), dtype=bool)
     for at, word in enumerate(found):

@@ -1,4 +1,4 @@
-"""A colocations table, CSV or Parquet, as a stream of whole runs, few rows at a time; nothing is checked here."""
+"""Reads a colocations table (CSV or Parquet) as a stream of whole runs, few rows at a time. No checks here."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _used(table: Path, names: Sequence[str]) -> list[str]:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Without dictionaries, which differ from batch to batch."""
+    """Decode dictionary columns: their dictionaries differ from batch to batch."""
     columns = [
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
     ]

@@ -1,4 +1,4 @@
-"""Rows of whole runs as a SceneBatch with the measured ratios beside it, without an object per row."""
+"""Rows of whole runs as a SceneBatch and their measured ratios, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def ratios(rows: RunRows, target: str) -> Floats:
         here = rows.outcome.pick([word == outcome for word in rows.outcome.words], bool)
         rising = target == "latency" or outcome in HIGHER_IS_BETTER
         top, bottom = (rows.colocated, rows.solo) if rising else (rows.solo, rows.colocated)
-        told = here & (bottom > 0) & ~np.isnan(top)
+        measured = here & (bottom > 0) & ~np.isnan(top)
         if target == "latency":
-            told &= top > 0
-        found[rows.entry[told]] = np.clip(top[told] / bottom[told], LOWEST_RATIO, HIGHEST_RATIO)
+            measured &= top > 0
+        found[rows.entry[measured]] = np.clip(top[measured] / bottom[measured], LOWEST_RATIO, HIGHEST_RATIO)
     return found
 
 
@@ -43,7 +43,7 @@ def pairs(rows: RunRows) -> Hashes:
 
 
 def highest_cpus(rows: RunRows) -> dict[str, int]:
-    """The highest pCPU that anybody or the driver domain is pinned to, by platform; -1 = nobody is."""
+    """The highest pCPU that an instance or the driver domain is pinned to, by platform; -1 = none."""
     pinned = rows.pinning.pick([max(pin.union, default=-1) if pin else -1 for pin in rows.pins])
     driver = rows.driver_cpus.pick([max(cpus, default=-1) if cpus else -1 for cpus in rows.driver])
     most = np.full(len(rows.platform.words), -1)
@@ -78,7 +78,7 @@ def _host(rows: RunRows, kind: int, platforms: Mapping[str, Host]) -> Host:
 def _slots(
     rows: RunRows, platforms: Mapping[str, Host], table: ProfileTable, width: int
 ) -> dict[str, tuple[NDArray[np.generic], object]]:
-    """Every per-slot field of a SceneBatch as one value per row, and what it is where nobody sits."""
+    """Every per-slot field of a SceneBatch as one value per row, with its value in empty slots."""
     mode = rows.net_mode.pick([NET_MODES.index(word or "none") for word in rows.net_mode.words])
     limited = (mode != NET_MODES.index("none")) & (rows.net_rate_mbit > 0)
     dedicated = limited & (mode == NET_MODES.index("dedicated"))
@@ -99,7 +99,7 @@ def _slots(
 
 
 def _limit(values: Floats) -> Floats:
-    """A setting as it acts: inf where it is empty or 0, which both mean that it is not set."""
+    """A limit: inf where the cell is empty or 0, which both mean that it is not set."""
     return np.where(np.nan_to_num(values) > 0, values, np.inf)
 
 

@@ -1,1 +1,1 @@
-"""The agent that runs on hosts: the loop that measures, the exporter, and the spool that is pushed to a server."""
+"""The agent on a host: the measuring loop, the exporter, and the spool that is pushed to a server."""

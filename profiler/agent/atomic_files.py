@@ -1,4 +1,4 @@
-"""Files that are whole or not there, whatever ends the agent; and counts of losses that survive a restart."""
+"""Writes files atomically, also when the agent is killed, and keeps counts of losses across restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a finished window to the server: encoding and writing in one thread, sending in another."""
+"""Delivers finished windows to the server: one thread encodes and spools them, another one sends them."""
 
 from __future__ import annotations
 

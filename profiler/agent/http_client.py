@@ -1,4 +1,4 @@
-"""One POST to the Cotenant server: a URL that was checked, a token that is never shown, deadlines, no redirects."""
+"""Posts to the Cotenant server: a checked URL, a token that is never shown, deadlines, and no redirects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ServerUrl:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What the server said."""
+    """The server's answer."""
 
     status: int
     body: bytes

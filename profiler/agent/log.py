@@ -1,4 +1,5 @@
-"""The agent's log: one line per event on standard error, `key=value` or JSON, no message more than once a minute."""
+"""The agent's log: one line per event on standard error, as `key=value` or JSON, with repeats suppressed for a
+minute."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Log:
         self._said: dict[tuple[str, str], tuple[float, int]] = {}  # when said last, how often suppressed since
 
     def info(self, event: str, **fields: Value) -> None:
-        """Say what happened. Info lines are rare by nature and are all said."""
+        """Log an event at level info. Such events are rare and never suppressed."""
         self._write("info", event, fields)
 
     def warn(self, event: str, same: str = "", **fields: Value) -> None:

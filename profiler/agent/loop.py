@@ -1,4 +1,4 @@
-"""The agent's loop: a reading at every tick of a monotonic clock, rates from two of them, windows from the rates."""
+"""The agent's loop: a reading at every tick of a monotonic clock, rates from two readings, windows from rates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GRACE_S = 0.5  # for the reading under way when the agent ends
 
 
 class StartError(Exception):
-    """A part of the agent cannot work as it was told to; the message says why and what to do."""
+    """A part of the agent cannot start with its options; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Sends the spool to the server, oldest first, until the server says that it has it; backs off where it does not."""
+"""Sends the spool to the server, oldest first, until the server acknowledges it; backs off after failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PushStatus:
 
 
 class _GarbageError(Exception):
-    """A success that does not say what became of the samples, so they are not acknowledged."""
+    """A success status without valid counts of samples, so the samples are not acknowledged."""
 
 
 class Pusher:

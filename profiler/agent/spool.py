@@ -123,7 +123,7 @@ class Spool:
             return stored
 
     def oldest(self, most_samples: int) -> list[SpoolEntry]:
-        """The batches to send next: as many as have at most `most_samples` together, and at least one if there is."""
+        """The batches to send next: at most `most_samples` samples together, but at least one batch if there is any."""
         chosen: list[SpoolEntry] = []
         total = 0
         with self._lock:

@@ -1,4 +1,4 @@
-"""One protocol over hypervisors: what they run, what they count and what they limit; reads only."""
+"""Backends: one read-only protocol for instances, counters and limits of all hypervisors."""
 
 from profiler.backends.base import Backend, BackendError, Counters, DomainCounters, HostCounters, TaskCounters
 from profiler.backends.lxc.backend import LxcBackend

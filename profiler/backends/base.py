@@ -1,4 +1,4 @@
-"""The seam between a hypervisor and the collectors: the Backend protocol and the cumulative counters it reads."""
+"""The interface between hypervisors and collectors: the Backend protocol and the cumulative counters it reads."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ def run_tool(argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> str:
             _kill(process)
         if code != 0:
             errors.seek(0)
-            said = errors.read(4096).decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
-            raise OSError(errno.EIO, f"{argv[0]} failed with {code}: {said[-1][:_SHOWN]}")
+            complaint = errors.read(4096).decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+            raise OSError(errno.EIO, f"{argv[0]} failed with {code}: {complaint[-1][:_SHOWN]}")
         if output.seek(0, os.SEEK_END) > _LARGEST:
             raise OSError(errno.EFBIG, f"{argv[0]} printed more than {_LARGEST >> 20} MB")
         output.seek(0)

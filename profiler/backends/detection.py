@@ -1,4 +1,4 @@
-"""Which backend reads this host: chosen by name, or found by what the host has."""
+"""Chooses the backend for this host: by name, or by detecting the hypervisor."""
 
 from __future__ import annotations
 

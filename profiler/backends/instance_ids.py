@@ -1,4 +1,4 @@
-"""Names that hypervisors allow, made into the ids that Cotenant allows."""
+"""Turns names that hypervisors allow into ids that Cotenant allows."""
 
 from __future__ import annotations
 

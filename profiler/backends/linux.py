@@ -1,4 +1,4 @@
-"""What every Linux hypervisor shares: scheduler counts of tasks, the kernel as driver domain, the host's own times."""
+"""Readings that all Linux hypervisors share: scheduler counts of tasks, the kernel as driver domain, host times."""
 
 from __future__ import annotations
 

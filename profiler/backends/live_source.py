@@ -1,4 +1,4 @@
-"""This host as a backend's source: small files of the kernel, kept open from one reading to the next."""
+"""The live host as a backend's source; kernel files stay open between readings."""
 
 from __future__ import annotations
 

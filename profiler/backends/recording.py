@@ -1,4 +1,4 @@
-"""Replays readings that were captured on a real host, through the backend that captured them."""
+"""Replays readings from a real host through the backend that recorded them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a backend's text comes from: the live host, the live host while it is recorded, or a recording."""
+"""Sources of a backend's files and tool output: the live host, the live host while recording, or a recording."""
 
 from __future__ import annotations
 

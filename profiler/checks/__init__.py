@@ -1,4 +1,4 @@
-"""What makes measurements lie on this host: what each thing distorts and how to mend it; reads only, never writes.
+"""Host checks: conditions that distort measurements, what each one distorts, and how to fix it. Read-only.
 
 Left out, because they distort nothing by themselves: mitigations of CPU vulnerabilities (they cost the same in every
 run; a campaign's circumstances hold the kernel), huge pages in the background, priorities of instances (they are

@@ -1,4 +1,4 @@
-"""What every check shares: the rule it follows, what it finds, and the view of the host that it looks through."""
+"""What all checks share: the rule, the finding, and the view of the host that rules read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CheckFinding:
 
 
 class UnseenError(Exception):
-    """Something that a rule needs cannot be seen on this host; `fix` says how it could be, if that is known.
+    """A fact that a rule needs is not visible on this host; `fix` says how to make it visible, if that is known.
 
     `number` is the errno of the file that could not be read.
     """
@@ -61,7 +61,7 @@ class UnseenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckRule:
-    """One check: `look` returns None where it does not apply, and raises UnseenError where it cannot tell.
+    """One check: `look` returns None where it does not apply, and raises UnseenError where the result is unknown.
 
     `where` leaves out hosts on which the files mean something else: in Xen's Dom0, Linux sees virtual CPUs ("linux" =
     not there), and Xen's tools are only there ("dom0").
@@ -176,10 +176,10 @@ class HostView:
         """What a tool prints; it is asked once, and one that hung is not asked anything again."""
         if argv not in self._said:
             self._said[argv] = self._hung.get(argv[0]) or self._ask(argv)
-        said = self._said[argv]
-        if isinstance(said, OSError):
-            raise _unseen(said, argv[0])
-        return said
+        output = self._said[argv]
+        if isinstance(output, OSError):
+            raise _unseen(output, argv[0])
+        return output
 
     def _ask(self, argv: tuple[str, ...]) -> str | OSError:
         try:

@@ -1,4 +1,4 @@
-"""Checks of time: what a reading of the clock costs, and whether time stamps of hosts can be compared."""
+"""Checks of clocks: the cost of reading the clock, and whether time stamps of hosts are comparable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def wall_clock(view: HostView) -> CheckFinding:
     if not isinstance(status, int):
         raise UnseenError("the kernel's answer is not understood")
     synchronised = not status & _UNSYNCHRONISED
-    return CheckFinding(synchronised, "synchronised" if synchronised else "nothing keeps it right")
+    return CheckFinding(synchronised, "synchronised" if synchronised else "not synchronised")
 
 
 def _clock_status() -> int:
@@ -59,8 +59,8 @@ def _clock_status() -> int:
 
 RULES = (
     CheckRule(
-        "clock source", clock_source, "reading the time is slow or coarse for every instance on this host",
-        "find out why the TSC was given up: dmesg | grep -i -e tsc -e clocksource",
+        "clock source", clock_source, "reading the time is slow or imprecise for all instances on this host",
+        "find out why the TSC is not used: dmesg | grep -i -e tsc -e clocksource",
     ),
     CheckRule(
         "wall clock", wall_clock, "time stamps jump: windows overlap or have gaps, and hosts cannot be compared",

@@ -1,4 +1,4 @@
-"""Checks of the host's CPUs as Linux sees them: clock, siblings, idle states, CPUs left out, and who is below."""
+"""Checks of CPUs as Linux sees them: frequency, SMT, idle states, unused CPUs, steal, outer hypervisor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def governor(view: HostView) -> CheckFinding:
             raise ParseError("governor", path, 1, f"{name[:60]!r} is no governor")
         by_governor.setdefault(name, []).append(cpu)
     if not by_governor:
-        raise UnseenError("this host shows no governor", "look on the machine below this VM" if view.virtual else "")
+        raise UnseenError("this host shows no governor", "look at the outer host" if view.virtual else "")
     found = ", ".join(f"{name} on CPUs {format_cpus(tuple(cpus))}" for name, cpus in sorted(by_governor.items()))
     return CheckFinding(set(by_governor) == {"performance"}, found)
 
@@ -49,7 +49,7 @@ def siblings(view: HostView) -> CheckFinding:
     if active not in ("0", "1"):
         raise ParseError("smt", f"{_CPU}/smt/active", 1, f"{active[:60]!r} is neither 0 nor 1")
     if active == "0" and view.virtual:
-        raise UnseenError("none shown, but the hypervisor below decides what is shown")
+        raise UnseenError("none shown, but the outer hypervisor decides what is shown")
     return CheckFinding(active == "0", "off" if active == "0" else "two or more CPUs share a core")
 
 
@@ -100,7 +100,7 @@ def steal(view: HostView) -> CheckFinding:
     earlier, now = view.change("/proc/stat", parse_stat)
     ticks = max(0, now.ticks["steal"] - earlier.ticks["steal"])  # some hypervisors let it run backwards by a tick
     if view.virtual and now.ticks["steal"] == 0:
-        raise UnseenError("zero since boot, as where the hypervisor below does not tell")
+        raise UnseenError("zero since boot, as on hypervisors that do not report it")
     percent = ticks * _TICK_PERCENT / view.seconds
     return CheckFinding(percent <= NOTICEABLE_PERCENT, f"{percent:.1f} % of a CPU in {view.seconds:.1f} s")
 
@@ -108,7 +108,7 @@ def steal(view: HostView) -> CheckFinding:
 def below(view: HostView) -> CheckFinding:
     """Kernel: arch/x86/include/asm/cpufeatures.h, X86_FEATURE_HYPERVISOR: set by every hypervisor for its guests."""
     if view.virtual is None:
-        raise UnseenError("this processor does not tell")
+        raise UnseenError("this processor does not report it")
     return CheckFinding(not view.virtual, "this host is itself a virtual machine" if view.virtual else "none")
 
 
@@ -122,36 +122,36 @@ def guest_polling(view: HostView) -> CheckFinding | None:
 
 RULES = (
     CheckRule(
-        "frequency governor", governor, "the clock follows the load, and so does every rate",
+        "frequency governor", governor, "the CPU clock depends on the load, so all rates do too",
         "cpupower frequency-set -g performance", "linux",
     ),
     CheckRule(
-        "turbo", boost, "who runs alone gets a faster clock than who has neighbours: they look worse than they are",
+        "turbo", boost, "instances alone get a faster clock than co-located ones: interference is overestimated",
         "", "linux",
     ),
     CheckRule(
-        "SMT", siblings, "two CPUs are one core: pinning to different CPUs may still share it",
+        "SMT", siblings, "two CPUs are one core: instances pinned to different CPUs may share a core",
         "pin to whole cores (lscpu -e), or: echo off > /sys/devices/system/cpu/smt/control", "linux",
     ),
     CheckRule(
-        "idle states", idle_states, "a lone light instance wakes late: latency and block are higher than in company",
+        "idle states", idle_states, "an instance alone wakes up late: its latency and block are too high",
         f"cpupower idle-set -D {_SLOW_WAKE_US + 1}", "linux",
     ),
-    CheckRule("offline CPUs", offline, "the host has fewer CPUs than its inventory may say", "", "linux"),
+    CheckRule("offline CPUs", offline, "the host may have fewer CPUs than its inventory says", "", "linux"),
     CheckRule(
-        "isolated CPUs", isolated, "unpinned instances never run there: they wait while those CPUs idle",
+        "isolated CPUs", isolated, "unpinned instances never run on these CPUs: they wait while these are idle",
         "pin instances there, or boot without isolcpus= and nohz_full=", "linux",
     ),
     CheckRule(
-        "steal", steal, "the hypervisor below gives these CPUs to others: all rates drop, unevenly",
+        "steal", steal, "the outer hypervisor gives these CPUs to other guests: all rates drop, unevenly",
         "use dedicated CPUs, or more repeats", "linux",
     ),
     CheckRule(
-        "hypervisor below", below, "CPUs, siblings and clock are what it shows; its other guests disturb unseen",
-        "measure on a machine of its own, or on dedicated CPUs", "linux",
+        "hypervisor below", below, "it decides which CPUs and clock are shown; its other guests are invisible",
+        "measure on a physical machine, or on dedicated CPUs", "linux",
     ),
     CheckRule(
-        "guest halt polling", guest_polling, "idle CPUs of this VM burn CPU time of the machine below",
+        "guest halt polling", guest_polling, "idle CPUs of this VM use CPU time of the outer host",
         "echo 0 > /sys/module/haltpoll/parameters/guest_halt_poll_ns", "linux",
     ),
 )  # fmt: skip

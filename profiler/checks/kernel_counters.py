@@ -1,4 +1,4 @@
-"""Checks of what the kernel counts: control groups, scheduler times, pressure, interrupts; and of who moves work."""
+"""Checks of kernel counters (control groups, scheduler times, pressure, interrupts) and of load balancers."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ RULES = (
     ),
     CheckRule(
         "disk counts of groups", group_disk,
-        "what is written back later counts for nobody; uncounted groups fall back on their tasks' own counts (root)",
+        "delayed writes are not attributed; groups without counts use the counts of their tasks (root)",
         "boot with systemd.unified_cgroup_hierarchy=1 (version 2)", "linux",
     ),
     CheckRule(
@@ -129,10 +129,10 @@ RULES = (
     CheckRule("pressure (PSI)", pressure, "psi_cpu and psi_io are absent", "boot with psi=1", "linux"),
     CheckRule(
         "interrupt time", irq_time,
-        "network work counts as cpu of whichever instance it interrupts; the driver domain's is only sampled",
+        "network processing counts as cpu of the interrupted instance; that of the driver domain is only sampled",
         "use a kernel with CONFIG_IRQ_TIME_ACCOUNTING=y", "linux",
     ),
     CheckRule(
-        "daemons that move work", movers, "interrupts and memory change their place in the middle of a measurement", "",
+        "daemons that move work", movers, "interrupts and memory are moved during a measurement", "",
     ),
 )  # fmt: skip

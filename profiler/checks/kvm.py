@@ -1,4 +1,4 @@
-"""Checks of KVM: polling that looks like work, counters that are hidden, guests inside a guest."""
+"""Checks of KVM: halt polling that counts as CPU time, hidden counters, nested guests."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def _runs_guests(view: HostView) -> bool:
 
 RULES = (
     CheckRule(
-        "halt polling", halt_polling, "idle vCPUs burn host CPU, so cpu reads too high and block too low",
+        "halt polling", halt_polling, "idle vCPUs use host CPU time: cpu is too high and block too low",
         f"echo 0 > {_POLL}", "linux",
     ),
     CheckRule(
-        "KVM counters", counters, "event is not made of exits and injected interrupts, but of wakes of QEMU's threads",
+        "KVM counters", counters, "event counts wake-ups of QEMU's threads instead of exits and injected interrupts",
         f"mount -t debugfs none {_DEBUGFS}", "linux",
     ),
     CheckRule(
-        "nested KVM", nested, "an exit of an instance exits to the hypervisor below as well: I/O costs a multiple",
-        "measure guests on a machine of its own", "linux",
+        "nested KVM", nested, "exits of an instance also exit to the outer hypervisor: I/O costs a multiple",
+        "measure guests on a physical machine", "linux",
     ),
 )  # fmt: skip

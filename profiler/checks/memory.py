@@ -1,4 +1,4 @@
-"""Checks of memory: who moves, merges, packs, swaps or takes it back while instances are measured."""
+"""Checks of memory: NUMA balancing, page merging, huge pages, swap, overcommitment, stalls and ballooning."""
 
 from __future__ import annotations
 
@@ -115,19 +115,19 @@ RULES = (
         "sysctl -w kernel.numa_balancing=0", "linux",
     ),
     CheckRule(
-        "memory merging (KSM)", merging, "ksmd's CPU time is nobody's, and writes to merged pages stall instances",
+        "memory merging (KSM)", merging, "ksmd's CPU time belongs to no instance; writes to merged pages stall",
         f"systemctl stop ksmtuned; echo 2 > {_MM}/ksm/run", "linux",
     ),
     CheckRule(
-        "huge pages", huge_pages, "page faults wait for memory to be compacted: latency peaks that no neighbour made",
+        "huge pages", huge_pages, "page faults wait for memory compaction: latency peaks that no neighbour caused",
         f"echo madvise > {_MM}/transparent_hugepage/defrag", "linux",
     ),
     CheckRule(
-        "swap", swap, "instances wait for pages to come back, and that traffic counts as disk and block",
+        "swap", swap, "instances wait for pages from swap, and this traffic counts as disk and block",
         "add memory or move instances away; then: swapoff -a && swapon -a",
     ),
     CheckRule(
-        "memory promised", promised, "once it is all used, instances are swapped out or killed during a measurement",
+        "memory promised", promised, "when all of it is used, instances are swapped out or killed during a measurement",
         "move instances away, or lower their memory limits", "linux",
     ),
     CheckRule(
@@ -135,7 +135,7 @@ RULES = (
         "add memory or move instances away",
     ),
     CheckRule(
-        "balloon", balloon, "memory of this VM belongs to the hypervisor below: caches shrink and grow meanwhile",
-        "give this VM its memory for good (no ballooning) on the machine below", "linux",
+        "balloon", balloon, "the outer hypervisor takes memory of this VM: caches shrink and grow during a measurement",
+        "give this VM fixed memory (no ballooning) on the outer host", "linux",
     ),
 )  # fmt: skip

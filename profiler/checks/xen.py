@@ -1,4 +1,4 @@
-"""Checks of Xen from its Dom0: where Dom0 runs, the physical CPUs as Xen's tools show them, and what it traces."""
+"""Checks of Xen from Dom0: Dom0's CPUs, physical CPUs by Xen's tools, and tracing."""
 
 from __future__ import annotations
 
@@ -125,27 +125,27 @@ def _lines(view: HostView, command: str, key: str) -> list[str]:
 
 RULES = (
     CheckRule(
-        "Dom0's CPUs", dom0_cpus, "Dom0 works on the CPUs of instances: their waiting follows everybody's I/O",
+        "Dom0's CPUs", dom0_cpus, "Dom0 runs on the CPUs of instances: their waiting depends on all instances' I/O",
         "xl vcpu-pin Domain-0 all 0-1 (at boot: dom0_max_vcpus=2 dom0_vcpus_pin)", "dom0",
     ),
     CheckRule(
-        "Dom0's memory", dom0_memory, "Dom0's caches, and with them all disk I/O, get slower with every guest",
-        "boot Xen with dom0_mem=4096M,max:4096M (the size that it needs)", "dom0",
+        "Dom0's memory", dom0_memory, "Dom0's caches shrink with every guest, and all disk I/O gets slower",
+        "boot Xen with dom0_mem=4096M,max:4096M (or the size that Dom0 needs)", "dom0",
     ),
     CheckRule(
-        "frequency governor", governor, "the clock follows the load, and so does every rate",
+        "frequency governor", governor, "the CPU clock depends on the load, so all rates do too",
         "xenpm set-scaling-governor performance", "dom0",
     ),
     CheckRule(
-        "turbo", boost, "who runs alone gets a faster clock than who has neighbours: they look worse than they are",
+        "turbo", boost, "instances alone get a faster clock than co-located ones: interference is overestimated",
         "xenpm disable-turbo-mode", "dom0",
     ),
     CheckRule(
-        "SMT", siblings, "two CPUs are one core: pinning to different CPUs may still share it",
+        "SMT", siblings, "two CPUs are one core: instances pinned to different CPUs may share a core",
         "pin to whole cores (xenpm get-cpu-topology), or boot Xen with smt=0", "dom0",
     ),
     CheckRule(
-        "idle states", idle_states, "a lone light instance wakes late: latency and block are higher than in company",
+        "idle states", idle_states, "an instance alone wakes up late: its latency and block are too high",
         "xenpm set-max-cstate 1", "dom0",
     ),
     CheckRule(
@@ -153,11 +153,11 @@ RULES = (
         "dom0",
     ),
     CheckRule(
-        "xentrace", tracing, "waiting, block and execution are absent, cpu is only known to 0.1 s",
+        "xentrace", tracing, "waiting, block and execution are absent; cpu has a resolution of 0.1 s",
         "install Xen's tools (Debian: apt-get install xen-utils-common)", "dom0",
     ),
     CheckRule(
-        "network rings", ring_counts, "pages_exchanged is made of bytes: small packets count too little",
+        "network rings", ring_counts, "pages_exchanged is computed from bytes: small packets are underestimated",
         f"mount -t debugfs none {_DEBUGFS}", "dom0",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The command line of the host side, `cotenant-profiler`: arguments in, tables or JSON out; measures through others."""
+"""The command line `cotenant-profiler`: arguments in, tables or JSON out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cotenant-profiler check`: what makes this host's numbers lie and which metrics it gives, as tables or as JSON."""
+"""`cotenant-profiler check`: what distorts measurements on this host, and which metrics it provides."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HypervisorStatus:
-    """What reads this host; `problem` says why nothing does, or why what comes before it could not."""
+    """The backend of this host; `problem` says why there is none, or why a preferred one cannot be used."""
 
     backend: str | None
     host: str | None
@@ -42,7 +42,9 @@ class HostReport:
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
-    check = commands.add_parser("check", help="what makes this host's numbers lie, and which metrics it gives")
+    check = commands.add_parser(
+        "check", help="check what distorts measurements on this host, and which metrics it provides"
+    )
     add_backend(check)
     check.add_argument("--strict", action="store_true", help="exit with 1 when something distorts measurements")
     check.add_argument("--json", action="store_true", help="machine-readable output")
@@ -67,7 +69,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def look(backend: str) -> HostReport:
-    """Check this host and read its instances twice, about a second apart; a backend that fails is told, not raised."""
+    """Check this host and read its instances twice, about a second apart; a failing backend is reported, not raised."""
     if backend in ("auto", "xen") and traced_already(LiveSource()):
         return _unread("another xentrace runs (that of cotenant-profiler run?) and would lose records", check_host())
     with contextlib.ExitStack() as stack:
@@ -110,10 +112,10 @@ def _metrics_sentence(report: HostReport) -> str:
         return f"No metric can be read: {hypervisor.problem}."
     given = sum(metric.state == "given" for metric in report.metrics)
     if not hypervisor.instances:
-        told = [metric.metric for metric in report.metrics if "given" in (metric.state, metric.driver_state)]
+        available = [metric.metric for metric in report.metrics if "given" in (metric.state, metric.driver_state)]
         return (
             f"No instance runs here ({hypervisor.backend}); without one, what the host and its driver domain give can"
-            f" be told: {', '.join(told) or 'nothing'}."
+            f" be told: {', '.join(available) or 'nothing'}."
         )
     return (
         f"{given} of {len(report.metrics)} metrics are given for {_count(hypervisor.instances)} ({hypervisor.backend})."

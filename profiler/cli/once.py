@@ -1,4 +1,4 @@
-"""`cotenant-profiler once`: two readings of this host, or of a recording, shown as one table or as JSON."""
+"""`cotenant-profiler once`: two readings of this host or of a recording, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _LONGEST_S = 300  # longer gaps are refused as stale by the collectors
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
-    once = commands.add_parser("once", help="one reading of every instance's metrics")
+    once = commands.add_parser("once", help="print the metrics of every instance once")
     once.add_argument(
         "--every", type=between(0.01, _LONGEST_S, "seconds"), default=1.0, metavar="S",
         help="seconds between readings (1)",
     )  # fmt: skip
     add_choice(once)
     once.add_argument("--replay", type=Path, metavar="FILE", help="replay a recording instead of reading this host")
-    once.add_argument("--record", type=Path, metavar="FILE", help="also keep everything that was read in FILE")
+    once.add_argument("--record", type=Path, metavar="FILE", help="also record everything that was read to FILE")
     once.add_argument("--json", action="store_true", help="machine-readable output")
     once.set_defaults(command=_once, of_this_host={name: once.get_default(name) for name in _OF_THIS_HOST})
 
 
 def _once(options: argparse.Namespace) -> int:
-    told = [name for name, default in options.of_this_host.items() if getattr(options, name) != default]
-    if options.replay and told:
-        unheeded = ", ".join(f"--{name.replace('_', '-')}" for name in told)
+    changed = [name for name, default in options.of_this_host.items() if getattr(options, name) != default]
+    if options.replay and changed:
+        unheeded = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
         return fail(f"--replay shows a recording and does not read this host: leave out {unheeded}", WRONG_USAGE)
     recording = RecordingSource(LiveSource()) if options.record else None
     backend = RecordedBackend(options.replay) if options.replay else chosen_backend(options, recording)

@@ -1,4 +1,4 @@
-"""What every command of the command line says and how: exit codes, one-sentence errors, JSON, tables drawn by rich."""
+"""Output of all commands: exit codes, one-sentence errors, JSON, and tables by rich."""
 
 from __future__ import annotations
 

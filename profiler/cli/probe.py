@@ -1,4 +1,4 @@
-"""`cotenant-profiler probe`: runs one probe, lists them, or is the far end for one on another host."""
+"""`cotenant-profiler probe`: runs a probe, lists the probes, or serves as the far end of a probe."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ class _Late(argparse.ArgumentParser):
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the commands and their options."""
-    group = commands.add_parser("probe", help="measure this machine, or the way to another, with one small program")
+    group = commands.add_parser("probe", help="run a probe of this machine, or of the network to another one")
     probes = group.add_subparsers(title="probes", required=True, metavar="NAME", parser_class=_Late)
     for name, entry in PROBES.items():
         probe = probes.add_parser(name, help=entry.summary, description=f"{entry.summary} (after {entry.after})")
         probe.probe = name
         if entry.needs_peer:
             probe.add_argument(
-                "--to", type=_address, metavar="HOST[:PORT]", help="the far end (default: one of our own on loopback)"
+                "--to", type=_address, metavar="HOST[:PORT]", help="the far end (default: a local one on loopback)"
             )
         probe.add_argument("--json", action="store_true", help="machine-readable output")
         probe.add_argument("--raw", type=Path, metavar="FILE", help="write the raw series as CSV (.gz: compressed)")
-        probe.add_argument("--picture", type=Path, metavar="FILE", help="draw the raw series (.png or .svg)")
+        probe.add_argument("--picture", type=Path, metavar="FILE", help="draw a chart of the raw series (.png or .svg)")
         probe.set_defaults(command=_probe, name=name)
-    listing = probes.add_parser("list", help="all probes, and the papers they are after")
+    listing = probes.add_parser("list", help="list all probes and the papers that they follow")
     listing.add_argument("--json", action="store_true", help="machine-readable output")
     listing.set_defaults(command=_list)
-    serve = probes.add_parser("serve", help="be the far end of probes from other hosts, until stopped")
+    serve = probes.add_parser("serve", help="serve as the far end of probes from other hosts, until stopped")
     serve.add_argument(
         "--listen", type=_address, default=("127.0.0.1", None), metavar="ADDRESS[:PORT]",
-        help="where (127.0.0.1:9406); whoever can reach it may load this host and its network",
+        help="address to listen on (127.0.0.1:9406); whoever can reach it may load this host and its network",
     )  # fmt: skip
-    serve.add_argument("--json", action="store_true", help="say where it listens as JSON")
+    serve.add_argument("--json", action="store_true", help="print its address as JSON")
     serve.set_defaults(command=_serve)
 
 

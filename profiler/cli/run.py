@@ -1,4 +1,4 @@
-"""`cotenant-profiler run`: puts the agent together from its options, runs it until it is told to stop, sums it up."""
+"""`cotenant-profiler run`: builds the agent from its options, runs it until it is stopped, and prints a summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s]+):(\d{1,5})\Z")
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
-    run = commands.add_parser("run", help="the agent: measure on and on, export to Prometheus, push to Cotenant")
+    run = commands.add_parser("run", help="the agent: measure continuously, export to Prometheus, push to Cotenant")
     run.add_argument(
         "--every", type=between(0.1, 60, "seconds"), default=1.0, metavar="S", help="seconds between readings (1)"
     )
@@ -38,16 +38,31 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_choice(run)
     run.add_argument(
         "--listen", type=_listen, default=("127.0.0.1", 9405), metavar="ADDRESS:PORT",
-        help="where Prometheus finds /metrics (127.0.0.1:9405)",
+        help="address on which Prometheus finds /metrics (127.0.0.1:9405)",
     )  # fmt: skip
     run.add_argument("--no-exporter", action="store_true", help="serve no metrics")
-    run.add_argument("--push", type=_server, metavar="URL", help="Cotenant server that gets every window")
     run.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="its token, mode 640 or less (default: COTENANT_TOKEN, if set)"
+        "--push", type=_server, metavar="URL", help="base URL of the Cotenant server that gets every window"
     )
-    run.add_argument("--spool", type=Path, default=_SPOOL, metavar="DIR", help=f"unsent windows ({_SPOOL})")
     run.add_argument(
-        "--spool-max-mb", type=between(1, 1e6, "MB"), default=256.0, metavar="MB", help="size of the spool (256)"
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="file with the server's token, mode 640 or less (default: COTENANT_TOKEN, if set)",
+    )
+    run.add_argument(
+        "--spool",
+        type=Path,
+        default=_SPOOL,
+        metavar="DIR",
+        help=f"folder of windows that the server has not acknowledged ({_SPOOL})",
+    )
+    run.add_argument(
+        "--spool-max-mb",
+        type=between(1, 1e6, "MB"),
+        default=256.0,
+        metavar="MB",
+        help="largest size of the spool; when full, the oldest windows are dropped (256)",
     )
     run.add_argument("--seconds", type=between(0.1, 1e9, "seconds"), metavar="S", help="end after this many seconds")
     run.add_argument("--once-window", action="store_true", help="end after the first window")

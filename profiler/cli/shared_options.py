@@ -1,4 +1,4 @@
-"""The options that commands share: what is read, and numbers that must lie in a range."""
+"""Options that commands share: the choice of the backend, and numbers within a range."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from profiler.observed import check_id
 
 def add_backend(command: argparse.ArgumentParser) -> None:
     """Declare `--backend`."""
-    command.add_argument("--backend", choices=NAMES, default="auto", help="what to read (auto: what this host has)")
+    command.add_argument(
+        "--backend",
+        choices=NAMES,
+        default="auto",
+        help="which hypervisor to read; auto: Xen in a Dom0, libvirt where it has guests, else containers",
+    )
 
 
 def add_choice(command: argparse.ArgumentParser) -> None:
@@ -26,7 +31,7 @@ def add_choice(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--xen-trace", choices=MODES, default=DEFAULT_MODE,
-        help=f"what Xen's trace holds: full also has hypercalls, at several times the cost ({DEFAULT_MODE})",
+        help=f"content of Xen's trace: full adds hypercalls, at several times the cost ({DEFAULT_MODE})",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Two readings of a Backend into rates and MetricSamples; formulas live here, reading does not."""
+"""Collectors: turn two readings of a Backend into rates and MetricSamples. Formulas are here, reading is not."""
 
 from profiler.collectors.counter_deltas import Deltas, Difference, Drop, difference
 from profiler.collectors.samples import Absence, Collected, SampleRow, collect, unit_of

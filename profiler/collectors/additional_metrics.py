@@ -1,21 +1,9 @@
-"""Metrics beyond the eight that come with the same readings: kernel time, cap, pressure, bytes, memory."""
+"""Metrics beyond the eight from the same readings: kernel time, cap, pressure, bytes, memory."""
 
 from __future__ import annotations
 
 from profiler.collectors.counter_deltas import Deltas
 
-# name → unit; `system` is the part of `cpu` inside the kernel, `psi_*` the share of time in which some task stalled
-UNITS: dict[str, str] = {
-    "system": "%",
-    "throttled": "%",
-    "psi_cpu": "%",
-    "psi_io": "%",
-    "net_mbit": "Mbit/s",
-    "disk_mb_s": "MB/s",
-    "rss_mb": "MB",
-    "steal": "%",
-    "busy": "%",
-}
 # metric, its counter, and how much of the counter is one percent of a second
 _PERCENTS = (
     ("system", "system_ns", 1e7),

@@ -1,4 +1,4 @@
-"""Two readings of cumulative counters into what happened between them; resets, gaps and vanished tasks end here."""
+"""Differences between two readings of cumulative counters; handles resets, gaps and vanished tasks."""
 
 from __future__ import annotations
 

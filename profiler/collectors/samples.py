@@ -1,4 +1,4 @@
-"""Differences into MetricSamples: the eight metrics in every scope that has them, and the further ones."""
+"""Turns counter deltas into MetricSamples: the eight metrics in every scope, and additional ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import cast
 
 from profiler.backends import Counters
 from profiler.collectors import paper_metrics
-from profiler.collectors.additional_metrics import UNITS, further
+from profiler.collectors.additional_metrics import further
 from profiler.collectors.counter_deltas import Deltas, Difference, Drop, difference
-from profiler.metrics import BY_NAME, PAGE_BYTES, Scope
+from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, PAGE_BYTES, Scope
 from profiler.observed import MetricSample
 
 _NEEDS = {
@@ -69,7 +69,7 @@ class Collected:
 
 def unit_of(metric: str) -> str:
     """Unit of one of the eight or of a further metric."""
-    return BY_NAME[metric].unit if metric in BY_NAME else UNITS[metric]
+    return BY_NAME[metric].unit if metric in BY_NAME else ADDITIONAL_UNITS[metric]
 
 
 def collect(first: Counters, second: Counters) -> Collected:
@@ -135,7 +135,7 @@ class _Collection:
                 self._add(name, "driver_domain", {"cpu": share}, driver.absent)
 
     def add_host(self, no_whole: str) -> None:
-        """The host as a whole; `no_whole` says why its own counters are missing where they are."""
+        """Add the host's metrics; `no_whole` is the reason where its own counters are missing."""
         change = self._change
         domains = [*change.instances.values(), *([change.driver] if change.driver else [])]
         why = {key: reason for deltas in domains for key, reason in deltas.absent.items()}

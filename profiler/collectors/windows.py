@@ -1,4 +1,4 @@
-"""Samples of many readings into windows: time-weighted mean and 95th percentile of each series, and running totals."""
+"""Aggregates samples into windows: time-weighted mean and 95th percentile of each series, and running totals."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class WindowAggregator:
         return self._begin_s is not None and monotonic_s >= self._begin_s + self._window_s - self._interval_s / 2
 
     def close(self, monotonic_s: float) -> MetricWindow:
-        """End the window in progress now and begin the next one where the grid says.
+        """End the current window now, and begin the next one at the next grid time.
 
         An instance of which this window saw nothing is forgotten, totals included, unless it saw nothing of anybody.
         """

@@ -1,4 +1,4 @@
-"""The type of one cell of the table metric × hypervisor; the cells stand in the files beside."""
+"""The definition of one metric on one hypervisor; the definitions are in the modules beside this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The definitions of every hypervisor, by the name of its backend; what people call it stands beside."""
+"""The definitions of all hypervisors by the name of their backend, and the hypervisors' display names."""
 
 from __future__ import annotations
 

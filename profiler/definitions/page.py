@@ -1,4 +1,4 @@
-"""The table metric × hypervisor and the page of documentation around it, as Markdown."""
+"""Renders the table metric × hypervisor and its documentation page as Markdown."""
 
 from __future__ import annotations
 

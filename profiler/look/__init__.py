@@ -1,4 +1,4 @@
-"""The one look of every report: style sheet, page that all extend, and pictures in the page's own colours."""
+"""The common design of all reports: style sheet, base template, and charts in the page's colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of /proc, /sys, control groups and Xen's tools into numbers; no I/O anywhere in here."""
+"""Parsers of /proc, /sys, control groups and Xen's tools. No I/O."""
 
 from profiler.parse.cgroup import (
     Quota,

@@ -1,4 +1,4 @@
-"""What every parser shares: the one error it raises and strict reading of numbers; no I/O."""
+"""What all parsers share: ParseError and strict reading of numbers. No I/O."""
 
 from __future__ import annotations
 

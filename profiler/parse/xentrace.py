@@ -39,7 +39,7 @@ _CONTINUE_HEADER = CONTINUE_RUNNING | _ONE_WORD
 
 @dataclass(slots=True)
 class TraceBatch:
-    """What some pieces of a stream held.
+    """The content of some pieces of a stream.
 
     `changes` are (time stamp, vCPU, from, to) with vCPU = domain << 16 | number, without the idle domain's; a vCPU that
     was let run on stands as from running to running. `first` and `newest` are time stamps. `switches` counts how often

@@ -93,7 +93,7 @@ def _ns(text: str, what: str, where: str, number: int) -> int:
 
 
 def add(found: dict[int, T], domid: int, value: T, what: str, where: str, number: int) -> None:
-    """Keep what belongs to a domain; a domain that stands twice is a ParseError."""
+    """Add a domain's value; ParseError for a domain that occurs twice."""
     if domid in found:
         raise ParseError(what, where, number, f"domain {domid} stands twice")
     found[domid] = value

@@ -14,7 +14,7 @@ _WHAT = "xl list -l"
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredDomain:
-    """What xl keeps of a domain's configuration; None = it says nothing about it.
+    """A domain's configuration as xl stores it; None = not set.
 
     `pinning` holds the hard affinity of each vCPU; `cap_percent` 0 = no cap.
     """

@@ -1,4 +1,4 @@
-"""Probes: small programs that measure what a machine, or a pair of machines, gives; one file each, after the papers.
+"""Probes: small programs that measure a machine or a pair of machines as in the papers, one module each.
 
 This module only knows their names, so that a command line can be built without importing any of them.
 """

@@ -1,4 +1,4 @@
-"""What every probe shares: the Probe protocol, what a run gives back, how it tells its progress, and its one error."""
+"""What all probes share: the Probe protocol, the result of a run, progress reporting, and ProbeError."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Probe(Protocol):
 
 
 class Progress:
-    """Tells how far a probe is, and lets it be stopped; this one tells nobody. One per run."""
+    """Reports a probe's progress and lets it be stopped. This base class reports nothing. One per run."""
 
     def __init__(self) -> None:
         self.stopped = False

@@ -1,4 +1,4 @@
-"""When a probed slot counts as congested: lost packets, and one-way delays close to the largest that a loss showed."""
+"""Decides when a probed slot counts as congested: by lost packets, or delays close to those of losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The share of a CPU that a busy loop gets (E1): it reads the clock without end, and counts where time jumps."""
+"""The share of a CPU that a busy loop gets (E1): it reads the clock continuously and detects jumps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CpuShare:
             "--count", type=count(10**10), default=_READS, metavar="N",
             help=f"clock reads ({_READS:,})",
         )  # fmt: skip
-        much.add_argument("--seconds", type=above(0, 86_400), metavar="S", help="read for so long instead")
+        much.add_argument("--seconds", type=above(0, 86_400), metavar="S", help="read for this long instead")
         parser.add_argument(
             "--threshold-ms", type=above(0.02, 10_000), default=_THRESHOLD_MS, metavar="MS",
             help=f"an iteration that takes longer is time scheduled off ({_THRESHOLD_MS:g})",
@@ -98,7 +98,7 @@ def calibrate() -> tuple[float, float]:
 
 
 def watch(reads: int, seconds: float | None, progress: Progress) -> Jumps:
-    """Read the clock `reads` times, or for so many seconds, without pause; what telling the progress takes is left out.
+    """Read the clock `reads` times, or for some seconds, without pause; time for progress reports is left out.
 
     Iterations above the floor are kept instead of all stamps: a million of them would be 8 MB a second.
     """

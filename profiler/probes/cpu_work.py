@@ -32,19 +32,19 @@ class CpuWork:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
         much.add_argument("--count", type=count(10**6), default=_SAMPLES, metavar="N", help=f"how often ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="as often as fits into so long")
+        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="measure for this long instead")
         parser.add_argument(
             "--every", type=above(0, 86_400), metavar="S",
-            help="begin one every so many seconds (default: one after another; the paper: 300, for days)",
+            help="begin one every S seconds (default: one after another; the paper: 300, for days)",
         )  # fmt: skip
         work = parser.add_mutually_exclusive_group()
         work.add_argument(
             "--work-ms", type=above(0.1, 60_000), default=_WORK_MS, metavar="MS",
-            help=f"choose the work so that it takes this CPU so long ({_WORK_MS:g})",
+            help=f"choose the amount of work so that it takes this long ({_WORK_MS:g})",
         )  # fmt: skip
         work.add_argument(
             "--iterations", type=count(10**12), metavar="N",
-            help="the work itself, to repeat exactly what an earlier run (its circumstances) or another machine did",
+            help="the amount of work, to repeat an earlier run (see its circumstances) or that of another machine",
         )  # fmt: skip
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:

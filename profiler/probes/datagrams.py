@@ -1,4 +1,4 @@
-"""Receiving datagrams with the kernel's arrival times and drops; pacing a sender, and watching that nobody stops it."""
+"""Receives datagrams with the kernel's arrival times and drops; paces a sender and detects its interruptions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def set_buffer(end: socket.socket, option: int, size: int) -> int:
 
 
 def prepare_receiver(end: socket.socket, buffer_bytes: int) -> None:
-    """Set the receive buffer, and everything this kernel has to tell when datagrams came and how many were dropped."""
+    """Set the receive buffer, and enable the kernel's arrival times and drop counts for datagrams."""
     set_buffer(end, socket.SO_RCVBUF, buffer_bytes)
     for level, option in (
         (socket.SOL_SOCKET, _SO_TIMESTAMPNS),
@@ -47,7 +47,7 @@ def prepare_receiver(end: socket.socket, buffer_bytes: int) -> None:
 
 
 def path_mtu(end: socket.socket) -> str:
-    """Bytes that the kernel sends to the peer of a connected socket without fragments; empty when it does not say."""
+    """The path MTU of a connected socket in bytes, as text; empty when the kernel does not know it."""
     level, option = (socket.IPPROTO_IPV6, 24) if end.family == socket.AF_INET6 else (socket.IPPROTO_IP, 14)
     try:
         return str(end.getsockopt(level, option))  # IPV6_MTU, IP_MTU
@@ -93,7 +93,7 @@ class Inbox:
         return self.buffer[:length], read_ns, arrived_ns or read_ns
 
     def finished(self, control: socket.socket) -> bool:
-        """Whether the sender says something at `control` (or closed it), and nothing more came for 0.2 s."""
+        """Whether there is data at `control` (or it was closed), and nothing more came for 0.2 s."""
         return _readable(control, 0) and not _readable(self.end, _QUIET_S)
 
 

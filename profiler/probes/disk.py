@@ -55,14 +55,18 @@ class DiskProbe:
         )
         parser.add_argument(
             "--dir", type=Path, default=_PLACE, metavar="DIR",
-            help=f"where to make them; they are always removed ({_PLACE})",
+            help=f"where to create them; they are always removed ({_PLACE})",
         )  # fmt: skip
         parser.add_argument(
             "--count", type=count(10**6), default=_OPERATIONS, metavar="N",
             help=f"small reads, and as many writes ({_OPERATIONS}); sustained tests take every file once",
         )  # fmt: skip
-        parser.add_argument("--seconds", type=above(0, 86_400), metavar="S", help="all four tests together at most")
-        parser.add_argument("--seed", type=count(2**31, 0), default=1, metavar="N", help="of the random places (1)")
+        parser.add_argument(
+            "--seconds", type=above(0, 86_400), metavar="S", help="time for all four tests together at most"
+        )
+        parser.add_argument(
+            "--seed", type=count(2**31, 0), default=1, metavar="N", help="seed of the random places (1)"
+        )
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         done: list[DiskOperation] = []
@@ -199,7 +203,9 @@ def summarise(done: Sequence[DiskOperation]) -> dict[str, Quantity]:
     for test in TESTS:
         operations = [one for one in done if one.test == test]
         small = test.endswith("small")
-        numbers = [one.took_ms if small else one.length / 1e3 / one.took_ms for one in operations]
+        numbers = [
+            operation.took_ms if small else operation.length / 1e3 / operation.took_ms for operation in operations
+        ]
         values |= described(numbers, "ms" if small else "MB/s", prefix=f"{test}_")
         if (variation := variation_percent(numbers)) is not None:
             values[f"{test}_variation"] = Quantity(variation, "%")

@@ -1,4 +1,4 @@
-"""The disk probe's own files: a folder of their own, made, kept out of caches, and removed, also after a kill."""
+"""The disk probe's files: created in a folder of their own, kept out of caches, and removed, also after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probes sent on a grid of time and matched with their answers: the engine below rtt, whatever carries the probes."""
+"""Sends echo probes at fixed intervals and matches the answers, over any transport; used by rtt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an end of a transfer did on its own system: CPU used, and time it waited for one though it had work."""
+"""CPU use of an endpoint of a transfer, and the time it waited for a CPU although it was runnable."""
 
 from __future__ import annotations
 

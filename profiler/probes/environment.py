@@ -1,4 +1,4 @@
-"""What a probe was taken under, and what on this machine is reason to distrust it; from files of the kernel only."""
+"""The environment of a probe, and reasons to distrust its result on this machine; from kernel files only."""
 
 from __future__ import annotations
 

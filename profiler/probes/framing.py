@@ -1,4 +1,4 @@
-"""How the two ends of a probe talk: JSON objects, one a line, of limited length, and blocks of bytes after some."""
+"""The protocol between the two ends of a probe: JSON objects, one per line, of limited length, and binary blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_PAYLOAD = 64 << 20  # bytes: a million arrivals with their sizes are 12 MB
 
 
 class FramingError(Exception):
-    """The other end is gone, silent, or says what the protocol does not know."""
+    """The other end is gone or silent, or violates the protocol."""
 
 
 class ControlChannel:

@@ -47,10 +47,10 @@ class Hops:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
         much.add_argument("--count", type=count(10**6), default=_ROUNDS, metavar="N", help=f"rounds ({_ROUNDS})")
-        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="as many as fit into so long")
+        much.add_argument("--seconds", type=above(0, 10**7), metavar="S", help="measure for this long instead")
         parser.add_argument(
             "--every", type=above(0.01, 86_400), default=_EVERY_S, metavar="S",
-            help=f"begin a round every so many seconds ({_EVERY_S:g}; the paper: 300, for days)",
+            help=f"start a round every S seconds ({_EVERY_S:g}; the paper: 300, for days)",
         )  # fmt: skip
         parser.add_argument("--hops", type=count(16), default=_HOPS, metavar="N", help=f"up to which hop ({_HOPS})")
 

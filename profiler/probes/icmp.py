@@ -86,7 +86,7 @@ class Icmp:
         self.socket.close()
 
     def send(self, sequence: int, hops: int | None = None) -> None:
-        """Send one request; with `hops`, it is thrown away after so many routers, and the last of them says so.
+        """Send one request; with `hops`, the router at that distance drops it and reports that.
 
         Raises OSError when the kernel refuses, which it may for a while (no route, full queue).
         """

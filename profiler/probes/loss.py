@@ -30,18 +30,47 @@ class LossProbe:
         add = parser.add_argument
         add("--seconds", type=above(0.05, 7000), default=_SECONDS, metavar="S", help=f"how long ({_SECONDS:g})")
         add("--slot-ms", type=above(0.2, 1000), default=SLOT_MS, metavar="MS", help=f"length of a slot ({SLOT_MS:g})")
-        add("--probability", type=above(0, 1), default=PROBABILITY, metavar="P", help="of an experiment per slot (0.3)")
+        add(
+            "--probability",
+            type=above(0, 1),
+            default=PROBABILITY,
+            metavar="P",
+            help="probability of an experiment per slot (0.3)",
+        )
         add("--packets", type=count(10), default=_PACKETS, metavar="N", help=f"per probe ({_PACKETS})")
-        add("--packet-bytes", type=count(1472, LEAST_BYTES), default=_PACKET_BYTES, metavar="N", help="payload (600)")
-        add("--tau-ms", type=above(0, 10_000), default=TAU_S * 1e3, metavar="MS", help="a loss so near counts (50)")
-        add("--alpha", type=above(0, 0.999), default=ALPHA, metavar="A", help="how near to the largest delay (0.005)")
+        add(
+            "--packet-bytes",
+            type=count(1472, LEAST_BYTES),
+            default=_PACKET_BYTES,
+            metavar="N",
+            help="payload of a packet (600)",
+        )
+        add(
+            "--tau-ms",
+            type=above(0, 10_000),
+            default=TAU_S * 1e3,
+            metavar="MS",
+            help="a loss within this time of a slot counts (50)",
+        )
+        add(
+            "--alpha",
+            type=above(0, 0.999),
+            default=ALPHA,
+            metavar="A",
+            help="a delay above 1 - A of the delay before the latest loss counts (0.005)",
+        )
         add(
             "--drop-one-in",
             type=count(MOST_PACKETS),
             metavar="N",
-            help="the far end loses so rare a packet, to judge by",
+            help="the far end drops one packet in N, a known loss to judge the estimate by",
         )
-        add("--algorithm", choices=("improved", "basic"), default="improved", help="with three-slot experiments or not")
+        add(
+            "--algorithm",
+            choices=("improved", "basic"),
+            default="improved",
+            help="improved: with three-slot experiments",
+        )
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         slots = round(options.seconds * 1e3 / options.slot_ms)

@@ -53,7 +53,7 @@ def draw(slots: int, probability: float, seed: int, *, improved: bool = True) ->
 
 def probed_slots(experiments: Iterable[Experiment]) -> tuple[int, ...]:
     """The slots that need a probe, in order; experiments that overlap share it."""
-    return tuple(sorted({one.first + step for one in experiments for step in range(one.slots)}))
+    return tuple(sorted({experiment.first + step for experiment in experiments for step in range(experiment.slots)}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What probe loss makes of what was sent and what came: estimates, marks, and the series that its picture shows."""
+"""Evaluates probe loss from the packets sent and received: estimates, marks, and the series for its chart."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def judge(
     `near` is this end's `GapWatch.summary`. Raises ProbeError when no experiment was over yet.
     """
     last = sent[-1].slot
-    done = [one for one in experiments if one.first + one.slots - 1 <= last]
+    done = [experiment for experiment in experiments if experiment.first + experiment.slots - 1 <= last]
     if not done:
         raise ProbeError("stopped before the first experiment was over")
     probes = _probes(sent, received.read_ns)

@@ -32,11 +32,17 @@ class Messages:
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("--seconds", type=above(0.1, 7000), metavar="S", help="for all sizes together (0.25 s for each)")
+        add("--seconds", type=above(0.1, 7000), metavar="S", help="time for all sizes together (0.25 s for each)")
         add("--largest", type=count(MOST_BYTES), default=LARGEST, metavar="BYTES", help=f"largest message ({LARGEST})")
-        add("--perturbation", type=count(64, 0), default=PERTURBATION, metavar="BYTES", help="around each size (3)")
+        add(
+            "--perturbation",
+            type=count(64, 0),
+            default=PERTURBATION,
+            metavar="BYTES",
+            help="bytes below and above each size that are also tried (3)",
+        )
         add("--tool", choices=("auto", "own", "netpipe"), default="auto",
-            help="NetPIPE where both ends have it and --seconds is not set, else our own")  # fmt: skip
+            help="program; auto: NetPIPE where both ends have it and --seconds is not set, else our own")  # fmt: skip
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         curve, tool, marks = _measured(options, progress)

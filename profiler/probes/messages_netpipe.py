@@ -61,8 +61,10 @@ def _curve(curve: Path, log: Path, *, stopped: bool, code: int) -> tuple[Message
             if not text:
                 raise ProbeError("stopped before NetPIPE had measured its first size")
         elif code:
-            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise ProbeError(f"NetPIPE ended with code {code}: {said[-1][:200] if said else 'it said nothing'}")
+            complaint = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise ProbeError(
+                f"NetPIPE ended with code {code}: {complaint[-1][:200] if complaint else 'it said nothing'}"
+            )
         return read_netpipe(text)
     except NetpipeOutputError as error:
         raise ProbeError(str(error)) from None

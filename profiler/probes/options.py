@@ -1,4 +1,4 @@
-"""Types of probes' options: numbers that must lie in a range; what is wrong is said in one sentence."""
+"""Argument types of probes' options: numbers within a range, with one-sentence errors."""
 
 from __future__ import annotations
 

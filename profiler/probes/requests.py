@@ -29,7 +29,7 @@ class Requests:
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("--threads", type=_threads, default=_THREADS, metavar="N[,N...]", help="at once (1,2,4,8,16,32)")
+        add("--threads", type=_threads, default=_THREADS, metavar="N[,N...]", help="requests at once (1,2,4,8,16,32)")
         add("--seconds", type=above(0.05, 3600), default=_SECONDS, metavar="S", help=f"for each ({_SECONDS:g})")
         add("--size", type=count(MOST_BYTES), default=_SIZE, metavar="BYTES", help=f"each way ({_SIZE})")
         add("--connect", action="store_true", help="a new connection for every request")

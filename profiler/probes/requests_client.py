@@ -51,7 +51,7 @@ class RequestClient:
         self._threads = threads
 
     def run(self, seconds: float, progress: Progress, done: float = 0.0) -> LoadResult:
-        """Ask for so long; `done` is what the progress begins with. ProbeError when the responder goes away."""
+        """Send requests for this time; `done` is the initial progress. ProbeError when the responder goes away."""
         load = LoadResult()
         began = time.perf_counter()
         used = time.process_time()
@@ -74,7 +74,7 @@ class RequestClient:
 
     def _loop(self, load: LoadResult, began: float, seconds: float, progress: Progress, done: float) -> None:
         clock, poll, asked = time.perf_counter, self._poll.poll, self._asked
-        end, told = began + seconds, began
+        end, last_report = began + seconds, began
         while not progress.stopped:
             ready = poll(_LOST_S)
             now = clock()
@@ -91,8 +91,8 @@ class RequestClient:
                 if not one.missing:
                     load.took_s.append(clock() - one.began)
                     self._again(descriptor, one)
-            if now - told > 0.5:
-                told = now
+            if now - last_report > 0.5:
+                last_report = now
                 progress.update(done + now - began)
 
     def _again(self, descriptor: int, one: _PendingRequest) -> None:

@@ -1,4 +1,4 @@
-"""The responder: the other side of probes between two hosts; one process per session, few at once, all with an end."""
+"""The responder: the far end of probes between two hosts; one process per session, limited in number and time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Child:
 
 
 class Responder:
-    """Listens, and gives every client a process of its own; a client that goes away takes its process with it."""
+    """Listens and starts a process per client; the process ends when the client disconnects."""
 
     def __init__(self, listen: tuple[str, int], until: int | None = None, most_s: float = SESSION_S) -> None:
         """Bind; ProbeError when that is not possible. Nothing is served before `run`.
@@ -165,7 +165,7 @@ def _session(channel: ControlChannel) -> None:
 
 
 def own() -> None:
-    """A responder on a free port of loopback for one probe: says the port, and ends when its standard input closes."""
+    """A responder on a free loopback port for one probe: prints the port, and ends when its standard input closes."""
     responder = Responder(("127.0.0.1", 0), until=sys.stdin.fileno())
     signal.signal(signal.SIGTERM, lambda _number, _frame: responder.stop())
     sys.stdout.write(f"{responder.address[1]}\n")

@@ -33,18 +33,18 @@ class Rtt:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
         much.add_argument("--count", type=count(10**7), default=_SAMPLES, metavar="N", help=f"probes ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="probes for so long instead")
+        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="probe for this long instead")
         parser.add_argument(
             "--per-second", type=above(0, _MOST_PER_SECOND), default=_PER_SECOND, metavar="N",
             help=f"probes a second ({_PER_SECOND:g})",
         )  # fmt: skip
         parser.add_argument(
             "--drop", type=count(10**6, 0), metavar="N",
-            help=f"leave the first N out ({_DROPPED}, or a tenth of fewer than {10 * _DROPPED} probes)",
+            help=f"leave out the first N ({_DROPPED}, or a tenth of fewer than {10 * _DROPPED} probes)",
         )  # fmt: skip
         parser.add_argument(
             "--late-ms", type=above(0, 60_000), default=_LATE_MS, metavar="MS",
-            help=f"an answer that takes longer is counted as late, and in no statistic ({_LATE_MS:g})",
+            help=f"later answers are counted as late and left out of statistics ({_LATE_MS:g})",
         )  # fmt: skip
         parser.add_argument("--udp", action="store_true", help="UDP to a responder instead of ICMP")
 

@@ -1,4 +1,4 @@
-"""Runs one probe: its far end, the circumstances around it, marks of the machine, and what is written of it."""
+"""Runs a probe with its far end, records the environment and marks, and writes the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The near end of a probe between two hosts: the responder it talks to (its own when none is named), and a session."""
+"""The near end of a probe between two hosts: connects to a responder (starts one if none is named) and opens
+sessions."""
 
 from __future__ import annotations
 
@@ -206,7 +207,7 @@ def far_end(to: tuple[str, int | None] | None) -> Iterator[Peer]:
 def _said_port(child: subprocess.Popen[bytes]) -> int:
     assert child.stdout is not None  # noqa: S101 - it was asked for
     ready, _, _ = select.select([child.stdout], [], [], _START_S)
-    said = child.stdout.readline(16) if ready else b""
-    if not said.strip().isdigit():
+    greeting = child.stdout.readline(16) if ready else b""
+    if not greeting.strip().isdigit():
         raise ProbeError("a responder of our own could not be started; name one with --to")
-    return int(said)
+    return int(greeting)

@@ -1,4 +1,4 @@
-"""Statistics that probes share: variation, histograms, and the numbers that describe a series of times."""
+"""Statistics that probes share: variation, histograms, and summaries of series of times."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _TCP_INFO_PMTU, _TCP_INFO_RTT, _TCP_INFO_RETRANSMITS = 60, 68, 100  # offsets in
 
 @dataclass(frozen=True, slots=True)
 class TcpInfo:
-    """What the kernel says of a connection: path MTU in bytes, smoothed RTT in µs, segments sent again."""
+    """The kernel's facts about a connection: path MTU in bytes, smoothed RTT in µs, retransmitted segments."""
 
     path_mtu: int
     rtt_us: int
@@ -56,8 +56,14 @@ class Tcp:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("--megabytes", type=above(0, 1e7), default=MEGABYTES, metavar="MB", help=f"to send ({MEGABYTES:g})")
-        add("--seconds", type=above(0, 7000), metavar="S", help="send for no longer than this")
-        add("--window-kb", type=count(1 << 18, 4), default=WINDOW_BYTES >> 10, metavar="KB", help="both windows (256)")
+        add("--seconds", type=above(0, 7000), metavar="S", help="send for this long at most")
+        add(
+            "--window-kb",
+            type=count(1 << 18, 4),
+            default=WINDOW_BYTES >> 10,
+            metavar="KB",
+            help="send and receive window (256)",
+        )
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         """Send `options.megabytes` or for `options.seconds`, whichever ends first."""
@@ -92,7 +98,7 @@ def _send(stream: socket.socket, total: int, seconds: float | None, progress: Pr
     chunk = memoryview(bytes(_CHUNK))
     began, before, size = time.monotonic(), EndpointCpu.now(), 0
     progress.begin(total / 1e6, "MB")
-    told = began
+    last_report = began
     try:
         with progress.interruptible():
             while size < total and not progress.stopped:
@@ -100,8 +106,8 @@ def _send(stream: socket.socket, total: int, seconds: float | None, progress: Pr
                 now = time.monotonic()
                 if seconds is not None and now - began >= seconds:
                     break
-                if now - told > 0.5:
-                    told = now
+                if now - last_report > 0.5:
+                    last_report = now
                     progress.update(size / 1e6)
         elapsed, used = time.monotonic() - began, EndpointCpu.now().since(before)
         window = stream.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2  # the kernel doubles what was asked

@@ -1,4 +1,4 @@
-"""What tcp and udp make of recorded arrivals: values, marks, the raw series, the picture of throughput over time."""
+"""Evaluates recorded arrivals for tcp and udp: values, marks, raw series, and the chart of throughput over time."""
 
 from __future__ import annotations
 

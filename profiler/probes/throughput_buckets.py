@@ -91,7 +91,7 @@ class Arrivals:
 
     @classmethod
     def unpack(cls, block: bytes) -> Arrivals:
-        """Read what a Recorder packed at the far end; ValueError says what does not fit together."""
+        """Read what a Recorder packed at the far end; ValueError says what is inconsistent."""
         numbers = unpack(block)
         if len(numbers) < 5 or len(numbers) != 5 + 2 * (numbers[3] + numbers[4]):
             raise ValueError(f"{len(numbers)} numbers do not make up the buckets and gaps that it announces")

@@ -39,21 +39,21 @@ class Transfer:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         much = parser.add_mutually_exclusive_group()
         much.add_argument("--count", type=count(10**7), default=_SAMPLES, metavar="N", help=f"blocks ({_SAMPLES})")
-        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="for so long instead")
+        much.add_argument("--seconds", type=above(0, 7200), metavar="S", help="measure for this long instead")
         parser.add_argument(
             "--every", type=above(0, 600), default=_EVERY_S, metavar="S",
-            help=f"begin one every so many seconds ({_EVERY_S:g}; the paper: 300, for days)",
+            help=f"start one every S seconds ({_EVERY_S:g}; the paper: 300, for days)",
         )  # fmt: skip
         parser.add_argument(
             "--size", type=count(1 << 24), default=_BLOCK, metavar="BYTES", help=f"of a block ({_BLOCK})"
         )
-        parser.add_argument("--connect", action="store_true", help="a new connection for every block")
+        parser.add_argument("--connect", action="store_true", help="use a new connection for every block")
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         transfers, segment = measure(options, progress)
         if not transfers:
             raise ProbeError("stopped before one block was back")
-        took = [one.took_ms for one in transfers]
+        took = [transfer.took_ms for transfer in transfers]
         values = described(took, "ms")
         values["goodput_median"] = Quantity(2 * options.size * 8 / 1e3 / values["median"].value, "Mbit/s")
         values["samples"] = Quantity(len(took), "1")

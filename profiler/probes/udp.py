@@ -46,8 +46,14 @@ class Udp:
         add = parser.add_argument
         add("--rate-mbit", type=above(0, 1e5), default=RATE_MBIT, metavar="MBIT", help=f"to send at ({RATE_MBIT:g})")
         add("--megabytes", type=above(0, 1e7), default=MEGABYTES, metavar="MB", help=f"to send ({MEGABYTES:g})")
-        add("--seconds", type=above(0, 7000), metavar="S", help="send for no longer than this")
-        add("--packet-bytes", type=count(65_507, 64), default=PACKET_BYTES, metavar="N", help="payload (1472)")
+        add("--seconds", type=above(0, 7000), metavar="S", help="send for this long at most")
+        add(
+            "--packet-bytes",
+            type=count(65_507, 64),
+            default=PACKET_BYTES,
+            metavar="N",
+            help="payload of a packet (1472)",
+        )
 
     def run(self, options: argparse.Namespace, progress: Progress) -> ProbeRun:
         """Send `options.megabytes` or for `options.seconds`, whichever ends first, at `options.rate_mbit`."""
@@ -77,7 +83,7 @@ def _send(end: socket.socket, options: argparse.Namespace, progress: Progress) -
     interval = max(1, int(burst * size * 8e3 / options.rate_mbit))
     packet = bytearray(size)
     progress.begin(total * size / 1e6, "MB")
-    began = planned = told = time.monotonic_ns()
+    began = planned = last_report = time.monotonic_ns()
     before, sent = EndpointCpu.now(), 0
     now = began
     until = began + int(options.seconds * 1e9) if options.seconds else None
@@ -88,8 +94,8 @@ def _send(end: socket.socket, options: argparse.Namespace, progress: Progress) -
                 _give(end, packet)
                 sent += 1
             planned = next_start(planned, now, interval)
-            if now - told > 500_000_000:
-                told = now
+            if now - last_report > 500_000_000:
+                last_report = now
                 progress.update(sent * size / 1e6)
             wait_until(planned)
             now = time.monotonic_ns()

@@ -61,8 +61,9 @@ SHAPES: tuple[dict[str, Any], ...] = (  # of hosts with 16 pCPUs
 DATASETS = ("datasets/lab-neighbours",)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TARGETS_MS = {1000: (100.0, 20.0), 10_000: (1000.0, 50.0)}  # cold, warm; of "Advice an operator would follow"
-SHARES = {"filters": "filters.py:apply", "alike": "host_classes.py:kinds", "asking": "host_classes.py:predict",
-          "order": "decision.py:_ordered", "answer": "candidates.py:candidates"}  # fmt: skip
+SHARES = {"filters": "filters.py:apply", "alike": "host_classes.py:host_classes",
+          "asking": "host_classes.py:predict_classes",
+          "order": "decision.py:_rank_hosts", "answer": "candidates.py:candidates"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _apart(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any]:
 def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any]:
     """Times of one cloud in milliseconds, how much of it is distinct, and the peak memory in MB."""
     predictor = load(model)
-    profiles = tuple(one for path in DATASETS for one in load_dataset(Path(path)).profiles if one.platform)
+    profiles = tuple(profile for path in DATASETS for profile in load_dataset(Path(path)).profiles if profile.platform)
     begin = time.process_time()
     snapshot = made_cloud(cloud, size, profiles)
     built = time.process_time() - begin
@@ -199,7 +200,7 @@ def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any
 def made_cloud(cloud: str, size: int, profiles: tuple[WorkloadProfile, ...]) -> ClusterSnapshot:
     """Hosts in SHAPES with RESIDENTS instances each: of FLAVOURS contents, or each with loads of its own."""
     random = np.random.default_rng(0)
-    names = sorted({one.name for one in profiles})
+    names = sorted({profile.name for profile in profiles})
     contents = random.choice(names, (FLAVOURS if cloud == CLOUDS[0] else size, RESIDENTS))
     loads = np.ones(contents.shape) if cloud == CLOUDS[0] else random.uniform(0.5, 1.0, contents.shape)
     of = random.integers(0, len(contents), size) if cloud == CLOUDS[0] else np.arange(size)

@@ -1,4 +1,4 @@
-"""The least that FastAPI can do with the same question: read its JSON, answer bytes that are there already."""
+"""A minimal FastAPI endpoint as baseline: it parses the question's JSON and returns prepared bytes."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ def _sent(port: int, data: bytes) -> socket.socket:
     return connection
 
 
-def _crowd(port: int, number: int, said: bytes) -> list[socket.socket]:
-    return [_sent(port, said) for _ in range(number)]
+def _crowd(port: int, number: int, request: bytes) -> list[socket.socket]:
+    return [_sent(port, request) for _ in range(number)]
 
 
 def _body(port: int, body: bytes) -> socket.socket:

@@ -51,7 +51,7 @@ PATH = "/v1/placements"
 
 @dataclass(frozen=True, slots=True)
 class LoadedCloud:
-    """What the service is told, and what is asked of it."""
+    """The inventory that the service gets, and the questions that it is asked."""
 
     inventory: Inventory
     names: tuple[str, ...]
@@ -60,7 +60,7 @@ class LoadedCloud:
     def of(cls, size: int) -> LoadedCloud:
         """So many hosts of 16 pCPUs."""
         profiles = _profiles()
-        names = tuple(one.name for one in profiles)
+        names = tuple(profile.name for profile in profiles)
         random = np.random.default_rng(0)
         contents = random.choice(names, (CONTENTS, RESIDENTS))
         hosts = tuple(Host(f"h{at:05}", "lxc", pcpus=16, memory_mb=262_144, nic_mbit=10_000) for at in range(size))
@@ -106,8 +106,8 @@ def _profiles() -> tuple[WorkloadProfile, ...]:
     """Measured profiles of WORKLOADS names, taken to hold everywhere."""
     found: dict[str, WorkloadProfile] = {}
     for path in DATASETS:
-        for one in load_dataset(Path(path)).profiles:
-            found.setdefault(one.name, replace(one, platform=""))
+        for profile in load_dataset(Path(path)).profiles:
+            found.setdefault(profile.name, replace(profile, platform=""))
     return tuple(list(found.values())[:WORKLOADS])
 
 
@@ -163,7 +163,7 @@ def measured(size: int, rate: float, model: Path, options: argparse.Namespace) -
 
 def _figures(turns: list[LoadResults]) -> dict[str, Any]:
     """Medians over turns, and all of them."""
-    each = [{"p50_ms": one.at(0.5), "p99_ms": one.at(0.99), "max_ms": one.at(1.0)} for one in turns]
+    each = [{"p50_ms": turn.at(0.5), "p99_ms": turn.at(0.99), "max_ms": turn.at(1.0)} for turn in turns]
     return {
         **{name: statistics.median(one[name] for one in each) for name in each[0]},
         "answered_per_s": statistics.median(len(one.latency_ms) / one.seconds for one in turns),

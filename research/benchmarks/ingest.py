@@ -136,10 +136,10 @@ def over_http(settings: Settings, seconds: float, windows: int, workers: int) ->
             body = '{"samples":[' + ",".join(texts[sender].replace("@", when) for when in times) + "]}"
             open_[sender].request("POST", "/v1/samples", body, {"Content-Type": "application/json"})
             with open_[sender].getresponse() as answer:
-                said = json.loads(answer.read())
+                document = json.loads(answer.read())
             if answer.status != 200:
-                raise RuntimeError(f"the service says {answer.status}: {said}")
-            return int(said["accepted"])
+                raise RuntimeError(f"the service says {answer.status}: {document}")
+            return int(document["accepted"])
 
         done = drive(send, seconds)
         return *done, _cpu_s(pid) - before

@@ -34,7 +34,7 @@ def ask(port: int, path: str, bodies: Sequence[bytes], *, rate: float, seconds: 
 
 
 class _QuestionConnection(asyncio.Protocol):
-    """One question at a time; tells when it is free again."""
+    """A connection with one question at a time; reports when it is free again."""
 
     def __init__(self, load: _QuestionLoad) -> None:
         self._load = load

@@ -88,7 +88,7 @@ def of_dataset(path: Path, sizes: Sequence[runs.Size]) -> list[Result]:
         jobs = {pool.submit(of_world, path, number, learned, sizes): number for number in range(len(found))}
         for job in as_completed(jobs):
             results[jobs[job]] = [{"dataset": dataset.name, **one} for one in job.result()]
-    return [one for number in sorted(results) for one in results[number]]
+    return [result for number in sorted(results) for result in results[number]]
 
 
 def of_world(path: Path, number: int, learned: CrossFitted, sizes: Sequence[runs.Size]) -> list[Result]:
@@ -117,8 +117,8 @@ def lines(result: Result) -> list[str]:
 def _noise(result: Result) -> list[str]:
     found = [f"{result['dataset']}, {result['world']}: {result['hosts']} hosts, regret to an oracle, % as judged by"]
     for case, rows in result["noise"].items():
-        told = (f"{name} {row['regret_percent']:.2f}" for name, row in rows.items() if name != runs.ORACLE)
-        found.append(f"  {case}: " + ", ".join(told))
+        regrets = (f"{name} {row['regret_percent']:.2f}" for name, row in rows.items() if name != runs.ORACLE)
+        found.append(f"  {case}: " + ", ".join(regrets))
     return found
 
 

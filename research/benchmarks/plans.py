@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 
 from advisor.domain import Inventory
-from advisor.planning.assignment.advised_start import in_turn
+from advisor.planning.assignment.advised_start import place_in_turn
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Aim, Goal
-from advisor.planning.assignment.local_search import Clock
-from advisor.planning.cloud_evaluation import Standing
+from advisor.planning.assignment.local_search import SearchClock
+from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import load_dataset
@@ -141,7 +141,7 @@ def against_first_fit(world: MeasuredWorld, dataset: str, count: int) -> Row:
             "admit", plan_quality.newcomers(world, workloads), objective="pack", keep_ratio=SLO, time_limit_s=60.0
         )
         found = plan_quality.planned(world, plan_quality.cloud(world, count), goal)
-        there = [one for one in plan_quality.situations(found.after) if one]
+        there = [situation for situation in plan_quality.situations(found.after) if situation]
         if plan_quality.below(world, there, SLO) or sum(map(len, there)) < count:
             raise AssertionError("the plan leaves somebody out, or below the limit")
         hosts["first fit"] += len(fitted)
@@ -173,11 +173,11 @@ def growth(count: int, hosts: int, flavours: str, limit: PlanDeadline, questions
             cloud = scattered(empty, instances)
         if aim not in questions:
             continue
-        before = Standing.of(cloud, chosen.predictor).below(goal.keep_ratio)
+        before = CloudEvaluation.of(cloud, chosen.predictor).below(goal.keep_ratio)
         first = time.perf_counter()
         found = assign(cloud, chosen, replace(goal, time_limit_s=limit.seconds()), now=NOW, fresh_s=math.inf)
         row["seconds"] = time.perf_counter() - first
-        after = Standing.of(found.after, chosen.predictor)
+        after = CloudEvaluation.of(found.after, chosen.predictor)
         if not after.below(goal.keep_ratio) <= before:
             raise AssertionError("the plan pushes somebody below the limit")
         search = found.search
@@ -199,7 +199,7 @@ def _in_turn(empty: ClusterSnapshot, chosen: ActivePredictor, goal: Goal) -> Row
     count = len(goal.newcomers)
     sample = goal if count <= SIZES[0][0] else replace(goal, newcomers=goal.newcomers[:: count // SAMPLE])
     first = time.perf_counter()
-    turns, _ = in_turn(empty, chosen, sample, now=NOW, fresh_s=math.inf, clock=Clock.of(math.inf))
+    turns, _ = place_in_turn(empty, chosen, sample, now=NOW, fresh_s=math.inf, clock=SearchClock.of(math.inf))
     took = (time.perf_counter() - first) * count / len(sample.newcomers)
     return {"in_turn_seconds": took} | ({"in_turn_placed": len(turns)} if sample is goal else {})
 
@@ -219,7 +219,7 @@ def made_up(count: int, hosts: int, flavours: str) -> tuple[ClusterSnapshot, tup
     """An empty cloud of 32-CPU hosts, and instances of twenty workloads in four sizes, or in as many as there are
     instances; made up, but for the workloads' profiles."""
     dataset = load_dataset(LAB[0])
-    names = sorted({one.name for one in dataset.profiles})[:WORKLOADS]
+    names = sorted({profile.name for profile in dataset.profiles})[:WORKLOADS]
     random = np.random.default_rng(count)
     many = flavours == "many"
     instances = []

@@ -143,7 +143,9 @@ def some_rows(target: FittedTarget, examples: Examples) -> AskedRows:
 def some_scenes(dataset: Dataset) -> SceneBatch:
     """SCENES hosts of the dataset's first platform with TOGETHER of its workloads each."""
     host = next(iter(dataset.platforms.values()))
-    workloads = sorted({outcome.instance.workload or "" for one in dataset.colocations for outcome in one.outcomes})
+    workloads = sorted(
+        {outcome.instance.workload or "" for colocation in dataset.colocations for outcome in colocation.outcomes}
+    )
     drawn = np.random.default_rng(0).choice(workloads, (SCENES, TOGETHER))
     scenes: list[tuple[Host, list[Instance]]] = [
         (host, [Instance(f"i{slot}", vcpus=1, workload=str(one)) for slot, one in enumerate(row)]) for row in drawn

@@ -81,18 +81,18 @@ def lines(found: Replay, rebalance_s: float | None, seconds: float) -> list[str]
     """A table of policies."""
     moving = "nobody moves" if rebalance_s is None else f"cotenant may move residents every {rebalance_s / 3600:g} h"
     hours = found.steps * found.interval_s / 3600
-    told = [
+    lines = [
         f"{found.trace}: {found.instances} instances, {hours:.0f} h in {found.steps} steps, {found.hosts} hosts "
         f"({found.host_type}), {moving}; judged by {found.judge_version}; {seconds:.0f} s",
         COLUMNS,
     ]
-    for one in found.policies:
-        row = f"{one.policy:12} {one.hosts_mean:7.2f} {max(one.hosts_used):5d}"
-        if one.mean is not None and one.worst is not None:
-            row += f" {one.violation_share:10.3%} {one.worst:6.3f} {one.mean:9.4f} {one.moves:6d} {one.refused:8d}"
-            row += f" {one.decision_s:12.1f}"
-        told.append(row)
-    return told
+    for policy in found.policies:
+        row = f"{policy.policy:12} {policy.hosts_mean:7.2f} {max(policy.hosts_used):5d}"
+        if policy.mean is not None and policy.worst is not None:
+            row += f" {policy.violation_share:10.3%} {policy.worst:6.3f} {policy.mean:9.4f} {policy.moves:6d}"
+            row += f" {policy.refused:8d} {policy.decision_s:12.1f}"
+        lines.append(row)
+    return lines
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -135,9 +135,9 @@ class Traffic:
             self.statuses[status] += 1
             if path == "/v1/placements":
                 self.questions += 1
-                told = json.loads(body)
-                if told.get("candidates"):
-                    self._answered = told
+                document = json.loads(body)
+                if document.get("candidates"):
+                    self._answered = document
 
     def _question(self, turn: int) -> Request:
         chance = random.Random(turn)
@@ -179,12 +179,12 @@ class Traffic:
     def _outcomes(self, turn: int) -> Request:
         del turn
         with self._counting:
-            told = self._answered
-        if told is None:
+            answered = self._answered
+        if answered is None:
             return "GET", "/healthz", None
-        first = told["candidates"][0]
+        first = answered["candidates"][0]
         kept = {one["instance"]: one["throughput_ratio"]["expected"] for one in first["neighbours"]}
-        path = f"/v1/placements/{told['id']}/outcome"
+        path = f"/v1/placements/{answered['id']}/outcome"
         return "POST", path, {"host": first["host"], "throughput_ratios": kept}
 
     def _plans(self, turn: int) -> Request:
@@ -227,7 +227,7 @@ def read(pid: int, seconds: float, questions: int) -> ServiceReading:
 
 
 def slope(questions: Sequence[float], kb: Sequence[float], parts: int = STRETCHES) -> Slope:
-    """By the least squares through the means of so many stretches of readings that follow each other."""
+    """The least-squares slope through the means of consecutive segments of readings."""
     across = [float(part.mean()) for part in np.array_split(np.asarray(questions, dtype=float) / 1000, parts)]
     up = [float(part.mean()) for part in np.array_split(np.asarray(kb, dtype=float), parts)]
     found = stats.linregress(across, up)
@@ -236,7 +236,7 @@ def slope(questions: Sequence[float], kb: Sequence[float], parts: int = STRETCHE
 
 
 def soak(options: argparse.Namespace) -> list[ServiceReading]:
-    """Ask for so long; each reading is written as it is made."""
+    """Send questions for this time; each reading is written at once."""
     cloud = LoadedCloud.of(options.hosts)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-soak-")))
@@ -246,7 +246,7 @@ def soak(options: argparse.Namespace) -> list[ServiceReading]:
         running = stack.enter_context(service(folder, cloud, model, options.workers))
         out = stack.enter_context((options.folder / "soak.csv").open("w", encoding="ascii", newline=""))
         table = csv.writer(out)
-        table.writerow([one.name for one in fields(ServiceReading)])
+        table.writerow([field.name for field in fields(ServiceReading)])
         traffic = stack.enter_context(asked(running.port, cloud, options.rate))
         found: list[ServiceReading] = []
         began = time.monotonic()

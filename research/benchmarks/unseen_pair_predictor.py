@@ -1,4 +1,4 @@
-"""A predictor that never answers about workloads of which it saw any two together in training."""
+"""A cross-fitted predictor: a model only predicts scenes of which no pair of workloads was in its training."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class CrossFitted:
         outside = np.zeros(shape, dtype=bool)
         for number in np.unique(fold).tolist():
             rows = np.flatnonzero(fold == number)
-            said = self._models[number].predict(scenes.take(rows), targets)
-            for band, told in zip(bands, (said.throughput, said.latency, said.jitter), strict=True):
+            prediction = self._models[number].predict(scenes.take(rows), targets)
+            for band, told in zip(bands, (prediction.throughput, prediction.latency, prediction.jitter), strict=True):
                 band.expected[rows], band.lower[rows], band.upper[rows] = told.expected, told.lower, told.upper
-            outside[rows] = said.outside
+            outside[rows] = prediction.outside
         return InterferencePrediction(bands[0], bands[1], bands[2], outside)
 
     def _fold_of(self, scenes: SceneBatch, at: int) -> int:
@@ -70,7 +70,7 @@ def cross_fitted(path: Path, *, folds: int = FOLDS, say: Callable[[str], None] =
     The calibration is one for all, so that widths do not differ between the models; it is out-of-fold by its making.
     """
     dataset = throughput_only(load_dataset(path))
-    groups = folds_of({set_of(one) for one in dataset.colocations}, folds)
+    groups = folds_of({set_of(colocation) for colocation in dataset.colocations}, folds)
     jobs = [frozenset[Pair](), *(pairs for pairs, _ in groups)]
     # spawn: a forked child waits for ever for the OpenMP threads that LightGBM had in its parent
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
@@ -93,7 +93,7 @@ def cross_fitted(path: Path, *, folds: int = FOLDS, say: Callable[[str], None] =
 def without(path: Path, pairs: frozenset[Pair]) -> LearnedPredictor:
     """A predictor trained on a dataset without any run in which two of these workloads met."""
     dataset = throughput_only(load_dataset(path))
-    kept = tuple(one for one in dataset.colocations if not pairs & pairs_of(set_of(one)))
+    kept = tuple(colocation for colocation in dataset.colocations if not pairs & pairs_of(set_of(colocation)))
     return fit_predictor([replace(dataset, colocations=kept)])
 
 
@@ -130,7 +130,10 @@ def throughput_only(dataset: Dataset) -> Dataset:
     return replace(
         dataset,
         colocations=tuple(
-            replace(one, outcomes=tuple(outcome for outcome in one.outcomes if outcome.outcome in RATIO_OUTCOMES))
-            for one in dataset.colocations
+            replace(
+                colocation,
+                outcomes=tuple(outcome for outcome in colocation.outcomes if outcome.outcome in RATIO_OUTCOMES),
+            )
+            for colocation in dataset.colocations
         ),
     )

@@ -1,4 +1,4 @@
-"""Programs that a benchmark watches: started, scraped as Prometheus does, charged by the kernel's accounting."""
+"""Programs under benchmark: started, scraped as by Prometheus, with resource use from the kernel's accounting."""
 
 from __future__ import annotations
 

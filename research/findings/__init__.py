@@ -1,4 +1,4 @@
-"""The papers' findings beside what the lab measured and what the model says of the same situation."""
+"""The papers' findings beside the lab's measurements and the model's predictions of the same situation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def findings(settings: Settings, model: Path | None) -> list[Row]:
         statements, titles = read_statements(papers.path), read_titles(papers.path)
         chosen = active.load(model) if model is not None else None
         rows: list[Row] = []
-        for paper in sorted({one.paper for one in papers.colocations if one.finding}):
+        for paper in sorted({colocation.paper for colocation in papers.colocations if colocation.finding}):
             predict = predict_with(papers, chosen or without(lessons, papers, paper))
             rows += rows_of_paper(papers, paper, predict, statements)
         rows += statement_rows(statements)

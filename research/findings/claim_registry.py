@@ -1,4 +1,4 @@
-"""The list of claims: which function measures which figure or order; empty until the claims are imported."""
+"""The registry of claims: which function measures which figure or order. Importing the claims fills it."""
 
 from __future__ import annotations
 

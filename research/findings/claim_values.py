@@ -1,4 +1,4 @@
-"""Measured values of a claim with their interval, and whether that agrees with what is printed."""
+"""Measured values of a claim with their interval, and whether they agree with the paper."""
 
 from __future__ import annotations
 

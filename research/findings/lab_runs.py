@@ -1,4 +1,4 @@
-"""What measured datasets hold, run by run: who was there under which settings, what each reached, and the metrics."""
+"""Runs of measured datasets: instances with their settings and outcomes, and the metrics of the run."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _ordered(run: LabRun, workloads: Sequence[str]) -> LabRun | None:
 
 
 class _Tables:
-    """The tables of one dataset, read when somebody asks."""
+    """The tables of one dataset, read on first use."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""What the papers print: statements and titles as they stand in the dataset, and the rows that show them."""
+"""The papers' printed statements and titles from the dataset, and the rows of the findings page."""
 
 from __future__ import annotations
 

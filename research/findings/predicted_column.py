@@ -1,4 +1,4 @@
-"""What a model says of the situations that the papers print, without having learned from that paper's co-locations."""
+"""Fills the predicted column: predictions of a paper's situations by a model without the paper's co-locations."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ Predict = Callable[[Host, Sequence[Instance]], list[float]]
 
 def without(datasets: Sequence[Dataset], papers: Dataset, paper: str) -> Predictor:
     """A predictor trained on all datasets without any co-location of this paper: no row is learned from itself."""
-    kept = tuple(one for one in papers.colocations if one.paper != paper)
+    kept = tuple(colocation for colocation in papers.colocations if colocation.paper != paper)
     try:
-        return fit_predictor([replace(papers, colocations=kept), *(one for one in datasets if one is not papers)])
+        return fit_predictor(
+            [replace(papers, colocations=kept), *(dataset for dataset in datasets if dataset is not papers)]
+        )
     except DatasetError:
         return PriorPredictor()  # too little is left to learn from
 

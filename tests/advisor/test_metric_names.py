@@ -18,8 +18,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import OUTCOMES
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
-from profiler.collectors.additional_metrics import UNITS
-from profiler.metrics import BY_NAME, split_key
+from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, split_key
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"
@@ -89,7 +88,7 @@ def test_what_agent_and_lab_write_is_no_typing_error() -> None:
         for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())
     }
     assert len(of_lab) > 20
-    written = {*of_lab, *UNITS, *OUTCOMES, "bubble_32mb"}
+    written = {*of_lab, *ADDITIONAL_UNITS, *OUTCOMES, "bubble_32mb"}
     for key in (*written, *(f"driver_domain.{name}" for name in BY_NAME)):
         assert answer(profile={"cpu": 1.0, key: 1.0}).notes == (), key
     assert {split_key(key)[1] for key in metric_names.WRITTEN} <= written

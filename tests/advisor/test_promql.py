@@ -31,9 +31,8 @@ from api.cli import app
 from models.profiling.windows import align
 from profiler.agent.exposition import page, series_text
 from profiler.agent.loop import BUCKETS_S, AgentView
-from profiler.collectors.additional_metrics import UNITS
 from profiler.collectors.windows import Key, MetricWindow, Statistic
-from profiler.metrics import EIGHT
+from profiler.metrics import ADDITIONAL_UNITS, EIGHT
 from tests.servers.prometheus import Prometheus, prometheus
 from tests.servers.running import NotInstalled
 
@@ -51,7 +50,7 @@ def measured(number: int) -> dict[Key, float]:
     """Window `number` of a host with two instances; instance i1 works harder in the second half. Made up."""
     cpu = (40.0 if number < WINDOWS / 2 else 98.5) + (-0.3, 0.1, 0.4)[number % 3]
     found: dict[Key, float] = {
-        ("i1", "instance", name): 0.1 * number for name in UNITS if name not in ("busy", "steal")
+        ("i1", "instance", name): 0.1 * number for name in ADDITIONAL_UNITS if name not in ("busy", "steal")
     }
     found |= {
         ("i1", scope, metric.name): 3.0 + number for metric in EIGHT for scope in metric.scopes if scope != "host"

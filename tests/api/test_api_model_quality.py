@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_client import Bent, Client, failing
 from typer.testing import CliRunner, Result
 
 from advisor.domain import Instance
@@ -19,9 +18,10 @@ from advisor.settings import Settings
 from api.app import create_app
 from api.cli import app
 from profiler.observed import Colocation, Outcome
+from tests.api.api_client import Bent, Client, failing
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
-REFERENCE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
+MONITORING = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text(encoding="utf-8")
 GAUGES = ("cotenant_model_coverage", "cotenant_model_error", "cotenant_model_drift")
 
 
@@ -106,5 +106,5 @@ def test_gauges_go_on_without_the_quality(advisor: Advisor, settings: Settings) 
 
 @pytest.mark.parametrize("name", GAUGES)
 def test_every_gauge_is_documented_and_described(client: Client, name: str) -> None:
-    assert f"`{name}`" in REFERENCE
+    assert f"`{name}`" in MONITORING
     assert f"# TYPE {name} gauge" in client.get("/metrics").text

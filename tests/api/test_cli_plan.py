@@ -114,11 +114,11 @@ def test_capacity_and_an_imagined_cloud_are_told_side_by_side() -> None:
         (("--empty", "h9"), "there is no host h9"),
         (("--empty", " , "), "--empty names no host; write --empty a,b"),
         (("--kind", "rebalance", "--movable", "x"), "there is no instance on a host x"),
-        (("--kind", "rebalance", "--growth", "1"), "growth is looked at by capacity, rebalance asks for none"),
+        (("--kind", "rebalance", "--growth", "1"), "growth is only allowed for capacity, not for rebalance"),
         (("--kind", "capacity", "--add", "mix.yaml", "--months", "3"), "--months is about growth"),
         (("--empty", "h1,h1"), "host h1 stands twice"),
         (("--what-if", "broken.yaml"), "broken.yaml, line 1, field pinning"),
-        (("--what-if", "none.yaml"), "what_if needs something that is otherwise"),
+        (("--what-if", "none.yaml"), "what_if needs at least one change"),
     ],
 )
 def test_wrong_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:

@@ -1,13 +1,14 @@
-"""Pages that the code makes are what it says now: the metrics, and the inventory file field by field."""
+"""Pages that the code makes are what it says now: metrics, the inventory file, and the reference."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from advisor.inventories import format_page, static
+from docs.site import reference
 from profiler.definitions import page_markdown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +22,12 @@ def test_the_page_of_metrics_is_what_the_code_says() -> None:
 def test_the_page_of_the_inventory_file_is_what_the_code_says() -> None:
     written = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
     assert written == format_page.page(), "write it anew: python -m advisor.inventories.format_page > docs/inventory.md"
+
+
+@pytest.mark.parametrize(("name", "page"), reference.PAGES.items(), ids=reference.PAGES)
+def test_the_page_of_the_reference_is_what_the_code_says(name: str, page: Callable[[], str]) -> None:
+    written = (reference.FOLDER / name).read_text(encoding="utf-8")
+    assert written == page(), "write it anew: python -m docs.site.reference"
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from checked_rows import HALF, honest, one, series
 
 from models.evaluation.drift import alarms, detect, split
 from models.evaluation.prediction_checks import FEW, WINDOW
+from tests.models.checked_rows import HALF, honest, one, series
 
 SEEDS = range(20)
 
 
 @pytest.mark.parametrize("heavy", [False, True])
 def test_nothing_is_said_of_stationary_data(heavy: bool) -> None:
-    """20 windows each: the rate of false alarms that docs/reference.md states is 0 and 0.5 % of windows."""
+    """20 windows each: the rate of false alarms that docs/models.md states is 0 and 0.5 % of windows."""
     assert [alarms(series(honest(WINDOW, seed, heavy=heavy))) for seed in SEEDS] == [()] * len(SEEDS)
 
 

@@ -53,7 +53,7 @@ def test_it_reaches_this_machine_only_and_writes_to_no_process(drop_ins: list[Pa
     assert unit["ReadOnlyPaths"] == ("/proc /sys",)
 
 
-def test_the_drop_in_and_the_reference_say_what_xens_device_gives() -> None:
-    guide = (PACKAGING.parent / "docs" / "reference.md").read_text(encoding="utf-8")
+def test_the_drop_in_and_the_guide_say_what_xens_device_gives() -> None:
+    guide = (PACKAGING.parent / "docs" / "profiler.md").read_text(encoding="utf-8")
     for text in (XEN.read_text(encoding="utf-8"), guide):
         assert re.search(r"/dev/xen/privcmd`? is full control of the hypervisor", text)

@@ -21,9 +21,8 @@ from profiler.agent.exposition import page
 from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, AgentView
 from profiler.agent.push import PushStatus
 from profiler.agent.spool import SpoolStatus
-from profiler.collectors.additional_metrics import UNITS
 from profiler.collectors.windows import MetricWindow, Statistic
-from profiler.metrics import EIGHT
+from profiler.metrics import ADDITIONAL_UNITS, EIGHT
 from profiler.observed import Colocation, Outcome
 from tests.servers.prometheus import Prometheus, prometheus, promtool
 from tests.servers.running import NotInstalled
@@ -74,7 +73,7 @@ def _outcome() -> Colocation:
 
 def _view() -> AgentView:
     keys = [("i1", "instance", metric.name) for metric in EIGHT if "instance" in metric.scopes]
-    keys += [("i1", "instance", name) for name in UNITS]
+    keys += [("i1", "instance", name) for name in ADDITIONAL_UNITS]
     keys += [(None, scope, metric.name) for metric in EIGHT for scope in metric.scopes if scope != "instance"]
     keys += [(None, "host", "steal"), (None, "host", "busy")]
     series: dict[Any, Statistic] = {key: Statistic(1.0, 1.0, 10) for key in keys}

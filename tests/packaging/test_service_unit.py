@@ -42,7 +42,7 @@ def test_it_reaches_this_machine_only_until_an_administrator_says_more() -> None
     assert re.search(r"^COTENANT_LISTEN=127\.0\.0\.1:", ENVIRONMENT.read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize(("page", "unit"), [("operations.md", UNIT), ("reference.md", AGENT)], ids=["service", "agent"])
+@pytest.mark.parametrize(("page", "unit"), [("operations.md", UNIT), ("profiler.md", AGENT)], ids=["service", "agent"])
 def test_the_drop_in_of_the_guide_opens_what_it_names(tmp_path: Path, page: str, unit: Path) -> None:
     guide = (PACKAGING.parent / "docs" / page).read_text(encoding="utf-8")
     (shown,) = re.findall(rf"```ini\n(# /etc/systemd/system/{unit.name}\.d/network\.conf\n.*?)```", guide, re.DOTALL)

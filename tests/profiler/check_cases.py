@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checked_host import (
+from tests.profiler.checked_host import (
     CPU,
     CPUFREQ,
     CPUIDLE,
@@ -65,7 +65,7 @@ CASES = [
     Case("turbo", "unknown", "neither 0 nor 1", files={f"{CPU}/cpufreq/boost": "yes\n"}),
     Case("SMT", "warning", "share a core", files={f"{CPU}/smt/active": "1\n"}),
     Case("SMT", "unknown", "not there", files={f"{CPU}/smt/active": None}),
-    Case("SMT", "unknown", "hypervisor below decides", host="virtual"),
+    Case("SMT", "unknown", "outer hypervisor decides", host="virtual"),
     Case("SMT", "warning", "share a core", host="virtual", files={f"{CPU}/smt/active": "1\n"}),
     Case("idle states", "warning", "C6 wakes in 133 us", files={f"{CPU}/cpu1/cpuidle/state2/disable": "0\n"}),
     Case("idle states", "unknown", "not a counter", files={f"{CPU}/cpu1/cpuidle/state2/latency": "-1\n"}),
@@ -83,7 +83,7 @@ CASES = [
     Case("steal", "unknown", "times expected", files={"/proc/stat": "cpu 1 2\n"}),
     Case("steal", "unknown", "not there", later={"/proc/stat": None}),
     Case("hypervisor below", "warning", "itself a virtual machine", host="virtual"),
-    Case("hypervisor below", "unknown", "does not tell", files={"/proc/cpuinfo": "Features\t: fp asimd\n"}),
+    Case("hypervisor below", "unknown", "does not report", files={"/proc/cpuinfo": "Features\t: fp asimd\n"}),
     Case(
         "guest halt polling",
         "warning",
@@ -233,7 +233,7 @@ CASES = [
     ),
     Case("clock source", "warning", "hpet", files={f"{CLOCK}/current_clocksource": "hpet\n"}),
     Case("clock source", "unknown", "is not known", files={f"{CLOCK}/current_clocksource": "sundial\n"}),
-    Case("wall clock", "warning", "nothing keeps it", answers={"adjtimex status": 0x40}),
+    Case("wall clock", "warning", "not synchronised", answers={"adjtimex status": 0x40}),
     Case("wall clock", "unknown", "adjtimex", answers={"adjtimex status": OSError(errno.ENOSYS, "no ctypes")}),
     Case("wall clock", "unknown", "not understood", answers={"adjtimex status": "yes"}),
     Case("halt polling", "warning", "200000 ns", files={KVM_POLL: "200000\n"}),

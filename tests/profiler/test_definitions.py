@@ -9,9 +9,8 @@ import pytest
 
 from profiler.backends.detection import NAMES
 from profiler.definitions import DEFINITIONS, TITLES, Definition, page_markdown, table_markdown
-from profiler.host_kinds import TRAITS
+from profiler.host_kinds import HOST_KINDS, TRAITS
 from profiler.metrics import EIGHT
-from profiler.observed import HOST_KINDS
 
 ROOT = Path(__file__).parents[2]
 CELLS = [(key, cell) for key, cells in DEFINITIONS.items() for cell in cells]

@@ -22,9 +22,8 @@ from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, AgentView
 from profiler.agent.push import PushStatus
 from profiler.agent.spool import SpoolStatus
 from profiler.collectors import unit_of
-from profiler.collectors.additional_metrics import UNITS
 from profiler.collectors.windows import Key, MetricWindow, Statistic
-from profiler.metrics import EIGHT
+from profiler.metrics import ADDITIONAL_UNITS, EIGHT
 
 SPOOL = SpoolStatus(5, 4, 3, 2, 1, 6, 7, 8)
 PUSH = PushStatus(10, 2, {"unknown_host": 3}, 4, {"timeout": 5}, 1.5e9)
@@ -47,7 +46,7 @@ def everything() -> dict[Key, float]:
         for scope in metric.scopes
         for name in ("a", "b")
     ]
-    keys += [("a", "instance", name) for name in UNITS]
+    keys += [("a", "instance", name) for name in ADDITIONAL_UNITS]
     keys += [(None, "host", name) for name in ("busy", "steal")]
     keys += [(None, "driver_domain", metric.name) for metric in EIGHT if "driver_domain" in metric.scopes]
     return dict.fromkeys(keys, 50.0)
@@ -135,7 +134,7 @@ def test_a_name_cannot_break_the_format() -> None:
 
 @pytest.mark.measured
 def test_a_hundred_instances_are_rendered_in_no_time() -> None:
-    names = [metric.name for metric in EIGHT if "instance" in metric.scopes] + list(UNITS)
+    names = [metric.name for metric in EIGHT if "instance" in metric.scopes] + list(ADDITIONAL_UNITS)
     seen = view({(f"vm-{number}", "instance", name): 1.5 for number in range(100) for name in names})
     page(seen, SPOOL, PUSH, "1")
     begun = time.process_time()

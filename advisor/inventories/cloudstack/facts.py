@@ -12,7 +12,8 @@ from typing import Any
 from advisor.inventories.cloudstack.calls import Row
 from advisor.inventories.openstack.flavors import described
 from advisor.inventories.reading import Facts
-from profiler.observed import HostKind, NetworkSettings
+from profiler.host_kinds import HostKind
+from profiler.observed import NetworkSettings
 
 KINDS: Mapping[str, HostKind] = {"KVM": "kvm", "XenServer": "xen", "LXC": "lxc"}
 OWN_LABELS = frozenset(

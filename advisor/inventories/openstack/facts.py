@@ -8,7 +8,8 @@ from typing import Any
 from advisor.inventories.openstack.flavors import described
 from advisor.inventories.openstack.listings import Row
 from advisor.inventories.reading import STOPPED_LOAD, Facts
-from profiler.observed import HostKind, NetworkSettings
+from profiler.host_kinds import HostKind
+from profiler.observed import NetworkSettings
 
 KINDS: Mapping[str, HostKind] = {"QEMU": "kvm", "KVM": "kvm", "XEN": "xen", "LXC": "lxc"}  # nova's hypervisor_type
 STOPPED = (3, 4, 6, 7)  # nova's power states paused, shutdown, crashed, suspended: the server holds its place only

@@ -1,4 +1,4 @@
-"""Newcomers one after another, each on the host and under the settings that a placement advises."""
+"""Places newcomers one after another, each on the host and with the settings that a placement advises."""
 
 from __future__ import annotations
 
@@ -10,50 +10,55 @@ from advisor.domain import Host, Instance
 from advisor.placement import sequential
 from advisor.planning.assignment.allowed_hosts import request_of
 from advisor.planning.assignment.goal import Goal
-from advisor.planning.assignment.local_search import Clock
-from advisor.planning.required_ratios import least_of
+from advisor.planning.assignment.local_search import SearchClock
+from advisor.planning.required_ratios import required_ratios_of
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 
 
-def in_turn(
-    snapshot: ClusterSnapshot, chosen: ActivePredictor, goal: Goal, *, now: datetime, fresh_s: float, clock: Clock
+def place_in_turn(
+    snapshot: ClusterSnapshot, chosen: ActivePredictor, goal: Goal, *, now: datetime, fresh_s: float, clock: SearchClock
 ) -> tuple[Mapping[str, Instance], bool]:
-    """Newcomers by id as they would run where a placement puts them, those before them counting in; whom nobody takes
-    is left out, and so is who comes after half of the time that is left: then False comes with it.
+    """Newcomers by id with the advised host and settings, and whether all of them were tried.
 
-    Whoever has no limit of its own is given the plan's for one, so that the ranking keeps what the plan must keep; a
-    newcomer the lowest of all hosts, as nobody knows which will be its own.
+    Each placement sees the newcomers placed before it. Newcomers that no host takes are left out. The loop stops when
+    half of the remaining time is used; the second value is then False.
+
+    Instances without a limit of their own get the plan's, so that the ranking protects what the plan must protect. A
+    newcomer gets the lowest limit over all hosts because its host is not known yet.
     """
-    until = clock.left_s / 2
+    keep_s = clock.left_s / 2
     hosts = list(snapshot.hosts)
-    there = [(host, one) for host, residents in zip(hosts, snapshot.residents, strict=True) for one in residents]
-    limits = least_of(there, snapshot.scenes.table, goal.keep_ratio).tolist()
-    everybody = {
-        one.id: replace(one, min_throughput_ratio=limit) for (_, one), limit in zip(there, limits, strict=True)
+    pairs = [
+        (host, instance) for host, residents in zip(hosts, snapshot.residents, strict=True) for instance in residents
+    ]
+    min_ratios = required_ratios_of(pairs, snapshot.scenes.table, goal.keep_ratio).tolist()
+    limited_by_id = {
+        instance.id: replace(instance, min_throughput_ratio=limit)
+        for (_, instance), limit in zip(pairs, min_ratios, strict=True)
     }
-    standing = {name: everybody[name] for name in snapshot.names.placed if name in everybody}
+    limited_placed = {name: limited_by_id[name] for name in snapshot.names.placed if name in limited_by_id}
     snapshot = snapshot.changed(
-        instances=standing,
+        instances=limited_placed,
         seen={},
-        pending=[everybody.get(one.id, one) for one in snapshot.names.coming],
+        pending=[limited_by_id.get(instance.id, instance) for instance in snapshot.names.coming],
         taken_at=snapshot.taken_at,
     )
-    found: dict[str, Instance] = {}
+    advised_by_id: dict[str, Instance] = {}
     context = QuestionContext(chosen, now, fresh_s)
-    for one in goal.newcomers:
-        if clock.left_s < until:
-            return found, False
-        request = replace(request_of(_limited(one, hosts, snapshot, goal), goal, None), limit=1)
-        answer = sequential.as_it_is(snapshot, context, request)
-        if answer.candidates:
-            placed = sequential.there(answer)
-            found[one.id] = replace(one, host=placed.host, settings=placed.settings)
-            snapshot = sequential.after(snapshot, placed)
-    return found, True
+    for instance in goal.newcomers:
+        if clock.left_s < keep_s:
+            return advised_by_id, False
+        request = replace(request_of(_limited(instance, hosts, snapshot, goal), goal, None), limit=1)
+        recommendation = sequential.as_it_is(snapshot, context, request)
+        if recommendation.candidates:
+            step = sequential.there(recommendation)
+            advised_by_id[instance.id] = replace(instance, host=step.host, settings=step.settings)
+            snapshot = sequential.after(snapshot, step)
+    return advised_by_id, True
 
 
-def _limited(one: Instance, hosts: Sequence[Host], snapshot: ClusterSnapshot, goal: Goal) -> Instance:
-    least = least_of([(host, one) for host in hosts], snapshot.scenes.table, goal.keep_ratio)
-    return replace(one, min_throughput_ratio=float(least.min()))
+def _limited(instance: Instance, hosts: Sequence[Host], snapshot: ClusterSnapshot, goal: Goal) -> Instance:
+    min_ratios = required_ratios_of([(host, instance) for host in hosts], snapshot.scenes.table, goal.keep_ratio)
+    return replace(instance, min_throughput_ratio=float(min_ratios.min()))

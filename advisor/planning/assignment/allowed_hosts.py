@@ -1,4 +1,4 @@
-"""Allowed: whom the filters of a placement let in to which host, with few questions about many sizes."""
+"""Which kinds of instances the placement filters allow on which hosts, found with few filter runs."""
 
 from __future__ import annotations
 
@@ -13,44 +13,46 @@ from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools
 
-SIZES = ("vcpus", "memory_mb", "disk_gb", "load")  # of which no filter lets in more than less
+MONOTONE_FIELDS = ("vcpus", "memory_mb", "disk_gb", "load")  # of which no filter lets in more than less
 
 
-def allowed(
+def allowed_hosts(
     bare: ClusterSnapshot, goal: Goal, kinds: Sequence[Instance], wanted: Mapping[int, str | None], fresh_s: float
 ) -> Bools:
-    """Who may go where in a cloud without those who may move, (K, H); `wanted` are the numbers of the kinds that are
-    asked about, each with the kind of host it must stay on, None = any.
+    """Which kind may go to which host of a cloud without its movable instances, (K, H).
 
-    Where the largest and the smallest of those that differ by size alone are let in to the same hosts, so is everybody
-    between them.
+    `wanted` maps the kinds in question to the kind of hypervisor each must stay on, None = any. Kinds that differ only
+    in size are handled together: if the largest and the smallest may enter the same hosts, so may all in between.
     """
-    found = np.zeros((len(kinds), len(bare.hosts)), dtype=bool)
+    may_enter = np.zeros((len(kinds), len(bare.hosts)), dtype=bool)
     for group in _alike(kinds, wanted):
-        on = wanted[group[0]]
-        parts = [sorted(group, key=lambda number: (kinds[number].memory_mb, kinds[number].vcpus, number))]
-        while parts:
-            part = parts.pop()
-            there = [kinds[number] for number in part]
+        host_kind = wanted[group[0]]
+        subsets = [sorted(group, key=lambda number: (kinds[number].memory_mb, kinds[number].vcpus, number))]
+        while subsets:
+            subset = subsets.pop()
+            members = [kinds[number] for number in subset]
             least, most = (
-                replace(there[0], **{name: pick(getattr(one, name) for one in there) for name in SIZES})
+                replace(
+                    members[0],
+                    **{name: pick(getattr(instance, name) for instance in members) for name in MONOTONE_FIELDS},
+                )
                 for pick in (min, max)
             )
-            hosts = filters.apply(bare, request_of(most, goal, on), fresh_s=fresh_s)[0]
-            if len(part) == 1 or hosts == filters.apply(bare, request_of(least, goal, on), fresh_s=fresh_s)[0]:
-                found[np.ix_(part, hosts)] = True
+            hosts = filters.apply(bare, request_of(most, goal, host_kind), fresh_s=fresh_s)[0]
+            if len(subset) == 1 or hosts == filters.apply(bare, request_of(least, goal, host_kind), fresh_s=fresh_s)[0]:
+                may_enter[np.ix_(subset, hosts)] = True
             else:
-                parts += [part[: len(part) // 2], part[len(part) // 2 :]]
+                subsets += [subset[: len(subset) // 2], subset[len(subset) // 2 :]]
     usable = np.array(
         [(goal.targets is None or h.id in goal.targets) and h.id not in goal.emptied for h in bare.hosts], dtype=bool
     )
-    return np.asarray(found & usable[None, :])
+    return np.asarray(may_enter & usable[None, :])
 
 
-def request_of(one: Instance, goal: Goal, kind: str | None) -> PlacementRequest:
-    """The question that a placement would put to its filters about an instance."""
+def request_of(instance: Instance, goal: Goal, kind: str | None) -> PlacementRequest:
+    """The placement request whose filters decide about an instance."""
     return PlacementRequest(
-        replace(one, host=None),
+        replace(instance, host=None),
         constraints=Constraints(exclude=tuple(sorted(goal.emptied)), kind=kind),
         hosts=None if goal.targets is None else tuple(sorted(goal.targets)),
         objective=goal.objective,
@@ -59,9 +61,11 @@ def request_of(one: Instance, goal: Goal, kind: str | None) -> PlacementRequest:
 
 
 def _alike(kinds: Sequence[Instance], wanted: Mapping[int, str | None]) -> Iterator[list[int]]:
-    """Numbers of kinds that a filter tells apart by their sizes only."""
-    found: dict[tuple[object, ...], list[int]] = {}
-    for number, on in wanted.items():
-        one = kinds[number]
-        found.setdefault((on, one.workload, one.settings, one.service, one.exclusive), []).append(number)
-    yield from found.values()
+    """Groups of kinds that the filters distinguish only by size."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for number, host_kind in wanted.items():
+        instance = kinds[number]
+        groups.setdefault(
+            (host_kind, instance.workload, instance.settings, instance.service, instance.exclusive), []
+        ).append(number)
+    yield from groups.values()

@@ -1,4 +1,4 @@
-"""assign: the one question to the solver of plans, from a goal to who goes where."""
+"""Answers one goal on one cloud: decides which instance goes to which host."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from datetime import datetime
 
 from advisor.domain.plans import PlanEnd, Search
 from advisor.planning.assignment import solution
-from advisor.planning.assignment.advised_start import in_turn
+from advisor.planning.assignment.advised_start import place_in_turn
 from advisor.planning.assignment.goal import Assignment, Goal
-from advisor.planning.assignment.local_search import Clock
-from advisor.planning.assignment.objectives import less, levels
-from advisor.planning.assignment.packing_problem import survey, without
+from advisor.planning.assignment.local_search import SearchClock
+from advisor.planning.assignment.objectives import levels, lexicographically_less
+from advisor.planning.assignment.packing_problem import build_problem, without_instances
 from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
 from advisor.planning.assignment.search_state import SearchState
-from advisor.planning.assignment.search_summary import AIMS, hindrances
-from advisor.planning.assignment.strategies import FEW_QUESTIONS, Reached, reach
+from advisor.planning.assignment.search_summary import LEVEL_NAMES, obstacles
+from advisor.planning.assignment.strategies import FEW_PLACEMENTS, SearchResult, search
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
-FOR_SEARCH = 0.75  # of the time: what is begun may take a tenth of that more, the rest is for telling what was found
+SEARCH_SHARE = 0.75  # of the time limit; steps already begun may take a tenth more, reporting takes the rest
 
 
 def assign(
@@ -35,29 +35,31 @@ def assign(
     fresh_s: float,
     progress: Progress | None = None,
 ) -> Assignment:
-    """Find who goes where so that the goal is reached as well as can be.
+    """Find the assignment that reaches the goal best.
 
-    Limits and `keep_ratio` are judged by expected values, as a placement judges them, and nobody falls below one who
-    was not below it before; what is made as good as can be is risk-averse, by the ranking's CAUTION half widths. Every
-    host that is looked at was predicted by the full model; pairs of workloads only say which hosts of a large cloud
-    are looked at. Small clouds are solved by CP-SAT over all that a host can hold, others by local search.
+    Limits and `keep_ratio` are checked on expected values, as in a placement. No instance falls below a limit unless it
+    was below that limit before. Objectives are risk-averse: they subtract the ranking's CAUTION half widths. The full
+    model predicts every host that is considered; losses of workload pairs only order the hosts of a large cloud. CP-SAT
+    solves small clouds over all patterns that a host can hold; local search solves the others.
 
-    Where newcomers are few they are also placed one after another, with the settings that a placement advises, and the
-    search goes on from there: the better of both is answered, so that a plan is no worse than placement in turn. A
-    bound is one of plans with everybody's settings as they are.
+    Where newcomers are few, they are also placed one after another with the settings that a placement advises, and the
+    search continues from there. The better result is answered, so a plan is never worse than placement in turn. Bounds
+    apply to plans that leave everybody's settings unchanged.
 
-    The same question has the same answer for a seed, unless `time_limit_s` of the wall clock ends the search: all else
-    is bounded by work. `Search.ended` is `time` then.
+    The same question with the same seed has the same answer unless `time_limit_s` of the wall clock ends the search;
+    then `Search.ended` is `time`.
     """
     return active.ask(
         chosen,
-        lambda answering: _Asked(snapshot, answering.predictor, goal, now, fresh_s, progress).answer(answering.notes),
+        lambda answering: _AssignmentSearch(snapshot, answering.predictor, goal, now, fresh_s, progress).answer(
+            answering.notes
+        ),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """One goal on one cloud, asked of one predictor."""
+class _AssignmentSearch:
+    """One goal on one cloud with one predictor."""
 
     snapshot: ClusterSnapshot
     predictor: Predictor
@@ -67,64 +69,67 @@ class _Asked:
     progress: Progress | None
 
     def answer(self, notes: Sequence[str]) -> Assignment:
-        """The assignment, with what the choice of the predictor has to say."""
-        goal, clock = self.goal, Clock.of(FOR_SEARCH * self.goal.time_limit_s)
+        """The assignment; `notes` come from the choice of the predictor and are passed on."""
+        goal, clock = self.goal, SearchClock.of(SEARCH_SHARE * self.goal.time_limit_s)
         if not self.snapshot.hosts:
-            return self._nowhere(notes)
+            return self._without_hosts(notes)
         self._say("looking at the cloud", 0.0)
-        anew = [one.id for one in goal.newcomers if one.id in self.snapshot.names.placed]
-        base = without(self.snapshot, anew) if anew else self.snapshot
-        goal = replace(goal, newcomers=tuple(replace(one, host=None) for one in goal.newcomers))
+        already_placed = [instance.id for instance in goal.newcomers if instance.id in self.snapshot.names.placed]
+        base = without_instances(self.snapshot, already_placed) if already_placed else self.snapshot
+        goal = replace(goal, newcomers=tuple(replace(instance, host=None) for instance in goal.newcomers))
         self._say("searching", 0.1)
-        found = self._reached(base, goal, clock)
-        if goal.aim == "admit" and len(self.snapshot.hosts) * len(goal.newcomers) <= FEW_QUESTIONS:
+        result = self._search(base, goal, clock)
+        if goal.aim == "admit" and len(self.snapshot.hosts) * len(goal.newcomers) <= FEW_PLACEMENTS:
             self._say("placing one after another", 0.6)
-            advised, whole = in_turn(
+            advised_by_id, all_tried = place_in_turn(
                 base, ActivePredictor(self.predictor), goal, now=self.now, fresh_s=self.fresh_s, clock=clock
             )
-            there = tuple(advised.get(one.id, one) for one in goal.newcomers)
-            other = self._reached(base, replace(goal, newcomers=there), clock)
-            found = other if less(other.values, found.values) else found
-            if not whole and found.search.ended == "search":
-                found = replace(found, search=replace(found.search, ended="time"))
+            advised_newcomers = tuple(advised_by_id.get(instance.id, instance) for instance in goal.newcomers)
+            advised_result = self._search(base, replace(goal, newcomers=advised_newcomers), clock)
+            result = advised_result if lexicographically_less(advised_result.values, result.values) else result
+            if not all_tried and result.search.ended == "search":
+                result = replace(result, search=replace(result.search, ended="time"))
         self._say("telling who goes where", 0.9)
-        return self._named(base, found, notes)
+        return self._assignment(base, result, notes)
 
-    def _reached(self, base: ClusterSnapshot, goal: Goal, clock: Clock) -> Reached:
-        ground = survey(base, goal, self.fresh_s)
-        seats = SearchState.of(
-            PatternEvaluator.of(ground, self.predictor), "pack" if goal.aim == "consolidate" else goal.objective
+    def _search(self, base: ClusterSnapshot, goal: Goal, clock: SearchClock) -> SearchResult:
+        problem = build_problem(base, goal, self.fresh_s)
+        state = SearchState.of(
+            PatternEvaluator.of(problem, self.predictor), "pack" if goal.aim == "consolidate" else goal.objective
         )
-        return reach(seats, goal, clock)
+        return search(state, goal, clock)
 
-    def _named(self, base: ClusterSnapshot, found: Reached, notes: Sequence[str]) -> Assignment:
-        seats = found.seats
-        where, moves = solution.where(seats)
-        had = {one.id: one for one in (*self.goal.newcomers, *(one for there in base.residents for one in there))}
-        has = {**had, **{one.id: one for one in found.goal.newcomers}}
-        after = solution.carried_out(base, has, where)
-        refused = solution.refused(seats, after, found.goal, where, self.fresh_s)
+    def _assignment(self, base: ClusterSnapshot, result: SearchResult, notes: Sequence[str]) -> Assignment:
+        state = result.state
+        where, moves = solution.final_hosts(state)
+        everybody = (*self.goal.newcomers, *(instance for residents in base.residents for instance in residents))
+        before = {instance.id: instance for instance in everybody}
+        planned = {**before, **{instance.id: instance for instance in result.goal.newcomers}}
+        after = solution.apply_assignment(base, planned, where)
+        refused = solution.rejections(state, after, result.goal, where, self.fresh_s)
         self._say("done", 1.0)
         return Assignment(
             where=where,
             refused=refused,
-            gains=solution.gains(moves, found.gains),
-            settings={name: has[name].settings for name in where if has[name].settings != had[name].settings},
+            gains=solution.gains_by_name(moves, result.gains),
+            settings={
+                name: planned[name].settings for name in where if planned[name].settings != before[name].settings
+            },
             after=after,
-            search=found.search,
-            notes=(*notes, *hindrances(seats, found.goal, refused, found.search.ended)),
+            search=result.search,
+            notes=(*notes, *obstacles(state, result.goal, refused, result.search.ended)),
         )
 
-    def _nowhere(self, notes: Sequence[str]) -> Assignment:
+    def _without_hosts(self, notes: Sequence[str]) -> Assignment:
         wanted = self.goal.newcomers
         ended: PlanEnd = "in the way" if wanted else "already fine"
         return Assignment(
-            where=dict.fromkeys((one.id for one in wanted), None),
-            refused={one.id: () for one in wanted},
+            where=dict.fromkeys((instance.id for instance in wanted), None),
+            refused={instance.id: () for instance in wanted},
             gains={},
             settings={},
             after=self.snapshot,
-            search=Search(AIMS[levels(self.goal)[0]], 0.0, 0.0, 0.0, ended),
+            search=Search(LEVEL_NAMES[levels(self.goal)[0]], 0.0, 0.0, 0.0, ended),
             notes=(*notes, "The cloud has no hosts."),
         )
 

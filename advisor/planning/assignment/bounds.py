@@ -1,4 +1,4 @@
-"""Bounds: what no plan can surpass, told without a search."""
+"""Bounds that no plan can beat, computed without a search."""
 
 from __future__ import annotations
 
@@ -7,106 +7,109 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.planning.assignment.configuration_lp import fewest, left_out
-from advisor.planning.assignment.local_search import Clock
+from advisor.planning.assignment.configuration_lp import min_hosts, min_unplaced
+from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.objectives import Level
 from advisor.planning.assignment.packing_problem import DRIVER, VCPUS, Kinds
 from advisor.planning.assignment.search_state import SearchState
 from advisor.rounding import with_slack
 
-MOST_PAIRS = 100_000  # of kinds and classes that are asked about for a bound: a few seconds
+MAX_PAIRS = 100_000  # pairs of kinds times host classes that a bound predicts: a few seconds
 
 
-def relaxed(level: Level, seats: SearchState, unplaced: int, clock: Clock) -> float:
-    """The least that a level can cost when everybody had a host to itself, the best of all, and only sizes and who
-    cannot share a host counted.
+def relaxation_bound(level: Level, state: SearchState, unplaced: int, clock: SearchClock) -> float:
+    """The lowest possible cost of a level, by sizes, incompatible pairs and each instance on its own best host.
 
-    Nobody is taken to run faster in company than alone; where it was measured or predicted to, by as much as that a
-    plan may look better than its bound. `unplaced` is how many the plan leaves out: they cost nothing here.
+    The bound assumes that no instance runs faster beside others than alone. Where one was measured or predicted to, a
+    plan may look better than its bound by that much. `unplaced` instances cost nothing here.
     """
-    ground = seats.ground
+    problem = state.problem
     if level == "unplaced":
-        apart = sum(max(0, many - ground.hosts) for many in _apart(seats, Counter(ground.waiting)))
-        return float(max(_without_room(seats), apart, left_out(seats, Counter(ground.waiting), clock)))
+        without_host = sum(max(0, many - problem.hosts) for many in _incompatible(state, Counter(problem.waiting)))
+        return float(max(_without_room(state), without_host, min_unplaced(state, Counter(problem.waiting), clock)))
     if level == "used":
-        everybody = Counter(kind for there in (ground.waiting, *ground.start) for kind in there)
+        everybody = Counter(kind for there in (problem.waiting, *problem.initial) for kind in there)
         if unplaced:
-            return float(_fewest(seats))
-        return float(fewest(seats, everybody, max([_fewest(seats), *_apart(seats, everybody)]), clock))
+            return float(_fewest_hosts(state))
+        return float(min_hosts(state, everybody, max([_fewest_hosts(state), *_incompatible(state, everybody)]), clock))
     if level in {"below", "moves"}:
         return 0.0
-    kinds = sorted({*ground.waiting, *(kind for there in ground.start for kind in there)})
-    classes = range(len(ground.classes))
+    kinds = sorted({*problem.waiting, *(kind for there in problem.initial for kind in there)})
+    classes = range(len(problem.classes))
     keys = [(number, (kind,)) for kind in kinds for number in classes]
-    seats.effects.ask_keys(keys)
-    least = {kind: min(seats.effects.known(number, (kind,)).lost for number in classes) for kind in kinds}
-    stays = [seats.effects.at(host, ()) for host in range(ground.hosts)]
-    moving = [least[kind] for there in (ground.waiting, *ground.start) for kind in there]
+    state.evaluator.evaluate_keys(keys)
+    least_loss = {kind: min(state.evaluator.known(number, (kind,)).total_loss for number in classes) for kind in kinds}
+    fixed_patterns = [state.evaluator.at(host, ()) for host in range(problem.hosts)]
+    movable_losses = [least_loss[kind] for there in (problem.waiting, *problem.initial) for kind in there]
     if level == "greatest":
-        return max([*(one.most for one in stays), *moving], default=0.0)
-    best = sorted(moving)[: len(moving) - unplaced] if unplaced else moving
-    return sum(one.lost for one in stays) + sum(best)
+        return max([*(pattern.max_loss for pattern in fixed_patterns), *movable_losses], default=0.0)
+    smallest_losses = sorted(movable_losses)[: len(movable_losses) - unplaced] if unplaced else movable_losses
+    return sum(pattern.total_loss for pattern in fixed_patterns) + sum(smallest_losses)
 
 
-def _without_room(seats: SearchState) -> int:
-    """How many of those waiting have no room even if sizes could be cut to pieces: by each resource the smallest
-    first."""
-    ground = seats.ground
-    most = len(ground.waiting)
-    lone = [kind for kind in ground.waiting if ground.allowed[kind].any()]
-    fixed = np.array([ground.used(host, ground.fixed[host]) for host in range(ground.hosts)])
-    left = np.maximum(with_slack(ground.room) - fixed, 0.0)
+def _without_room(state: SearchState) -> int:
+    """How many waiting instances have no room even if they could be split: smallest first, for each resource."""
+    problem = state.problem
+    placeable = len(problem.waiting)
+    allowed_kinds = [kind for kind in problem.waiting if problem.allowed[kind].any()]
+    fixed = np.array([problem.used(host, problem.fixed[host]) for host in range(problem.hosts)])
+    left = np.maximum(with_slack(problem.room) - fixed, 0.0)
     for resource in range(DRIVER):
         free = left[:, resource].sum()
-        needs = np.sort([ground.needs[kind, 0, resource] for kind in lone])
-        most = min(most, int((np.cumsum(needs) <= free).sum()))
-    return len(ground.waiting) - min(most, len(lone))
+        needs = np.sort([problem.needs[kind, 0, resource] for kind in allowed_kinds])
+        placeable = min(placeable, int((np.cumsum(needs) <= free).sum()))
+    return len(problem.waiting) - min(placeable, len(allowed_kinds))
 
 
-def _apart(seats: SearchState, count: Counter[int]) -> list[int]:
-    """Numbers of instances of which no two can share a host, nobody counted twice: kinds that push each other, and
-    their own, below a limit on every class of hosts. Nobody where pairs are too many to ask about; who may stay below a
-    limit, as it was there from the start, does not count."""
-    ground = seats.ground
-    count = count - seats.tolerated
-    kinds, classes = sorted(count), range(len(ground.classes))
-    if len(kinds) * (len(kinds) + 1) // 2 * len(classes) > MOST_PAIRS:
+def _incompatible(state: SearchState, count: Counter[int]) -> list[int]:
+    """Sizes of groups of instances of which no two can share a host; each instance is in one group at most.
+
+    Two kinds are incompatible when together they break a limit on every class of hosts. The result is empty when there
+    are more than MAX_PAIRS pairs to predict. Instances that were below their limit at the start and may stay so are not
+    counted.
+    """
+    problem = state.problem
+    count = count - state.tolerated
+    kinds, classes = sorted(count), range(len(problem.classes))
+    if len(kinds) * (len(kinds) + 1) // 2 * len(classes) > MAX_PAIRS:
         return []
-    pairs = [(one, other) for at, one in enumerate(kinds) for other in kinds[at:]]
-    seats.effects.ask_keys((number, pair) for pair in pairs for number in classes)
-    apart = {pair for pair in pairs if all(seats.effects.known(number, pair).below for number in classes)}
-    free = [kind for kind in kinds if (kind, kind) in apart]
-    others = Counter(kind for pair in apart for kind in pair)
-    found = []
-    while free:
-        together: list[int] = []
-        for kind in sorted(free, key=lambda kind: (-others[kind], kind)):
-            if all((min(kind, one), max(kind, one)) in apart for one in together):
-                together.append(kind)
-        found.append(sum(count[kind] for kind in together))
-        free = [kind for kind in free if kind not in together]
-    return found
+    pairs = [(first, second) for at, first in enumerate(kinds) for second in kinds[at:]]
+    state.evaluator.evaluate_keys((number, pair) for pair in pairs for number in classes)
+    incompatible = {pair for pair in pairs if all(state.evaluator.known(number, pair).below for number in classes)}
+    unassigned = [kind for kind in kinds if (kind, kind) in incompatible]
+    degree = Counter(kind for pair in incompatible for kind in pair)
+    clique_sizes = []
+    while unassigned:
+        clique: list[int] = []
+        for kind in sorted(unassigned, key=lambda kind: (-degree[kind], kind)):
+            if all((min(kind, other), max(kind, other)) in incompatible for other in clique):
+                clique.append(kind)
+        clique_sizes.append(sum(count[kind] for kind in clique))
+        unassigned = [kind for kind in unassigned if kind not in clique]
+    return clique_sizes
 
 
-def fewest_if_all_move(seats: SearchState) -> int:
-    """On how few hosts everybody would fit by sizes alone if nobody had to stay."""
-    return _fewest(seats, ((),) * seats.ground.hosts, seats.ground.fixed)
+def fewest_hosts_if_all_move(state: SearchState) -> int:
+    """The number of hosts needed by size alone if every instance could move."""
+    return _fewest_hosts(state, ((),) * state.problem.hosts, state.problem.fixed)
 
 
-def _fewest(seats: SearchState, stay: Sequence[Kinds] | None = None, also: Sequence[Kinds] = ()) -> int:
-    """On how few hosts everybody fits by sizes alone, the largest hosts first; those with who must `stay` are in use,
-    `also` are who moves beside those who may."""
-    ground = seats.ground
-    stay = ground.fixed if stay is None else stay
-    must = np.array([bool(there) for there in stay], dtype=bool)
-    moving: Sequence[int] = [kind for there in (ground.waiting, *ground.start, *also) for kind in there]
-    fixed = np.array([ground.used(host, there) for host, there in enumerate(stay)])
-    least = int(must.sum()) if must.any() else int(bool(moving))
-    room = with_slack(ground.room)
+def _fewest_hosts(state: SearchState, stay: Sequence[Kinds] | None = None, extra: Sequence[Kinds] = ()) -> int:
+    """The number of hosts needed by size alone, largest hosts first.
+
+    Hosts with instances that must `stay` are in use; `extra` are instances that move in addition to the movable ones.
+    """
+    problem = state.problem
+    stay = problem.fixed if stay is None else stay
+    in_use = np.array([bool(there) for there in stay], dtype=bool)
+    moving: Sequence[int] = [kind for there in (problem.waiting, *problem.initial, *extra) for kind in there]
+    used = np.array([problem.used(host, there) for host, there in enumerate(stay)])
+    lower_bound = int(in_use.sum()) if in_use.any() else int(bool(moving))
+    room = with_slack(problem.room)
     for resource in range(VCPUS, DRIVER):
-        needs = sum(float(ground.needs[kind, 0, resource]) for kind in moving)
-        left = needs - np.maximum(room[must, resource] - fixed[must, resource], 0.0).sum()
+        needs = sum(float(problem.needs[kind, 0, resource]) for kind in moving)
+        left = needs - np.maximum(room[in_use, resource] - used[in_use, resource], 0.0).sum()
         if left > 0:
-            rooms = np.sort(room[~must, resource])[::-1]
-            least = max(least, int(must.sum()) + int((np.cumsum(rooms) < left).sum()) + 1)
-    return least
+            rooms = np.sort(room[~in_use, resource])[::-1]
+            lower_bound = max(lower_bound, int(in_use.sum()) + int((np.cumsum(rooms) < left).sum()) + 1)
+    return lower_bound

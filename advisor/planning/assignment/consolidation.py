@@ -1,4 +1,4 @@
-"""Emptying: whole hosts freed, many at a time in a large cloud, with the model judging every host that takes one."""
+"""Consolidation: empties whole hosts, several at a time in a large cloud; the model checks every receiving host."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from advisor.planning.assignment.local_search import Clock, suits_best
+from advisor.planning.assignment.local_search import SearchClock, best_host
 from advisor.planning.assignment.objectives import arrivals
 from advisor.planning.assignment.packing_problem import Kinds, PackingProblem
-from advisor.planning.assignment.search_state import SearchState, minus, plus, size, used
+from advisor.planning.assignment.search_state import SearchState, dominant_share, hosts_in_use, minus, plus
 from models.arrays import Bools, Floats, Ints
 
-OFFERS = 8  # hosts that are asked about at a time for one instance
-PER_EMPTIED = 32  # hosts in use for each that is emptied at the same time
+OFFERS = 8  # hosts predicted at a time for one instance
+PER_EMPTIED = 32  # hosts in use per host emptied at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Who broke a limit where: `sort` (K,) numbers kinds alike but for load and memory, `load` (K,) is how much a kind
-    does, and `least` (S, H) the least that a host refused of a sort, inf = nothing yet.
+    """Remembers which hosts refused which instances because a limit would break.
 
-    A host only fills up while others are emptied, so who was refused is not asked about again, nor who does more. That
-    orders questions and answers none.
+    `sort` (K,) numbers the kinds that differ only in load and memory, `load` (K,) is each kind's load, and `least` (S,
+    H) the lowest load of a sort that a host refused, inf = none. Hosts only fill up while others are emptied, so a
+    refused kind and heavier ones are not tried again. This only orders and saves predictions; it decides nothing.
     """
 
     sort: Ints
@@ -31,57 +31,58 @@ class Refusals:
     least: Floats
 
     @classmethod
-    def none(cls, ground: PackingProblem) -> Refusals:
+    def none(cls, problem: PackingProblem) -> Refusals:
         number: dict[tuple[object, ...], int] = {}
         sort = [
             number.setdefault(
                 (k.workload, k.vcpus, k.settings, k.service, k.min_throughput_ratio, k.max_latency_ratio), len(number)
             )
-            for k in ground.kinds
+            for k in problem.kinds
         ]
         return cls(
             sort=np.array(sort, dtype=np.int64),
-            load=np.array([k.load for k in ground.kinds]),
-            least=np.full((len(number), ground.hosts), np.inf),
+            load=np.array([k.load for k in problem.kinds]),
+            least=np.full((len(number), problem.hosts), np.inf),
         )
 
     def open(self, kind: int) -> Bools:
-        """Hosts that may still take it, (H,)."""
+        """Hosts that have not refused this kind, (H,)."""
         return np.asarray(self.load[kind] < self.least[self.sort[kind]])
 
     def add(self, kind: int, host: int) -> None:
-        """Remember that it was refused."""
+        """Record a refusal."""
         self.least[self.sort[kind], host] = min(self.least[self.sort[kind], host], self.load[kind])
 
 
-def empty(seats: SearchState, clock: Clock, most_moves: int | None, least: int) -> bool:
-    """Empty hosts that nobody must stay on, those with fewest on them first, until `least` are in use: each as a whole
-    while everybody there finds another host in use and no limit breaks, or not at all. True when it ended of itself.
+def empty_hosts(state: SearchState, clock: SearchClock, most_moves: int | None, least: int) -> bool:
+    """Empty hosts that hold no fixed instance, those with fewest instances first, until `least` are in use.
 
-    In a large cloud several are emptied at a time, so that the model is asked about many hosts at once; a host takes
-    from one of them only. Who finds none for that reason is tried again, with half as many at a time.
+    A host is emptied completely, with every instance on another host in use and no limit broken, or left as it was. In
+    a large cloud several hosts are emptied at a time, so that one prediction covers many candidates; a receiving host
+    takes instances from one of them only. Hosts that failed because of this are tried again with half the batch size.
+    Returns True if the search ended before the clock did.
     """
-    refusals = Refusals.none(seats.ground)
-    queue = [host for host, there in enumerate(seats.movers) if there and not seats.ground.fixed[host]]
-    in_use = used(seats)
-    most = max(1, in_use // PER_EMPTIED)
+    refusals = Refusals.none(state.problem)
+    queue = [host for host, there in enumerate(state.movers) if there and not state.problem.fixed[host]]
+    in_use = hosts_in_use(state)
+    max_batch = max(1, in_use // PER_EMPTIED)
     while queue and in_use > least:
         if clock.over:
             return False
-        queue.sort(key=lambda host: (len(seats.movers[host]), *seats.used[host].tolist(), host))
-        many = min(most, max(1, in_use // PER_EMPTIED), in_use - least)
-        batch = _Batch.of(seats, refusals, queue[:many], most_moves)
+        queue.sort(key=lambda host: (len(state.movers[host]), *state.used[host].tolist(), host))
+        batch_size = min(max_batch, max(1, in_use // PER_EMPTIED), in_use - least)
+        batch = _Batch.of(state, refusals, queue[:batch_size], most_moves)
         batch.empty(clock)
-        queue = [*batch.again, *queue[many:]]
+        queue = [*batch.again, *queue[batch_size:]]
         in_use -= batch.emptied
         if batch.again and not batch.emptied:
-            most = max(1, many // 2)
+            max_batch = max(1, batch_size // 2)
     return True
 
 
 @dataclass(slots=True)
 class _Leaving:
-    """A host that is being emptied: who was there, and by host that takes one, who was and who was refused there."""
+    """A host being emptied: its original movers, and for each receiving host its former movers and refusals."""
 
     were: Kinds
     taking: dict[int, tuple[Kinds, Floats]] = field(default_factory=dict)
@@ -89,10 +90,13 @@ class _Leaving:
 
 @dataclass(slots=True)
 class _Batch:
-    """Hosts that are emptied at the same time, `free` (H,) those that may take from any of them. `emptied` of them are
-    empty in the end, `again` those that others were in the way of. `moves` are those that may still be made."""
+    """Hosts emptied at the same time.
 
-    seats: SearchState
+    `free` (H,) marks hosts that may receive from any of them, `moves` how many moves are left. `emptied` counts the
+    hosts emptied; `again` lists those blocked only by others of the batch.
+    """
+
+    state: SearchState
     refusals: Refusals
     going: dict[int, _Leaving]
     free: Bools
@@ -101,87 +105,89 @@ class _Batch:
     again: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, seats: SearchState, refusals: Refusals, hosts: Sequence[int], most_moves: int | None) -> _Batch:
-        free = np.array(seats.here.any(axis=1))
+    def of(cls, state: SearchState, refusals: Refusals, hosts: Sequence[int], most_moves: int | None) -> _Batch:
+        free = np.array(state.workload_counts.any(axis=1))
         free[list(hosts)] = False
-        left = np.inf if most_moves is None else most_moves - _came(seats, range(seats.ground.hosts))
-        return cls(seats, refusals, {host: _Leaving(seats.movers[host]) for host in hosts}, free, left)
+        left = np.inf if most_moves is None else most_moves - _came(state, range(state.problem.hosts))
+        return cls(state, refusals, {host: _Leaving(state.movers[host]) for host in hosts}, free, left)
 
-    def empty(self, clock: Clock) -> None:
-        """Seat one of each host after another elsewhere, until all are empty or as they were."""
+    def empty(self, clock: SearchClock) -> None:
+        """Move one instance of each host at a time until all are empty or restored."""
         alone = len(self.going) == 1
         while self.going:
             offers = []
             offered = np.zeros_like(self.free)
-            for host, one in list(self.going.items()):
-                mine = self.free.copy()
-                mine[list(one.taking)] = True
-                kind, fine = _hardest(self.seats, self.refusals, host, mine)
-                if clock.over or not fine.any():
+            for host, leaving in list(self.going.items()):
+                usable = self.free.copy()
+                usable[list(leaving.taking)] = True
+                kind, open_hosts = _hardest(self.state, self.refusals, host, usable)
+                if clock.over or not open_hosts.any():
                     self._back(host)
-                    anybody = np.asarray(self.seats.here.any(axis=1))
-                    if not alone and _hardest(self.seats, self.refusals, host, anybody)[1].any():
+                    any_in_use = np.asarray(self.state.workload_counts.any(axis=1))
+                    if not alone and _hardest(self.state, self.refusals, host, any_in_use)[1].any():
                         self.again.append(host)
                     continue
-                some = self.seats.likely(kind, np.flatnonzero(fine & ~offered))[:OFFERS].tolist()
-                offered[some] = True
-                offers.append((host, kind, some))
-            self.seats.effects.ask(
-                (target, plus(self.seats.movers[target], kind)) for _, kind, some in offers for target in some
+                offered_here = self.state.ranked_hosts(kind, np.flatnonzero(open_hosts & ~offered))[:OFFERS].tolist()
+                offered[offered_here] = True
+                offers.append((host, kind, offered_here))
+            self.state.evaluator.evaluate(
+                (target, plus(self.state.movers[target], kind))
+                for _, kind, offered_here in offers
+                for target in offered_here
             )
-            for host, kind, some in offers:
-                self._take(host, kind, some)
+            for host, kind, offered_here in offers:
+                self._take(host, kind, offered_here)
 
-    def _take(self, host: int, kind: int, some: Sequence[int]) -> None:
-        """Seat one of a kind on the best of the hosts that were asked about, where one breaks no limit."""
-        seats = self.seats
-        for target in some:
-            if not seats.accepted(target, plus(seats.movers[target], kind)):
+    def _take(self, host: int, kind: int, targets: Sequence[int]) -> None:
+        """Place one instance of a kind on the best offered host that breaks no limit."""
+        state = self.state
+        for target in targets:
+            if not state.feasible(target, plus(state.movers[target], kind)):
                 self.refusals.add(kind, target)
-        best = suits_best(seats, kind, some)
+        best = best_host(state, kind, targets)
         if best is None:
             return
-        self.going[host].taking.setdefault(best, (seats.movers[best], self.refusals.least[:, best].copy()))
+        self.going[host].taking.setdefault(best, (state.movers[best], self.refusals.least[:, best].copy()))
         self.free[best] = False
-        seats.seat(best, plus(seats.movers[best], kind))
-        seats.seat(host, minus(seats.movers[host], kind))
-        if not seats.movers[host]:
+        state.place(best, plus(state.movers[best], kind))
+        state.place(host, minus(state.movers[host], kind))
+        if not state.movers[host]:
             self._emptied(host)
 
     def _emptied(self, host: int) -> None:
-        """Keep what was found where that is not too many moves."""
-        one, ground = self.going[host], self.seats.ground
-        before = arrivals(ground, host, one.were)
-        before += sum(arrivals(ground, target, were) for target, (were, _) in one.taking.items())
-        more = _came(self.seats, one.taking) - before
-        if more > self.moves:
+        """Keep the result unless it takes too many moves."""
+        leaving, problem = self.going[host], self.state.problem
+        before = arrivals(problem, host, leaving.were)
+        before += sum(arrivals(problem, target, were) for target, (were, _) in leaving.taking.items())
+        extra_moves = _came(self.state, leaving.taking) - before
+        if extra_moves > self.moves:
             self._back(host)
             return
-        self.moves -= more
+        self.moves -= extra_moves
         self.emptied += 1
-        self.free[list(one.taking)] = True
+        self.free[list(leaving.taking)] = True
         del self.going[host]
 
     def _back(self, host: int) -> None:
-        """Everybody of a host is there again."""
-        one = self.going.pop(host)
-        for target, (were, refused) in one.taking.items():
-            self.seats.seat(target, were)
+        """Restore a host and all hosts that received from it."""
+        leaving = self.going.pop(host)
+        for target, (were, refused) in leaving.taking.items():
+            self.state.place(target, were)
             self.refusals.least[:, target] = refused
-        self.seats.seat(host, one.were)
-        self.free[list(one.taking)] = True
+        self.state.place(host, leaving.were)
+        self.free[list(leaving.taking)] = True
 
 
-def _came(seats: SearchState, hosts: Iterable[int]) -> int:
-    return sum(arrivals(seats.ground, host, seats.movers[host]) for host in hosts)
+def _came(state: SearchState, hosts: Iterable[int]) -> int:
+    return sum(arrivals(state.problem, host, state.movers[host]) for host in hosts)
 
 
-def _hardest(seats: SearchState, refusals: Refusals, host: int, free: Bools) -> tuple[int, Bools]:
-    """Of those on a host the kind that fewest of the free ones may take, the larger of equals; and which may, (H,)."""
-    found = []
-    for kind in dict.fromkeys(seats.movers[host]):
-        fine = free & refusals.open(kind) & seats.room(kind)
-        fine[host] = False
-        found.append((int(fine.sum()), -size(seats, kind), kind, fine))
-    _, _, kind, fine = min(found, key=lambda one: one[:3])
-    return kind, fine
+def _hardest(state: SearchState, refusals: Refusals, host: int, free: Bools) -> tuple[int, Bools]:
+    """The kind on a host with the fewest open hosts, the larger of equals, and those hosts, (H,)."""
+    options = []
+    for kind in dict.fromkeys(state.movers[host]):
+        open_hosts = free & refusals.open(kind) & state.hosts_with_room(kind)
+        open_hosts[host] = False
+        options.append((int(open_hosts.sum()), -dominant_share(state, kind), kind, open_hosts))
+    _, _, kind, open_hosts = min(options, key=lambda option: option[:3])
+    return kind, open_hosts

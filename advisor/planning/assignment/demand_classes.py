@@ -1,4 +1,4 @@
-"""Families: who does the same work under the same settings and limits, told apart only by how much and by size."""
+"""Demand classes: instances with the same workload, settings and limits, which differ only in load and size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from advisor.planning.assignment.packing_problem import PackingProblem
 
 @dataclass(frozen=True, slots=True)
 class DemandClass:
-    """Kinds by rising load, and how many there are of each."""
+    """Kinds sorted by load, and the number of instances of each."""
 
     kinds: tuple[int, ...]
     count: tuple[int, ...]
@@ -20,11 +20,17 @@ class DemandClass:
         return sum(self.count)
 
 
-def families(ground: PackingProblem, everybody: Counter[int]) -> list[DemandClass]:
-    """Everybody, by family."""
-    found: dict[tuple[object, ...], list[int]] = {}
-    for kind in sorted(everybody, key=lambda kind: (ground.kinds[kind].load, kind)):
-        one = ground.kinds[kind]
-        key = (one.workload, one.settings, one.service, one.min_throughput_ratio, one.max_latency_ratio)
-        found.setdefault(key, []).append(kind)
-    return [DemandClass(tuple(kinds), tuple(everybody[kind] for kind in kinds)) for kinds in found.values()]
+def demand_classes(problem: PackingProblem, everybody: Counter[int]) -> list[DemandClass]:
+    """Group the instances by demand class."""
+    kinds_by_key: dict[tuple[object, ...], list[int]] = {}
+    for kind in sorted(everybody, key=lambda kind: (problem.kinds[kind].load, kind)):
+        instance = problem.kinds[kind]
+        key = (
+            instance.workload,
+            instance.settings,
+            instance.service,
+            instance.min_throughput_ratio,
+            instance.max_latency_ratio,
+        )
+        kinds_by_key.setdefault(key, []).append(kind)
+    return [DemandClass(tuple(kinds), tuple(everybody[kind] for kind in kinds)) for kinds in kinds_by_key.values()]

@@ -1,4 +1,4 @@
-"""Squeezing in: room for who was refused, made by one who goes elsewhere."""
+"""Ejection chains of length one: makes room for an unplaced instance by moving one other instance."""
 
 from __future__ import annotations
 
@@ -6,52 +6,56 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.planning.assignment.local_search import FEW, NARROW, Clock, candidates, suits_best
+from advisor.planning.assignment.local_search import SHORTLIST, SMALL_CLOUD, SearchClock, best_host, candidate_hosts
 from advisor.planning.assignment.packing_problem import Kinds
 from advisor.planning.assignment.search_state import SearchState, minus, plus
 
-Way = tuple[int, int, Kinds]  # a host, who leaves it, and who is there then with the one who came
+Ejection = tuple[int, int, Kinds]  # host, ejected kind, movers of the host afterwards
 
 
-def squeeze(seats: SearchState, left: Sequence[int], random: np.random.Generator, clock: Clock) -> list[int]:
-    """Seat those left out where somebody who may move has another host; returns whom that does not help."""
+def insert_by_ejection(
+    state: SearchState, waiting: Sequence[int], random: np.random.Generator, clock: SearchClock
+) -> list[int]:
+    """Place instances by moving one other instance each; returns those that remain unplaced."""
     refused: list[int] = []
     hopeless: set[int] = set()
-    for kind in left:
-        if kind in hopeless or clock.over or not _squeezed(seats, kind, random):
+    for kind in waiting:
+        if kind in hopeless or clock.over or not _inserted(state, kind, random):
             hopeless.add(kind)
             refused.append(kind)
     return refused
 
 
-def _squeezed(seats: SearchState, kind: int, random: np.random.Generator) -> bool:
-    """Make the best of all ways to seat one more by moving one other; False where there is none."""
-    ways = [way for host in _hosts(seats, kind) for way in _ways(seats, host, kind)]
-    seats.effects.ask((host, there) for host, _, there in ways)
-    fine = [way for way in ways if seats.accepted(way[0], way[2])]
-    fine.sort(key=lambda way: (seats.cost([seats.effects.at(way[0], way[2])]), way))
-    for host, other, there in fine[: 4 * NARROW]:
-        before = seats.movers[host]
-        seats.seat(host, there)
-        some = [one for one in candidates(seats, other, random) if one != host]
-        seats.effects.ask((one, plus(seats.movers[one], other)) for one in some)
-        best = suits_best(seats, other, some)
+def _inserted(state: SearchState, kind: int, random: np.random.Generator) -> bool:
+    """Carry out the cheapest ejection that makes room for a kind; False where there is none."""
+    ejections = [ejection for host in _hosts(state, kind) for ejection in _ejections(state, host, kind)]
+    state.evaluator.evaluate((host, movers) for host, _, movers in ejections)
+    feasible = [ejection for ejection in ejections if state.feasible(ejection[0], ejection[2])]
+    feasible.sort(key=lambda ejection: (state.cost([state.evaluator.at(ejection[0], ejection[2])]), ejection))
+    for host, ejected, movers in feasible[: 4 * SHORTLIST]:
+        before = state.movers[host]
+        state.place(host, movers)
+        targets = [target for target in candidate_hosts(state, ejected, random) if target != host]
+        state.evaluator.evaluate((target, plus(state.movers[target], ejected)) for target in targets)
+        best = best_host(state, ejected, targets)
         if best is not None:
-            seats.seat(best, plus(seats.movers[best], other))
+            state.place(best, plus(state.movers[best], ejected))
             return True
-        seats.seat(host, before)
+        state.place(host, before)
     return False
 
 
-def _hosts(seats: SearchState, kind: int) -> list[int]:
-    """Hosts that a filter lets it in to, of a large cloud those that pairs of workloads speak for."""
-    allowed = np.flatnonzero(seats.ground.allowed[kind])
-    if len(allowed) <= FEW:
-        return [int(one) for one in allowed]
-    return [int(one) for one in seats.likely(kind, allowed)[:NARROW]]
+def _hosts(state: SearchState, kind: int) -> list[int]:
+    """Hosts that the filters allow; in a large cloud the SHORTLIST that workload pairs favour."""
+    allowed = np.flatnonzero(state.problem.allowed[kind])
+    if len(allowed) <= SMALL_CLOUD:
+        return [int(host) for host in allowed]
+    return [int(host) for host in state.ranked_hosts(kind, allowed)[:SHORTLIST]]
 
 
-def _ways(seats: SearchState, host: int, kind: int) -> list[Way]:
-    movers = seats.movers[host]
-    ways = [(host, other, plus(minus(movers, other), kind)) for other in dict.fromkeys(movers) if other != kind]
-    return [way for way in ways if seats.ground.fits(host, way[2])]
+def _ejections(state: SearchState, host: int, kind: int) -> list[Ejection]:
+    movers = state.movers[host]
+    ejections = [
+        (host, ejected, plus(minus(movers, ejected), kind)) for ejected in dict.fromkeys(movers) if ejected != kind
+    ]
+    return [ejection for ejection in ejections if state.problem.fits(host, ejection[2])]

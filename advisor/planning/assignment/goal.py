@@ -1,4 +1,4 @@
-"""What a plan is to reach, and the assignment that reaches it: the words between the question and the solver."""
+"""The goal of an assignment and its result: the interface between the planner and the solver."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Aim = Literal["admit", "rebalance", "evacuate", "consolidate"]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What should become of the whole cloud.
+    """What an assignment should achieve for the whole cloud.
 
-    `newcomers` are those to be placed (admit). `movable` are the ids of residents that may move, None = everybody whose
-    pinning the caller did not give; `targets` the hosts that may be used, None = all; `emptied` those to be emptied
-    (evacuate). `keep_ratio` is the T/B that whoever has no limit of its own must keep, `move_gain` what a move must
-    give the worst-off at least (T/B). After `time_limit_s` the best so far is answered.
+    `newcomers` are to be placed (admit). `movable` are ids of residents that may move, None = all whose pinning was not
+    given by the caller. `targets` are the hosts that may be used, None = all; `emptied` those to be emptied (evacuate).
+    `keep_ratio` is the T/B that instances without a limit of their own must keep; `move_gain` the T/B that a move must
+    give the worst-off instance at least. After `time_limit_s` seconds the best assignment so far is answered.
     """
 
     aim: Aim
@@ -38,11 +38,11 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Who goes where, and what the cloud is then.
+    """Which instance goes where, and the cloud afterwards.
 
-    `where` has newcomers and movers only, None = nobody can take it, and then `refused` says why. `gains` is what each
-    move of a rebalance gives (`worth.gained`), with its interval. `settings` are those of newcomers and movers where
-    they differ from what they have. `after` is the cloud with everything carried out; `notes` say what is in the way.
+    `where` lists newcomers and movers only; None = no host takes it, and `refused` gives the reasons. `gains` is the
+    T/B that each move of a rebalance gains (`move_value.gain_between`), with its interval. `settings` lists instances
+    whose settings change. `after` is the cloud with everything carried out; `notes` say what limits the result.
     """
 
     where: Mapping[str, str | None]

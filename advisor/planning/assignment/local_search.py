@@ -1,4 +1,4 @@
-"""Local search for clouds of any size: seats filled one after another, then mended by moves and swaps."""
+"""Local search for clouds of any size: places instances one after another, then improves by moves and swaps."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from advisor import deadline
 from advisor.planning.assignment.packing_problem import VCPUS, Kinds
 from advisor.planning.assignment.search_state import SearchState, better, minus, plus
 
-NARROW = 24  # hosts that are asked about at a time for one instance in a large cloud, a third of them drawn at random
-FEW = 64  # hosts: up to so many all are asked about, and instances are placed one at a time
-TRIES = 96  # instances that are tried elsewhere in one round
-SWAPS = 12  # others that each of them is tried in place of
-PATIENCE = 6  # rounds without anything better after which the search has found what it can
-ROUNDS_PER_HOST = 3  # bounds the search by its work, so that the wall clock rarely decides what is found
+SHORTLIST = 24  # hosts considered at a time for one instance in a large cloud, a third of them random
+SMALL_CLOUD = 64  # hosts: up to this size all are considered, and instances are placed one at a time
+MOVES_PER_ROUND = 96  # instances tried elsewhere in one round
+SWAPS_PER_INSTANCE = 12  # swap partners tried for each of them
+PATIENCE = 6  # rounds without improvement after which the search ends
+ROUNDS_PER_HOST = 3  # limits the work, so that the wall clock rarely decides the result
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """When the search is to end, by the wall clock, and when whatever is begun; the request's deadline counts, too."""
+class SearchClock:
+    """When the search ends, and when steps already begun must end; a request's own deadline limits both."""
 
     until: float
     latest: float
 
     @classmethod
-    def of(cls, seconds: float) -> Clock:
-        """So many seconds from now, and a tenth more for what is begun."""
+    def of(cls, seconds: float) -> SearchClock:
+        """A clock that ends in so many seconds and allows a tenth more for steps already begun."""
         now, seconds = time.monotonic(), min(seconds, deadline.left_s())
         return cls(now + seconds, now + 1.1 * seconds)
 
@@ -42,149 +42,155 @@ class Clock:
         return self.left_s <= 0
 
     @property
-    def too_late(self) -> bool:
+    def past_latest(self) -> bool:
         return time.monotonic() >= self.latest
 
 
-def fill(seats: SearchState, waiting: Sequence[int], random: np.random.Generator, clock: Clock) -> list[int]:
-    """Seat those waiting, in their order, each where the host suits it best now; returns whom nobody can take.
+def place_each(
+    state: SearchState, waiting: Sequence[int], random: np.random.Generator, clock: SearchClock
+) -> list[int]:
+    """Place waiting instances in order, each on its best host now; returns those that no host takes.
 
-    Up to FEW hosts this is placement in turn. In a larger cloud some are placed at a time, each on a host of its own
-    among those that pairs of workloads speak for; before one is given up, every host is asked about. When the time is
-    over, half as many as there are hosts are placed at a time.
+    Up to SMALL_CLOUD hosts this is placement in turn. In a larger cloud several are placed at a time, each on a
+    different host of a shortlist; before one is given up, all hosts are tried. Once the time is over, half as many
+    instances as there are hosts are placed at a time.
     """
-    hosts = seats.ground.hosts
+    hosts = state.problem.hosts
     queue, refused, hopeless = list(waiting), [], set[int]()
-    while queue and not clock.too_late:
-        at_once = 1 if hosts <= FEW or seats.objective == "pack" else max(1, hosts // 16)
+    while queue and not clock.past_latest:
+        at_once = 1 if hosts <= SMALL_CLOUD or state.objective == "pack" else max(1, hosts // 16)
         at_once = max(1, hosts // 2) if clock.over else at_once
-        now, queue = queue[:at_once], queue[at_once:]
-        again = []
-        tried = [(kind, candidates(seats, kind, random)) for kind in now if kind not in hopeless]
-        refused += [kind for kind in now if kind in hopeless]
-        seats.effects.ask((host, plus(seats.movers[host], kind)) for kind, some in tried for host in some)
+        batch, queue = queue[:at_once], queue[at_once:]
+        retry = []
+        offers = [(kind, candidate_hosts(state, kind, random)) for kind in batch if kind not in hopeless]
+        refused += [kind for kind in batch if kind in hopeless]
+        state.evaluator.evaluate((host, plus(state.movers[host], kind)) for kind, options in offers for host in options)
         taken: set[int] = set()
-        for kind, some in tried:
-            best = suits_best(seats, kind, [host for host in some if host not in taken])
-            if best is None and taken:
-                again.append(kind)  # somebody of this round took its host: ask anew
+        for kind, options in offers:
+            chosen = best_host(state, kind, [host for host in options if host not in taken])
+            if chosen is None and taken:
+                retry.append(kind)  # its host was taken in this round: try again
                 continue
-            if best is None and hosts > FEW:
-                every = distinct(seats, kind)
-                seats.effects.ask((host, plus(seats.movers[host], kind)) for host in every)
-                best = suits_best(seats, kind, every)
-            if best is None:
+            if chosen is None and hosts > SMALL_CLOUD:
+                all_hosts = distinct_hosts(state, kind)
+                state.evaluator.evaluate((host, plus(state.movers[host], kind)) for host in all_hosts)
+                chosen = best_host(state, kind, all_hosts)
+            if chosen is None:
                 refused.append(kind)
                 hopeless.add(kind)
             else:
-                seats.seat(best, plus(seats.movers[best], kind))
-                taken.add(best)
-        queue = again + queue
+                state.place(chosen, plus(state.movers[chosen], kind))
+                taken.add(chosen)
+        queue = retry + queue
     return refused + queue
 
 
-def candidates(seats: SearchState, kind: int, random: np.random.Generator) -> list[int]:
-    """Hosts to ask about for one instance."""
-    hosts = distinct(seats, kind) if seats.ground.hosts <= FEW else np.flatnonzero(seats.room(kind)).tolist()
-    if seats.ground.hosts <= FEW or len(hosts) <= NARROW:
+def candidate_hosts(state: SearchState, kind: int, random: np.random.Generator) -> list[int]:
+    """Hosts to consider for one instance."""
+    hosts = (
+        distinct_hosts(state, kind)
+        if state.problem.hosts <= SMALL_CLOUD
+        else np.flatnonzero(state.hosts_with_room(kind)).tolist()
+    )
+    if state.problem.hosts <= SMALL_CLOUD or len(hosts) <= SHORTLIST:
         return hosts
-    first = seats.likely(kind, np.array(hosts))[: NARROW - NARROW // 3].tolist()
-    others = random.choice(len(hosts), NARROW // 3, replace=False)
-    return list(dict.fromkeys([*first, *(hosts[one] for one in others)]))[:NARROW]
+    ranked = state.ranked_hosts(kind, np.array(hosts))[: SHORTLIST - SHORTLIST // 3].tolist()
+    drawn = random.choice(len(hosts), SHORTLIST // 3, replace=False)
+    return list(dict.fromkeys([*ranked, *(hosts[at] for at in drawn)]))[:SHORTLIST]
 
 
-def distinct(seats: SearchState, kind: int) -> list[int]:
-    """The first of the hosts with room that are alike in class and company."""
-    found: dict[tuple[object, ...], int] = {}
-    for host in np.flatnonzero(seats.room(kind)).tolist():
-        room = (seats.ground.room[host] - seats.used[host])[VCPUS] if seats.objective == "pack" else 0.0
-        found.setdefault((*seats.effects.key(host, seats.movers[host]), room), host)
-    return list(found.values())
+def distinct_hosts(state: SearchState, kind: int) -> list[int]:
+    """The first host of each group of hosts with room that are alike in class and residents."""
+    first_by_key: dict[tuple[object, ...], int] = {}
+    for host in np.flatnonzero(state.hosts_with_room(kind)).tolist():
+        free_vcpus = (state.problem.room[host] - state.used[host])[VCPUS] if state.objective == "pack" else 0.0
+        first_by_key.setdefault((*state.evaluator.key(host, state.movers[host]), free_vcpus), host)
+    return list(first_by_key.values())
 
 
-def suits_best(seats: SearchState, kind: int, hosts: Sequence[int]) -> int | None:
-    """The host that suits it best and breaks no limit; of equal ones the first."""
+def best_host(state: SearchState, kind: int, hosts: Sequence[int]) -> int | None:
+    """The feasible host with the lowest cost for this kind; the first of equals, None where no host is feasible."""
 
     def key(host: int) -> tuple[float, ...]:
-        before, after = seats.column(host), seats.effects.at(host, plus(seats.movers[host], kind))
-        if seats.objective == "worst":
-            return round(after.harm, 9), round(after.lost - before.lost, 9), host
-        if seats.objective == "pack":
-            share = seats.used[host, VCPUS] / seats.ground.room[host, VCPUS]
-            return float(not before.kinds), -round(share, 9), round(after.lost - before.lost, 9), host
-        return round(after.lost - before.lost, 9), host
+        before, after = state.pattern(host), state.evaluator.at(host, plus(state.movers[host], kind))
+        if state.objective == "worst":
+            return round(after.harm, 9), round(after.total_loss - before.total_loss, 9), host
+        if state.objective == "pack":
+            share = state.used[host, VCPUS] / state.problem.room[host, VCPUS]
+            return float(not before.kinds), -round(share, 9), round(after.total_loss - before.total_loss, 9), host
+        return round(after.total_loss - before.total_loss, 9), host
 
-    fine = [host for host in hosts if seats.accepted(host, plus(seats.movers[host], kind))]
-    return min(fine, key=key, default=None)
-
-
-Change = tuple[tuple[int, Kinds], tuple[int, Kinds]]  # two hosts, each with who would sit there
+    feasible = [host for host in hosts if state.feasible(host, plus(state.movers[host], kind))]
+    return min(feasible, key=key, default=None)
 
 
-def improve(seats: SearchState, random: np.random.Generator, clock: Clock) -> bool:
-    """Move and swap whoever may, while that makes the plan better; True when it ended of itself.
+HostChanges = tuple[tuple[int, Kinds], tuple[int, Kinds]]  # two hosts, each with its movers afterwards
 
-    Rounds look at the hosts that cost most and at some at random; of what is better in a round, the best comes first
+
+def improve(state: SearchState, random: np.random.Generator, clock: SearchClock) -> bool:
+    """Move and swap movable instances while that lowers the cost; True if no improvement is left.
+
+    Each round looks at the costliest hosts and at some random ones. Of the improvements of a round the best come first,
     and no host changes twice.
     """
-    idle = 0
-    for _ in range(PATIENCE + ROUNDS_PER_HOST * seats.ground.hosts):
-        if idle >= PATIENCE:
+    idle_rounds = 0
+    for _ in range(PATIENCE + ROUNDS_PER_HOST * state.problem.hosts):
+        if idle_rounds >= PATIENCE:
             return True
         if clock.over:
             return False
-        changes = [one for one in _changes(seats, random) if _possible(seats, one)]
-        seats.effects.ask(side for change in changes for side in change)
-        found = []
+        changes = [change for change in _changes(state, random) if _possible(state, change)]
+        state.evaluator.evaluate(side for change in changes for side in change)
+        improvements = []
         for number, change in enumerate(changes):
-            if all(seats.accepted(*side) for side in change):
-                before = seats.cost(seats.column(host) for host, _ in change)
-                after = seats.cost(seats.effects.at(*side) for side in change)
+            if all(state.feasible(*side) for side in change):
+                before = state.cost(state.pattern(host) for host, _ in change)
+                after = state.cost(state.evaluator.at(*side) for side in change)
                 if better(after, before):
-                    found.append((after[0] - before[0], after[1] - before[1], number))
+                    improvements.append((after[0] - before[0], after[1] - before[1], number))
         touched: set[int] = set()
-        for _, _, number in sorted(found):
+        for _, _, number in sorted(improvements):
             if touched.isdisjoint(host for host, _ in changes[number]):
                 for host, movers in changes[number]:
-                    seats.seat(host, movers)
+                    state.place(host, movers)
                     touched.add(host)
-        idle = 0 if found else idle + 1
+        idle_rounds = 0 if improvements else idle_rounds + 1
     return True
 
 
-def _changes(seats: SearchState, random: np.random.Generator) -> Iterator[Change]:
-    """Moves and swaps worth asking about."""
-    sources = [host for host, there in enumerate(seats.movers) if there]
+def _changes(state: SearchState, random: np.random.Generator) -> Iterator[HostChanges]:
+    """Moves and swaps to evaluate."""
+    sources = [host for host, there in enumerate(state.movers) if there]
     if not sources:
         return
-    costs = np.array([seats.cost([seats.column(host)]) for host in sources])
-    worst = np.lexsort((-costs[:, 1], -costs[:, 0])) if seats.objective != "pack" else np.argsort(-costs[:, 1])
-    half = [sources[one] for one in worst[: TRIES // 4].tolist()]
-    drawn = [sources[one] for one in random.permutation(len(sources))[: TRIES // 4].tolist()]
+    costs = np.array([state.cost([state.pattern(host)]) for host in sources])
+    worst = np.lexsort((-costs[:, 1], -costs[:, 0])) if state.objective != "pack" else np.argsort(-costs[:, 1])
+    costliest = [sources[at] for at in worst[: MOVES_PER_ROUND // 4].tolist()]
+    drawn = [sources[at] for at in random.permutation(len(sources))[: MOVES_PER_ROUND // 4].tolist()]
     tried = 0
-    for source in dict.fromkeys([*half, *drawn]):
-        for kind in dict.fromkeys(seats.movers[source]):
-            without = minus(seats.movers[source], kind)
-            for target in candidates(seats, kind, random)[: NARROW // 2]:
+    for source in dict.fromkeys([*costliest, *drawn]):
+        for kind in dict.fromkeys(state.movers[source]):
+            without = minus(state.movers[source], kind)
+            for target in candidate_hosts(state, kind, random)[: SHORTLIST // 2]:
                 if target != source:
-                    yield (source, without), (target, plus(seats.movers[target], kind))
-            yield from _swaps(seats, source, kind, random)
+                    yield (source, without), (target, plus(state.movers[target], kind))
+            yield from _swaps(state, source, kind, random)
             tried += 1
-            if tried >= TRIES:
+            if tried >= MOVES_PER_ROUND:
                 return
 
 
-def _swaps(seats: SearchState, source: int, kind: int, random: np.random.Generator) -> Iterator[Change]:
-    others = [host for host, there in enumerate(seats.movers) if there and host != source]
-    for at in random.integers(0, max(len(others), 1), SWAPS if others else 0).tolist():
-        there = seats.movers[others[at]]
-        other = there[int(random.integers(len(there)))]
+def _swaps(state: SearchState, source: int, kind: int, random: np.random.Generator) -> Iterator[HostChanges]:
+    others = [host for host, movers in enumerate(state.movers) if movers and host != source]
+    for at in random.integers(0, max(len(others), 1), SWAPS_PER_INSTANCE if others else 0).tolist():
+        movers = state.movers[others[at]]
+        other = movers[int(random.integers(len(movers)))]
         if other != kind:
             yield (
-                (source, plus(minus(seats.movers[source], kind), other)),
-                (others[at], plus(minus(there, other), kind)),
+                (source, plus(minus(state.movers[source], kind), other)),
+                (others[at], plus(minus(movers, other), kind)),
             )
 
 
-def _possible(seats: SearchState, change: Change) -> bool:
-    return all(seats.ground.fits(host, movers) for host, movers in change)
+def _possible(state: SearchState, change: HostChanges) -> bool:
+    return all(state.problem.fits(host, movers) for host, movers in change)

@@ -1,4 +1,4 @@
-"""What moves are worth: to those whose T/B they change, beside the same plan without them, and beyond uncertainty."""
+"""The value of moves: the T/B gained by the affected instances compared with the same plan without the move."""
 
 from __future__ import annotations
 
@@ -13,127 +13,132 @@ from advisor.planning.assignment.pattern_evaluator import Pattern
 from advisor.planning.assignment.search_state import SearchState, minus, plus
 from advisor.scheduling import scoring
 
-Moved = tuple[int, int, int]  # a kind, from where, to where
-NOTICED = 0.01  # of T/B: whom a move changes by less is not counted among those it changes
+KindMove = tuple[int, int, int]  # kind, source host, target host
+NOTICEABLE_CHANGE = 0.01  # T/B: instances that change by less count as unaffected
 
-_Stand = tuple[float, float, bool]  # T/B, the half width of its interval, and whether that is below a limit
+_Outcome = tuple[float, float, bool]  # T/B, half width of its interval, whether it is below a limit
 
 
-def moved(seats: SearchState) -> list[Moved]:
-    """Who went where, by kinds; of one kind the lowest hosts are paired."""
-    gone: dict[int, list[int]] = {}
-    came: dict[int, list[int]] = {}
-    for host, there in enumerate(seats.movers):
-        now, before = Counter(there), Counter(seats.ground.start[host])
-        for kind in (before - now).elements():
-            gone.setdefault(kind, []).append(host)
-        for kind in (now - before).elements():
-            came.setdefault(kind, []).append(host)
+def moves_made(state: SearchState) -> list[KindMove]:
+    """All moves of the current state, by kind; of one kind the lowest hosts are paired."""
+    sources_by_kind: dict[int, list[int]] = {}
+    targets_by_kind: dict[int, list[int]] = {}
+    for host, movers in enumerate(state.movers):
+        current, before = Counter(movers), Counter(state.problem.initial[host])
+        for kind in (before - current).elements():
+            sources_by_kind.setdefault(kind, []).append(host)
+        for kind in (current - before).elements():
+            targets_by_kind.setdefault(kind, []).append(host)
     return [
         (kind, source, target)
-        for kind in sorted(came)
-        for source, target in zip(gone.get(kind, []), came[kind], strict=False)
+        for kind in sorted(targets_by_kind)
+        for source, target in zip(sources_by_kind.get(kind, []), targets_by_kind[kind], strict=False)
     ]
 
 
-def gain(seats: SearchState, move: Moved) -> Band:
-    """What a move that was made gives, beside what its two hosts would have without it; where it could not be left out
-    alone, as its place is taken, beside what the hosts of all moves that hang together had."""
+def gain(state: SearchState, move: KindMove) -> Band:
+    """The gain of a move compared with its two hosts without it.
+
+    Where the move cannot be undone alone because its place is taken, all moves linked to it are undone together.
+    """
     _, source, target = move
-    back = without(seats, move)
-    if not seats.ground.fits(*back[0]):
-        hosts = together(seats, move)
-        back = tuple((host, seats.ground.start[host]) for host in hosts)
+    undone = without(state, move)
+    if not state.problem.fits(*undone[0]):
+        hosts = linked_hosts(state, move)
+        undone = tuple((host, state.problem.initial[host]) for host in hosts)
     else:
         hosts = [source, target]
-    seats.effects.ask(back)
-    return gained([seats.effects.at(*side) for side in back], [seats.column(host) for host in hosts])
+    state.evaluator.evaluate(undone)
+    return gain_between([state.evaluator.at(*side) for side in undone], [state.pattern(host) for host in hosts])
 
 
-def without(seats: SearchState, move: Moved) -> tuple[tuple[int, Kinds], ...]:
-    """The two hosts of a move as they would be had it not been made."""
+def without(state: SearchState, move: KindMove) -> tuple[tuple[int, Kinds], ...]:
+    """The two hosts of a move as they would be without it."""
     kind, source, target = move
-    return (source, plus(seats.movers[source], kind)), (target, minus(seats.movers[target], kind))
+    return (source, plus(state.movers[source], kind)), (target, minus(state.movers[target], kind))
 
 
-def together(seats: SearchState, move: Moved) -> list[int]:
-    """The hosts of a move and of all that share a host with it, directly or not: these can be undone together."""
-    found = {move[1], move[2]}
-    pairs = [{source, target} for _, source, target in moved(seats)]
-    grown = True
-    while grown:
-        grown = False
+def linked_hosts(state: SearchState, move: KindMove) -> list[int]:
+    """The hosts of a move and of all moves that share a host with it, directly or not; these can be undone together."""
+    hosts = {move[1], move[2]}
+    pairs = [{source, target} for _, source, target in moves_made(state)]
+    changed = True
+    while changed:
+        changed = False
         for pair in pairs:
-            if pair & found and not pair <= found:
-                found |= pair
-                grown = True
-    return sorted(found)
+            if pair & hosts and not pair <= hosts:
+                hosts |= pair
+                changed = True
+    return sorted(hosts)
 
 
-def gained(before: Sequence[Pattern], after: Sequence[Pattern]) -> Band:
-    """What some hosts with the same instances gain from one state to another: the worst-off of all whom that changes,
-    or, where fewer are below a limit then, who of those brought within one gains most; whichever is surer.
+def gain_between(before: Sequence[Pattern], after: Sequence[Pattern]) -> Band:
+    """The gain of some hosts with the same instances between two states, as T/B with its interval.
 
-    Whom nothing changes hides no gain. Whoever gains by the second of these is one fewer below a limit, and by the
-    first the worst-off of those changed is better off: so no two states are worth going to and fro between.
+    It is the gain of the worst-off among all affected instances. Where fewer instances are below a limit afterwards, it
+    may also be the largest gain of an instance brought back within its limit; the more certain of both is taken.
+    Unaffected instances do not count. Each accepted change reduces the number below a limit or raises the worst-off
+    affected instance, so no two states can alternate.
     """
-    changes = [pair for pair in _pairs(before, after) if abs(pair[1][0] - pair[0][0]) > NOTICED]
+    changes = [pair for pair in _pairs(before, after) if abs(pair[1][0] - pair[0][0]) > NOTICEABLE_CHANGE]
     if not changes:
         return Band(0.0, 0.0, 0.0)
-    found = [_step(min(was for was, _ in changes), min(now for _, now in changes))]
-    if sum(len(one.below) for one in after) < sum(len(one.below) for one in before):
-        found += [_step(was, now) for was, now in changes if was[2] and not now[2]]
-    return max(found, key=lambda one: (one.lower, one.expected))
+    bands = [_step(min(was for was, _ in changes), min(now for _, now in changes))]
+    if sum(len(item.below) for item in after) < sum(len(item.below) for item in before):
+        bands += [_step(was, now) for was, now in changes if was[2] and not now[2]]
+    return max(bands, key=lambda item: (item.lower, item.expected))
 
 
-def worth(found: Band, goal: Goal) -> bool:
-    """Whether a gain is more than was asked for and more than is uncertain."""
-    half = found.expected - found.lower
-    return found.expected > goal.move_gain and not scoring.tied(found.expected, half, 0.0)
+def is_worth_it(gain_band: Band, goal: Goal) -> bool:
+    """Whether a gain exceeds the goal's `move_gain` and its own uncertainty."""
+    half_width = gain_band.expected - gain_band.lower
+    return gain_band.expected > goal.move_gain and not scoring.tied(gain_band.expected, half_width, 0.0)
 
 
-def settle(seats: SearchState, goal: Goal) -> bool:
-    """Undo moves that are not worth it beside the others, one after another, alone where nobody falls below a limit by
-    that, else with all that hang together; True when there was one."""
-    found = False
+def undo_unworthy(state: SearchState, goal: Goal) -> bool:
+    """Undo moves that are not worth it beside the others; True if there was one.
+
+    A move is undone alone where no limit breaks by that, else with all linked moves.
+    """
+    undone_any = False
     while True:
-        idle = next((move for move in moved(seats) if not worth(gain(seats, move), goal)), None)
-        if idle is None:
-            return found
-        found = True
-        sides = without(seats, idle)
-        seats.effects.ask(sides)
-        if not seats.ground.fits(*sides[0]) or not all(seats.accepted(*side) for side in sides):
-            sides = tuple((host, seats.ground.start[host]) for host in together(seats, idle))
+        unworthy = next((move for move in moves_made(state) if not is_worth_it(gain(state, move), goal)), None)
+        if unworthy is None:
+            return undone_any
+        undone_any = True
+        sides = without(state, unworthy)
+        state.evaluator.evaluate(sides)
+        if not state.problem.fits(*sides[0]) or not all(state.feasible(*side) for side in sides):
+            sides = tuple((host, state.problem.initial[host]) for host in linked_hosts(state, unworthy))
         for side in sides:
-            seats.seat(*side)
+            state.place(*side)
 
 
-def _step(was: _Stand, now: _Stand) -> Band:
+def _step(was: _Outcome, now: _Outcome) -> Band:
     half = math.hypot(was[1], now[1])  # as two candidates are compared in a ranking
     return Band(now[0] - was[0], now[0] - was[0] - half, now[0] - was[0] + half)
 
 
-def _pairs(before: Sequence[Pattern], after: Sequence[Pattern]) -> Iterator[tuple[_Stand, _Stand]]:
-    """Everybody before and after; of a kind, who is on a host both times stayed there."""
-    gone: dict[int, list[_Stand]] = {}
-    came: dict[int, list[_Stand]] = {}
+def _pairs(before: Sequence[Pattern], after: Sequence[Pattern]) -> Iterator[tuple[_Outcome, _Outcome]]:
+    """Each instance before and after; instances of a kind that a host has both times count as staying."""
+    left_by_kind: dict[int, list[_Outcome]] = {}
+    came_by_kind: dict[int, list[_Outcome]] = {}
     for was, now in zip(before, after, strict=True):
-        first, then = _stands(was), _stands(now)
-        for kind in first.keys() | then.keys():
-            here, there = first.get(kind, []), then.get(kind, [])
-            stay = min(len(here), len(there))
-            yield from zip(here[:stay], there[:stay], strict=True)
-            gone.setdefault(kind, []).extend(here[stay:])
-            came.setdefault(kind, []).extend(there[stay:])
-    for kind, left in gone.items():
-        yield from zip(left, came[kind], strict=True)
+        outcomes_before, outcomes_after = _outcomes_by_kind(was), _outcomes_by_kind(now)
+        for kind in outcomes_before.keys() | outcomes_after.keys():
+            before_here, after_here = outcomes_before.get(kind, []), outcomes_after.get(kind, [])
+            common = min(len(before_here), len(after_here))
+            yield from zip(before_here[:common], after_here[:common], strict=True)
+            left_by_kind.setdefault(kind, []).extend(before_here[common:])
+            came_by_kind.setdefault(kind, []).extend(after_here[common:])
+    for kind, departed in left_by_kind.items():
+        yield from zip(departed, came_by_kind[kind], strict=True)
 
 
-def _stands(column: Pattern) -> dict[int, list[_Stand]]:
-    """How everybody on a host stands, by kind."""
-    below = set(column.below)
-    found: dict[int, list[_Stand]] = {}
-    for kind, ratio, half in zip(column.kinds, column.ratios, column.halves, strict=True):
-        found.setdefault(kind, []).append((ratio, half, (kind, ratio) in below))
-    return found
+def _outcomes_by_kind(pattern: Pattern) -> dict[int, list[_Outcome]]:
+    """The instances of a host by kind."""
+    below = set(pattern.below)
+    outcomes: dict[int, list[_Outcome]] = {}
+    for kind, ratio, half_width in zip(pattern.kinds, pattern.ratios, pattern.half_widths, strict=True):
+        outcomes.setdefault(kind, []).append((ratio, half_width, (kind, ratio) in below))
+    return outcomes

@@ -1,4 +1,4 @@
-"""Ways to relieve a host: a move off it, an exchange with another, or as many moves as bring it within its limits."""
+"""Neighborhoods of a host: moves off it, swaps with another host, and series of moves that restore its limits."""
 
 from __future__ import annotations
 
@@ -6,88 +6,90 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.planning.assignment.local_search import FEW, NARROW, distinct
+from advisor.planning.assignment.local_search import SHORTLIST, SMALL_CLOUD, distinct_hosts
 from advisor.planning.assignment.packing_problem import Kinds
 from advisor.planning.assignment.search_state import SearchState, minus, plus
 
-PARTNERS = 6  # hosts on which an exchange is looked for
-Sides = tuple[tuple[int, Kinds], tuple[int, Kinds]]  # two hosts, each with who would sit there
+SWAP_HOSTS = 6  # hosts considered for a swap
+HostPair = tuple[tuple[int, Kinds], tuple[int, Kinds]]  # two hosts, each with its movers afterwards
 
 
-def away(seats: SearchState, source: int) -> Iterator[tuple[int, Sides]]:
-    """Every move off a host, as one move."""
-    for kind in dict.fromkeys(seats.movers[source]):
-        for target in targets(seats, kind):
+def moves_off(state: SearchState, source: int) -> Iterator[tuple[int, HostPair]]:
+    """Every move off a host, with its number of moves (1)."""
+    for kind in dict.fromkeys(state.movers[source]):
+        for target in target_hosts(state, kind):
             if target != source:
                 yield (
                     1,
                     (
-                        (source, minus(seats.movers[source], kind)),
-                        (target, plus(seats.movers[target], kind)),
+                        (source, minus(state.movers[source], kind)),
+                        (target, plus(state.movers[target], kind)),
                     ),
                 )
 
 
-def exchanges(seats: SearchState, source: int) -> Iterator[tuple[int, Sides]]:
-    """Exchanges that may bring somebody on a host within a limit, as two moves."""
-    if not seats.column(source).below:
+def swaps(state: SearchState, source: int) -> Iterator[tuple[int, HostPair]]:
+    """Swaps that may bring an instance on a host back within its limit, with their number of moves (2)."""
+    if not state.pattern(source).below:
         return
-    for kind in dict.fromkeys(seats.movers[source]):
-        allowed = np.flatnonzero(seats.ground.allowed[kind])
-        for target in seats.likely(kind, allowed)[:PARTNERS].tolist():
-            for other in dict.fromkeys(seats.movers[target]):
+    for kind in dict.fromkeys(state.movers[source]):
+        allowed = np.flatnonzero(state.problem.allowed[kind])
+        for target in state.ranked_hosts(kind, allowed)[:SWAP_HOSTS].tolist():
+            for other in dict.fromkeys(state.movers[target]):
                 if target == source or other == kind:
                     continue
                 sides = (
-                    (source, plus(minus(seats.movers[source], kind), other)),
-                    (target, plus(minus(seats.movers[target], other), kind)),
+                    (source, plus(minus(state.movers[source], kind), other)),
+                    (target, plus(minus(state.movers[target], other), kind)),
                 )
-                if all(seats.ground.fits(*side) for side in sides):
+                if all(state.problem.fits(*side) for side in sides):
                     yield 2, sides
 
 
-def targets(seats: SearchState, kind: int) -> list[int]:
-    """Hosts to ask about for a mover; nothing is drawn, so that the same cloud is always judged the same."""
-    if seats.ground.hosts <= FEW:
-        return distinct(seats, kind)
-    return [int(one) for one in seats.likely(kind, np.flatnonzero(seats.room(kind)))[:NARROW]]
+def target_hosts(state: SearchState, kind: int) -> list[int]:
+    """Hosts to consider for a mover; nothing is random, so the same cloud is always judged alike."""
+    if state.problem.hosts <= SMALL_CLOUD:
+        return distinct_hosts(state, kind)
+    return [int(host) for host in state.ranked_hosts(kind, np.flatnonzero(state.hosts_with_room(kind)))[:SHORTLIST]]
 
 
-def relieve(seats: SearchState, source: int, most: int | None) -> None:
-    """Move off a host, one after another, those whose leaving helps most there, each to where it does least harm and
-    brings nobody below a limit, until nobody there is below one, nobody can leave or `most` did."""
-    made = 0
-    while seats.column(source).below and (most is None or made < most):
-        there = seats.movers[source]
-        seats.effects.ask((source, minus(there, kind)) for kind in there)
+def relieve(state: SearchState, source: int, max_moves: int | None) -> None:
+    """Move instances off a host until nobody there is below a limit, nobody can leave or `most` moves were made.
+
+    The instance whose leaving helps most goes first, to the host where it does least harm and breaks no limit.
+    """
+    moves = 0
+    while state.pattern(source).below and (max_moves is None or moves < max_moves):
+        movers = state.movers[source]
+        state.evaluator.evaluate((source, minus(movers, kind)) for kind in movers)
 
         def helps(kind: int) -> tuple[int, float, float, int]:
-            column = seats.effects.at(source, minus(seats.movers[source], kind))
-            return len(column.below), -round(column.worst[0], 9), round(column.lost, 9), kind
+            pattern = state.evaluator.at(source, minus(state.movers[source], kind))
+            return len(pattern.below), -round(pattern.worst[0], 9), round(pattern.total_loss, 9), kind
 
-        for kind in sorted(dict.fromkeys(there), key=helps):
-            target = _gentlest(seats, kind, source)
+        for kind in sorted(dict.fromkeys(movers), key=helps):
+            target = _gentlest(state, kind, source)
             if target is not None:
-                seats.seat(source, minus(there, kind))
-                seats.seat(target, plus(seats.movers[target], kind))
-                made += 1
+                state.place(source, minus(movers, kind))
+                state.place(target, plus(state.movers[target], kind))
+                moves += 1
                 break
         else:
             return
 
 
-def _gentlest(seats: SearchState, kind: int, source: int) -> int | None:
-    """The host where one more does least harm and no more are below a limit than were."""
-    some = [host for host in targets(seats, kind) if host != source]
-    seats.effects.ask((host, plus(seats.movers[host], kind)) for host in some)
+def _gentlest(state: SearchState, kind: int, source: int) -> int | None:
+    """The host where one more instance does least harm and no more instances are below a limit than before."""
+    options = [host for host in target_hosts(state, kind) if host != source]
+    state.evaluator.evaluate((host, plus(state.movers[host], kind)) for host in options)
 
     def harm(host: int) -> tuple[float, int]:
-        return round(seats.effects.at(host, plus(seats.movers[host], kind)).harm, 9), host
+        return round(state.evaluator.at(host, plus(state.movers[host], kind)).harm, 9), host
 
-    fine = [
+    feasible = [
         host
-        for host in some
-        if seats.accepted(host, plus(seats.movers[host], kind))
-        and len(seats.effects.at(host, plus(seats.movers[host], kind)).below) <= len(seats.column(host).below)
+        for host in options
+        if state.feasible(host, plus(state.movers[host], kind))
+        and len(state.evaluator.at(host, plus(state.movers[host], kind)).below) <= len(state.pattern(host).below)
     ]
-    return min(fine, key=harm, default=None)
+    return min(feasible, key=harm, default=None)

@@ -1,4 +1,4 @@
-"""Aims: what is least in a good plan, level by level, in figures that the search and the solver share."""
+"""Lexicographic objectives: the costs of a plan, level by level, shared by the search and the solver."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from advisor.domain import Objective
 from advisor.planning.assignment.goal import Aim, Goal
 from advisor.planning.assignment.packing_problem import Kinds, PackingProblem
-from advisor.planning.assignment.pattern_evaluator import SAME, Pattern
-from advisor.planning.assignment.pattern_sets import Choices
+from advisor.planning.assignment.pattern_evaluator import RATIO_TOLERANCE, Pattern
+from advisor.planning.assignment.pattern_sets import PatternSet
 from advisor.planning.assignment.search_state import SearchState
 from models.arrays import Floats
 
-# Of a plan: who has no host, who is below a limit, moves, hosts in use, the most harmed's loss, the sums of harm and of
-# losses (see Column). All are to be as low as can be, and none gives up anything for a later one.
+# Costs of a plan: instances without a host, instances below a limit, moves, hosts in use, the greatest loss, and the
+# sums of harm and of losses (see Pattern). Lower is better; a level is never worsened for a later one.
 Level = Literal["unplaced", "below", "moves", "used", "greatest", "harm", "lost"]
 
 _BY_AIM: dict[Aim, tuple[Level, ...]] = {
@@ -34,49 +34,49 @@ _BY_OBJECTIVE: dict[Objective, tuple[Level, ...]] = {
 
 
 def levels(goal: Goal) -> tuple[Level, ...]:
-    """The levels of a goal, the first one decides."""
+    """The cost levels of a goal in order of priority."""
     return tuple(dict.fromkeys((*_BY_AIM[goal.aim], *_BY_OBJECTIVE[goal.objective])))
 
 
-def _cost(level: Level, column: Pattern, arrivals: int) -> float:
+def _cost(level: Level, pattern: Pattern, arrivals: int) -> float:
     if level == "moves":
         return float(arrivals)
     if level == "used":
-        return float(bool(column.kinds))
+        return float(bool(pattern.kinds))
     if level == "below":
-        return float(len(column.below))
+        return float(len(pattern.below))
     if level == "unplaced":
         return 0.0
-    return {"greatest": column.most, "harm": column.harm, "lost": column.lost}[level]
+    return {"greatest": pattern.max_loss, "harm": pattern.harm, "lost": pattern.total_loss}[level]
 
 
-def costs(level: Level, choices: Choices) -> Floats:
-    """What each column costs, (J,)."""
-    pairs = zip(choices.columns, choices.arrivals.tolist(), strict=True)
-    return np.array([_cost(level, column, arrivals) for column, arrivals in pairs])
+def pattern_costs(level: Level, pattern_set: PatternSet) -> Floats:
+    """The cost of each pattern at one level, (J,)."""
+    pairs = zip(pattern_set.patterns, pattern_set.arrivals.tolist(), strict=True)
+    return np.array([_cost(level, pattern, arrivals) for pattern, arrivals in pairs])
 
 
-def reached(goal: Goal, seats: SearchState, unplaced: int) -> tuple[float, ...]:
-    """What the plan as it is seated costs, level by level."""
-    columns = [seats.column(host) for host in range(seats.ground.hosts)]
-    came = [arrivals(seats.ground, host, there) for host, there in enumerate(seats.movers)]
-    found = []
+def objective_values(goal: Goal, state: SearchState, unplaced: int) -> tuple[float, ...]:
+    """The costs of the current plan, level by level."""
+    patterns = [state.pattern(host) for host in range(state.problem.hosts)]
+    arrival_counts = [arrivals(state.problem, host, movers) for host, movers in enumerate(state.movers)]
+    values = []
     for level in levels(goal):
-        each = [_cost(level, column, count) for column, count in zip(columns, came, strict=True)]
-        found.append(max(each, default=0.0) if level == "greatest" else sum(each))
+        level_costs = [_cost(level, pattern, count) for pattern, count in zip(patterns, arrival_counts, strict=True)]
+        values.append(max(level_costs, default=0.0) if level == "greatest" else sum(level_costs))
         if level == "unplaced":
-            found[-1] = float(unplaced)
-    return tuple(found)
+            values[-1] = float(unplaced)
+    return tuple(values)
 
 
-def arrivals(ground: PackingProblem, host: int, movers: Kinds) -> int:
-    """How many of these were not on the host."""
-    return (Counter(movers) - Counter(ground.start[host])).total()
+def arrivals(problem: PackingProblem, host: int, movers: Kinds) -> int:
+    """How many of these movers were not on the host at the start."""
+    return (Counter(movers) - Counter(problem.initial[host])).total()
 
 
-def less(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether the first is better, by more than rounding, on the first level on which they differ."""
-    for mine, theirs in zip(one, other, strict=True):
-        if abs(mine - theirs) > SAME:
+def lexicographically_less(first: Sequence[float], second: Sequence[float]) -> bool:
+    """Whether the first is lower, by more than rounding, at the first level that differs."""
+    for mine, theirs in zip(first, second, strict=True):
+        if abs(mine - theirs) > RATIO_TOLERANCE:
             return mine < theirs
     return False

@@ -1,4 +1,4 @@
-"""Columns for the solver: hosts alike as groups, and all that could sit on one of each where that is not too much."""
+"""Patterns for the solver: groups of identical hosts, and all patterns of each group where these are few enough."""
 
 from __future__ import annotations
 
@@ -13,94 +13,93 @@ from advisor.planning.assignment.pattern_evaluator import Pattern
 from advisor.planning.assignment.search_state import SearchState
 from models.arrays import Ints
 
-MOST = 20_000  # columns of all groups: what one prediction of some seconds and the solver take
-TRIES = 5  # times as many are tried before it is given up
-FAIR = 4  # times its share of them that one group may have
+MAX_PATTERNS = 20_000  # patterns of all groups: some seconds of prediction, and what the solver can handle
+TRIES_PER_PATTERN = 5  # multisets tried per allowed pattern before the enumeration gives up
+MAX_SHARE_FACTOR = 4  # times its fair share that one group may have
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
-    """G groups of hosts alike in class, room, filters and in who is there, and J columns that their hosts may have.
+class PatternSet:
+    """G groups of hosts alike in class, room, filters and residents, and J patterns that their hosts may have.
 
-    `hosts` (G,) are the positions of each group's hosts; `group` (J,) is a column's, `movers` (J,) who of those that
-    may move sits there, `columns` (J,) what that does to everybody. `supply` is how many there are of each kind, of
-    which those of `optional` may be left out.
+    `hosts` (G,) are the host positions of each group; `group` (J,) is a pattern's group, `movers` (J,) its movable
+    instances, `patterns` (J,) its evaluation, `arrivals` (J,) how many of its movers are new. `supply` counts the
+    instances of each kind, of which those in `optional` may stay unplaced.
     """
 
     hosts: tuple[tuple[int, ...], ...]
     group: Ints
     movers: tuple[Kinds, ...]
-    columns: tuple[Pattern, ...]
+    patterns: tuple[Pattern, ...]
     arrivals: Ints
     supply: Counter[int]
     optional: Counter[int]
 
 
-def every(seats: SearchState, start: Sequence[Kinds]) -> Choices | None:
-    """All columns that fit and break no limit, None where these are more than MOST; `start` has a column per host that
-    must be among them."""
-    ground = seats.ground
-    supply = Counter(ground.waiting)
-    for there in ground.start:
+def enumerate_patterns(state: SearchState, start: Sequence[Kinds]) -> PatternSet | None:
+    """All feasible patterns that fit, those of `start` included; None where there are more than MAX_PATTERNS."""
+    problem = state.problem
+    supply = Counter(problem.waiting)
+    for there in problem.initial:
         supply.update(there)
-    groups = _groups(ground)
+    groups = _groups(problem)
     wanted: list[tuple[int, Kinds]] = []
     for hosts in groups:
-        fair = FAIR * MOST // len(groups)  # many groups with many columns each are given up before all are counted
-        found = _possible(ground, hosts[0], supply, min(fair, MOST - len(wanted)))
+        fair = MAX_SHARE_FACTOR * MAX_PATTERNS // len(groups)  # gives up early where many groups have many patterns
+        found = _possible(problem, hosts[0], supply, min(fair, MAX_PATTERNS - len(wanted)))
         if found is None:
             return None
         wanted += [(hosts[0], movers) for movers in found]
-    seats.effects.ask(wanted)
+    state.evaluator.evaluate(wanted)
     number = {hosts[0]: at for at, hosts in enumerate(groups)}
-    kept = [(host, movers) for host, movers in wanted if seats.accepted(host, movers)]
+    kept = [(host, movers) for host, movers in wanted if state.feasible(host, movers)]
     known = set(kept)
     for hosts in groups:
         kept += [(hosts[0], there) for there in dict.fromkeys(start[host] for host in hosts)
                  if (hosts[0], there) not in known]  # fmt: skip
-    return Choices(
+    return PatternSet(
         hosts=groups,
         group=np.array([number[host] for host, _ in kept], dtype=np.int64),
         movers=tuple(movers for _, movers in kept),
-        columns=tuple(seats.effects.at(host, movers) for host, movers in kept),
-        arrivals=np.array([(Counter(movers) - Counter(ground.start[host])).total() for host, movers in kept]),
+        patterns=tuple(state.evaluator.at(host, movers) for host, movers in kept),
+        arrivals=np.array([(Counter(movers) - Counter(problem.initial[host])).total() for host, movers in kept]),
         supply=supply,
-        optional=Counter(ground.waiting),
+        optional=Counter(problem.waiting),
     )
 
 
-def _groups(ground: PackingProblem) -> tuple[tuple[int, ...], ...]:
-    found: dict[tuple[object, ...], list[int]] = {}
-    for host in range(ground.hosts):
+def _groups(problem: PackingProblem) -> tuple[tuple[int, ...], ...]:
+    hosts_by_key: dict[tuple[object, ...], list[int]] = {}
+    for host in range(problem.hosts):
         key = (
-            int(ground.of_class[host]), ground.room[host].tobytes(), ground.allowed[:, host].tobytes(),
-            ground.fixed[host], ground.start[host],
+            int(problem.class_of_host[host]), problem.room[host].tobytes(), problem.allowed[:, host].tobytes(),
+            problem.fixed[host], problem.initial[host],
         )  # fmt: skip
-        found.setdefault(key, []).append(host)
-    return tuple(tuple(hosts) for hosts in found.values())
+        hosts_by_key.setdefault(key, []).append(host)
+    return tuple(tuple(hosts) for hosts in hosts_by_key.values())
 
 
-def _possible(ground: PackingProblem, host: int, supply: Counter[int], most: int) -> list[Kinds] | None:
-    """Every multiset of movers that fits on a host, the empty one first; None where they are more than `most`.
+def _possible(problem: PackingProblem, host: int, supply: Counter[int], most: int) -> list[Kinds] | None:
+    """Every multiset of movers that fits on a host, the empty one first; None where there are more than `most`.
 
-    Where one does not fit, none fits with more besides: room only shrinks, and who came does not leave.
+    If a multiset does not fit, none that contains it fits, because room only shrinks.
     """
     kinds = sorted(supply)
-    found: list[Kinds] = [()]
-    open_ones: list[Kinds] = [()]
+    fitting: list[Kinds] = [()]
+    open_sets: list[Kinds] = [()]
     tried = 0
-    while open_ones:
-        there = open_ones.pop()
+    while open_sets:
+        movers = open_sets.pop()
         for kind in kinds:
-            if (there and kind < there[-1]) or there.count(kind) == supply[kind]:
+            if (movers and kind < movers[-1]) or movers.count(kind) == supply[kind]:
                 continue
-            more = (*there, kind)
+            extended = (*movers, kind)
             tried += 1
-            if tried > TRIES * most:  # many kinds and little room: most of what is tried does not fit
+            if tried > TRIES_PER_PATTERN * most:  # with many kinds and little room most multisets do not fit
                 return None
-            if ground.fits(host, more):
-                found.append(more)
-                open_ones.append(more)
-                if len(found) > most:
+            if problem.fits(host, extended):
+                fitting.append(extended)
+                open_sets.append(extended)
+                if len(fitting) > most:
                     return None
-    return found if len(found) <= most else None
+    return fitting if len(fitting) <= most else None

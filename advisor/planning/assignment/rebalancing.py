@@ -1,4 +1,4 @@
-"""Rebalancing: the few moves that are worth it, each by more than it costs and more than is uncertain."""
+"""Rebalancing: makes only moves whose gain exceeds their cost and their uncertainty."""
 
 from __future__ import annotations
 
@@ -11,129 +11,137 @@ import numpy as np
 from advisor.domain import Band
 from advisor.planning.assignment import neighborhoods, pattern_sets, solver
 from advisor.planning.assignment.goal import Goal
-from advisor.planning.assignment.local_search import Clock
-from advisor.planning.assignment.move_value import Moved, gain, gained, moved, settle, worth
-from advisor.planning.assignment.neighborhoods import Sides
+from advisor.planning.assignment.local_search import SearchClock
+from advisor.planning.assignment.move_value import KindMove, gain, gain_between, is_worth_it, moves_made, undo_unworthy
+from advisor.planning.assignment.neighborhoods import HostPair
 from advisor.planning.assignment.objectives import levels
 from advisor.planning.assignment.search_state import SearchState
 
-AT_ONCE = 32  # hosts of which movers are asked about in one prediction
-TURNS = 6  # of moving and taking back, after which what stands is answered
-Way = tuple[int, float, int, Sides]  # how many fewer are below a limit, less the gain, and how many moves it takes
+HOSTS_PER_PREDICTION = 32  # source hosts in one prediction
+MAX_TURNS = 6  # rounds of making and undoing moves
+RatedChange = tuple[int, float, int, HostPair]  # fewer below a limit (< 0), negative gain, moves, hosts afterwards
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """`gains` by move; `ended` = nothing more is worth it, else the time was over or no more moves were allowed;
-    `bound` is how many are below a limit at least, whatever is moved."""
+class RebalanceResult:
+    """The gains by move, and how the search ended.
 
-    gains: Mapping[Moved, Band]
+    `ended` is True when no further move is worth it, False when time or moves ran out. `bound` is the number of
+    instances that stay below a limit in any plan.
+    """
+
+    gains: Mapping[KindMove, Band]
     ended: bool
     bound: float
 
 
-def rebalance(seats: SearchState, goal: Goal, clock: Clock) -> Found:
-    """Move whoever gains by it until nothing more is worth a move, then take back what no longer is.
+def rebalance(state: SearchState, goal: Goal, clock: SearchClock) -> RebalanceResult:
+    """Move instances while a move is worth it, then undo moves that no longer are.
 
-    Where all columns of the cloud can be told, the solver says which fewest moves bring most instances within their
-    limits; of these, those are made that are worth it beside the others. A move is worth it when those whom it changes
-    gain (`worth.gained`) more than `move_gain` and more than is uncertain, and nobody falls below a limit: so a cloud
-    that was rebalanced is left as it is the next time.
+    Where all patterns of the cloud can be enumerated, the solver finds the fewest moves that bring most instances
+    within their limits; of these the worthwhile ones are made. A move is worth it when the affected instances gain
+    (`move_value.gain_between`) more than `move_gain` and more than the uncertainty, and no instance falls below a
+    limit. A rebalanced cloud is therefore left unchanged by the next rebalance.
     """
-    bound = _by_solver(seats, goal, clock)
+    bound = _by_solver(state, goal, clock)
     ended = False
-    for _ in range(TURNS):
-        ended = _relieve(seats, goal, clock) and _moves(seats, goal, clock)
-        if not settle(seats, goal):
+    for _ in range(MAX_TURNS):
+        ended = _relieve(state, goal, clock) and _moves(state, goal, clock)
+        if not undo_unworthy(state, goal):
             break
-    return Found({move: gain(seats, move) for move in moved(seats)}, ended, bound)
+    return RebalanceResult({move: gain(state, move) for move in moves_made(state)}, ended, bound)
 
 
-def _by_solver(seats: SearchState, goal: Goal, clock: Clock) -> float:
-    """Take over the fewest moves that bring most within their limits, without those that are not worth it;
-    returns how many stay below at least."""
-    below = sum(len(seats.column(host).below) for host in range(seats.ground.hosts))
+def _by_solver(state: SearchState, goal: Goal, clock: SearchClock) -> float:
+    """Apply the solver's worthwhile moves; returns how many instances stay below a limit at least."""
+    below = sum(len(state.pattern(host).below) for host in range(state.problem.hosts))
     if not below:
         return 0.0
-    choices = pattern_sets.every(seats, seats.movers)
-    if choices is None:
+    pattern_set = pattern_sets.enumerate_patterns(state, state.movers)
+    if pattern_set is None:
         return 0.0
-    before = list(seats.movers)
+    before = list(state.movers)
     solved = solver.solve(
-        choices, levels(goal), before, most_moves=goal.max_moves, seconds=clock.left_s / 2, seed=goal.seed
+        pattern_set, levels(goal), before, most_moves=goal.max_moves, seconds=clock.left_s / 2, seed=goal.seed
     )
     if solved is None:
         return 0.0
-    seats.take_over(solved.movers)
-    settle(seats, goal)
-    if sum(len(seats.column(host).below) for host in range(seats.ground.hosts)) >= below:
-        seats.take_over(before)
+    state.place_all(solved.movers)
+    undo_unworthy(state, goal)
+    if sum(len(state.pattern(host).below) for host in range(state.problem.hosts)) >= below:
+        state.place_all(before)
     return math.ceil(solved.bounds[0] - 1e-6)
 
 
-def _relieve(seats: SearchState, goal: Goal, clock: Clock) -> bool:
-    """Bring hosts where somebody is below a limit within it, the worst first: by those moves that are worth it beside
-    the others, though none may be alone; True when every host was tried."""
-    for sources in _batches(seats, goal):
+def _relieve(state: SearchState, goal: Goal, clock: SearchClock) -> bool:
+    """Bring hosts with instances below a limit within it, the worst first; True when every host was tried.
+
+    Moves that are worth it only together are made together.
+    """
+    for sources in _batches(state, goal):
         for source in sources:
             if clock.over:
                 return False
-            were = len(seats.column(source).below)
-            if not were:
+            below_before = len(state.pattern(source).below)
+            if not below_before:
                 continue
-            before = list(seats.movers)
-            neighborhoods.relieve(seats, source, None if goal.max_moves is None else goal.max_moves - len(moved(seats)))
-            settle(seats, goal)
-            if len(seats.column(source).below) >= were:
-                seats.take_over(before)
+            before = list(state.movers)
+            moves_left = None if goal.max_moves is None else goal.max_moves - len(moves_made(state))
+            neighborhoods.relieve(state, source, moves_left)
+            undo_unworthy(state, goal)
+            if len(state.pattern(source).below) >= below_before:
+                state.place_all(before)
     return True
 
 
-def _moves(seats: SearchState, goal: Goal, clock: Clock) -> bool:
-    """Make moves that are worth it, those first that bring most within a limit, then the greatest gain; True when none
-    is left."""
+def _moves(state: SearchState, goal: Goal, clock: SearchClock) -> bool:
+    """Make worthwhile moves and swaps, best first; True when none is left."""
     while not clock.over:
-        best = _found(seats, goal, clock, neighborhoods.away) or _found(seats, goal, clock, neighborhoods.exchanges)
+        best = _best_changes(state, goal, clock, neighborhoods.moves_off)
+        best = best or _best_changes(state, goal, clock, neighborhoods.swaps)
         if not best:
             return not clock.over
         touched: set[int] = set()
         for _, _, count, sides in sorted(best):
-            if goal.max_moves is not None and len(moved(seats)) + count > goal.max_moves:
+            if goal.max_moves is not None and len(moves_made(state)) + count > goal.max_moves:
                 return False
             if touched.isdisjoint(host for host, _ in sides):
                 for side in sides:
-                    seats.seat(*side)
+                    state.place(*side)
                     touched.add(side[0])
     return False
 
 
-def _batches(seats: SearchState, goal: Goal) -> Iterator[list[int]]:
-    """Hosts whose worst-off could gain enough, the worst first: what a move away gives back is what is lost now."""
-    worst = np.array([seats.column(host).worst[0] for host in range(seats.ground.hosts)])
-    worst = np.where([bool(there) for there in seats.movers], worst, np.inf)
+def _batches(state: SearchState, goal: Goal) -> Iterator[list[int]]:
+    """Hosts whose worst-off instance could gain enough, the worst first: no move gives back more than is lost now."""
+    worst = np.array([state.pattern(host).worst[0] for host in range(state.problem.hosts)])
+    worst = np.where([bool(movers) for movers in state.movers], worst, np.inf)
     order = [host for host in np.argsort(worst, kind="stable").tolist() if worst[host] < 1 - goal.move_gain]
     known = set(order)
-    order += [host for host in range(len(worst)) if seats.column(host).below and host not in known]
-    for first in range(0, len(order), AT_ONCE):
-        yield order[first : first + AT_ONCE]
+    order += [host for host in range(len(worst)) if state.pattern(host).below and host not in known]
+    for first in range(0, len(order), HOSTS_PER_PREDICTION):
+        yield order[first : first + HOSTS_PER_PREDICTION]
 
 
-def _found(
-    seats: SearchState, goal: Goal, clock: Clock, each: Callable[[SearchState, int], Iterator[tuple[int, Sides]]]
-) -> list[Way]:
-    """The best way to relieve each host, where one is worth it, of those that `each` names."""
-    best: dict[int, Way] = {}
-    for sources in _batches(seats, goal):
-        asked = [way for source in sources for way in each(seats, source)]
-        seats.effects.ask(side for _, sides in asked for side in sides)
-        for count, sides in asked:
-            before = [seats.column(host) for host, _ in sides]
-            after = [seats.effects.at(*side) for side in sides]
-            fewer = sum(len(one.below) for one in after) - sum(len(one.below) for one in before)
-            band = gained(before, after)
-            if fewer <= 0 and worth(band, goal) and all(seats.accepted(*side) for side in sides):
-                way = (fewer, -round(band.expected, 9), count, sides)
-                best[sides[0][0]] = min(best.get(sides[0][0], way), way)
+def _best_changes(
+    state: SearchState,
+    goal: Goal,
+    clock: SearchClock,
+    neighborhood: Callable[[SearchState, int], Iterator[tuple[int, HostPair]]],
+) -> list[RatedChange]:
+    """The best worthwhile change of each host, among those of a neighborhood."""
+    best: dict[int, RatedChange] = {}
+    for sources in _batches(state, goal):
+        options = [change for source in sources for change in neighborhood(state, source)]
+        state.evaluator.evaluate(side for _, sides in options for side in sides)
+        for count, sides in options:
+            before = [state.pattern(host) for host, _ in sides]
+            after = [state.evaluator.at(*side) for side in sides]
+            fewer = sum(len(pattern.below) for pattern in after) - sum(len(pattern.below) for pattern in before)
+            band = gain_between(before, after)
+            if fewer <= 0 and is_worth_it(band, goal) and all(state.feasible(*side) for side in sides):
+                change = (fewer, -round(band.expected, 9), count, sides)
+                best[sides[0][0]] = min(best.get(sides[0][0], change), change)
         if clock.over:
             break
     return list(best.values())

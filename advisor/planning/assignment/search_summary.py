@@ -1,4 +1,4 @@
-"""How a search ended, in figures and in sentences: value, bound, gap, and what is in the way."""
+"""The summary of a search: value, bound, gap, and sentences about what limits the result."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.domain import Rejection
 from advisor.domain.plans import PlanEnd, Search
-from advisor.planning.assignment.bounds import relaxed
+from advisor.planning.assignment.bounds import relaxation_bound
 from advisor.planning.assignment.goal import Goal
-from advisor.planning.assignment.local_search import Clock
-from advisor.planning.assignment.move_value import moved
+from advisor.planning.assignment.local_search import SearchClock
+from advisor.planning.assignment.move_value import moves_made
 from advisor.planning.assignment.objectives import Level, levels
-from advisor.planning.assignment.pattern_evaluator import SAME
+from advisor.planning.assignment.pattern_evaluator import RATIO_TOLERANCE
 from advisor.planning.assignment.search_state import SearchState
-from advisor.planning.assignment.solver import FINE, Solved
+from advisor.planning.assignment.solver import UNITS_PER_RATIO, SolverResult
 from advisor.rounding import with_slack
 
-TOLD = 3  # hosts that a note names
+MAX_NAMED = 3  # hosts named in a note
 
-AIMS: Mapping[Level, str] = {
+LEVEL_NAMES: Mapping[Level, str] = {
     "unplaced": "instances placed",
     "below": "instances below a limit",
     "used": "hosts in use",
@@ -29,135 +29,145 @@ AIMS: Mapping[Level, str] = {
 }
 
 
-def told(
+def summarize(
     goal: Goal,
-    seats: SearchState,
+    state: SearchState,
     values: Sequence[float],
     ended: PlanEnd,
-    solved: Solved | None,
-    clock: Clock,
+    solved: SolverResult | None,
+    clock: SearchClock,
     bound: float | None = None,
 ) -> Search:
-    """What was reached of the level that decides: the first one, or the second where everybody was placed.
+    """The deciding level's value and bound: the first level, or the second where every instance was placed.
 
-    The bound is the solver's where it was asked, else that of the relaxation; `bound` is one that is known already.
+    The bound is the solver's where it ran, else the relaxation's; `bound` is one that is known already.
     """
-    ground, names = seats.ground, levels(goal)
-    at = 1 if names[0] == "unplaced" and values[0] == 0 else 0
-    level, value = names[at], values[at]
-    least = relaxed(level, seats, round(values[0]) if names[0] == "unplaced" else 0, clock) if bound is None else bound
-    if solved is not None and math.isfinite(solved.bounds[at]):
-        least = max(least, solved.bounds[at]) if level == "unplaced" else solved.bounds[at]
-    if abs(least - value) < (ground.hosts + 1) / FINE:  # as exactly as the solver counts
-        least = value
-    least = min(least, value)
+    problem, names = state.problem, levels(goal)
+    index = 1 if names[0] == "unplaced" and values[0] == 0 else 0
+    level, value = names[index], values[index]
+    unplaced = round(values[0]) if names[0] == "unplaced" else 0
+    best_possible = relaxation_bound(level, state, unplaced, clock) if bound is None else bound
+    if solved is not None and math.isfinite(solved.bounds[index]):
+        best_possible = max(best_possible, solved.bounds[index]) if level == "unplaced" else solved.bounds[index]
+    if abs(best_possible - value) < (problem.hosts + 1) / UNITS_PER_RATIO:  # the precision of the solver
+        best_possible = value
+    best_possible = min(best_possible, value)
     if level == "unplaced":
-        value, least = len(ground.waiting) - value, len(ground.waiting) - least
+        value, best_possible = len(problem.waiting) - value, len(problem.waiting) - best_possible
     elif level == "lost":
-        count = sum(len(column.kinds) for column in map(seats.column, range(ground.hosts)))
-        value, least = count - value, count - least
+        count = sum(len(pattern.kinds) for pattern in map(state.pattern, range(problem.hosts)))
+        value, best_possible = count - value, count - best_possible
     elif level == "greatest":
-        value, least = 1 - value, 1 - least
-    gap = abs(value - least) / (abs(least) if abs(least) > SAME else 1.0)
-    return Search(AIMS[level], float(value), float(least), float(gap), ended)
+        value, best_possible = 1 - value, 1 - best_possible
+    gap = abs(value - best_possible) / (abs(best_possible) if abs(best_possible) > RATIO_TOLERANCE else 1.0)
+    return Search(LEVEL_NAMES[level], float(value), float(best_possible), float(gap), ended)
 
 
-def hindrances(
-    seats: SearchState, goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], ended: PlanEnd
+def obstacles(
+    state: SearchState, goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], ended: PlanEnd
 ) -> tuple[str, ...]:
-    """What is in the way, in sentences: of whom nobody takes, who may not leave, and who stays below a limit."""
-    ground = seats.ground
-    notes = [*_of_refused(goal, refused, [host.id for host in ground.snapshot.hosts])]
-    for host, there in zip(ground.snapshot.hosts, ground.fixed, strict=True):
-        if host.id in goal.emptied and there:
-            notes.append(f"{_count(len(there), 'instance')} on {host.id} may not be moved, so it is not emptied.")
+    """Sentences about what limits the result: unplaced instances, immovable ones, and those below a limit."""
+    problem = state.problem
+    notes = [*_of_refused(goal, refused, [host.id for host in problem.snapshot.hosts])]
+    for host, fixed in zip(problem.snapshot.hosts, problem.fixed, strict=True):
+        if host.id in goal.emptied and fixed:
+            notes.append(f"{_count(len(fixed), 'instance')} on {host.id} may not be moved, so it is not emptied.")
     if goal.aim == "rebalance":
-        notes += [*_of_below(seats, goal, ended), *overfull(seats)]
+        notes += [*_of_below(state, goal, ended), *overcommitted(state)]
     if goal.aim == "consolidate":
-        notes += [*_of_pinned(seats, ended), *_of_left_below(seats)]
+        notes += [*_of_pinned(state, ended), *_of_left_below(state)]
     return tuple(notes)
 
 
 def _of_refused(goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], hosts: Sequence[str]) -> Iterator[str]:
-    """Whom nobody takes, by the reason that most hosts give; of hosts that are to be emptied nobody asks. A host
-    that gives none would do, but was not found in time: then it is not said that none takes it."""
+    """Unplaced instances, grouped by the most frequent reason; hosts that are being emptied are not mentioned.
+
+    A host without a reason would do but was not tried in time; then the sentence does not say that no host takes it.
+    """
     usable = {host for host in hosts if goal.targets is None or host in goal.targets} - goal.emptied
-    asked = {name: [one for one in why if one.host not in goal.emptied] for name, why in refused.items()}
+    relevant = {
+        name: [rejection for rejection in rejections if rejection.host not in goal.emptied]
+        for name, rejections in refused.items()
+    }
     by_code: dict[str, list[str]] = {}
-    for name, why in asked.items():
-        codes = Counter(one.code for one in why)
+    for name, rejections in relevant.items():
+        codes = Counter(rejection.code for rejection in rejections)
         by_code.setdefault(max(sorted(codes), key=codes.__getitem__, default=""), []).append(name)
-    for code, who in sorted(by_code.items(), key=lambda one: -len(one[1])):
-        others = f" and {len(who) - 1} more" if len(who) > 1 else ""
-        first = [one for one in asked[who[0]] if one.code == code]
-        if not first:
-            why_not = "the time was over" if usable else "none may be used"
-        elif len(first) == 1:
-            why_not = f"on {first[0].host}: {first[0].reason}"
+    for code, names in sorted(by_code.items(), key=lambda entry: -len(entry[1])):
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        same_reason = [rejection for rejection in relevant[names[0]] if rejection.code == code]
+        if not same_reason:
+            why_not = "the time limit was reached" if usable else "none may be used"
+        elif len(same_reason) == 1:
+            why_not = f"on {same_reason[0].host}: {same_reason[0].reason}"
         else:
-            why_not = f"on {len(first)} hosts as on {first[0].host}: {first[0].reason}"
-        every = usable <= {one.host for one in asked[who[0]]}
-        yield f"{'No host takes' if every else 'No host was found for'} {who[0]}{others}; {why_not}."
+            why_not = f"on {len(same_reason)} hosts as on {same_reason[0].host}: {same_reason[0].reason}"
+        all_refuse = usable <= {rejection.host for rejection in relevant[names[0]]}
+        yield f"{'No host takes' if all_refuse else 'No host was found for'} {names[0]}{others}; {why_not}."
 
 
-def _of_below(seats: SearchState, goal: Goal, ended: PlanEnd) -> Iterator[str]:
-    """Who stays below a limit after a rebalance, by what keeps it there."""
-    ground = seats.ground
-    there = [(ratio, host, kind) for host in range(ground.hosts) for kind, ratio in seats.column(host).below]
-    seats.effects.ask_keys((int(ground.of_class[host]), (kind,)) for _, host, kind in there)
+def _of_below(state: SearchState, goal: Goal, ended: PlanEnd) -> Iterator[str]:
+    """Instances that stay below a limit after a rebalance, grouped by cause."""
+    problem = state.problem
+    below = [(ratio, host, kind) for host in range(problem.hosts) for kind, ratio in state.pattern(host).below]
+    state.evaluator.evaluate_keys((int(problem.class_of_host[host]), (kind,)) for _, host, kind in below)
     by_cause: dict[str, list[tuple[float, int]]] = {}
-    few = goal.max_moves is not None and len(moved(seats)) >= goal.max_moves
-    for ratio, host, kind in there:
-        if seats.effects.known(int(ground.of_class[host]), (kind,)).below:
-            cause = "also alone there, so that the host or the settings of the instance are not enough for its limit"
-        elif not seats.movers[host]:
-            cause = "nobody there may be moved (who is pinned moves only where it is named as movable)"
+    moves_used_up = goal.max_moves is not None and len(moves_made(state)) >= goal.max_moves
+    for ratio, host, kind in below:
+        if state.evaluator.known(int(problem.class_of_host[host]), (kind,)).below:
+            cause = "also alone there, because the host or the instance's settings do not allow its limit"
+        elif not state.movers[host]:
+            cause = "no instance there may be moved (a pinned instance moves only if it is named as movable)"
         elif ended == "time":
-            cause = "the time was over before all moves were looked at"
-        elif few:
+            cause = "the time limit was reached before all moves were examined"
+        elif moves_used_up:
             cause = f"no more than {_count(goal.max_moves or 0, 'move')} may be made"
         else:
-            cause = "no move that is worth its cost and beyond uncertainty brings more of them within it"
+            cause = "no move whose gain exceeds its cost and uncertainty restores more of them"
         by_cause.setdefault(cause, []).append((ratio, host))
-    for cause, who in by_cause.items():
-        ratio, host = min(who)
-        stay = "stays" if len(who) == 1 else "stay"
-        worst = ground.snapshot.hosts[host].id
-        yield f"{_count(len(who), 'instance')} {stay} below a limit, the worst on {worst} at {ratio:.2f}: {cause}."
+    for cause, members in by_cause.items():
+        ratio, host = min(members)
+        stay = "stays" if len(members) == 1 else "stay"
+        worst = problem.snapshot.hosts[host].id
+        yield f"{_count(len(members), 'instance')} {stay} below a limit, the worst on {worst} at {ratio:.2f}: {cause}."
 
 
-def overfull(seats: SearchState) -> tuple[str, ...]:
-    """Hosts of which more is promised than may be, and those shared by who shares with nobody: no move of a rebalance
-    is made for that."""
-    ground, found = seats.ground, []
-    for host, movers in enumerate(seats.movers):
-        name, everybody = ground.snapshot.hosts[host].id, (*ground.fixed[host], *movers)
-        for what, used, room in zip(("vCPUs", "MB of memory", "GB of disk"), seats.used[host], ground.room[host],
+def overcommitted(state: SearchState) -> tuple[str, ...]:
+    """Hosts with more promised than allowed, and shared hosts that an instance requires for itself.
+
+    A rebalance makes no move for either.
+    """
+    problem, texts = state.problem, []
+    for host, movers in enumerate(state.movers):
+        name, everybody = problem.snapshot.hosts[host].id, (*problem.fixed[host], *movers)
+        for what, used, room in zip(("vCPUs", "MB of memory", "GB of disk"), state.used[host], problem.room[host],
                                     strict=False):  # fmt: skip
             if used > with_slack(room):
-                found.append(f"{name} promises {used:,.0f} of {room:,.0f} {what}")
-        if seats.alone[host] and len(everybody) > 1:
-            found.append(f"{name} holds somebody who shares its host with nobody, and others")
-    if not found:
+                texts.append(f"{name} promises {used:,.0f} of {room:,.0f} {what}")
+        if state.holds_exclusive[host] and len(everybody) > 1:
+            texts.append(f"{name} hosts an instance that requires the host for itself, and others")
+    if not texts:
         return ()
-    more = f"; and {len(found) - TOLD} more" if len(found) > TOLD else ""
-    return (f"Rebalancing mends limits of speed and latency, not sizes: {'; '.join(found[:TOLD])}{more}.",)
+    more = f"; and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
+    return (
+        f"Rebalancing restores limits of throughput and latency, not capacity: {'; '.join(texts[:MAX_NAMED])}{more}.",
+    )
 
 
-def _of_pinned(seats: SearchState, ended: PlanEnd) -> Iterator[str]:
-    staying = [len(there) for there in seats.ground.fixed if there]
+def _of_pinned(state: SearchState, ended: PlanEnd) -> Iterator[str]:
+    staying = [len(kinds) for kinds in state.problem.fixed if kinds]
     if ended == "in the way" and staying:
         yield (
-            f"{_count(sum(staying), 'instance')} on {_count(len(staying), 'host')} may not be moved: who is pinned "
-            "moves only where it is named as movable."
+            f"{_count(sum(staying), 'instance')} on {_count(len(staying), 'host')} may not be moved: a pinned "
+            "instance moves only if it is named as movable."
         )
 
 
-def _of_left_below(seats: SearchState) -> Iterator[str]:
-    below = sum(len(seats.column(host).below) for host in range(seats.ground.hosts))
+def _of_left_below(state: SearchState) -> Iterator[str]:
+    below = sum(len(state.pattern(host).below) for host in range(state.problem.hosts))
     if below:
         stay = "stays" if below == 1 else "stay"
-        yield f"{_count(below, 'instance')} {stay} below a limit: only a rebalance moves somebody for that."
+        yield f"{_count(below, 'instance')} {stay} below a limit: only a rebalance moves instances for that."
 
 
 def _count(number: int, what: str) -> str:

@@ -1,4 +1,4 @@
-"""From seats back to names: who goes where, the cloud with that carried out, and why somebody has no host."""
+"""Translates a search state back to instances: who goes where, the resulting cloud, and reasons for refusals."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from dataclasses import replace
 from advisor.domain import Band, Instance, Rejection
 from advisor.planning.assignment.allowed_hosts import request_of
 from advisor.planning.assignment.goal import Goal
-from advisor.planning.assignment.move_value import Moved
+from advisor.planning.assignment.move_value import KindMove
 from advisor.planning.assignment.search_state import SearchState, plus
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 
-Where = dict[str, str | None]
+HostByInstance = dict[str, str | None]
 
 
-def where(seats: SearchState) -> tuple[Where, dict[str, Moved]]:
-    """The host of everybody who was to be placed, None = none, and of everybody who moves; and who moves as what.
+def final_hosts(state: SearchState) -> tuple[HostByInstance, dict[str, KindMove]]:
+    """The host of every placed or moved instance, None = unplaced; and the moves by id.
 
-    Of instances that are alike those stay that can, and those with the lowest ids go, to hosts in order.
+    Of identical instances those that can stay do, and those with the lowest ids go to hosts in order.
     """
-    ground = seats.ground
-    seated: dict[int, Counter[int]] = {}  # by kind, how many on each host
-    for at, movers in enumerate(seats.movers):
-        for one in movers:
-            seated.setdefault(one, Counter())[at] += 1
-    found: Where = {}
-    moves: dict[str, Moved] = {}
-    for kind, ids in enumerate(ground.of_kind):
+    problem = state.problem
+    hosts_by_kind: dict[int, Counter[int]] = {}  # by kind, how many on each host
+    for at, movers in enumerate(state.movers):
+        for kind_number in movers:
+            hosts_by_kind.setdefault(kind_number, Counter())[at] += 1
+    host_of: HostByInstance = {}
+    moves: dict[str, KindMove] = {}
+    for kind, ids in enumerate(problem.ids_of_kind):
         free: dict[int, list[str]] = {}  # by the host that they leave, -1 = they were to be placed
-        staying = seated.get(kind, Counter[int]())
+        staying = hosts_by_kind.get(kind, Counter[int]())
         for name in ids:
-            host = ground.where[name]
-            at = -1 if host is None else ground.snapshot.names.positions[host]
+            host = problem.current_host[name]
+            at = -1 if host is None else problem.snapshot.names.positions[host]
             free.setdefault(at, []).append(name)
         leaving: list[tuple[int, str]] = []
         for at, names in sorted(free.items()):
@@ -44,77 +44,82 @@ def where(seats: SearchState) -> tuple[Where, dict[str, Moved]]:
             leaving += [(at, name) for name in names[: len(names) - stay]]
         targets = list(staying.elements())
         for (at, name), target in zip(leaving, targets, strict=False):
-            found[name] = ground.snapshot.hosts[target].id
+            host_of[name] = problem.snapshot.hosts[target].id
             if at >= 0:
                 moves[name] = (kind, at, target)
-        found.update({name: None for at, name in leaving[len(targets) :] if at < 0})
-    order = {name: number for number, name in enumerate(ground.where)}
-    return {name: found[name] for name in sorted(found, key=order.__getitem__)}, moves
+        host_of.update({name: None for at, name in leaving[len(targets) :] if at < 0})
+    order = {name: number for number, name in enumerate(problem.current_host)}
+    return {name: host_of[name] for name in sorted(host_of, key=order.__getitem__)}, moves
 
 
-def gains(moves: Mapping[str, Moved], by_move: Mapping[Moved, Band]) -> dict[str, Band]:
-    """What each mover's move is worth."""
+def gains_by_name(moves: Mapping[str, KindMove], by_move: Mapping[KindMove, Band]) -> dict[str, Band]:
+    """The gain of each moved instance."""
     return {name: by_move[move] for name, move in moves.items() if move in by_move}
 
 
-def carried_out(snapshot: ClusterSnapshot, instances: Mapping[str, Instance], found: Where) -> ClusterSnapshot:
-    """The same moment with everybody where they go; who has no host stays where it is, or away."""
-    placed = {name: replace(instances[name], host=host) for name, host in found.items() if host is not None}
+def apply_assignment(
+    snapshot: ClusterSnapshot, instances: Mapping[str, Instance], hosts_by_name: HostByInstance
+) -> ClusterSnapshot:
+    """The cloud after the assignment; instances without a host stay where they are, or absent."""
+    placed = {name: replace(instances[name], host=host) for name, host in hosts_by_name.items() if host is not None}
     return snapshot.changed(instances=placed, seen={}, pending=snapshot.names.coming, taken_at=snapshot.taken_at)
 
 
-def refused(
-    seats: SearchState, after: ClusterSnapshot, goal: Goal, found: Where, fresh_s: float
+def rejections(
+    state: SearchState, after: ClusterSnapshot, goal: Goal, hosts_by_name: HostByInstance, fresh_s: float
 ) -> dict[str, tuple[Rejection, ...]]:
-    """Why each that has no host has none: what a filter says of the hosts as they are then, and whose limit would
-    break on those that no filter refuses; the same for all of a kind. Hosts that would do, but that there was no time
-    to look at, are left out."""
-    ground = seats.ground
-    told: dict[str, tuple[Rejection, ...]] = {}
-    for kind, ids in enumerate(ground.of_kind):
-        missing = [name for name in ids if name in found and found[name] is None]
+    """Why each unplaced instance has no host: filter reasons, and broken limits where no filter refuses.
+
+    The reasons are the same for all instances of a kind. Hosts that would do but were not tried in time are left out.
+    """
+    problem = state.problem
+    by_name: dict[str, tuple[Rejection, ...]] = {}
+    for kind, ids in enumerate(problem.ids_of_kind):
+        missing = [name for name in ids if name in hosts_by_name and hosts_by_name[name] is None]
         if missing:
-            reasons = _reasons(seats, after, goal, kind, missing[0], fresh_s)
-            told.update(dict.fromkeys(missing, reasons))
-    return told
+            reasons = _reasons(state, after, goal, kind, missing[0], fresh_s)
+            by_name.update(dict.fromkeys(missing, reasons))
+    return by_name
 
 
 def _reasons(
-    seats: SearchState, after: ClusterSnapshot, goal: Goal, kind: int, name: str, fresh_s: float
+    state: SearchState, after: ClusterSnapshot, goal: Goal, kind: int, name: str, fresh_s: float
 ) -> tuple[Rejection, ...]:
-    ground = seats.ground
+    problem = state.problem
     source = next((host.kind for host in after.hosts for at, _ in after.where(name) if after.hosts[at] is host), None)
-    request = request_of(replace(ground.kinds[kind], id=name), goal, source)
-    free, rejected = filters.apply(after, request, fresh_s=fresh_s)
-    found = list(rejected)
-    seats.effects.ask((host, plus(seats.movers[host], kind)) for host in free)
-    found += [
-        _limit(seats, after, host, kind)
-        for host in free
-        if seats.effects.at(host, plus(seats.movers[host], kind)).below
+    request = request_of(replace(problem.kinds[kind], id=name), goal, source)
+    unfiltered, rejected = filters.apply(after, request, fresh_s=fresh_s)
+    reasons = list(rejected)
+    state.evaluator.evaluate((host, plus(state.movers[host], kind)) for host in unfiltered)
+    reasons += [
+        _limit(state, after, host, kind)
+        for host in unfiltered
+        if state.evaluator.at(host, plus(state.movers[host], kind)).below
     ]
-    return tuple(sorted(found, key=lambda one: one.host))
+    return tuple(sorted(reasons, key=lambda rejection: rejection.host))
 
 
-def _limit(seats: SearchState, after: ClusterSnapshot, host: int, kind: int) -> Rejection:
-    """Whose limit breaks where there would be room."""
-    below = seats.effects.at(host, plus(seats.movers[host], kind)).below
-    other, ratio = next((one for one in below if one[0] == kind), below[0])
-    who, code = ("it", "limit.newcomer") if other == kind else (_alike(seats, after, host, other), "limit.neighbour")
-    kept = f"{who} would keep {ratio:.2f} of its speed alone, {_kept(seats, host, other)}"
+def _limit(state: SearchState, after: ClusterSnapshot, host: int, kind: int) -> Rejection:
+    """The limit that would break on a host with room."""
+    below = state.evaluator.at(host, plus(state.movers[host], kind)).below
+    victim, ratio = next((entry for entry in below if entry[0] == kind), below[0])
+    who, code = ("it", "limit.newcomer") if victim == kind else (_alike(state, after, host, victim), "limit.neighbour")
+    kept = f"{who} would keep {ratio:.2f} of its speed alone; {_kept(state, host, victim)}"
     return Rejection(after.hosts[host].id, code, kept)
 
 
-def _kept(seats: SearchState, host: int, kind: int) -> str:
-    text = f"at least {seats.ground.limit[seats.ground.of_class[host], kind]:.2f} is to be kept"
-    latency = seats.ground.kinds[kind].max_latency_ratio
+def _kept(state: SearchState, host: int, kind: int) -> str:
+    text = f"at least {state.problem.min_ratio[state.problem.class_of_host[host], kind]:.2f} is required"
+    latency = state.problem.kinds[kind].max_latency_ratio
     return text if latency is None else f"{text}, and at most {latency:g} times its latency alone"
 
 
-def _alike(seats: SearchState, after: ClusterSnapshot, host: int, kind: int) -> str:
-    """The name of one of a kind on a host; labels make nobody another kind."""
-    one = seats.ground.kinds[kind]
+def _alike(state: SearchState, after: ClusterSnapshot, host: int, kind: int) -> str:
+    """The id of a resident of this kind; labels do not distinguish kinds."""
+    example = state.problem.kinds[kind]
     alike = (
-        there.id for there in after.residents[host] if replace(there, id=one.id, host=None, labels=one.labels) == one
+        resident.id
+        for resident in after.residents[host]
+        if replace(resident, id=example.id, host=None, labels=example.labels) == example
     )
     return next(alike, "another instance")

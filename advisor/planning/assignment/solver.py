@@ -1,4 +1,4 @@
-"""The solver: columns chosen by CP-SAT so that everybody is somewhere, one aim after another."""
+"""The exact solver: CP-SAT chooses one pattern per host, minimizing one level after another."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.planning.assignment.objectives import Level, costs
+from advisor.planning.assignment.objectives import Level, pattern_costs
 from advisor.planning.assignment.packing_problem import Kinds
-from advisor.planning.assignment.pattern_sets import Choices
+from advisor.planning.assignment.pattern_sets import PatternSet
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 
-FINE = 1_000_000  # ratios are counted in millionths: the solver knows integers only
-# CP-SAT counts its work in a time of its own that is the same on every machine; a unit is about a second on one.
+UNITS_PER_RATIO = 1_000_000  # the solver knows integers only
+# CP-SAT measures its work in deterministic units that are the same on every machine; a unit takes about a second.
 WORK_PER_SECOND = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
-    """`movers` (H,) by host; `bounds` by level what none can be below, nan where a level before was not proven;
-    `proven` = all levels are."""
+class SolverResult:
+    """The chosen movers of each host, (H,), and what was proven.
+
+    `bounds` has a lower bound for each level, nan where an earlier level was not proven; `proven` = all levels are.
+    """
 
     movers: tuple[Kinds, ...]
     bounds: tuple[float, ...]
@@ -33,47 +35,49 @@ class Solved:
 
 
 def solve(
-    choices: Choices,
+    pattern_set: PatternSet,
     levels: Sequence[Level],
     start: Sequence[Kinds],
     *,
     most_moves: int | None,
     seconds: float,
     seed: int,
-) -> Solved | None:
-    """The best choice, level by level: none gives up anything for a later one. None where nothing is found in time.
+) -> SolverResult | None:
+    """The best choice of patterns, level by level; None where none was found in time.
 
-    `start` (H,) is a choice to begin with. One worker and CP-SAT's own time make it the same for the same seed, unless
-    `seconds` of the wall clock run out first.
+    `start` (H,) is an initial choice. One worker and CP-SAT's deterministic time give the same result for the same seed
+    unless `seconds` of the wall clock run out first.
     """
-    from ortools.sat.python import cp_model  # takes half a second to load: only who plans waits for it
+    from ortools.sat.python import cp_model  # takes half a second to import, so only a plan imports it
 
     model = cp_model.CpModel()
-    sizes = [len(hosts) for hosts in choices.hosts]
-    used = [model.new_int_var(0, sizes[group], "") for group in choices.group.tolist()]
+    sizes = [len(hosts) for hosts in pattern_set.hosts]
+    used = [model.new_int_var(0, sizes[group], "") for group in pattern_set.group.tolist()]
     for group, size in enumerate(sizes):
-        model.add(sum(used[at] for at in np.flatnonzero(choices.group == group).tolist()) == size)
-    holders: dict[int, list[tuple[int, int]]] = {kind: [] for kind in choices.supply}
-    for at, movers in enumerate(choices.movers):
+        model.add(sum(used[index] for index in np.flatnonzero(pattern_set.group == group).tolist()) == size)
+    holders: dict[int, list[tuple[int, int]]] = {kind: [] for kind in pattern_set.supply}
+    for index, movers in enumerate(pattern_set.movers):
         for kind in dict.fromkeys(movers):
-            holders[kind].append((at, movers.count(kind)))
-    out = {kind: model.new_int_var(0, count, "") for kind, count in choices.optional.items()}
-    for kind, count in choices.supply.items():
-        model.add(sum(used[at] * times for at, times in holders[kind]) + out.get(kind, 0) == count)
+            holders[kind].append((index, movers.count(kind)))
+    left_out = {kind: model.new_int_var(0, count, "") for kind, count in pattern_set.optional.items()}
+    for kind, count in pattern_set.supply.items():
+        model.add(sum(used[index] * times for index, times in holders[kind]) + left_out.get(kind, 0) == count)
     if most_moves is not None:
-        model.add(sum(used[at] * int(times) for at, times in enumerate(choices.arrivals) if times) <= most_moves)
-    _hint(model, choices, start, used, out)
+        model.add(
+            sum(used[index] * int(times) for index, times in enumerate(pattern_set.arrivals) if times) <= most_moves
+        )
+    _hint(model, pattern_set, start, used, left_out)
     bounds: list[float] = []
-    proven, found = True, None
+    proven, values = True, None
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
     for level in levels:
-        cost = np.round(costs(level, choices) * FINE).astype(np.int64)
-        goal = _greatest(model, used, sizes, choices, cost) if level == "greatest" else sum(
-            int(each) * one for each, one in zip(cost.tolist(), used, strict=True) if each
-        ) + sum(FINE * one for one in out.values() if level == "unplaced")  # fmt: skip
-        if isinstance(goal, int):  # it costs nothing whatever is chosen
+        cost = np.round(pattern_costs(level, pattern_set) * UNITS_PER_RATIO).astype(np.int64)
+        goal = _greatest(model, used, sizes, pattern_set, cost) if level == "greatest" else sum(
+            int(unit_cost) * variable for unit_cost, variable in zip(cost.tolist(), used, strict=True) if unit_cost
+        ) + sum(UNITS_PER_RATIO * variable for variable in left_out.values() if level == "unplaced")  # fmt: skip
+        if isinstance(goal, int):  # this level costs nothing whatever is chosen
             bounds.append(0.0 if proven else np.nan)
             continue
         model.minimize(goal)
@@ -83,58 +87,62 @@ def solve(
         status = solver.solve(model)
         if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
             break
-        found = [solver.value(one) for one in used]
-        bounds.append(solver.best_objective_bound / FINE if proven else np.nan)
+        values = [solver.value(variable) for variable in used]
+        bounds.append(solver.best_objective_bound / UNITS_PER_RATIO if proven else np.nan)
         proven = proven and status == cp_model.OPTIMAL
         model.add(goal <= round(solver.objective_value))
         model.clear_hints()  # type: ignore[no-untyped-call]
-        for one, value in zip(used, found, strict=True):
-            model.add_hint(one, value)
-    if found is None:
+        for variable, value in zip(used, values, strict=True):
+            model.add_hint(variable, value)
+    if values is None:
         return None
     missing = len(levels) - len(bounds)
-    return Solved(_by_host(choices, found), (*bounds, *(np.nan,) * missing), proven and not missing)
+    return SolverResult(_by_host(pattern_set, values), (*bounds, *(np.nan,) * missing), proven and not missing)
 
 
 def _greatest(
-    model: cp_model.CpModel, used: list[cp_model.IntVar], sizes: list[int], choices: Choices, cost: NDArray[np.int64]
+    model: cp_model.CpModel,
+    used: list[cp_model.IntVar],
+    sizes: list[int],
+    pattern_set: PatternSet,
+    cost: NDArray[np.int64],
 ) -> cp_model.IntVar:
-    """The greatest cost of a column that is used."""
+    """The greatest cost of a used pattern."""
     least = int(cost.min())
     greatest = model.new_int_var(least, int(cost.max()), "")
-    for at, (each, one) in enumerate(zip(cost.tolist(), used, strict=True)):
-        if each > least:
-            there = model.new_bool_var("")
-            model.add(one <= sizes[choices.group[at]] * there)
-            model.add(greatest >= each).only_enforce_if(there)
+    for index, (unit_cost, variable) in enumerate(zip(cost.tolist(), used, strict=True)):
+        if unit_cost > least:
+            is_used = model.new_bool_var("")
+            model.add(variable <= sizes[pattern_set.group[index]] * is_used)
+            model.add(greatest >= unit_cost).only_enforce_if(is_used)
     return greatest
 
 
 def _hint(
     model: cp_model.CpModel,
-    choices: Choices,
+    pattern_set: PatternSet,
     start: Sequence[Kinds],
     used: list[cp_model.IntVar],
     out: dict[int, cp_model.IntVar],
 ) -> None:
     count: dict[tuple[int, Kinds], int] = {}
-    left = dict(choices.supply)
-    for group, hosts in enumerate(choices.hosts):
+    left = dict(pattern_set.supply)
+    for group, hosts in enumerate(pattern_set.hosts):
         for host in hosts:
             count[group, start[host]] = count.get((group, start[host]), 0) + 1
             for kind in start[host]:
                 left[kind] -= 1
-    for at, one in enumerate(used):
-        model.add_hint(one, count.get((int(choices.group[at]), choices.movers[at]), 0))
-    for kind, one in out.items():
-        model.add_hint(one, left[kind])
+    for index, variable in enumerate(used):
+        model.add_hint(variable, count.get((int(pattern_set.group[index]), pattern_set.movers[index]), 0))
+    for kind, variable in out.items():
+        model.add_hint(variable, left[kind])
 
 
-def _by_host(choices: Choices, found: Sequence[int]) -> tuple[Kinds, ...]:
-    """Columns dealt out to the hosts of their groups, in order."""
+def _by_host(pattern_set: PatternSet, values: Sequence[int]) -> tuple[Kinds, ...]:
+    """Assign the chosen patterns to the hosts of their groups in order."""
     dealt: dict[int, Kinds] = {}
-    queues = [list(hosts) for hosts in choices.hosts]
-    for at, times in enumerate(found):
+    queues = [list(hosts) for hosts in pattern_set.hosts]
+    for index, times in enumerate(values):
         for _ in range(times):
-            dealt[queues[choices.group[at]].pop(0)] = choices.movers[at]
+            dealt[queues[pattern_set.group[index]].pop(0)] = pattern_set.movers[index]
     return tuple(dealt[host] for host in range(len(dealt)))

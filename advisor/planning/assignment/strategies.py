@@ -1,4 +1,4 @@
-"""Reaching a goal: which searches are put together for each aim, and how they ended."""
+"""The strategy of each aim: which searches run in which order, and how they ended."""
 
 from __future__ import annotations
 
@@ -10,160 +10,163 @@ import numpy as np
 from advisor.domain import Band
 from advisor.domain.plans import PlanEnd, Search
 from advisor.planning.assignment import packing, pattern_sets, rebalancing, solver
-from advisor.planning.assignment.bounds import fewest_if_all_move, relaxed
-from advisor.planning.assignment.consolidation import empty
-from advisor.planning.assignment.ejection_chain import squeeze
+from advisor.planning.assignment.bounds import fewest_hosts_if_all_move, relaxation_bound
+from advisor.planning.assignment.consolidation import empty_hosts
+from advisor.planning.assignment.ejection_chain import insert_by_ejection
 from advisor.planning.assignment.goal import Goal
-from advisor.planning.assignment.local_search import Clock, fill, improve
-from advisor.planning.assignment.move_value import Moved
-from advisor.planning.assignment.objectives import less, levels, reached
+from advisor.planning.assignment.local_search import SearchClock, improve, place_each
+from advisor.planning.assignment.move_value import KindMove
+from advisor.planning.assignment.objectives import levels, lexicographically_less, objective_values
 from advisor.planning.assignment.packing_problem import Kinds
-from advisor.planning.assignment.search_state import SearchState, plus, size, used
-from advisor.planning.assignment.search_summary import overfull, told
+from advisor.planning.assignment.search_state import SearchState, dominant_share, hosts_in_use, plus
+from advisor.planning.assignment.search_summary import overcommitted, summarize
 
-FEW_QUESTIONS = 5_000  # hosts times instances: up to so many, placing in turn is tried in several ways
-FOR_SOLVER = 0.5  # of the time that is left
+FEW_PLACEMENTS = 5_000  # hosts times instances: up to so many, placement in turn is tried in several orders
+SOLVER_SHARE = 0.5  # of the remaining time
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """Everybody as they are seated in the end, what that costs level by level, and what each move is worth."""
+class SearchResult:
+    """The final state, its costs level by level, and the gain of each move."""
 
     goal: Goal
-    seats: SearchState
+    state: SearchState
     values: tuple[float, ...]
     search: Search
-    gains: Mapping[Moved, Band]
+    gains: Mapping[KindMove, Band]
 
 
-def reach(seats: SearchState, goal: Goal, clock: Clock) -> Reached:
-    """Seat everybody as well as can be found; newcomers that have a host already sit there to begin with."""
+def search(state: SearchState, goal: Goal, clock: SearchClock) -> SearchResult:
+    """Search for the best state; newcomers that already have a host start there."""
     random = np.random.default_rng(goal.seed)
-    gains: Mapping[Moved, Band] = {}
+    gains: Mapping[KindMove, Band] = {}
     if goal.aim == "rebalance":
-        search, gains = _rebalanced(seats, goal, clock)
+        search, gains = _rebalanced(state, goal, clock)
     elif goal.aim == "consolidate":
-        search = _consolidated(seats, goal, clock)
+        search = _consolidated(state, goal, clock)
     else:
-        search = _placed(seats, goal, random, clock)
-    return Reached(goal, seats, reached(goal, seats, _unplaced(seats)), search, gains)
+        search = _placed(state, goal, random, clock)
+    return SearchResult(goal, state, objective_values(goal, state, _unplaced(state)), search, gains)
 
 
-def _placed(seats: SearchState, goal: Goal, random: np.random.Generator, clock: Clock) -> Search:
-    """Seat those waiting: in turn, as given and the largest first, where somebody has no host then also packed, and
-    then by moves and swaps, then by the solver."""
-    ground = seats.ground
-    if not ground.waiting:
-        return told(goal, seats, reached(goal, seats, 0), "already fine", None, clock)
-    orders = [ground.waiting]
-    if ground.hosts * len(ground.waiting) <= FEW_QUESTIONS:
-        orders.append(tuple(sorted(ground.waiting, key=lambda kind: (-size(seats, kind), kind))))
-    starts = [(order, ground.start) for order in orders]
-    advised = any(one.host for one in goal.newcomers)
+def _placed(state: SearchState, goal: Goal, random: np.random.Generator, clock: SearchClock) -> Search:
+    """Place waiting instances in turn in several orders, packed where some have no host, then search and solve."""
+    problem = state.problem
+    if not problem.waiting:
+        return summarize(goal, state, objective_values(goal, state, 0), "already fine", None, clock)
+    orders = [problem.waiting]
+    if problem.hosts * len(problem.waiting) <= FEW_PLACEMENTS:
+        orders.append(tuple(sorted(problem.waiting, key=lambda kind: (-dominant_share(state, kind), kind))))
+    starts = [(order, problem.initial) for order in orders]
+    advised = any(attempt.host for attempt in goal.newcomers)
     if advised:
-        starts = [_seated(seats, goal)]
-    tried = []
+        starts = [_seated(state, goal)]
+    attempts = []
     for order, start in starts:
-        seats.take_over(start)
-        left = fill(seats, order, random, clock)
-        tried.append((reached(goal, seats, len(left)), list(seats.movers), left))
-    if all(left for _, _, left in tried) and not advised and not clock.over:
-        seats.take_over(ground.start)
-        left = fill(seats, packing.pack(seats, ground.waiting, clock), random, clock)
-        tried.append((reached(goal, seats, len(left)), list(seats.movers), left))
-    best = tried[0]
-    for one in tried[1:]:
-        best = one if less(one[0], best[0]) else best
-    seats.take_over(best[1])
-    ended = improve(seats, random, clock)
+        state.place_all(start)
+        left = place_each(state, order, random, clock)
+        attempts.append((objective_values(goal, state, len(left)), list(state.movers), left))
+    if all(left for _, _, left in attempts) and not advised and not clock.over:
+        state.place_all(problem.initial)
+        left = place_each(state, packing.pack(state, problem.waiting, clock), random, clock)
+        attempts.append((objective_values(goal, state, len(left)), list(state.movers), left))
+    best = attempts[0]
+    for attempt in attempts[1:]:
+        best = attempt if lexicographically_less(attempt[0], best[0]) else best
+    state.place_all(best[1])
+    ended = improve(state, random, clock)
     if best[2]:
-        left = squeeze(seats, fill(seats, best[2], random, clock), random, clock)
-        ended = improve(seats, random, clock) if len(left) < len(best[2]) else ended
-    solved = _solved(seats, goal, clock, None)
-    unplaced = _unplaced(seats)
-    solved = None if advised else solved  # it proves nothing of other settings
-    return told(goal, seats, reached(goal, seats, unplaced), _end(unplaced, solved, ended), solved, clock)
+        left = insert_by_ejection(state, place_each(state, best[2], random, clock), random, clock)
+        ended = improve(state, random, clock) if len(left) < len(best[2]) else ended
+    solved = _solved(state, goal, clock, None)
+    unplaced = _unplaced(state)
+    solved = None if advised else solved  # it proves nothing for other settings
+    return summarize(goal, state, objective_values(goal, state, unplaced), _end(unplaced, solved, ended), solved, clock)
 
 
-def _seated(seats: SearchState, goal: Goal) -> tuple[tuple[int, ...], tuple[Kinds, ...]]:
-    """Who is still to be placed, and who sits where: newcomers on the hosts that they came with."""
-    ground = seats.ground
-    movers = list(ground.start)
-    left: list[int] = []
-    for one, kind in zip(goal.newcomers, ground.waiting, strict=True):
-        host = ground.snapshot.index(one.host) if one.host else None
+def _seated(state: SearchState, goal: Goal) -> tuple[tuple[int, ...], tuple[Kinds, ...]]:
+    """The instances still to be placed, and the initial movers with newcomers on their advised hosts."""
+    problem = state.problem
+    movers = list(problem.initial)
+    unplaced: list[int] = []
+    for instance, kind in zip(goal.newcomers, problem.waiting, strict=True):
+        host = problem.snapshot.index(instance.host) if instance.host else None
         if host is None:
-            left.append(kind)
+            unplaced.append(kind)
             continue
-        more = plus(movers[host], kind)
-        seats.effects.ask([(host, more)])
-        if ground.fits(host, more) and seats.accepted(host, more):
-            movers[host] = more
+        movers_here = plus(movers[host], kind)
+        state.evaluator.evaluate([(host, movers_here)])
+        if problem.fits(host, movers_here) and state.feasible(host, movers_here):
+            movers[host] = movers_here
         else:
-            left.append(kind)
-    return tuple(left), tuple(movers)
+            unplaced.append(kind)
+    return tuple(unplaced), tuple(movers)
 
 
-def _consolidated(seats: SearchState, goal: Goal, clock: Clock) -> Search:
-    """Empty hosts, try everybody anew, then the solver: fewest hosts, then fewest moves."""
-    least = round(relaxed("used", seats, 0, clock))
-    if used(seats) <= least:
-        return told(goal, seats, reached(goal, seats, 0), _as_it_is(seats), None, clock, bound=least)
-    ended = empty(seats, clock, goal.max_moves, least)
-    if used(seats) > least and not clock.over:
-        ended = packing.anew(seats, clock, goal.max_moves, least) and ended
-    solved = _solved(seats, goal, clock, goal.max_moves)
-    stays = seats.movers == list(seats.ground.start) and ended
-    end = _as_it_is(seats) if stays else _end(0, solved, ended)
-    return told(goal, seats, reached(goal, seats, 0), end, solved, clock, bound=least)
+def _consolidated(state: SearchState, goal: Goal, clock: SearchClock) -> Search:
+    """Empty hosts, repack, then run the solver: fewest hosts, then fewest moves."""
+    least = round(relaxation_bound("used", state, 0, clock))
+    if hosts_in_use(state) <= least:
+        return summarize(goal, state, objective_values(goal, state, 0), _unchanged_end(state), None, clock, bound=least)
+    ended = empty_hosts(state, clock, goal.max_moves, least)
+    if hosts_in_use(state) > least and not clock.over:
+        ended = packing.repack(state, clock, goal.max_moves, least) and ended
+    solved = _solved(state, goal, clock, goal.max_moves)
+    unchanged = state.movers == list(state.problem.initial) and ended
+    ended_as = _unchanged_end(state) if unchanged else _end(0, solved, ended)
+    return summarize(goal, state, objective_values(goal, state, 0), ended_as, solved, clock, bound=least)
 
 
-def _as_it_is(seats: SearchState) -> PlanEnd:
-    """What to say of a cloud that uses as few hosts as can be: those who may not be moved may be all that is in the
-    way of fewer, and who is below a limit is not fine."""
-    if any(seats.ground.fixed) and fewest_if_all_move(seats) < used(seats):
+def _unchanged_end(state: SearchState) -> PlanEnd:
+    """How to describe a cloud that already uses the fewest hosts.
+
+    Immovable instances may be the only obstacle to fewer hosts, and a cloud with instances below a limit is not fine.
+    """
+    if any(state.problem.fixed) and fewest_hosts_if_all_move(state) < hosts_in_use(state):
         return "in the way"
-    below = any(seats.column(host).below for host in range(seats.ground.hosts))
+    below = any(state.pattern(host).below for host in range(state.problem.hosts))
     return "search" if below else "already fine"
 
 
-def _rebalanced(seats: SearchState, goal: Goal, clock: Clock) -> tuple[Search, Mapping[Moved, Band]]:
-    found = rebalancing.rebalance(seats, goal, clock)
-    below = sum(len(seats.column(host).below) for host in range(seats.ground.hosts))
-    end: PlanEnd = "time" if clock.over and not found.ended else "search"
-    if found.ended and (below or overfull(seats)):
-        end = "in the way"
-    elif found.ended and not found.gains:
-        end = "already fine"
-    return told(goal, seats, reached(goal, seats, 0), end, None, clock, bound=found.bound), found.gains
+def _rebalanced(state: SearchState, goal: Goal, clock: SearchClock) -> tuple[Search, Mapping[KindMove, Band]]:
+    result = rebalancing.rebalance(state, goal, clock)
+    below = sum(len(state.pattern(host).below) for host in range(state.problem.hosts))
+    ended: PlanEnd = "time" if clock.over and not result.ended else "search"
+    if result.ended and (below or overcommitted(state)):
+        ended = "in the way"
+    elif result.ended and not result.gains:
+        ended = "already fine"
+    return summarize(
+        goal, state, objective_values(goal, state, 0), ended, None, clock, bound=result.bound
+    ), result.gains
 
 
-def _solved(seats: SearchState, goal: Goal, clock: Clock, most_moves: int | None) -> solver.Solved | None:
-    """What the solver found where it could be asked, taken over where it is better than what was there."""
+def _solved(state: SearchState, goal: Goal, clock: SearchClock, most_moves: int | None) -> solver.SolverResult | None:
+    """The solver's result where the patterns can be enumerated; applied where it is better than the current state."""
     if clock.over:
         return None
-    choices = pattern_sets.every(seats, seats.movers)
-    if choices is None or clock.over:
+    pattern_set = pattern_sets.enumerate_patterns(state, state.movers)
+    if pattern_set is None or clock.over:
         return None
-    before, mine = list(seats.movers), reached(goal, seats, _unplaced(seats))
-    found = solver.solve(
-        choices, levels(goal), before, most_moves=most_moves, seconds=clock.left_s * FOR_SOLVER, seed=goal.seed
+    before, value_before = list(state.movers), objective_values(goal, state, _unplaced(state))
+    result = solver.solve(
+        pattern_set, levels(goal), before, most_moves=most_moves, seconds=clock.left_s * SOLVER_SHARE, seed=goal.seed
     )
-    if found is not None:
-        seats.take_over(found.movers)
-        if not less(reached(goal, seats, _unplaced(seats)), mine):
-            seats.take_over(before)
-    return found
+    if result is not None:
+        state.place_all(result.movers)
+        if not lexicographically_less(objective_values(goal, state, _unplaced(state)), value_before):
+            state.place_all(before)
+    return result
 
 
-def _unplaced(seats: SearchState) -> int:
-    """How many of those waiting sit nowhere; residents that are not emptied off always sit somewhere."""
-    ground = seats.ground
-    there = sum(len(movers) for movers in seats.movers)
-    return len(ground.waiting) + sum(len(movers) for movers in ground.start) - there
+def _unplaced(state: SearchState) -> int:
+    """The number of instances without a host."""
+    problem = state.problem
+    placed = sum(len(movers) for movers in state.movers)
+    return len(problem.waiting) + sum(len(movers) for movers in problem.initial) - placed
 
 
-def _end(unplaced: int, solved: solver.Solved | None, ended: bool) -> PlanEnd:
+def _end(unplaced: int, solved: solver.SolverResult | None, ended: bool) -> PlanEnd:
     if unplaced:
         return "in the way" if ended or (solved is not None and solved.proven) else "time"
     if solved is not None and solved.proven:

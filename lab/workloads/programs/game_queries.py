@@ -37,7 +37,7 @@ class Queries:
         return time.perf_counter() - self.begin
 
     def ask(self, number: int, due: float) -> None:
-        """Send one query; the challenge in it comes back and tells which one was answered."""
+        """Send one query; its challenge comes back and identifies the answer."""
         if number % _EVERY == _EVERY - 1:
             self.ask_by_qstat()
             return
@@ -72,7 +72,7 @@ class Queries:
         return [None if taken.get(n, 2e3 * _PATIENCE_S) > _PATIENCE_S * 1e3 else taken[n] for n in self.sent]
 
     def pings(self) -> list["float | None"]:
-        """Wait for qstat's processes, and read what they said."""
+        """Wait for qstat's processes and read their output."""
         found: list[float | None] = []
         for process, output in self.tools:
             os.waitpid(process, 0)

@@ -122,7 +122,7 @@ class OpenLoop:
             self.epoll.register(number, select.EPOLLIN)
 
     def run(self, rate: float, seconds: float) -> None:
-        """Ask and take replies for so long, then wait a little for what is on its way."""
+        """Send requests and take replies for this time, then wait a little for pending replies."""
         due_at = moments(rate)
         due = next(due_at)
         self.begin = time.perf_counter()

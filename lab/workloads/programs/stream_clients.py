@@ -73,7 +73,7 @@ def off_schedule(arrivals: "array[float]", period: float) -> list[float]:
 
 
 def stalls(arrivals: "array[float]", period: float) -> tuple[int, float]:
-    """How often a player, who needs a piece every period, stood still, and how long in all.
+    """The number and the total time of stalls of a player that needs a piece in every period.
 
     It plays half a second after the piece it waited for, at the begin as after every stall.
     """

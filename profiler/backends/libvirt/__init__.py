@@ -1,1 +1,1 @@
-"""KVM and QEMU guests, read through libvirt's bulk statistics and the accounts of QEMU's threads."""
+"""KVM and QEMU guests, read through libvirt's bulk statistics and the scheduler counts of QEMU's threads."""

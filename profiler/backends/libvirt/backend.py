@@ -87,7 +87,7 @@ class LibvirtBackend:
         except OSError as error:
             raise BackendError(self._said(error)) from None
         time_s, monotonic_s = self._source.clock()  # now: libvirt's answer took longer than all that follows
-        reading = _Reading(vanished={instance_id(one.name) for one in records if one.state not in ALIVE})
+        reading = _Reading(vanished={instance_id(record.name) for record in records if record.state not in ALIVE})
         counts = self._read_domains(reading, _alive(records))
         self._ask_for_hidden(reading)
         self._drop_changed(reading)
@@ -123,8 +123,8 @@ class LibvirtBackend:
             raise BackendError(self._said(error)) from None
 
     def _said(self, error: OSError | ParseError) -> str:
-        said = error.strerror if isinstance(error, OSError) else str(error)
-        return f"libvirt at {self._connection.uri} cannot be read: {said or 'no reason given'}"
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return f"libvirt at {self._connection.uri} cannot be read: {reason or 'no reason given'}"
 
     def _described(self, record: DomainRecord) -> DomainDescription | None:
         """The domain's XML, read once for each start of it; None when it cannot be read."""

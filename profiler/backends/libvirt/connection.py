@@ -1,4 +1,4 @@
-"""The one place that talks to libvirt: a read-only connection that is reopened, and that cannot hang its caller."""
+"""The only module that calls libvirt: a read-only connection that reconnects and cannot block its caller."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class LibvirtConnection:
         return self._bulk("STATE", "INTERFACE", *(["BLOCK"] if drives else []))
 
     def domains(self) -> list[list[Any]]:
-        """As `stats`, of the states alone, for which libvirtd asks nobody."""
+        """As `stats`, but only states, for which libvirtd does not query QEMU."""
         return self._bulk("STATE")
 
     def vcpu_stats(self) -> list[list[Any]]:

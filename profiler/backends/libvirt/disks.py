@@ -1,4 +1,4 @@
-"""Which count of a domain's disk traffic is read: QEMU's own, which costs it time, or the kernel's where they agree."""
+"""Chooses the counter of a domain's disk traffic: QEMU's own, which costs QEMU time, or the kernel's if both agree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Disks:
 
     @property
     def ask_libvirt(self) -> bool:
-        """Whether drives are part of the next bulk question: somebody needs it, or nobody is known yet."""
+        """Whether the next bulk query includes drives: a domain needs it, or no domain is known yet."""
         return not self._by_kernel or not all(kernel for _, kernel in self._by_kernel.values())
 
     def keep(self, uuids: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""What stands in for the event channel on KVM: exits and injected interrupts, or the wakes of QEMU's threads."""
+"""Substitutes for Xen's event channel on KVM: exits and injected interrupts, or wake-ups of QEMU's threads."""
 
 from __future__ import annotations
 

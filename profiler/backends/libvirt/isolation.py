@@ -1,4 +1,4 @@
-"""What holds a domain back, from its live XML and its scheduler parameters; reads only."""
+"""Isolation settings of a domain, from its live XML and its scheduler parameters; read-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process and which threads are a domain's: found once, watched cheaply, found anew when they are others."""
+"""Finds the QEMU process and threads of a domain, and finds them anew when they change."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Containers of any kind, read from control groups, their tasks and their network interfaces."""
+"""Containers of all kinds, read from control groups, tasks and network interfaces."""

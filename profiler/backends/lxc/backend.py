@@ -74,7 +74,12 @@ class LxcBackend:
 
     def read_isolation(self, instance: Instance) -> IsolationSettings:
         path = next(
-            (one.path for one in self._containers(self._source.clock()[1]) if one.instance.id == instance.id), None
+            (
+                container.path
+                for container in self._containers(self._source.clock()[1])
+                if container.instance.id == instance.id
+            ),
+            None,
         )
         if path is None:
             self._listing.forget()  # it may be newer than the list

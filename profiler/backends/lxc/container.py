@@ -1,4 +1,4 @@
-"""Reads one container again and again: its group's counters, its tasks, its traffic; remembers what changes slowly."""
+"""Reads one container repeatedly: counters of its group, tasks and traffic; caches what changes slowly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which containers run on this host: their groups, ids and CPUs, looked up every few seconds and kept in between."""
+"""Lists the containers on this host with groups, ids and CPUs; the list is cached for a few seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the kernel over netlink which interfaces of this host are the other ends of a container's veth pairs."""
+"""Asks the kernel over netlink which host interfaces are the peers of a container's veth devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a container's network traffic is counted: at the host's ends of its veth pairs, or inside its namespace."""
+"""Reads a container's network traffic: at the host's ends of its veth pairs, or inside its namespace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOVED = "its traffic is counted at another place since this reading"
 
 
 class HostInterfaces:
-    """The host's interfaces in one reading after another; read once per reading, and only when somebody asks."""
+    """The host's interfaces, read at most once per reading, and only when needed."""
 
     def __init__(self, source: HostSource) -> None:
         self._source = source

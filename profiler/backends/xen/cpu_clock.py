@@ -1,4 +1,4 @@
-"""CPU time of Xen's domains that never runs backwards, although it has two sources; no I/O."""
+"""A monotonic CPU time of Xen domains, combined from two sources. No I/O."""
 
 from __future__ import annotations
 

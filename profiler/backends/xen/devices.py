@@ -1,4 +1,4 @@
-"""Which devices xenstore says that domains have, and which of them this Dom0's kernel drives and counts; no I/O."""
+"""Devices of domains in xenstore, and which of them this Dom0's kernel drives and counts. No I/O."""
 
 from __future__ import annotations
 

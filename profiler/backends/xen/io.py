@@ -1,4 +1,4 @@
-"""What Dom0 counts of its guests' I/O: bytes of interfaces, slots of netback's rings, sectors of block devices."""
+"""I/O counters of guests in Dom0: bytes of interfaces, slots of netback's rings, sectors of block devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds a domain of Xen back: affinity, weight and cap from xl, the rate of its interfaces from xenstore."""
+"""Isolation settings of a Xen domain: affinity, weight and cap from xl, interface rates from xenstore."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHARES = {"credit": "sched-credit", "credit2": "sched-credit2"}
 
 
 def or_none(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """What `read` gives; None when it cannot be read, which is unknown to whoever asks."""
+    """The result of `read`; None (unknown) when it cannot be read."""
     return attempt({}, "", read, *args, **kwargs)
 
 

@@ -1,4 +1,4 @@
-"""Changes of run state into cumulative times of vCPUs: run, wait, blocked, and periods of execution; no I/O."""
+"""Turns run state changes into cumulative vCPU times: running, runnable, blocked, and execution periods. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""xentrace(8) as a long-running child whose stream is drained without waiting, and the trace that is made of it."""
+"""Runs xentrace(8) as a child process, drains its stream without blocking, and makes a scheduler trace of it."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ class TraceChild:
         if self._errors is None:
             return "it said nothing"
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _STDERR_BYTES))
-        said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        return said[-1][:200] if said else "it said nothing"
+        complaint = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        return complaint[-1][:200] if complaint else "it said nothing"
 
     def restart(self, problem: str) -> None:
         """Give up this stream; the next one is started after a while."""

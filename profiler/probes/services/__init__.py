@@ -1,4 +1,4 @@
-"""What the responder does for a probe: one file per service, found by its name; each has `serve(served)`.
+"""The responder's services for probes: one module per service, found by its name, with `serve(served)`.
 
 A service runs in a process of its own, which is killed when its client goes away or its time is over: it may block
 wherever it likes, and needs no clean-up beyond closing what it opened. It also ends by itself when the client closes
@@ -37,7 +37,7 @@ class ServedSession:
         self.channel.send({"ok": True, "token": self.token.hex(), "port": port, **further})
 
     def left(self, wait_s: float = 0.0) -> bool:
-        """Whether the client closes the session (or says something) within `wait_s`."""
+        """Whether the client closes the session, or sends something, within `wait_s`."""
         return bool(select.select([self.channel.socket], [], [], wait_s)[0])
 
     def listener(self, prepare: Callable[[socket.socket], None] | None = None, backlog: int = 64) -> socket.socket:

@@ -24,7 +24,7 @@ def exactly(stream: socket.socket, view: memoryview) -> bool:
 
 
 def serve(served: ServedSession) -> None:
-    """Commands `size` and `count`: so many messages follow, and are answered, after "ok"."""
+    """Serve commands with `size` and `count`: after "ok", that many messages follow and are answered."""
     with served.listener() as listener:
         served.ready(listener.getsockname()[1])
         with served.accept(listener) as stream:

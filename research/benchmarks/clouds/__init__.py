@@ -1,1 +1,1 @@
-"""Clouds whose hosts' outcomes were measured: worlds, streams, who decides, and what came of it."""
+"""Simulated clouds of measured hosts: worlds, arrival streams, policies and their results."""

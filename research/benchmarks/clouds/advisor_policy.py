@@ -1,4 +1,4 @@
-"""The advisor as one who decides: every question is put to `recommend` with one host per situation."""
+"""The advisor as a policy: each arrival is a call of `recommend` with one host per situation."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class AdvisorPolicy:
         """The best score, and of equal ones the lowest host, as the advisor orders them."""
         if workload not in self._said:
             self._said[workload] = self._asked(workload)
-        said = self._said[workload]
-        best = min(offer.first, key=lambda one: (-said[one].score, offer.first[one]))
-        return SituationChoice(best, said[best].tied)
+        ranked = self._said[workload]
+        best = min(offer.first, key=lambda one: (-ranked[one].score, offer.first[one]))
+        return SituationChoice(best, ranked[best].tied)
 
     def _asked(self, workload: str) -> Mapping[Situation, _RankedSituations]:
         world = self.world
@@ -53,10 +53,10 @@ class AdvisorPolicy:
         answer = self.ask(situations, workload, limit=len(situations))
         by_host = {name_of(at): situation for at, situation in enumerate(situations)}
         said = {
-            by_host[one.host]: _RankedSituations(
-                round(one.score, 9), frozenset(by_host[name] for name in one.tied_with)
+            by_host[candidate.host]: _RankedSituations(
+                round(candidate.score, 9), frozenset(by_host[name] for name in candidate.tied_with)
             )
-            for one in answer.candidates
+            for candidate in answer.candidates
         }
         assert len(said) == len(situations), answer.rejected
         return said

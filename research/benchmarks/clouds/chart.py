@@ -29,10 +29,10 @@ def draw(results: Sequence[Mapping[str, Any]], path: Path) -> None:
 def largest(results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Of every world the full cloud with most hosts."""
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for one in results:
-        key = (one["dataset"], one["world"])
-        if one.get("load") == runs.FULL.name and (key not in found or one["hosts"] > found[key]["hosts"]):
-            found[key] = one
+    for result in results:
+        key = (result["dataset"], result["world"])
+        if result.get("load") == runs.FULL.name and (key not in found or result["hosts"] > found[key]["hosts"]):
+            found[key] = result
     return list(found.values())
 
 

@@ -1,4 +1,4 @@
-"""The best that any placement of all instances at once reaches: counts of hosts by what is on them, as integers."""
+"""The best placement of all instances at once, by an integer program over counts of host configurations."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ KEEP = 1e-2  # the least that a plan may leave anybody: every set that was measu
 
 @dataclass(frozen=True, slots=True)
 class KnownOutcomes:
-    """A Predictor that was told what was measured of every set of a world, and is sure of it."""
+    """A Predictor that knows the measured outcome of every set of a world, with intervals of width 0."""
 
     world: MeasuredWorld
     version: str = "measured"
@@ -36,7 +36,7 @@ class KnownOutcomes:
     metrics: tuple[str, ...] = ()
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
-        """The measured T/B of everybody; latency is as alone, as it was not asked here."""
+        """The measured T/B of all instances; latency is 1, because it is not used here."""
         del targets
         ratios = np.ones(scenes.present.shape)
         for scene in range(len(scenes)):
@@ -50,7 +50,7 @@ class KnownOutcomes:
 
 
 def ratios_of(world: MeasuredWorld, together: Situation) -> tuple[float, ...]:
-    """Measured T/B by workload, NEVER_MEASURED where nobody knows."""
+    """Measured T/B by workload, NEVER_MEASURED where unknown."""
     return world.ratios(together) if world.known(together) else (NEVER_MEASURED,) * len(together)
 
 
@@ -84,7 +84,7 @@ def newcomers(world: MeasuredWorld, workloads: Sequence[str]) -> tuple[Instance,
 
 
 def planned(world: MeasuredWorld, snapshot: ClusterSnapshot, goal: Goal) -> Assignment:
-    """What the solver says that knows the outcomes."""
+    """The plan of the solver with known outcomes."""
     return assign(snapshot, ActivePredictor(KnownOutcomes(world)), goal, now=NOW, fresh_s=math.inf)
 
 
@@ -95,7 +95,7 @@ def situations(after: ClusterSnapshot) -> list[Situation]:
 
 def total(world: MeasuredWorld, hosts: Sequence[Situation]) -> tuple[int, float]:
     """How many instances are on these hosts, and the sum of their measured T/B."""
-    return sum(len(one) for one in hosts), sum(sum(world.ratios(one)) for one in hosts)
+    return sum(len(host) for host in hosts), sum(sum(world.ratios(one)) for one in hosts)
 
 
 def best_of_all(world: MeasuredWorld, workloads: Sequence[str], hosts: int) -> tuple[int, float]:
@@ -137,7 +137,7 @@ def first_fit(world: MeasuredWorld, workloads: Sequence[str], keep: float | None
 
 def below(world: MeasuredWorld, hosts: Sequence[Situation], limit: float) -> int:
     """How many instances have a measured T/B under the limit."""
-    return sum(ratio < limit for one in hosts for ratio in world.ratios(one))
+    return sum(ratio < limit for host in hosts for ratio in world.ratios(host))
 
 
 def drawn(world: MeasuredWorld, count: int, seed: int) -> list[str]:

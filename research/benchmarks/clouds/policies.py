@@ -1,4 +1,4 @@
-"""Who decides beside the advisor: rules of thumb, a Bubble-Up-like rule, and an oracle that knows every outcome."""
+"""Policies to compare with the advisor: rules of thumb, a Bubble-Up-like rule, and an oracle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RandomPolicy:
 
     def choose(self, offer: Offer, _workload: str, random: np.random.Generator) -> SituationChoice:
         situations = list(offer.first)
-        hosts = np.array([offer.count[one] for one in situations], dtype=float)
+        hosts = np.array([offer.count[situation] for situation in situations], dtype=float)
         return SituationChoice(situations[int(random.choice(len(situations), p=hosts / hosts.sum()))])
 
 
@@ -55,7 +55,7 @@ class MostFreePolicy:
 
     def choose(self, offer: Offer, _workload: str, _random: np.random.Generator) -> SituationChoice:
         situations = list(offer.first)
-        vcpus = [-float(sum(self.world.instances[name].vcpus for name in one)) for one in situations]
+        vcpus = [-float(sum(self.world.instances[name].vcpus for name in situation)) for situation in situations]
         memory = [-sum(self.memory_mb.get(name, 0.0) for name in one) for one in situations]
         weight = _scaled(vcpus) + _scaled(memory)
         best = min(range(len(situations)), key=lambda at: (-round(weight[at], 9), offer.first[situations[at]]))
@@ -183,7 +183,7 @@ class BubbleUpPolicy:
         self._known.update(self._by_sweep())
 
     def ratios(self, situation: Situation) -> Mapping[str, float]:
-        """T/B expected of everybody in a situation."""
+        """The expected T/B of all instances in a situation."""
         if situation not in self._known:
             found = self._by_scores(situation) if len(situation) > 1 else (1.0,) * len(situation)
             self._known[situation] = named(situation, found)

@@ -1,4 +1,4 @@
-"""Runs: every policy on the same streams in one world, and what came of it, with intervals over streams."""
+"""Runs every policy on the same streams in one world; results with intervals over streams."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _row(world: MeasuredWorld, runs: Sequence[FilledCloud], best: Sequence[np.nd
         return float(100 * sum(getattr(one.decisions, name) for one in runs) / made) if made else None
 
     def mean(of: Callable[[np.ndarray], float]) -> float:
-        return float(np.mean([of(one) for one in ratios]))
+        return float(np.mean([of(ratio) for ratio in ratios]))
 
     regret = [100 * (1 - mine.mean() / its.mean()) for mine, its in zip(ratios, best, strict=True)]
     return {
@@ -211,14 +211,14 @@ def noise(world: MeasuredWorld, asked: Mapping[str, SituationPolicy], size: Size
                 }
                 for name, mean in means.items():
                     by_policy.setdefault(name, []).append(100 * (1 - mean / means[ORACLE]))
-    told = {
+    figures = {
         case: {
             name: {"regret_percent": float(np.mean(values)), "regret_interval": interval(values)}
             for name, values in by_policy.items()
         }
         for case, by_policy in regrets.items()
     }
-    return {"world": world.name, "hosts": size.hosts, "noise": told}
+    return {"world": world.name, "hosts": size.hosts, "noise": figures}
 
 
 def refilled(
@@ -272,7 +272,7 @@ def _removed(theirs: Sequence[float], mine: Sequence[float]) -> Row:
     return {
         "violations": float(np.mean(mine)),
         "removed_percent": float(100 * (1 - sum(mine) / sum(theirs))),
-        "removed_interval": None if ends is None else [float(one) for one in ends],
+        "removed_interval": None if ends is None else [float(end) for end in ends],
     }
 
 

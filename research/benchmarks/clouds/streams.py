@@ -1,4 +1,4 @@
-"""Streams of arrivals and departures, and a cloud of measured hosts that one who decides fills with them."""
+"""Streams of arrivals and departures, and a cloud of measured hosts that a policy fills."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class SituationChoice:
-    """The situation chosen, and those of which the chooser says that they may be as good."""
+    """The chosen situation, and those that the policy considers equally good."""
 
     situation: Situation
     tied: frozenset[Situation] = frozenset()

@@ -1,4 +1,4 @@
-"""Worlds: hosts whose seats were measured together, and what was measured for every set of workloads on them."""
+"""Worlds: hosts whose slots were measured together, and the measured T/B of every set of workloads on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Situation = tuple[str, ...]  # the workloads on a host, sorted: who sits on whic
 
 
 class NoWorldError(ValueError):
-    """A dataset of which no cloud can be made; the message says why."""
+    """No cloud can be made of a dataset; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class MeasuredWorld:
         return len(self.pins)
 
     def after(self, situation: Situation, workload: str) -> Situation | None:
-        """The host once the workload came; None when it has no seat, or when nobody measured that."""
+        """The host with this workload added; None when it has no free slot or the result was never measured."""
         key = (situation, workload)
         if key not in self._after:
             there = tuple(sorted((*situation, workload)))
@@ -70,17 +70,17 @@ class MeasuredWorld:
         return self._after[key]
 
     def without(self, situation: Situation, workload: str) -> Situation | None:
-        """The host once one of the workload left; None when nobody measured who remains."""
+        """The host with one instance of the workload removed; None when the rest was never measured."""
         at = situation.index(workload)
         there = (*situation[:at], *situation[at + 1 :])
         return there if self.known(there) else None
 
     def known(self, situation: Situation) -> bool:
-        """Whether there are outcomes; who is alone is what every ratio is of."""
+        """Whether outcomes are known; they always are for an instance alone, whose ratio is 1."""
         return len(situation) <= 1 or situation in self.measured
 
     def ratios(self, situation: Situation) -> tuple[float, ...]:
-        """Measured T/B of everybody there, by workload; 1 who is alone."""
+        """Measured T/B of all instances, by workload; 1 for an instance alone."""
         return self.measured[situation].ratios if len(situation) > 1 else (1.0,) * len(situation)
 
     def error(self, situation: Situation) -> float:
@@ -117,7 +117,7 @@ def halves(world: MeasuredWorld) -> tuple[MeasuredWorld, MeasuredWorld] | None:
 
 
 def at_most_alone(world: MeasuredWorld) -> MeasuredWorld:
-    """The same world where nobody counts as faster than alone."""
+    """The same world with T/B limited to 1: no instance counts as faster than alone."""
     capped = {
         together: replace(one, ratios=tuple(min(ratio, 1.0) for ratio in one.ratios))
         for together, one in world.measured.items()

@@ -1,1 +1,1 @@
-"""Advice followed on real instances: scenes, what stands for them, the question, and what came of the answer."""
+"""Follows advice on real instances: scenes, the testbed, the question, the advice and its results."""

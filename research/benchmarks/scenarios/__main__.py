@@ -70,9 +70,9 @@ def main() -> int:
     finally:
         registry.close()
     console.print(_table(found))
-    for told in found:
-        console.print(f"{told.scene.name}: {told.advice.says}")
-    cases = [case for told in found for case in told.cases]
+    for result in found:
+        console.print(f"{result.scene.name}: {result.advice.says}")
+    cases = [case for result in found for case in result.cases]
     console.print(_summary(found, cases))
     for line in missed:
         console.print(f"not measured: {line}")
@@ -85,12 +85,12 @@ def _table(found: Sequence[ScenarioResult]) -> Table:
     table = Table(title="Ratio over alone: median (lowest to highest)", box=None)
     for name in ("scene", "instance", "of", "before", "after", "predicted", "covered", "disturbed", "undone"):
         table.add_column(name)
-    for told in found:
-        for party in told.scene.parties:
-            cases = told.of(party)
+    for result in found:
+        for party in result.scene.parties:
+            cases = result.of(party)
             band = cases[0].predicted
             table.add_row(
-                told.scene.name,
+                result.scene.name,
                 party.name,
                 cases[0].outcome,
                 _range([case.before for case in cases]),
@@ -98,7 +98,7 @@ def _table(found: Sequence[ScenarioResult]) -> Table:
                 f"{band.expected:.2f} ({band.lower:.2f} to {band.upper:.2f})",
                 f"{sum(case.covered for case in cases)}/{len(cases)}",
                 f"{sum(case.disturbed for case in cases)}/{len(cases)}",
-                "no" if told.left_behind else "yes",
+                "no" if result.left_behind else "yes",
             )
     return table
 
@@ -109,8 +109,8 @@ def _summary(found: Sequence[ScenarioResult], cases: Sequence[InstanceOutcome]) 
     calm = [case.covered for case in cases if not case.disturbed]
     covered = sum(case.covered for case in cases)
     return (
-        f"{sum(told.mended for told in found)} of {len(found)} sufferers better off in every round; median gain"
-        f" {median(told.gain for told in found):.2f} times; intervals hold in {covered} of {len(cases)} cases"
+        f"{sum(result.mended for result in found)} of {len(found)} sufferers better off in every round; median gain"
+        f" {median(result.gain for result in found):.2f} times; intervals hold in {covered} of {len(cases)} cases"
         f" ({covered / len(cases):.0%}), in {sum(calm)} of the {len(calm)} that nothing disturbed"
     )
 
@@ -125,14 +125,14 @@ def _document(found: Sequence[ScenarioResult]) -> dict[str, Any]:
         "machine": f"{os.cpu_count()} CPUs, {os.uname().sysname} {os.uname().release}",
         "scenes": [
             {
-                "scene": told.scene.name,
-                "advice": told.advice.says,
-                "commands": [list(one.argv) for one in told.advice.commands if one.argv],
-                "mended": told.mended,
-                "left_behind": list(told.left_behind),
-                "cases": [asdict(case) | {"covered": case.covered} for case in told.cases],
+                "scene": result.scene.name,
+                "advice": result.advice.says,
+                "commands": [list(command.argv) for command in result.advice.commands if command.argv],
+                "mended": result.mended,
+                "left_behind": list(result.left_behind),
+                "cases": [asdict(case) | {"covered": case.covered} for case in result.cases],
             }
-            for told in found
+            for result in found
         ],
     }
 

@@ -31,7 +31,7 @@ _TIMEOUT_S = 10.0
 
 
 class NoAdviceError(Exception):
-    """The advisor takes the newcomer nowhere; the message says why."""
+    """The advisor finds no placement for the newcomer; the message says why."""
 
 
 class CommandError(Exception):
@@ -86,7 +86,7 @@ def ask(
     best = answer.candidates[0]
     commands = render.plan(host, newcomer, best.isolation, (resident,), best.changes, cgroup=stage.version)
     if not stage.has_fq_codel():
-        commands = tuple(replace(one, argv=_plain(one.argv), undo=_plain(one.undo)) for one in commands)
+        commands = tuple(replace(command, argv=_plain(command.argv), undo=_plain(command.undo)) for command in commands)
     return Advice(best, commands, {one.instance: one for one in (best.newcomer, *best.neighbours)})
 
 

@@ -1,4 +1,4 @@
-"""Scenes measured: everybody alone, placed as they come, and with the advice followed, round after round."""
+"""Measures scenes in rounds: instances alone, placed as they come, and with the advice followed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ScenarioCampaign:
     settings: Settings
 
     def tell(self, scene: PairScene, registry: ResourceRegistry, maker: GroupMaker, folder: Path) -> ScenarioResult:
-        """Measure one scene; LabError where it cannot stand, NoAdviceError where nothing is advised."""
+        """Measure one scene; LabError where it cannot be built, NoAdviceError where there is no advice."""
         with standing(scene, registry, maker, folder) as stage:
             profiled = [self._alone(stage) for _ in range(PROFILED)]
             advice = ask(stage, profiled, self._disk_mb_s(stage), self.model, self.settings)

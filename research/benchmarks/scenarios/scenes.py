@@ -1,4 +1,4 @@
-"""The scenes: who is on the host already, who comes, and what they accept of each other; no measuring here."""
+"""The scenes: residents, newcomers and their limits. Nothing is measured here."""
 
 from __future__ import annotations
 

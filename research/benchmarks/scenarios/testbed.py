@@ -1,4 +1,4 @@
-"""What stands on this machine for a scene: containers, the line behind their uplink, and what each of them reaches."""
+"""The testbed of a scene: containers on this machine, the line behind their uplink, and their measured outcomes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LIMITS = {
 
 
 class WorkingContainers(ContainerInstances):
-    """Containers of which only some work, while all of them stand."""
+    """Containers of which all run and only some have work."""
 
     working: frozenset[str] | None = None
 
@@ -58,7 +58,7 @@ class WorkingContainers(ContainerInstances):
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """A scene that stands. `switch` is the namespace with the bridge, which is the host as far as networks go."""
+    """A built scene. `switch` is the namespace with the bridge, which plays the host's network."""
 
     scene: PairScene
     containers: WorkingContainers
@@ -74,7 +74,7 @@ class Testbed:
             self.containers.working = None
 
     def labels(self, party: ScenePart) -> Mapping[str, str]:
-        """How the instance is told on its host: its control group, its card's address, its disk."""
+        """Identifiers of the instance on its host: control group, network address, disk."""
         container = self._container(party)
         address = Path(f"/run/netns/{Path(container.namespace).name}")
         shown = call(["ip", "-n", address.name, "-o", "link", "show", "eth0"])
@@ -135,7 +135,7 @@ def _trees(group: str) -> Iterator[tuple[str, Path]]:
 
 
 def unfit(scenes: Sequence[PairScene]) -> str:
-    """Why these scenes cannot stand on this machine, in one sentence; empty where they can."""
+    """Why these scenes cannot be built on this machine, in one sentence; empty where they can."""
     if os.geteuid() != 0:
         return "control groups and network namespaces need root"
     wanted = {tool for scene in scenes for party in scene.parties for tool in party.workload.tools(1.0)}

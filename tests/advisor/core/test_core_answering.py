@@ -9,11 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from core_clouds import FRESH_S, NOW, Failing, ask, cloud, host, request, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
-from test_core_placement_properties import Case, cases, tight
 
 from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile, recommendation_as_json
 from advisor.placement.request_normalization import NEWCOMER
@@ -22,6 +20,8 @@ from advisor.prediction.context import QuestionContext
 from advisor.serving import recommendations
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
+from tests.advisor.core.core_clouds import FRESH_S, NOW, Failing, ask, cloud, host, request, vm
+from tests.advisor.core.test_core_placement_properties import Case, cases, tight
 
 STRANGE = ("-x", "0", "Domain-0", "a" * 61)  # names that tools read otherwise
 
@@ -158,10 +158,10 @@ def test_there_is_room_for_so_many_bytes_of_answers() -> None:
 
 def test_a_question_that_names_many_hosts_takes_room_for_all_of_them() -> None:
     asking = Asking(cloud([host("a")]))
-    named = tuple(f"elsewhere-{number}" for number in range(5000))
-    asking.answers = recommendations.RecommendationCache.on(asking.snapshot, sum(map(sys.getsizeof, named)))
-    assert [asking(request(exclude=named)).source for _ in range(2)] == ["miss", "miss"]
-    assert [asking(request(exclude=named[:50])).source for _ in range(2)] == ["miss", "hit"]
+    with_name = tuple(f"elsewhere-{number}" for number in range(5000))
+    asking.answers = recommendations.RecommendationCache.on(asking.snapshot, sum(map(sys.getsizeof, with_name)))
+    assert [asking(request(exclude=with_name)).source for _ in range(2)] == ["miss", "miss"]
+    assert [asking(request(exclude=with_name[:50])).source for _ in range(2)] == ["miss", "hit"]
 
 
 def test_what_can_not_be_told_again_is_let_go_when_the_cloud_changes() -> None:

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import WORKLOADS, ask, cloud, host, only, request, vm
-from core_shown import shown_of
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +17,8 @@ from advisor.explanation import CandidateArrays, explain
 from models.data.scene import SceneBatch
 from models.physics.prior import RESOURCES, PriorPredictor
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
+from tests.advisor.core.core_clouds import WORKLOADS, ask, cloud, host, only, request, vm
+from tests.advisor.core.core_shown import shown_of
 
 
 def reasons(*residents: Instance, newcomer: Instance, **of_host: Any) -> tuple[Reason, ...]:

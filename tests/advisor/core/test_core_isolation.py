@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import host, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isolation_hosts import TABLE, Counting, Shared, broken, crowded_hosts, looser, shared
 
 from advisor import mitigation
 from advisor.domain import IsolationSettings, MitigationStep, Pinning, WorkloadProfile
@@ -21,6 +19,8 @@ from models.physics import htb
 from models.physics.prior import PriorPredictor
 from models.prediction import InterferencePrediction
 from profiler.observed import NetworkSettings
+from tests.advisor.core.core_clouds import host, vm
+from tests.advisor.core.isolation_hosts import TABLE, Counting, Shared, broken, crowded_hosts, looser, shared
 
 COST = ["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
 
@@ -30,17 +30,17 @@ def actions(rungs: tuple[MitigationStep, ...]) -> list[str]:
 
 
 def test_a_placement_that_breaks_no_limit_needs_no_ladder() -> None:
-    assert shared(host(pcpus=4), [vm("r", min_throughput_ratio=0.9)], vm(min_throughput_ratio=0.9)).climb() == ()
-    assert shared(host(pcpus=1), [vm("r")], vm()).climb() == ()  # nobody has a limit
+    assert shared(host(pcpus=4), [vm("r", min_throughput_ratio=0.9)], vm(min_throughput_ratio=0.9)).escalate() == ()
+    assert shared(host(pcpus=1), [vm("r")], vm()).escalate() == ()  # nobody has a limit
 
 
 def test_a_limit_that_was_broken_before_is_not_the_newcomers_fault() -> None:
     crowded = [vm("r", min_throughput_ratio=0.9), vm("s")]
-    assert shared(host(pcpus=1), crowded, vm("n", "calm")).climb() == ()
+    assert shared(host(pcpus=1), crowded, vm("n", "calm")).escalate() == ()
 
 
 def test_a_weight_mends_it_where_weights_are_shares() -> None:
-    (rung,) = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.6)).climb()
+    (rung,) = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.6)).escalate()
     assert rung.action == "weight"
     assert rung.satisfies
     assert rung.changes["shop"].weight == 512
@@ -52,19 +52,19 @@ def test_a_weight_mends_it_where_weights_are_shares() -> None:
 
 @pytest.mark.parametrize(("limit", "weight"), [(0.55, 512), (0.75, 1024), (0.85, 2048)])
 def test_the_mildest_weight_that_satisfies_is_taken(limit: float, weight: int) -> None:
-    (rung,) = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=limit)).climb()
+    (rung,) = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=limit)).escalate()
     assert rung.changes["shop"].weight == weight
 
 
 def test_who_has_a_weight_of_its_own_keeps_it_and_the_other_gets_less() -> None:
-    (rung,) = shared(host(pcpus=1), [vm("r", weight=128, min_throughput_ratio=0.6)], vm("n")).climb()
+    (rung,) = shared(host(pcpus=1), [vm("r", weight=128, min_throughput_ratio=0.6)], vm("n")).escalate()
     assert rung.action == "weight"
     assert dict(rung.changes) == {"n": replace(vm("n").settings, weight=64)}
 
 
 def test_a_cap_mends_it_where_a_weight_is_no_share() -> None:
     crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.6))
-    weight, cap = crowded.climb()
+    weight, cap = crowded.escalate()
     assert (weight.action, weight.satisfies) == ("weight", False)
     assert "a weight is not a share, L4" in weight.text
     assert weight.text.endswith("which is not enough.")
@@ -80,7 +80,7 @@ def test_who_has_no_limit_is_not_cut_by_more_than_half_where_a_dearer_rung_is_en
     crowded = shared(host(kind="xen", pcpus=2), busy, vm("shop", min_throughput_ratio=0.9))
     hard = {"batch": replace(busy[0].settings, cap_percent=20.0)}
     assert not broken(crowded, crowded.kept(MitigationStep("cap", "", hard)))  # a hard cap would do
-    _, cap, pinning = crowded.climb()
+    _, cap, pinning = crowded.escalate()
     assert (cap.action, cap.satisfies) == ("cap", False)
     assert (pinning.action, pinning.satisfies) == ("pinning", True)
     placed, after = crowded.kept(), crowded.kept(pinning)
@@ -90,7 +90,7 @@ def test_who_has_no_limit_is_not_cut_by_more_than_half_where_a_dearer_rung_is_en
 
 def test_a_cut_by_more_than_half_is_the_last_resort_and_says_whom_it_hits() -> None:
     crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.9))
-    rungs = crowded.climb(others=("h2",))
+    rungs = crowded.escalate(others=("h2",))
     assert actions(rungs) == ["weight", "cap", "cap"]
     assert [rung.satisfies for rung in rungs] == [False, False, True]
     assert rungs[1].effects[1].throughput_ratio.expected >= 0.25
@@ -102,7 +102,7 @@ def test_a_last_resort_is_the_one_that_leaves_the_hardest_hit_most() -> None:
     crowded = shared(host(kind="lxc", nic_mbit=80.0), [vm("b", "web")], vm("n", "web", min_throughput_ratio=0.85))
     cheaper = MitigationStep("cap", "", {"b": replace(vm("b").settings, cap_percent=5.0)})
     assert not broken(crowded, crowded.kept(cheaper))
-    rung = crowded.climb()[-1]
+    rung = crowded.escalate()[-1]
     assert (rung.action, rung.satisfies) == ("network", True)
     assert "a last resort" in rung.text
     assert crowded.kept()["b"][0] / 2 > crowded.kept(rung)["b"][0] > crowded.kept(cheaper)["b"][0]
@@ -110,7 +110,7 @@ def test_a_last_resort_is_the_one_that_leaves_the_hardest_hit_most() -> None:
 
 def test_a_limit_of_its_own_however_low_takes_the_place_of_the_half() -> None:
     batch = vm("batch", min_throughput_ratio=0.05)
-    rungs = shared(host(kind="xen", pcpus=1), [batch], vm("shop", min_throughput_ratio=0.9)).climb()
+    rungs = shared(host(kind="xen", pcpus=1), [batch], vm("shop", min_throughput_ratio=0.9)).escalate()
     assert actions(rungs) == ["weight", "cap"]
     assert rungs[1].changes["batch"].cap_percent == 10.0
     assert "last resort" not in rungs[1].text
@@ -121,14 +121,14 @@ def test_a_limit_that_was_broken_before_protects_nobody_so_the_half_does() -> No
     crowded = shared(
         host(kind="xen", pcpus=1), [worn, vm("batch", min_throughput_ratio=0.3)], vm("n", min_throughput_ratio=0.6)
     )
-    for rung in crowded.climb():
+    for rung in crowded.escalate():
         assert not rung.satisfies or crowded.kept(rung)["worn"][0] >= crowded.kept()["worn"][0] / 2
 
 
 @pytest.mark.parametrize("limit", [0.63, 0.78, 0.9])
 def test_the_cap_is_the_mildest_step_that_satisfies(limit: float) -> None:
     crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=limit))
-    cap = crowded.climb()[-1]
+    cap = crowded.escalate()[-1]
     assert cap.action == "cap"
     assert not broken(crowded, crowded.kept(cap))
     milder = replace(cap.changes["batch"], cap_percent=(cap.changes["batch"].cap_percent or 0) + 5)
@@ -138,7 +138,7 @@ def test_the_cap_is_the_mildest_step_that_satisfies(limit: float) -> None:
 def test_a_cap_is_found_to_a_step_on_a_very_large_culprit_in_two_calls() -> None:
     counting = Counting()
     crowded = shared(host(pcpus=32), [vm("b", None, vcpus=32)], vm("n", None, vcpus=32, min_throughput_ratio=0.901))
-    cap = crowded.climb(counting)[-1]
+    cap = crowded.escalate(counting)[-1]
     assert (cap.action, cap.satisfies) == ("cap", True)
     assert cap.changes["b"].cap_percent == 315.0  # of 3200, so that more than 600 steps lie above it
     milder = replace(cap.changes["b"], cap_percent=(cap.changes["b"].cap_percent or 0) + 5)
@@ -149,15 +149,15 @@ def test_a_cap_is_found_to_a_step_on_a_very_large_culprit_in_two_calls() -> None
 def test_a_cap_stays_above_what_the_culprits_own_limit_needs() -> None:
     tight = vm("batch", min_throughput_ratio=0.4)
     crowded = shared(host(kind="xen", pcpus=1), [tight], vm("shop", min_throughput_ratio=0.9))
-    rungs = crowded.climb()
+    rungs = crowded.escalate()
     assert not any(rung.satisfies for rung in rungs)
     caps = [rung.changes["batch"].cap_percent for rung in rungs if rung.action == "cap"]
     assert caps and all(cap is not None and cap >= 40.0 for cap in caps)
 
 
 def test_a_cap_on_who_minds_latency_says_how_long_it_stands_still() -> None:
-    culprit = vm("batch", service="latency")
-    rung = shared(host(kind="xen", pcpus=1), [culprit], vm("shop", min_throughput_ratio=0.7)).climb()[-1]
+    antagonist = vm("batch", service="latency")
+    rung = shared(host(kind="xen", pcpus=1), [antagonist], vm("shop", min_throughput_ratio=0.7)).escalate()[-1]
     assert rung.changes["batch"].cap_percent == 30.0
     assert "stands still for up to 7 of 10 ms" in rung.text  # P - Q of a period of 10 ms
 
@@ -167,7 +167,7 @@ def test_the_stall_that_is_told_is_that_of_the_period_that_is_rendered(kind: str
     crowded = shared(
         host(kind=kind, pcpus=1), [vm("batch", service="latency", vcpus=2)], vm("shop", min_throughput_ratio=0.93)
     )
-    rung = crowded.climb()[-1]
+    rung = crowded.escalate()[-1]
     assert rung.changes["batch"].cap_percent == 5.0
     texts = [
         " ".join(one.argv)
@@ -180,7 +180,7 @@ def test_the_stall_that_is_told_is_that_of_the_period_that_is_rendered(kind: str
 def test_a_cap_brings_latency_back_as_the_stall_model_says() -> None:
     crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("q", "steady", max_latency_ratio=1.5))
     assert crowded.kept()["q"][1] > 3
-    rung = crowded.climb()[-1]
+    rung = crowded.escalate()[-1]
     assert (rung.action, rung.satisfies) == ("cap", True)
     assert rung.effects[0].latency_ratio.expected <= 1.5
     assert "latency of q" in rung.text
@@ -189,12 +189,12 @@ def test_a_cap_brings_latency_back_as_the_stall_model_says() -> None:
 def test_a_culprits_own_latency_limit_is_not_broken_by_its_cap() -> None:
     newcomer = vm("n", "spin", min_throughput_ratio=0.8)
     free = shared(host(kind="xen", pcpus=1), [vm("r", "steady")], newcomer)
-    mended = free.climb()[-1]
+    mended = free.escalate()[-1]
     assert (mended.action, mended.satisfies) == ("cap", True)
     latency = free.kept(mended)["r"][1]
     careful = shared(free.host, [vm("r", "steady", max_latency_ratio=latency * 0.9)], newcomer)
     assert not broken(careful, careful.kept()) - {("n", "throughput")}
-    assert not any(rung.satisfies for rung in careful.climb())
+    assert not any(rung.satisfies for rung in careful.escalate())
 
 
 def test_neighbours_keep_off_the_cpu_of_who_is_pinned_there_where_no_weight_or_cap_mends_it() -> None:
@@ -202,7 +202,7 @@ def test_neighbours_keep_off_the_cpu_of_who_is_pinned_there_where_no_weight_or_c
     question = vm("q", "steady", pins="0:1", weight=256, max_latency_ratio=1.1)
     crowded = shared(host(pcpus=4), neighbours, question)
     assert crowded.kept()["q"][1] > 10
-    rungs = crowded.climb()
+    rungs = crowded.escalate()
     assert actions(rungs) == ["weight", "cap", "pinning"]
     assert rungs[-1].satisfies
     away = Pinning(((0, 2, 3),))
@@ -217,13 +217,13 @@ def test_a_class_of_its_own_mends_what_an_unshaped_uplink_does_to_a_query() -> N
     senders = [vm("b1", "flow"), vm("b2", "flow")]
     question = vm("q", "query", service="latency", max_latency_ratio=1.5)
     crowded = shared(host(kind="lxc", pcpus=4), senders, question)
-    rung = crowded.climb()[-1]
+    rung = crowded.escalate()[-1]
     assert (rung.action, rung.satisfies) == ("network", True)
     network = rung.changes["q"].network
     assert network is not None
     assert (network.mode, network.ceil_mbit) == ("shared", 1000.0)
     assert "L9" in rung.text
-    mean = shared(crowded.host, senders, replace(question, service="throughput")).climb()[-1].changes["q"].network
+    mean = shared(crowded.host, senders, replace(question, service="throughput")).escalate()[-1].changes["q"].network
     assert mean is not None
     assert mean.mode == "dedicated"  # it minds the mean, not jitter and time-outs
 
@@ -233,7 +233,7 @@ def test_a_culprit_is_held_to_the_largest_rate_that_satisfies() -> None:
     crowded = shared(
         host(kind="lxc", pcpus=4), [vm("b", "bulk")], vm("n", "flow", network=own, min_throughput_ratio=0.9)
     )
-    rung = crowded.climb()[-1]
+    rung = crowded.escalate()[-1]
     assert (rung.action, rung.satisfies) == ("network", True)
     held = rung.changes["b"].network
     assert held is not None
@@ -245,7 +245,7 @@ def test_a_culprit_is_held_to_the_largest_rate_that_satisfies() -> None:
 
 def test_a_disk_limit_mends_a_pair_that_keeps_the_disk_busy() -> None:
     crowded = shared(host(), [vm("d", "disk")], vm("n", "disk", min_throughput_ratio=0.7))
-    rung = crowded.climb()[-1]
+    rung = crowded.escalate()[-1]
     assert (rung.action, rung.satisfies) == ("disk", True)
     assert rung.changes["d"].disk_limit_mb_s == 60.0  # of 200 MB/s
     assert "L6" in rung.text
@@ -255,12 +255,12 @@ def test_a_disk_limit_mends_a_pair_that_keeps_the_disk_busy() -> None:
 def test_a_disk_limit_says_where_it_holds_each_way_by_itself() -> None:
     for kind, says in (("lxc", "MB/s, reading and writing each, (it mitigates"), ("kvm", "MB/s (it mitigates")):
         crowded = shared(host(kind=kind), [vm("d", "disk")], vm("n", "disk", min_throughput_ratio=0.7))
-        assert says in crowded.climb()[-1].text
+        assert says in crowded.escalate()[-1].text
 
 
 def test_no_disk_limit_is_tried_where_the_host_can_set_none() -> None:
     crowded = shared(host(kind="xen"), [vm("d", "disk")], vm("n", "disk", min_throughput_ratio=0.7))
-    rungs = crowded.climb()
+    rungs = crowded.escalate()
     assert "disk" not in actions(rungs)
     assert not any(rung.satisfies for rung in rungs)
 
@@ -268,7 +268,7 @@ def test_no_disk_limit_is_tried_where_the_host_can_set_none() -> None:
 def test_one_cpu_more_for_the_driver_domain_is_a_change_of_the_host() -> None:
     pair = [vm("c", "chatty", pins="0:1", min_throughput_ratio=0.9)]
     crowded = shared(host(pcpus=4, driver_cpus=(0,)), pair, vm("n", "chatty", pins="0:2", min_throughput_ratio=0.9))
-    rungs = crowded.climb()
+    rungs = crowded.escalate()
     assert actions(rungs)[-2:] == ["hint", "driver_domain"]
     assert rungs[-1].satisfies
     assert dict(rungs[-1].changes) == {}
@@ -282,7 +282,7 @@ def test_a_driver_domain_under_a_cpu_bound_guest_gets_a_quiet_cpu() -> None:
     crowded = shared(
         host(kind="xen", pcpus=4, driver_cpus=(0,)), [hog], vm("n", "chatty", pins="0:2", min_throughput_ratio=0.9)
     )
-    rung = crowded.climb()[-1]
+    rung = crowded.escalate()[-1]
     assert (rung.action, rung.satisfies) == ("driver_domain", True)
     assert "CPU 1 alone" in rung.text
     assert not broken(crowded, crowded.kept(host=replace(crowded.host, driver_cpus=(1,))))
@@ -291,23 +291,23 @@ def test_a_driver_domain_under_a_cpu_bound_guest_gets_a_quiet_cpu() -> None:
 def test_vhost_threads_are_hinted_at_and_never_said_to_satisfy() -> None:
     sender = vm("b", "bulk", min_throughput_ratio=0.6)
     crowded = shared(host(pcpus=4), [sender], vm("n", "bulk", vcpus=2, min_throughput_ratio=0.99))
-    hints = [rung for rung in crowded.climb() if rung.action == "hint"]
+    hints = [rung for rung in crowded.escalate() if rung.action == "hint"]
     assert len(hints) == 1
     assert "C4" in hints[0].text
     assert "2 queues" in hints[0].text
     assert (dict(hints[0].changes), hints[0].effects, hints[0].satisfies) == ({}, (), False)
     on_xen = shared(host(kind="xen", pcpus=4), crowded.residents, crowded.newcomer)
-    assert "hint" not in actions(on_xen.climb())
+    assert "hint" not in actions(on_xen.escalate())
 
 
 def test_where_nothing_mends_it_the_last_rung_says_so_and_names_another_host() -> None:
     crowded = shared(host(kind="xen", pcpus=1), [vm("r", min_throughput_ratio=0.5)], vm("n", min_throughput_ratio=0.6))
-    rungs = crowded.climb(others=("h2", "h3"))
+    rungs = crowded.escalate(others=("h2", "h3"))
     assert not any(rung.satisfies for rung in rungs)
     assert rungs[-1] == MitigationStep(
         "host", "Nothing that was tried on h1 keeps every limit: place n on h2, which breaks none."
     )
-    assert crowded.climb()[-1].text.endswith("and no other host is known that does.")
+    assert crowded.escalate()[-1].text.endswith("and no other host is known that does.")
     refused = next(rung for rung in rungs if rung.action == "weight")
     assert "a limit of r breaks" in refused.text
 
@@ -318,7 +318,7 @@ def test_a_rung_that_helps_is_kept_and_the_next_ones_stand_on_it() -> None:
         [vm(f"s{at}", min_throughput_ratio=0.7) for at in range(4)],
         vm("q", "steady", weight=256, max_latency_ratio=1.1),
     )
-    weight, *rest = crowded.climb()
+    weight, *rest = crowded.escalate()
     assert weight.text.endswith("which is not enough.")
     reached = {one.instance: one.throughput_ratio for one in weight.effects}
     tried = [rung for rung in rest if rung.effects]
@@ -331,15 +331,15 @@ def test_a_rung_that_helps_is_kept_and_the_next_ones_stand_on_it() -> None:
 def test_help_at_the_expense_of_who_is_below_a_limit_too_is_not_kept() -> None:
     pair = [vm("a", pins="0:0", min_throughput_ratio=0.9)]
     crowded = shared(host(pcpus=2), pair, vm("n", pins="0:0", min_throughput_ratio=0.9))
-    weight, *rest = crowded.climb()
-    assert weight.text.endswith("and who else is below a limit loses as much.")
+    weight, *rest = crowded.escalate()
+    assert weight.text.endswith("and another instance below its limit loses as much.")
     assert not any(rung.satisfies for rung in rest)
     assert all(one.settings.weight is None for one in crowded.everybody)
     assert all(settings.weight is None for rung in rest for settings in rung.changes.values())
 
 
 def test_what_turns_out_not_to_be_needed_is_left_out_and_the_gain_is_told_without_it() -> None:
-    weight, cap = shared(host(kind="xen", pcpus=1), [vm("r")], vm("n", min_throughput_ratio=0.7)).climb()
+    weight, cap = shared(host(kind="xen", pcpus=1), [vm("r")], vm("n", min_throughput_ratio=0.7)).escalate()
     assert set(weight.changes) == {"n"}
     assert set(cap.changes) == {"r"}
     assert [one.before.expected for one in cap.effects if one.before] == pytest.approx([0.5, 0.5])
@@ -350,14 +350,14 @@ def test_the_newcomers_own_profile_is_used_where_it_brings_one() -> None:
 
     def rungs(row: int | None) -> tuple[MitigationStep, ...]:
         newcomer = vm("shop", "spin", min_throughput_ratio=0.9)
-        return mitigation.climb(host(pcpus=1), [vm("r")], newcomer, table=table, row=row, predictor=PriorPredictor())
+        return mitigation.escalate(host(pcpus=1), [vm("r")], newcomer, table=table, row=row, predictor=PriorPredictor())
 
     assert rungs(None)  # the workload that it names wants a whole CPU
     assert rungs(len(table.values) - 1) == ()
 
 
 def test_who_sits_on_the_host_already_is_not_its_own_neighbour() -> None:
-    assert shared(host(pcpus=1), [vm("n")], vm("n", min_throughput_ratio=0.9)).climb() == ()
+    assert shared(host(pcpus=1), [vm("n")], vm("n", min_throughput_ratio=0.9)).escalate() == ()
 
 
 def test_a_whole_ladder_asks_the_predictor_at_most_ten_times() -> None:
@@ -367,7 +367,7 @@ def test_a_whole_ladder_asks_the_predictor_at_most_ten_times() -> None:
         [vm("a", "web"), vm("b", "bulk"), vm("c", "disk", min_throughput_ratio=0.9), vm("d", None, vcpus=4)],
         vm("n", "disk", vcpus=4, min_throughput_ratio=1.0),
     )
-    assert actions(crowded.climb(counting))[-3:] == ["disk", "driver_domain", "host"]
+    assert actions(crowded.escalate(counting))[-3:] == ["disk", "driver_domain", "host"]
     assert 2 < counting.calls <= 10
 
 
@@ -376,7 +376,7 @@ def test_a_whole_ladder_asks_the_predictor_at_most_ten_times() -> None:
 def test_a_rung_that_satisfies_does_so_when_it_is_asked_again(crowded: Shared) -> None:
     before = broken(crowded, crowded.kept(newcomer=False))
     placed = broken(crowded, crowded.kept()) - before
-    rungs = crowded.climb()
+    rungs = crowded.escalate()
     assert bool(rungs) == bool(placed)
     for rung in rungs:
         assert rung.satisfies == (rung is rungs[-1] and rung.action != "host")
@@ -400,7 +400,7 @@ def test_a_rung_that_satisfies_does_so_when_it_is_asked_again(crowded: Shared) -
 @given(crowded_hosts())
 @settings(max_examples=40, deadline=None)
 def test_nothing_that_is_kept_or_advised_is_looser_than_before(crowded: Shared) -> None:
-    for rung in crowded.climb():
+    for rung in crowded.escalate():
         for one in crowded.everybody:
             assert looser(one.settings, rung.changes.get(one.id, one.settings)) == []
 
@@ -409,11 +409,11 @@ def test_nothing_that_is_kept_or_advised_is_looser_than_before(crowded: Shared) 
 @settings(max_examples=40, deadline=None)
 def test_rungs_come_in_order_of_cost_whatever_the_order_of_residents(crowded: Shared) -> None:
     counting = Counting()
-    rungs = crowded.climb(counting)
+    rungs = crowded.escalate(counting)
     costs = [COST.index(rung.action) for rung in rungs if "a last resort" not in rung.text]
     assert costs == sorted(set(costs))
     assert counting.calls <= 10
-    assert replace(crowded, residents=crowded.residents[::-1]).climb() == rungs
+    assert replace(crowded, residents=crowded.residents[::-1]).escalate() == rungs
 
 
 @pytest.mark.parametrize("bystanders", [0, 1])
@@ -428,7 +428,7 @@ def test_no_class_is_tried_that_the_rendered_tree_could_not_keep(bystanders: int
             tried.append(scenes)
             return super().predict(scenes, *targets)
 
-    assert crowded.climb(Watching())[-1].action == "network"
+    assert crowded.escalate(Watching())[-1].action == "network"
     rates = [
         (np.where(has_class, scenes.net_rate[at], 0.0), bool(has_class.all()))
         for scenes in tried
@@ -444,31 +444,31 @@ def test_no_class_is_tried_that_the_rendered_tree_could_not_keep(bystanders: int
 def test_a_step_that_no_command_can_carry_out_says_which_label_it_needs() -> None:
     senders = [vm("b1", "flow"), vm("b2", "flow")]
     question = vm("q", "query", service="latency", max_latency_ratio=1.5)
-    bare = shared(host(kind="lxc", pcpus=4), senders, question).climb()[-1]
+    bare = shared(host(kind="lxc", pcpus=4), senders, question).escalate()[-1]
     assert bare.satisfies
     assert bare.notes == ("needs label uplink on host h1 to be carried out",)
     assert bare.text.endswith("; needs label uplink on host h1 to be carried out.")
-    named = host(kind="lxc", pcpus=4, labels={"uplink": "eth0"})
-    halfway = shared(named, senders, question).climb()[-1]
+    with_name = host(kind="lxc", pcpus=4, labels={"uplink": "eth0"})
+    halfway = shared(with_name, senders, question).escalate()[-1]
     assert halfway.notes == ("needs label mac on instance q to be carried out",)
-    ready = shared(named, senders, replace(question, labels={"mac": "52:54:00:00:00:01"})).climb()[-1]
+    ready = shared(with_name, senders, replace(question, labels={"mac": "52:54:00:00:00:01"})).escalate()[-1]
     assert ready.notes == ()
     assert ready.changes == bare.changes
     assert ready.text == bare.text.removesuffix("; needs label uplink on host h1 to be carried out.") + "."
 
 
 def test_a_name_that_no_command_may_hold_is_told_with_the_step_and_refuses_nothing() -> None:
-    rung = shared(host(pcpus=1), [vm("batch")], vm("7", min_throughput_ratio=0.6)).climb()[-1]
+    rung = shared(host(pcpus=1), [vm("batch")], vm("7", min_throughput_ratio=0.6)).escalate()[-1]
     assert rung.satisfies
     assert len(rung.notes) == 1 and "no command can be rendered for instance '7'" in rung.notes[0]
 
 
 def test_a_last_resort_names_everybody_it_takes_more_than_half_from_and_how_much_they_keep() -> None:
     crowded = shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.9))
-    last = crowded.climb()[-1]
+    last = crowded.escalate()[-1]
     assert last.notes == ("batch would keep 0.10 of its own speed instead of 0.50, and no limit protects it",)
-    assert all(rung.notes == () for rung in crowded.climb()[:-1])
-    weighted = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.85)).climb()[-1]
+    assert all(rung.notes == () for rung in crowded.escalate()[:-1])
+    weighted = shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.85)).escalate()[-1]
     assert weighted.action == "weight"
     assert weighted.notes == ("batch would keep 0.11 of its own speed instead of 0.50, and no limit protects it",)
 
@@ -485,7 +485,7 @@ def test_a_step_says_what_it_needs_where_and_only_where_something_of_it_has_no_c
             for at, one in enumerate(crowded.everybody)
         ]
         crowded = shared(replace(crowded.host, labels={"uplink": "eth0"}), told[:-1], told[-1])
-    for rung in crowded.climb():
+    for rung in crowded.escalate():
         made = [
             command
             for one in crowded.everybody

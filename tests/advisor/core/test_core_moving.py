@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import FRESH_S, NOW, cloud, host, vm
 
 from advisor.domain import Host, Instance, Move
 from advisor.placement import moves as moving
@@ -18,6 +17,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
+from tests.advisor.core.core_clouds import FRESH_S, NOW, cloud, host, vm
 
 
 class Crowded:
@@ -39,7 +39,7 @@ class Crowded:
         )
 
 
-def asking(predictor: Any = None) -> QuestionContext:
+def context(predictor: Any = None) -> QuestionContext:
     return QuestionContext(ActivePredictor(predictor or Crowded()), NOW, FRESH_S)
 
 
@@ -48,11 +48,11 @@ def improved(
 ) -> tuple[Move, ...]:
     everywhere = [one.id for one in hosts]
     may = {one.id: everywhere for one in there} | targets
-    return moving.improvements(cloud(hosts, there), asking(predictor), may, most=most, within_s=60.0)
+    return moving.improvements(cloud(hosts, there), context(predictor), may, most=most, within_s=60.0)
 
 
 def emptied(snapshot: ClusterSnapshot, targets: Sequence[str] | None = None, predictor: Any = None) -> dict[str, Any]:
-    moves = moving.evacuation(snapshot, asking(predictor), "a", targets)
+    moves = moving.evacuation(snapshot, context(predictor), "a", targets)
     assert all(move.source == "a" for move in moves)
     return {move.instance: move.target for move in moves}
 
@@ -73,7 +73,7 @@ def test_the_largest_is_placed_while_there_is_room() -> None:
 
 def test_who_fits_nowhere_has_a_move_without_a_target_that_says_why() -> None:
     snapshot = cloud([host("a"), host("b", memory_mb=512.0)], [vm("v", on="a")])
-    (move,) = moving.evacuation(snapshot, asking(), "a")
+    (move,) = moving.evacuation(snapshot, context(), "a")
     assert (move.target, "needs 1024 MB" in move.why) == (None, True)
 
 
@@ -84,7 +84,7 @@ def test_only_named_targets_are_used_and_never_the_host_itself() -> None:
 
 
 def test_an_unknown_host_has_nobody_to_move() -> None:
-    assert moving.evacuation(cloud([host("b")]), asking(), "a") == ()
+    assert moving.evacuation(cloud([host("b")]), context(), "a") == ()
 
 
 # moves that pay
@@ -118,7 +118,7 @@ def test_a_balanced_cloud_stays_as_it_is() -> None:
 def test_only_who_may_move_moves_and_only_where_it_may_go() -> None:
     hosts, there = [host(name) for name in "abc"], [vm("v", on="a"), vm("w", on="a")]
     snapshot = cloud(hosts, there)
-    found = moving.improvements(snapshot, asking(), {"w": ["a", "c"]}, most=5, within_s=60.0)
+    found = moving.improvements(snapshot, context(), {"w": ["a", "c"]}, most=5, within_s=60.0)
     assert [(move.instance, move.target) for move in found] == [("w", "c")]
 
 
@@ -136,7 +136,7 @@ def test_a_broken_limit_is_a_reason_to_move_even_if_what_is_gained_is_small() ->
 def test_without_time_nobody_is_looked_at() -> None:
     hosts, there = [host(name) for name in "ab"], [vm(f"v{n}", on="a") for n in range(2)]
     may = {one.id: ["a", "b"] for one in there}
-    assert moving.improvements(cloud(hosts, there), asking(), may, most=5, within_s=-1.0) == ()
+    assert moving.improvements(cloud(hosts, there), context(), may, most=5, within_s=-1.0) == ()
 
 
 def test_an_empty_cloud_has_no_moves() -> None:

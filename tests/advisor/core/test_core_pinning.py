@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import cloud, host, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, IsolationSettings, Pinning
 from advisor.scheduling import pinning
 from advisor.snapshot import ClusterSnapshot
+from tests.advisor.core.core_clouds import cloud, host, vm
 
 
 def options(snapshot: ClusterSnapshot, newcomer: Instance) -> dict[str, pinning.PinningOption]:

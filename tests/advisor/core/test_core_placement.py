@@ -7,7 +7,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from core_clouds import (
+
+from advisor.domain import Constraints, IsolationSettings, Recommendation, Scene, WorkloadProfile
+from advisor.placement.decision import predict_scene, recommend
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
+from advisor.rounding import SLACK
+from models.physics.prior import PriorPredictor
+from profiler.observed import NetworkSettings, Pinning
+from tests.advisor.core.core_clouds import (
     NOW,
     WORKLOADS,
     Failing,
@@ -20,14 +28,6 @@ from core_clouds import (
     request,
     vm,
 )
-
-from advisor.domain import Constraints, IsolationSettings, Recommendation, Scene, WorkloadProfile
-from advisor.placement.decision import predict_scene, recommend
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
-from advisor.rounding import SLACK
-from models.physics.prior import PriorPredictor
-from profiler.observed import NetworkSettings, Pinning
 
 ONE: dict[str, Any] = {"pcpus": 1}
 

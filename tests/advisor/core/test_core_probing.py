@@ -8,10 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_clouds import FRESH_S, ask, cloud, host, hosts_of, request, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probe_world import ONE_CPU, Model, made_cloud, measured, regret
 
 from advisor.domain import Instance, ProbePlan, ProbeRequest
 from advisor.errors import InvalidInput
@@ -24,6 +22,8 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction, Predictor
+from tests.advisor.core.core_clouds import FRESH_S, ask, cloud, host, hosts_of, request, vm
+from tests.advisor.core.probe_world import ONE_CPU, Model, made_cloud, measured, regret
 
 RUN_S = 20 + probe_planning.WARMUP_S + probe_planning.AROUND_S
 
@@ -121,9 +121,9 @@ def test_a_pair_that_meets_nowhere_or_changes_nothing_is_never_proposed() -> Non
     )
     model = Model(1)
     found = plan(snapshot, [vm("n", "w2")], model)
-    named = {(step.pair.first, step.pair.second) for step in found.steps}
-    assert named
-    assert named <= {("w0", "w2"), ("w1", "w2")}
+    with_name = {(step.pair.first, step.pair.second) for step in found.steps}
+    assert with_name
+    assert with_name <= {("w0", "w2"), ("w1", "w2")}
     sure = Model(1, spread=0.001)
     assert plan(snapshot, [vm("n", "w2")], sure).steps == ()
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from core_clouds import prediction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from advisor.scheduling.scoring import (
     score,
     tied,
 )
+from tests.advisor.core.core_clouds import prediction
 
 NAN = float("nan")
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import FRESH_S, NOW, WORKLOADS, cloud, host, prediction, request, vm
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from models.data.scene import SceneBatch, stack
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction, Predictor
 from models.training import fit_predictor
+from tests.advisor.core.core_clouds import FRESH_S, NOW, WORKLOADS, cloud, host, prediction, request, vm
 
 LAB = Path(__file__).parents[3] / "datasets" / "lab-neighbours"
 
@@ -216,7 +216,7 @@ def test_the_answer_is_that_of_asking_about_every_host_and_option_at_once(data: 
     for turn in range(3):
         asked = data.draw(questions(everybody))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(mitigation, "climb", lambda *_, **__: ())
+            patch.setattr(mitigation, "escalate", lambda *_, **__: ())
             answer = put(snapshot, asked, prior, memory)
             assert answer == put(snapshot, asked, prior)
         check_same(answer, plain(snapshot, asked, prior), snapshot)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import FRESH_S, cloud, host, request, vm
 
 from advisor.domain import Host, Instance, IsolationSettings, Pinning, PlacementRequest, WorkloadProfile
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
+from tests.advisor.core.core_clouds import FRESH_S, cloud, host, request, vm
 
 
 def rejected(snapshot: ClusterSnapshot, question: PlacementRequest) -> dict[str, tuple[str, str]]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import NOW, WORKLOADS, cloud, host, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.rows import Rows
 from models.physics.prior import PriorPredictor
+from tests.advisor.core.core_clouds import NOW, WORKLOADS, cloud, host, vm
 
 HOSTS = ("a", "b", "c", "d")
 VMS = tuple(f"v{at}" for at in range(8))

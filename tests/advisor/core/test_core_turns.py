@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from core_clouds import FRESH_S, NOW, ask, cloud, codes, host, hosts_of, request, vm
-
 from advisor.domain import PlacementRequest, Recommendation
 from advisor.placement import sequential
 from advisor.placement.mitigation_step import NEEDS_SETTINGS
@@ -11,6 +9,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
+from tests.advisor.core.core_clouds import FRESH_S, NOW, ask, cloud, codes, host, hosts_of, request, vm
 
 
 def in_turn(snapshot: ClusterSnapshot, *requests: PlacementRequest) -> tuple[Recommendation, ...]:

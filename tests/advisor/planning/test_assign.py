@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planning_cases import NOW, WORKLOADS
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Objective, Pinning, PlacementRequest
 from advisor.planning.assignment import pattern_sets
-from advisor.planning.assignment.advised_start import in_turn
+from advisor.planning.assignment.advised_start import place_in_turn
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Aim, Assignment, Goal
-from advisor.planning.assignment.local_search import Clock
-from advisor.planning.assignment.move_value import NOTICED
-from advisor.planning.cloud_evaluation import Standing
+from advisor.planning.assignment.local_search import SearchClock
+from advisor.planning.assignment.move_value import NOTICEABLE_CHANGE
+from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.scheduling.scoring import CAUTION
@@ -27,8 +26,9 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
+from tests.advisor.planning.planning_cases import NOW, WORKLOADS
 
-FEW = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+SMALL_CLOUD = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 KEEP = 0.7
 
 
@@ -46,13 +46,15 @@ def snapshot(hosts: tuple[Host, ...], *instances: Instance, seen: bool = True) -
     return ClusterSnapshot.build(inventory, seen=when, pending=(), taken_at=NOW)
 
 
-def ask(cloud: ClusterSnapshot, aim: Aim, *newcomers: Instance, fresh_s: float = 60.0, **more: object) -> Assignment:
+def assigned(
+    cloud: ClusterSnapshot, aim: Aim, *newcomers: Instance, fresh_s: float = 60.0, **more: object
+) -> Assignment:
     goal = Goal(aim, newcomers=newcomers, **{"keep_ratio": KEEP, "time_limit_s": 60.0, **more})  # type: ignore[arg-type]
     return assign(cloud, ActivePredictor(PriorPredictor()), goal, now=NOW, fresh_s=fresh_s)
 
 
 def ratios(cloud: ClusterSnapshot) -> Mapping[str, float]:
-    return {name: band.expected for name, band in Standing.of(cloud, PriorPredictor()).ratios().items()}
+    return {name: band.expected for name, band in CloudEvaluation.of(cloud, PriorPredictor()).ratios().items()}
 
 
 def limit(one: Instance) -> float:
@@ -92,13 +94,13 @@ def clouds(draw: st.DrawFn) -> tuple[ClusterSnapshot, tuple[Instance, ...]]:
     return snapshot(HOSTS, *residents), tuple(coming)
 
 
-@FEW
+@SMALL_CLOUD
 @given(clouds(), st.sampled_from(["worst", "total", "pack"]))
 def test_whoever_is_admitted_passes_every_filter_and_pushes_nobody_below_a_limit(
     case: tuple[ClusterSnapshot, tuple[Instance, ...]], objective: str
 ) -> None:
     cloud, coming = case
-    found = ask(cloud, "admit", *coming, objective=objective)
+    found = assigned(cloud, "admit", *coming, objective=objective)
     assert found.where.keys() == {one.id for one in coming}
     for one in coming:
         target = found.where[one.id]
@@ -110,13 +112,16 @@ def test_whoever_is_admitted_passes_every_filter_and_pushes_nobody_below_a_limit
     assert below(found.after) <= below(cloud)
 
 
-@FEW
+@SMALL_CLOUD
 @given(clouds())
 def test_a_host_more_never_makes_a_plan_worse(case: tuple[ClusterSnapshot, tuple[Instance, ...]]) -> None:
     cloud, coming = case
     there = tuple(one for residents in cloud.residents for one in residents)
     larger = snapshot((*HOSTS, host("h4")), *there)
-    few, more = ask(cloud, "admit", *coming, objective="total"), ask(larger, "admit", *coming, objective="total")
+    few, more = (
+        assigned(cloud, "admit", *coming, objective="total"),
+        assigned(larger, "admit", *coming, objective="total"),
+    )
 
     def value(found: Assignment) -> tuple[int, float]:
         known = ratios(found.after)
@@ -127,23 +132,23 @@ def test_a_host_more_never_makes_a_plan_worse(case: tuple[ClusterSnapshot, tuple
         assert more.search.value >= few.search.value - 1e-5
 
 
-@FEW
+@SMALL_CLOUD
 @given(clouds(), st.sampled_from(["admit", "rebalance", "evacuate", "consolidate"]))
 def test_the_same_question_has_the_same_answer(case: tuple[ClusterSnapshot, tuple[Instance, ...]], aim: Aim) -> None:
     cloud, coming = case
     more = {"emptied": frozenset({"h1"})} if aim == "evacuate" else {}
     newcomers = coming if aim == "admit" else ()
-    one, other = ask(cloud, aim, *newcomers, **more), ask(cloud, aim, *newcomers, **more)
+    one, other = assigned(cloud, aim, *newcomers, **more), assigned(cloud, aim, *newcomers, **more)
     assert (one.where, one.search, one.gains, one.notes) == (other.where, other.search, other.gains, other.notes)
 
 
-@FEW
+@SMALL_CLOUD
 @given(clouds())
 def test_every_move_of_a_rebalance_is_worth_it_and_the_next_run_leaves_all_as_it_is(
     case: tuple[ClusterSnapshot, tuple[Instance, ...]],
 ) -> None:
     cloud, _ = case
-    found = ask(cloud, "rebalance")
+    found = assigned(cloud, "rebalance")
     assert below(found.after) <= below(cloud)
     assert found.where.keys() == found.gains.keys()
     by_id = {one.id: one for there in cloud.residents for one in there}
@@ -153,40 +158,40 @@ def test_every_move_of_a_rebalance_is_worth_it_and_the_next_run_leaves_all_as_it
 
         then, now = ratios(found.after), ratios(back)
         there = {one.id for there in found.after.residents for one in there if one.host in {source, target}}
-        changed = {one for one in there if abs(then[one] - now[one]) > NOTICED}
+        changed = {one for one in there if abs(then[one] - now[one]) > NOTICEABLE_CHANGE}
         worst = min(then[one] for one in changed) - min(now[one] for one in changed)
         brought = [then[one] - now[one] for one in changed & (below(back) - below(found.after))]
         gained = found.gains[name].expected
         assert any(gained == pytest.approx(one, abs=1e-6) for one in (worst, *brought))
         assert gained > 0.05
         assert found.gains[name].lower > 0
-    again = ask(found.after, "rebalance")
+    again = assigned(found.after, "rebalance")
     assert not again.where
     assert again.search.ended == ("in the way" if below(found.after) else "already fine")
 
 
-@FEW
+@SMALL_CLOUD
 @given(clouds())
 def test_consolidating_uses_no_more_hosts_and_breaks_no_limit(
     case: tuple[ClusterSnapshot, tuple[Instance, ...]],
 ) -> None:
     cloud, _ = case
-    found = ask(cloud, "consolidate")
-    used = [sum(bool(there) for there in one.residents) for one in (cloud, found.after)]
-    assert used[1] <= used[0]
-    assert found.search.bound <= used[1] == found.search.value
+    found = assigned(cloud, "consolidate")
+    hosts_in_use = [sum(bool(there) for there in one.residents) for one in (cloud, found.after)]
+    assert hosts_in_use[1] <= hosts_in_use[0]
+    assert found.search.bound <= hosts_in_use[1] == found.search.value
     assert below(found.after) <= below(cloud)
-    if used[1] == used[0]:
+    if hosts_in_use[1] == hosts_in_use[0]:
         assert not found.where
 
 
-@FEW
+@SMALL_CLOUD
 @given(clouds())
 def test_who_is_evacuated_goes_where_filters_let_it_and_nobody_else_moves(
     case: tuple[ClusterSnapshot, tuple[Instance, ...]],
 ) -> None:
     cloud, _ = case
-    found = ask(cloud, "evacuate", emptied=frozenset({"h1"}))
+    found = assigned(cloud, "evacuate", emptied=frozenset({"h1"}))
     assert found.where.keys() == {one.id for one in cloud.residents[0]}
     assert "h1" not in found.where.values()
     left = {one.id for one in found.after.residents[0]}
@@ -195,20 +200,20 @@ def test_who_is_evacuated_goes_where_filters_let_it_and_nobody_else_moves(
     assert below(found.after) - left <= below(cloud)
 
 
-@FEW
+@SMALL_CLOUD
 @given(clouds(), st.sampled_from(["worst", "total"]))
 def test_a_plan_is_no_worse_than_placing_one_after_another(
     case: tuple[ClusterSnapshot, tuple[Instance, ...]], objective: Objective
 ) -> None:
     cloud, coming = case
     chosen, goal = ActivePredictor(PriorPredictor()), Goal("admit", coming, keep_ratio=KEEP, objective=objective)
-    turns, whole = in_turn(cloud, chosen, goal, now=NOW, fresh_s=60.0, clock=Clock.of(60.0))
+    turns, whole = place_in_turn(cloud, chosen, goal, now=NOW, fresh_s=60.0, clock=SearchClock.of(60.0))
     assert whole
     after = cloud.changed(instances=turns, seen={}, pending=(), taken_at=NOW)
-    found = ask(cloud, "admit", *coming, objective=objective)
+    found = assigned(cloud, "admit", *coming, objective=objective)
     assert sum(target is not None for target in found.where.values()) >= len(turns)
     if below(after) <= below(cloud) and None not in found.where.values() and len(turns) == len(coming):
-        told, theirs = (Standing.of(one, PriorPredictor()).ratios().values() for one in (found.after, after))
+        told, theirs = (CloudEvaluation.of(one, PriorPredictor()).ratios().values() for one in (found.after, after))
         worth = sum if objective == "total" else min
         cautious = [
             worth(one.expected - CAUTION * (one.expected - one.lower) for one in all_of) for all_of in (told, theirs)
@@ -250,23 +255,23 @@ def test_newcomers_get_the_settings_that_a_placement_advises_where_these_are_wor
 def test_what_the_solver_proves_is_no_worse_than_the_search_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = snapshot((host("h1"), host("h2"), host("h3")))
     coming = [vm(f"n{at}", ("cpu", "web", "bulk")[at % 3]) for at in range(9)]
-    solved = ask(cloud, "admit", *coming, objective="total")
-    monkeypatch.setattr(pattern_sets, "MOST", 0)
-    searched = ask(cloud, "admit", *coming, objective="total")
+    solved = assigned(cloud, "admit", *coming, objective="total")
+    monkeypatch.setattr(pattern_sets, "MAX_PATTERNS", 0)
+    searched = assigned(cloud, "admit", *coming, objective="total")
     assert (solved.search.ended, searched.search.ended) == ("optimal", "search")
     assert solved.search.gap == 0
     assert searched.search.value <= solved.search.value + 1e-6 <= searched.search.bound + 2e-6
 
 
 def test_an_empty_cloud_takes_nobody_and_says_so() -> None:
-    found = ask(snapshot(()), "admit", vm("n1"))
+    found = assigned(snapshot(()), "admit", vm("n1"))
     assert found.where == {"n1": None}
     assert found.search.ended == "in the way"
     assert found.notes == ("The cloud has no hosts.",)
 
 
 def test_who_is_larger_than_any_host_is_refused_with_the_filters_reason() -> None:
-    found = ask(snapshot((host("h1"), host("h2"))), "admit", vm("n1", memory_mb=99_999.0), vm("n2"))
+    found = assigned(snapshot((host("h1"), host("h2"))), "admit", vm("n1", memory_mb=99_999.0), vm("n2"))
     assert found.where["n1"] is None
     assert found.where["n2"] in {"h1", "h2"}
     assert {why.code for why in found.refused["n1"]} == {"capacity.memory"}
@@ -276,15 +281,15 @@ def test_who_is_larger_than_any_host_is_refused_with_the_filters_reason() -> Non
 
 def test_whose_limit_nobody_can_keep_is_refused_for_that() -> None:
     cloud = snapshot((host("h1", 1),), vm("r1", on="h1", min_throughput_ratio=1.0))
-    (why,) = ask(cloud, "admit", vm("n1")).refused["n1"]
+    (why,) = assigned(cloud, "admit", vm("n1")).refused["n1"]
     assert why.code in {"limit.newcomer", "limit.neighbour"}
     assert "of its speed alone" in why.reason
 
 
 def test_hosts_without_fresh_data_and_disabled_ones_take_nobody() -> None:
-    stale = ask(snapshot((host("h1"),), seen=False), "admit", vm("n1"))
+    stale = assigned(snapshot((host("h1"),), seen=False), "admit", vm("n1"))
     assert stale.refused["n1"][0].code == "host.no_data"
-    disabled = ask(snapshot((host("h1", enabled=False),)), "admit", vm("n1"))
+    disabled = assigned(snapshot((host("h1", enabled=False),)), "admit", vm("n1"))
     assert disabled.refused["n1"][0].code == "host.disabled"
 
 
@@ -293,8 +298,8 @@ def test_whoever_the_caller_pinned_stays_unless_its_host_is_emptied() -> None:
     cloud = snapshot(
         (host("h1", 1), host("h2")), *(vm(f"r{at}", on="h1", settings=pinned, memory_mb=512.0) for at in range(2))
     )
-    assert not ask(cloud, "rebalance").where
-    moved = ask(cloud, "evacuate", emptied=frozenset({"h1"}), keep_ratio=0.3)
+    assert not assigned(cloud, "rebalance").where
+    moved = assigned(cloud, "evacuate", emptied=frozenset({"h1"}), keep_ratio=0.3)
     assert set(moved.where.values()) == {"h2"}
     assert all(one.settings.pinning for one in moved.after.residents[1])
 
@@ -303,36 +308,36 @@ def test_only_who_may_move_moves_and_only_to_the_hosts_that_may_be_used() -> Non
     crowded = tuple(vm(f"r{at}", on="h1", memory_mb=512.0) for at in range(4))
     cloud = snapshot((host("h1", 1), host("h2"), host("h3")), *crowded)
     assert below(cloud) == {"r0", "r1", "r2", "r3"}
-    some = ask(cloud, "rebalance", movable=frozenset({"r0", "r1", "r2"}), targets=frozenset({"h3"}))
+    some = assigned(cloud, "rebalance", movable=frozenset({"r0", "r1", "r2"}), targets=frozenset({"h3"}))
     assert set(some.where) == {"r0", "r1", "r2"}
     assert set(some.where.values()) == {"h3"}
     assert not below(some.after)
-    assert len(ask(cloud, "rebalance", max_moves=1).where) <= 1
+    assert len(assigned(cloud, "rebalance", max_moves=1).where) <= 1
 
 
 def test_a_move_must_gain_more_than_was_asked_for() -> None:
     crowded = tuple(vm(f"r{at}", on="h1", memory_mb=512.0) for at in range(4))
     cloud = snapshot((host("h1", 1), host("h2")), *crowded)
-    assert ask(cloud, "rebalance").where
-    assert not ask(cloud, "rebalance", move_gain=0.99).where
+    assert assigned(cloud, "rebalance").where
+    assert not assigned(cloud, "rebalance", move_gain=0.99).where
 
 
 def test_when_the_time_is_over_what_was_found_is_answered() -> None:
     cloud = snapshot((host("h1"), host("h2")))
-    found = ask(cloud, "admit", *(vm(f"n{at}") for at in range(4)), time_limit_s=1e-9)
+    found = assigned(cloud, "admit", *(vm(f"n{at}") for at in range(4)), time_limit_s=1e-9)
     assert found.search.ended == "time"
     assert set(found.where.values()) <= {None, "h1", "h2"}
 
 
 def test_who_is_placed_anew_counts_once() -> None:
     cloud = snapshot((host("h1"), host("h2")), vm("r1", on="h1"))
-    found = ask(cloud, "admit", replace(vm("r1"), memory_mb=4096.0))
+    found = assigned(cloud, "admit", replace(vm("r1"), memory_mb=4096.0))
     assert found.where["r1"] in {"h1", "h2"}
     assert sum(len(there) for there in found.after.residents) == 1
 
 
 def test_freshness_is_not_asked_of_an_old_file() -> None:
-    assert ask(snapshot((host("h1"),)), "admit", vm("n1"), fresh_s=math.inf).where == {"n1": "h1"}
+    assert assigned(snapshot((host("h1"),)), "admit", vm("n1"), fresh_s=math.inf).where == {"n1": "h1"}
 
 
 def test_a_host_takes_all_that_its_overcommit_gives_in_decimals() -> None:
@@ -340,7 +345,7 @@ def test_a_host_takes_all_that_its_overcommit_gives_in_decimals() -> None:
     hosts = (host("a", 45, cpu_overcommit=1.4), host("b", 45, cpu_overcommit=1.4))
     large = vm("large", on="a", vcpus=40, memory_mb=1.0, min_throughput_ratio=0.1)
     small = vm("small", on="b", vcpus=23, memory_mb=1.0, min_throughput_ratio=0.1)
-    assert ask(snapshot(hosts[:1], large), "admit", replace(small, host=None)).where == {"small": "a"}
-    assert ask(snapshot(hosts, large, small), "evacuate", emptied=frozenset({"b"})).where == {"small": "a"}
-    closer = ask(snapshot(hosts, large, small), "consolidate").search
+    assert assigned(snapshot(hosts[:1], large), "admit", replace(small, host=None)).where == {"small": "a"}
+    assert assigned(snapshot(hosts, large, small), "evacuate", emptied=frozenset({"b"})).where == {"small": "a"}
+    closer = assigned(snapshot(hosts, large, small), "consolidate").search
     assert (closer.value, closer.bound) == (1, 1)

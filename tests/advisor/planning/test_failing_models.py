@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from planning_asked import HOSTS, PRESSED, FailsLater, Swift, plan
-from planning_cases import cloud, vm
 
 from advisor.domain import PlanRequest, WhatIf
 from advisor.errors import BrokenArtifact
 from advisor.prediction.active import ActivePredictor
+from tests.advisor.planning.planning_asked import HOSTS, PRESSED, FailsLater, Swift, plan
+from tests.advisor.planning.planning_cases import cloud, vm
 
 
 @pytest.mark.parametrize("times", [0, 1, 2])
@@ -45,7 +45,7 @@ def test_who_cannot_be_brought_in_by_any_order_is_not_counted_as_placed() -> Non
     assert found.search is not None
     assert (found.search.aim, found.search.value, found.search.bound) == ("instances placed", 0, 2)
     assert found.search.ended == "in the way"
-    assert "n1 is not placed: h1 would take n1 below what it must keep." in found.notes
+    assert "n1 is not placed: h1 would take n1 below its limit." in found.notes
 
 
 def test_the_worst_off_may_be_faster_than_alone() -> None:

@@ -6,17 +6,17 @@ from __future__ import annotations
 import random
 
 import pytest
-from planning_asked import plan
-from planning_cases import WORKLOADS
-from test_assign import ask, below, ratios, snapshot, vm
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlanRequest, Search
-from advisor.planning.cloud_evaluation import Standing
-from advisor.planning.required_ratios import least_of
+from advisor.planning.cloud_evaluation import CloudEvaluation
+from advisor.planning.required_ratios import required_ratios_of
 from advisor.reports import plan_view
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable
 from models.physics.prior import PriorPredictor
+from tests.advisor.planning.planning_asked import plan
+from tests.advisor.planning.planning_cases import WORKLOADS
+from tests.advisor.planning.test_assign import assigned, below, ratios, snapshot, vm
 
 HALF = IsolationSettings(cap_percent=50)
 FIRST = IsolationSettings(pinning=Pinning(((0,),)))
@@ -32,21 +32,21 @@ def some(number: int, on: str, **more: object) -> list[Instance]:
 
 def test_who_is_held_by_its_own_cap_is_judged_by_what_that_allows_it_alone() -> None:
     cloud = snapshot((kvm("a"), kvm("b")), vm("capped", on="b", settings=HALF))
-    assert not Standing.of(cloud, PriorPredictor()).below(0.8)
-    assert ask(cloud, "evacuate", emptied=frozenset({"b"}), keep_ratio=0.8).where == {"capped": "a"}
-    assert ask(cloud, "admit", vm("n", settings=HALF), keep_ratio=0.8).where["n"] in {"a", "b"}
-    assert ask(cloud, "rebalance", keep_ratio=0.8).search.ended == "already fine"
+    assert not CloudEvaluation.of(cloud, PriorPredictor()).below(0.8)
+    assert assigned(cloud, "evacuate", emptied=frozenset({"b"}), keep_ratio=0.8).where == {"capped": "a"}
+    assert assigned(cloud, "admit", vm("n", settings=HALF), keep_ratio=0.8).where["n"] in {"a", "b"}
+    assert assigned(cloud, "rebalance", keep_ratio=0.8).search.ended == "already fine"
     crowded = snapshot((kvm("a", 1),), *some(4, "a", settings=HALF))
-    assert len(Standing.of(crowded, PriorPredictor()).below(0.8)) == 4
+    assert len(CloudEvaluation.of(crowded, PriorPredictor()).below(0.8)) == 4
 
 
 def test_a_limit_of_its_own_counts_as_it_is_whatever_the_cap() -> None:
     table = ProfileTable.build(WORKLOADS)
     several = [vm("a"), vm("b", settings=HALF), vm("c", settings=HALF, min_throughput_ratio=0.7), vm("d", load=0.3)]
-    found = least_of([(kvm("h"), one) for one in several], table, 0.8)
+    found = required_ratios_of([(kvm("h"), one) for one in several], table, 0.8)
     assert found.tolist() == pytest.approx([0.8, 0.4, 0.7, 0.8])
     beyond = vm("e", settings=IsolationSettings(pinning=Pinning(((7,),)), cap_percent=50))
-    assert least_of([(kvm("h", 2), beyond)], table, 0.8).tolist() == pytest.approx([0.4])
+    assert required_ratios_of([(kvm("h", 2), beyond)], table, 0.8).tolist() == pytest.approx([0.4])
 
 
 def test_right_sizing_gives_no_cap_by_which_somebody_keeps_less_than_it_must_without_one() -> None:
@@ -65,7 +65,7 @@ def test_right_sizing_gives_no_cap_by_which_somebody_keeps_less_than_it_must_wit
 def test_whom_no_move_changes_hides_no_gain() -> None:
     held = vm("held", on="b", settings=HALF, min_throughput_ratio=0.9)
     cloud = snapshot((kvm("a", 2), kvm("b")), held, *some(3, "a"))
-    found = ask(cloud, "rebalance", keep_ratio=0.8)
+    found = assigned(cloud, "rebalance", keep_ratio=0.8)
     assert list(found.where.values()) == ["b"]
     assert below(found.after) == {"held"}
 
@@ -73,11 +73,11 @@ def test_whom_no_move_changes_hides_no_gain() -> None:
 @pytest.mark.parametrize(("crowd", "empty", "left"), [(12, 3, 6), (6, 1, 4), (8, 1, 6), (12, 1, 10), (12, 5, 0)])
 def test_relief_for_some_is_taken_where_there_is_none_for_all(crowd: int, empty: int, left: int) -> None:
     hosts = (kvm("a", 2), *(kvm(f"b{at}", 2) for at in range(empty)))
-    found = ask(snapshot(hosts, *some(crowd, "a")), "rebalance", keep_ratio=0.8)
+    found = assigned(snapshot(hosts, *some(crowd, "a")), "rebalance", keep_ratio=0.8)
     assert len(found.where) == crowd - max(left, 2)
     assert found.search.value == found.search.bound == left
     assert all(one.lower > 0.05 for one in found.gains.values())
-    assert not ask(found.after, "rebalance", keep_ratio=0.8).where
+    assert not assigned(found.after, "rebalance", keep_ratio=0.8).where
 
 
 def drawn(seed: int) -> ClusterSnapshot:
@@ -103,10 +103,10 @@ def drawn(seed: int) -> ClusterSnapshot:
 @pytest.mark.parametrize("seed", range(12))
 def test_who_was_rebalanced_is_left_where_it_is_and_nobody_new_suffers(seed: int) -> None:
     cloud = drawn(seed)
-    found = ask(cloud, "rebalance")
-    was, now = (Standing.of(one, PriorPredictor()).below(0.7) for one in (cloud, found.after))
+    found = assigned(cloud, "rebalance")
+    was, now = (CloudEvaluation.of(one, PriorPredictor()).below(0.7) for one in (cloud, found.after))
     assert now <= was
-    assert not ask(found.after, "rebalance").where
+    assert not assigned(found.after, "rebalance").where
 
 
 @pytest.mark.parametrize(
@@ -118,25 +118,25 @@ def test_who_was_rebalanced_is_left_where_it_is_and_nobody_new_suffers(seed: int
     ],
 )
 def test_a_rebalance_calls_no_cloud_fine_that_promises_more_than_it_has(host: Host, there: list[Instance]) -> None:
-    found = ask(snapshot((host, kvm("b")), *there), "rebalance")
+    found = assigned(snapshot((host, kvm("b")), *there), "rebalance")
     assert found.search.ended == "in the way"
-    assert "not sizes: a " in found.notes[-1]
+    assert "not capacity: a " in found.notes[-1]
 
 
 def test_notes_name_the_true_cause() -> None:
     pinned = snapshot((kvm("a", 2), kvm("b", 2)), *some(2, "a", settings=FIRST))
-    assert "nobody there may be moved" in ask(pinned, "rebalance").notes[0]
+    assert "no instance there may be moved" in assigned(pinned, "rebalance").notes[0]
     alone = vm("x", on="a", settings=HALF, min_throughput_ratio=0.9)
-    assert "also alone there" in ask(snapshot((kvm("a"), kvm("b")), alone), "rebalance").notes[0]
-    late = ask(snapshot((kvm("a", 2), kvm("b", 2)), *some(4, "a")), "rebalance", time_limit_s=1e-9)
-    assert (late.search.ended, "the time was over" in late.notes[0]) == ("time", True)
-    few = ask(snapshot((kvm("a", 2), kvm("b", 8)), *some(6, "a")), "rebalance", max_moves=1)
+    assert "also alone there" in assigned(snapshot((kvm("a"), kvm("b")), alone), "rebalance").notes[0]
+    late = assigned(snapshot((kvm("a", 2), kvm("b", 2)), *some(4, "a")), "rebalance", time_limit_s=1e-9)
+    assert (late.search.ended, "the time limit was reached" in late.notes[0]) == ("time", True)
+    few = assigned(snapshot((kvm("a", 2), kvm("b", 8)), *some(6, "a")), "rebalance", max_moves=1)
     assert "no more than 1 move may be made" in few.notes[0]
 
 
 def test_who_is_evacuated_in_vain_is_told_of_other_hosts_only() -> None:
     cloud = snapshot((kvm("a", 4), kvm("b", 1, 512)), *some(3, "a"))
-    found = ask(cloud, "evacuate", emptied=frozenset({"a"}))
+    found = assigned(cloud, "evacuate", emptied=frozenset({"a"}))
     assert found.notes == (
         "No host takes i0 and 2 more; on b: "
         + next(one.reason for one in found.refused["i0"] if one.host == "b")
@@ -146,7 +146,7 @@ def test_who_is_evacuated_in_vain_is_told_of_other_hosts_only() -> None:
 
 def test_nothing_is_called_fine_where_nobody_may_move_or_all_suffer() -> None:
     apart = snapshot((kvm("a"), kvm("b")), vm("x", on="a", settings=FIRST), vm("y", on="b", settings=FIRST))
-    found = ask(apart, "consolidate")
+    found = assigned(apart, "consolidate")
     assert found.search.ended == "in the way"
     assert "2 instances on 2 hosts may not be moved" in found.notes[0]
     crowded = Inventory((kvm("a", 2),), tuple(some(12, "a")), WORKLOADS)
@@ -154,12 +154,12 @@ def test_nothing_is_called_fine_where_nobody_may_move_or_all_suffer() -> None:
         told = plan(crowded, PlanRequest(kind=kind), {one.id: [1.0] * 60 for one in crowded.instances})
         assert told.search is None or told.search.ended != "already fine"
         assert any("12 instances stay below a limit" in note for note in told.notes)
-    assert ask(snapshot(()), "rebalance").search.aim == "instances below a limit"
+    assert assigned(snapshot(()), "rebalance").search.aim == "instances below a limit"
 
 
 def test_a_distance_to_a_bound_of_nothing_is_no_share() -> None:
     assert Search("hosts in use", 5.0, 4.0, 0.25, "search").away == "25.0 %"
-    late = ask(snapshot((kvm("a", 2), kvm("b", 2)), *some(4, "a")), "rebalance", time_limit_s=1e-9)
+    late = assigned(snapshot((kvm("a", 2), kvm("b", 2)), *some(4, "a")), "rebalance", time_limit_s=1e-9)
     assert (late.search.bound, late.search.away) == (0.0, "4")
 
 

@@ -7,9 +7,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from planning_asked import HOSTS, plan
-from planning_cases import NOW, cloud, host, vm
-from test_assign import ask, snapshot
 
 from advisor.domain import (
     Growth,
@@ -25,8 +22,8 @@ from advisor.domain import (
     RunwayPoint,
 )
 from advisor.planning import steps
-from advisor.planning.cloud_evaluation import Standing
-from advisor.planning.migration_order import Change, order
+from advisor.planning.cloud_evaluation import CloudEvaluation
+from advisor.planning.migration_order import InstanceChange, schedule
 from advisor.render import migrations
 from advisor.reports import plan_as_html
 from advisor.snapshot import ClusterSnapshot
@@ -37,6 +34,9 @@ from api.web import picture, plan_view
 from api.web.plan_fields import KINDS
 from api.web.plan_form import PlanForm
 from models.physics.prior import PriorPredictor
+from tests.advisor.planning.planning_asked import HOSTS, plan
+from tests.advisor.planning.planning_cases import NOW, cloud, host, vm
+from tests.advisor.planning.test_assign import assigned, snapshot
 
 PRIOR = PriorPredictor()
 SMALL = host("h1", 4096)
@@ -49,7 +49,7 @@ def test_nobody_gets_the_room_of_who_is_there_already_and_finds_no_host() -> Non
     assert [one.instance for one in found.after["h1"]] == ["a"]
     assert found.search is not None
     assert (found.search.value, found.search.bound, found.search.ended) == (0.0, 1.0, "in the way")
-    assert "a stays as it is on h1: no host takes it as it is asked for." in found.notes
+    assert "a stays as it is on h1: no host takes it with the requested size and settings." in found.notes
 
 
 def test_who_asks_for_what_it_has_is_placed_where_it_is_whoever_comes_before() -> None:
@@ -57,7 +57,7 @@ def test_who_asks_for_what_it_has_is_placed_where_it_is_whoever_comes_before() -
     asked = (vm("n", memory_mb=3000), one)
     found = plan(cloud(one, hosts=(SMALL,)), PlanRequest(instances=asked))
     assert [(step.instance, step.host) for step in found.steps] == [("a", "h1"), ("n", None)]
-    assert found.steps[0].why == "it is on h1 already, and no host is better"
+    assert found.steps[0].why == "it is on h1 already, and no other host is better"
     assert found.search is not None
     assert (found.search.value, found.search.ended) == (1.0, "in the way")
 
@@ -76,7 +76,7 @@ def test_a_move_is_not_said_to_help_the_worst_off_where_it_brings_others_within_
     for step in found.steps:
         assert step.gain is not None
         assert step.gain.expected > worst[1] - worst[0]
-        assert step.why.startswith(f"who is relieved by it gains {step.gain.expected:.2f} of its speed alone and ")
+        assert step.why.startswith(f"the relieved instance gains {step.gain.expected:.2f} of its speed alone and ")
     assert found.steps
 
 
@@ -86,18 +86,18 @@ def test_who_goes_round_is_told_to_come_from_where_it_was(kind: str) -> None:
     inventory = cloud(a, b, hosts=tuple(host(name, 4096) for name in ("h1", "h2", "h3")))
     seen = dict.fromkeys(("h1", "h2", "h3"), NOW)
     start = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
-    swap = [Change(vm(one.id, on=to, memory_mb=one.memory_mb), one) for one, to in ((a, "h2"), (b, "h1"))]
-    carried = order(start, swap, PRIOR, keep_ratio=0.8, at_once=2).carried
-    telling = steps.Telling(
+    swap = [InstanceChange(vm(one.id, on=to, memory_mb=one.memory_mb), one) for one, to in ((a, "h2"), (b, "h1"))]
+    scheduled = schedule(start, swap, PRIOR, keep_ratio=0.8, at_once=2).scheduled
+    context = steps.StepContext(
         start=start,
         kind=kind,  # type: ignore[arg-type]
-        before=Standing.of(start, PRIOR).ratios(),
-        after=Standing.of(start, PRIOR).ratios(),
+        before=CloudEvaluation.of(start, PRIOR).ratios(),
+        after=CloudEvaluation.of(start, PRIOR).ratios(),
         emptied=frozenset({"h2"} if kind == "evacuate" else ()),
         candidates={},
         commands=False,
     )
-    last = steps.forth(telling, carried)[-1]
+    last = steps.steps_forward(context, scheduled)[-1]
     assert (last.instance, last.source) == ("b", "h3")
     first = "h2 is to be emptied" if kind == "evacuate" else "leaves h2, so that fewer hosts are needed"
     assert last.why == f"{first} and b keeps 1.00 of its speed alone on h1 (on h2: 1.00)"
@@ -122,13 +122,13 @@ def test_each_of_those_alike_is_told_of_itself() -> None:
 
 def test_no_host_is_said_to_refuse_that_was_not_looked_at() -> None:
     both = snapshot((host("h1"), host("h2")))
-    late = ask(both, "admit", vm("n1"), vm("n2"), time_limit_s=1e-9)
-    assert late.notes == ("No host was found for n1 and 1 more; the time was over.",)
-    assert ask(both, "admit", vm("n1"), targets=frozenset()).notes == ("No host takes n1; none may be used.",)
+    late = assigned(both, "admit", vm("n1"), vm("n2"), time_limit_s=1e-9)
+    assert late.notes == ("No host was found for n1 and 1 more; the time limit was reached.",)
+    assert assigned(both, "admit", vm("n1"), targets=frozenset()).notes == ("No host takes n1; none may be used.",)
 
 
 def test_who_was_not_moved_in_time_is_not_said_to_be_unmovable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["advisor.planning.assignment.assign"], "FOR_SEARCH", 0.0)
+    monkeypatch.setattr(sys.modules["advisor.planning.assignment.assign"], "SEARCH_SHARE", 0.0)
     found = plan(cloud(vm("a", on="h1"), hosts=HOSTS), PlanRequest(kind="evacuate", empty=("h1",)))
     assert [step.host for step in found.steps] == [None]
     assert found.search is not None
@@ -137,7 +137,7 @@ def test_who_was_not_moved_in_time_is_not_said_to_be_unmovable(monkeypatch: pyte
 
 def test_whom_no_size_or_cap_helps_is_told_only_when_all_hosts_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = cloud(*(vm(f"p{at}", on="h1") for at in range(12)), hosts=HOSTS)
-    said = "12 instances stay below a limit: no size or cap brings more of them within it; a rebalance may."
+    said = "12 instances stay below a limit: no size or cap helps; a rebalance may."
     assert said in plan(crowd, PlanRequest(kind="right_size")).notes
     monkeypatch.setattr("advisor.planning.plan_context.PlanContext.left_s", -1.0)
     late = plan(crowd, PlanRequest(kind="right_size"))

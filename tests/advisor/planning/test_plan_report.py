@@ -19,8 +19,6 @@ from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
 import pytest
-from planning_cases import NOW, cloud, effect, plan_by_hand, vm
-from planning_cases import host as planning_host
 
 from advisor.domain import (
     Band,
@@ -48,6 +46,8 @@ from advisor.reports.plan_background import of_plan
 from advisor.reports.plan_sentences import headline
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
+from tests.advisor.planning.planning_cases import NOW, cloud, effect, plan_by_hand, vm
+from tests.advisor.planning.planning_cases import host as planning_host
 
 LOADING = {"script", "link", "iframe", "img", "object", "embed", "base", "form", "image"}
 HOSTILE = (

@@ -9,7 +9,8 @@ import pytest
 from advisor.domain import Command, Host, Instance, IsolationSettings, Pinning
 from advisor.errors import InvalidInput
 from advisor.render import migrations
-from profiler.observed import HostKind, NetworkSettings
+from profiler.host_kinds import HostKind
+from profiler.observed import NetworkSettings
 
 PINNED = IsolationSettings(pinning=Pinning(((2,), (3,))), weight=512)
 

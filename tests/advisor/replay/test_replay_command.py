@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from replay_cases import write_csv
 from typer.testing import CliRunner, Result
 
 from advisor.replay import parallel
 from api.cli import app
+from tests.advisor.replay.replay_cases import write_csv
 
 TYPE = """
 hosts:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay_cases import HOST, made_trace, replayed
 
 from advisor.domain import Host, Instance, Replay, Replayed, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
@@ -22,6 +21,7 @@ from advisor.replay.trace import Trace
 from advisor.replay.workloads import LEAST_LOAD, demand_of
 from models.data.scene import ProfileTable, build_batch
 from models.physics.prior import PriorPredictor
+from tests.advisor.replay.replay_cases import HOST, made_trace, replayed
 
 WEB = WorkloadProfile("web", {"cpu": 80.0, "net_mbit": 200.0, "ipc": 1.2}, origin="given")
 PLACING = ("cotenant", "first fit", "best fit", "nova-like", "random")

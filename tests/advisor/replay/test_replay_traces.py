@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from replay_cases import PUBLIC, STEP_S, write_csv, write_parquet
 
 from advisor.errors import InvalidInput
 from advisor.replay import cells, grid, load_trace
+from tests.advisor.replay.replay_cases import PUBLIC, STEP_S, write_csv, write_parquet
 
 public = pytest.mark.skipif(not PUBLIC.is_dir(), reason="the public traces are not at hand")
 WRITERS = {"csv": write_csv, "parquet": write_parquet}

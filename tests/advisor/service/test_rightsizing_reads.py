@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from service_clock import Clock
 
 from advisor.domain import Host, Instance, Inventory, PlanRequest
 from advisor.planning import rightsizing
 from advisor.service import Advisor
 from profiler.observed import MetricSample
+from tests.advisor.service.service_clock import Clock
 
 HOSTS = tuple(Host(f"h{at}", "kvm", pcpus=8, memory_mb=65_536) for at in range(5))
 THERE = tuple(Instance(f"i{at}", 4, 1024.0, host=f"h{at % 5}") for at in range(20))
@@ -54,7 +54,7 @@ def test_what_a_whole_cloud_used_is_read_in_one_statement(measured: Advisor, ask
 def test_a_large_cloud_is_read_piece_by_piece_and_no_further_than_the_time_lasts(
     measured: Advisor, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rightsizing, "AT_ONCE", 8)
+    monkeypatch.setattr(rightsizing, "USAGE_BATCH", 8)
     whole = measured.plans.make(PlanRequest(kind="right_size"))
     assert len(asked) == 3, "two hosts of four instances at a time"
     assert len(whole.steps) == len(THERE)

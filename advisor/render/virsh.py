@@ -1,0 +1,170 @@
+"""KVM: virsh commands for a running domain; `--live` only, a restart brings the defined state back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from advisor.domain import Command
+from advisor.render.change import Options, Phase, SettingsChange, Step, bytes_per_second, more, only_said, replaced
+from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
+from advisor.render.names import DISK, address, disk_target, domain_name, iothreads, mac_address
+from advisor.render.policing import Policed, loosens, policed
+from models.physics.cap_periods import DEFAULT_US
+from profiler.observed import Host, Instance, format_cpus
+
+NO_QUOTA = -1  # any negative value (virsh(1), schedinfo)
+
+
+def steps(change: SettingsChange, options: Options) -> Iterator[Step]:
+    """What virsh can do of a change, but the network; see `Phase` for the order."""
+    name = domain_name(change.instance)
+    for vcpu, now, then in change.moved_vcpus():
+        pin = ("virsh", "vcpupin", "--domain", name, "--vcpu", str(vcpu), "--live", "--cpulist")
+        # `r` is every CPU (virsh(1), vcpupin)
+        yield Step(Phase.PIN, Command("virsh", (*pin, change.cpu_list(then, "r")), (*pin, change.cpu_list(now, "r"))))
+    yield from _driver_threads(change, name)
+    yield from _weight(change, name, options.cgroup)
+    yield from _cap(change, name)
+    yield from _disk(change, name)
+
+
+def interface(change: SettingsChange) -> Iterator[Step] | None:
+    """The limit on what the guest sends at its own interface; None where its MAC address is not known.
+
+    Guest outbound is a policer on the tap that drops what is too much (libvirt, virnetdevbandwidth.c), where the class
+    on the uplink lets it wait; guest inbound would be an HTB class, and is left alone.
+    """
+    mac = mac_address(change.instance)
+    return None if mac is None else _policed(change, mac)
+
+
+def _policed(change: SettingsChange, mac: str) -> Iterator[Step]:
+    name = domain_name(change.instance)
+    now, then = policed(change.current.network), policed(change.wanted.network)
+    if change.wanted.network in (None, change.current.network):
+        return
+    if change.wanted.network is not None and change.wanted.network.mode == "shared":
+        yield only_said("virsh", f"the interface of {name} can be limited, but no rate can be kept free for it there")
+    tune = ("virsh", "domiftune", "--domain", name, "--interface", mac, "--live", "--outbound")
+    yield from replaced(
+        "virsh",
+        now,
+        then,
+        lambda limit: (*tune, _outbound(limit)),
+        loosens=loosens(now, then),
+        note="what the guest sends beyond its rate is dropped; it waits instead where the host's uplink is known",
+    )
+
+
+def other_threads(change: SettingsChange) -> tuple[frozenset[int], frozenset[int]]:
+    """Where its other threads (emulator, vhost, I/O) are and belong afterwards.
+
+    On the driver's CPUs once any vCPU is pinned. Those of who comes belong there in any case, for that is where its
+    work for the driver domain was predicted.
+    """
+    driver = frozenset(change.host.driver_cpus) or change.every_cpu
+    was = change.pinned(change.current.pinning)
+    will = was if change.wanted.pinning is None else change.pinned(change.wanted.pinning)
+    return driver if was else change.every_cpu, driver if will or change.comes else change.every_cpu
+
+
+def _outbound(limit: Policed | None) -> str:
+    """average,peak,burst in kilobytes (per second); 0 clears it (virsh(1), domiftune)."""
+    return f"{limit.kbyte_s},{limit.kbyte_s},{limit.burst_kbyte}" if limit else "0"
+
+
+def _driver_threads(change: SettingsChange, name: str) -> Iterator[Step]:
+    now, then = other_threads(change)
+    if now == then:
+        return
+    emulator = ("virsh", "emulatorpin", "--domain", name, "--live", "--cpulist")
+    yield Step(
+        Phase.PIN, Command("virsh", (*emulator, change.cpu_list(then, "r")), (*emulator, change.cpu_list(now, "r")))
+    )
+    everywhere = format_cpus(change.every_cpu)  # iothreadpin has no word for it
+    for thread in range(1, iothreads(change.instance) + 1):
+        pin = ("virsh", "iothreadpin", "--domain", name, "--iothread", str(thread), "--live", "--cpulist")
+        argv, undo = ((*pin, change.cpu_list(cpus, everywhere)) for cpus in (then, now))
+        yield Step(Phase.PIN, Command("virsh", argv, undo))
+
+
+def _schedinfo(name: str, *parameters: str) -> tuple[str, ...]:
+    sets = (part for text in parameters for part in ("--set", text))
+    return ("virsh", "schedinfo", "--domain", name, "--live", *sets)
+
+
+def _weight(change: SettingsChange, name: str, cgroup: int) -> Iterator[Step]:
+    # libvirt hands cpu_shares on as they are: cpu.shares on version 1, cpu.weight on version 2 (formatdomain, shares).
+    pair = change.weights(shares if cgroup == 1 else v2_weight)
+    if pair:
+        yield from replaced(
+            "virsh",
+            *pair,
+            lambda value: _schedinfo(name, f"cpu_shares={value}"),
+            loosens=pair[1] > pair[0],
+            note=weight_note(change.wanted.weight, cgroup),
+        )
+
+
+def _cap(change: SettingsChange, name: str) -> Iterator[Step]:
+    vcpus, now, then = change.instance.vcpus, change.current.cap_percent, change.wanted.cap_percent
+    if then is None:
+        return
+    # vcpu_quota holds for each vCPU alone (formatdomain, quota), so the instance's cap is divided among them.
+    note = quota_note(then / 100 / vcpus, change.instance)
+    if vcpus > 1 and not note:
+        note = f"the cap of {then:g} % is divided among {vcpus} vCPUs: one busy vCPU alone gets {then / vcpus:g} %"
+    yield from replaced(
+        "virsh",
+        (DEFAULT_US, NO_QUOTA) if now is None else period_and_quota(now / 100 / vcpus, change.instance),
+        period_and_quota(then / 100 / vcpus, change.instance),
+        lambda pair: _schedinfo(name, f"vcpu_period={pair[0]}", f"vcpu_quota={pair[1]}"),
+        loosens=more(now, then),
+        note=note,
+    )
+
+
+def _disk(change: SettingsChange, name: str) -> Iterator[Step]:
+    now, then = (bytes_per_second(s.disk_limit_mb_s) for s in (change.current, change.wanted))
+    if then is None or now == then:
+        return
+    disk = disk_target(change.instance)
+    if disk is None:
+        lacks = f"label {DISK} on instance {name}"
+        yield only_said("virsh", f"to limit its disk: needs {lacks} (which one it is, such as vda)", needs=lacks)
+        return
+    tune = ("virsh", "blkdeviotune", "--domain", name, "--device", disk, "--live", "--total-bytes-sec")
+    yield from replaced("virsh", now, then, lambda limit: (*tune, str(limit or 0)), loosens=more(now, then))
+
+
+def migrate(instance: Instance, source: Host, target: Host) -> Command:
+    """The live migration of a domain, started where it runs."""
+    how = ("--live", "--persistent", "--undefinesource")
+    start = ("virsh", "migrate", *how, "--domain", domain_name(instance), "--desturi")
+    argv, undo = ((*start, f"qemu+ssh://{address(host)}/system") for host in (target, source))
+    return Command("virsh", argv, undo, "disks of their own need --copy-storage-all")
+
+
+def set_vcpus(former: Instance, then: Instance) -> Command:
+    """Another number of vCPUs.
+
+    Only vCPUs that were plugged in can be taken out of a running domain (virsh(1), setvcpus), so fewer come by its
+    definition; what is live alone would be lost when it starts again.
+    """
+    more_come = then.vcpus > former.vcpus
+    how = ("--live", "--config") if more_come else ("--config",)
+    start = ("virsh", "setvcpus", "--domain", domain_name(then), *how, "--count")
+    note = "more than its definition's most needs that changed and a restart"
+    later = "holds from its next start; --live does it at once where they are hot-pluggable"
+    return Command("virsh", (*start, str(then.vcpus)), (*start, str(former.vcpus)), note if more_come else later)
+
+
+def move_driver(
+    host: Host, now: tuple[int, ...], then: tuple[int, ...], residents: Sequence[Instance]
+) -> Iterator[Command]:
+    """The emulator threads of every guest; vhost threads follow them (libvirt, formatdomain, emulatorpin)."""
+    everywhere = tuple(range(host.pcpus))
+    for resident in residents:
+        start = ("virsh", "emulatorpin", "--domain", domain_name(resident), "--live", "--cpulist")
+        argv, undo = ((*start, "r" if cpus == everywhere else format_cpus(cpus)) for cpus in (then, now))
+        yield Command("virsh", argv, undo)

@@ -1,0 +1,172 @@
+"""Steps of a plan in stages: no limit breaks on the way, a free host breaks a circle, and back is the reverse."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.domain import Host, Instance, Inventory
+from advisor.planning.migration_feasibility import FeasibilityChecker
+from advisor.planning.migration_order import InstanceChange, MigrationOrder, schedule
+from advisor.snapshot import ClusterSnapshot
+from models.physics.prior import PriorPredictor
+from tests.advisor.planning.planning_cases import NOW, WORKLOADS, host, vm
+
+PRIOR = PriorPredictor()
+KEEP = 0.8
+Cloud = dict[str, dict[str, Instance]]
+
+
+def snapshot(hosts: tuple[Host, ...], *instances: Instance) -> ClusterSnapshot:
+    seen = dict.fromkeys((one.id for one in hosts), NOW)
+    return ClusterSnapshot.build(Inventory(hosts, instances, WORKLOADS), seen=seen, pending=(), taken_at=NOW)
+
+
+def moved(one: Instance, to: str) -> InstanceChange:
+    return InstanceChange(replace(one, host=to), one)
+
+
+def ordered(start: ClusterSnapshot, *changes: InstanceChange, at_once: int = 2) -> MigrationOrder:
+    return schedule(start, changes, PRIOR, keep_ratio=KEEP, at_once=at_once)
+
+
+def told(found: MigrationOrder) -> list[tuple[int, str, str | None]]:
+    return [(one.stage, one.change.then.id, one.change.then.host) for one in found.scheduled]
+
+
+def test_who_makes_room_goes_before_who_needs_it() -> None:
+    a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=3000)
+    start = snapshot((host("h1", 4096), host("h2", 4096), host("h3", 4096)), a, b)
+    assert told(ordered(start, moved(a, "h2"), moved(b, "h3"))) == [(0, "b", "h3"), (1, "a", "h2")]
+
+
+def test_two_that_change_places_go_by_a_free_host_and_the_smaller_one_goes_round() -> None:
+    a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
+    start = snapshot((host("h1", 4096), host("h2", 4096), host("h3", 4096)), a, b)
+    found = ordered(start, moved(a, "h2"), moved(b, "h1"))
+    assert told(found) == [(0, "b", "h3"), (1, "a", "h2"), (2, "b", "h1")]
+    assert [one.between for one in found.scheduled] == ["a", "", ""]
+    assert not found.stuck
+
+
+def test_nobody_goes_round_by_a_host_of_another_kind_or_by_more_moves_than_may_be() -> None:
+    a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
+    swap = moved(a, "h2"), moved(b, "h1")
+    between = host("h3", 4096)
+    other = snapshot((host("h1", 4096), host("h2", 4096), replace(between, kind="kvm")), a, b)
+    assert ordered(other, *swap).scheduled == ()
+    start = snapshot((host("h1", 4096), host("h2", 4096), between), a, b)
+    for most, count in ((2, 0), (3, 3)):
+        found = schedule(start, swap, PRIOR, keep_ratio=KEEP, at_once=2, most_moves=most)
+        assert len(found.scheduled) == count
+
+
+def test_without_a_host_in_between_both_stay_and_it_is_said_what_is_in_the_way() -> None:
+    a, b = vm("a", on="h1", memory_mb=3000), vm("b", on="h2", memory_mb=2500)
+    start = snapshot((host("h1", 4096), host("h2", 4096)), a, b)
+    found = ordered(start, moved(a, "h2"), moved(b, "h1"))
+    assert found.scheduled == ()
+    assert found.after is start
+    assert found.stuck == {
+        "a": "h2 has no room for its memory beside the other instances",
+        "b": "h1 has no room for its memory beside the other instances",
+    }
+
+
+def test_a_stage_has_as_many_moves_as_allowed_and_one_for_each_host() -> None:
+    some = [vm(f"m{number}", on=f"h{number}", memory_mb=100) for number in range(4)]
+    hosts = tuple(host(f"h{number}") for number in range(8))
+    start = snapshot(hosts, *some)
+    changes = [moved(one, f"h{number + 4}") for number, one in enumerate(some)]
+    assert [stage for stage, *_ in told(ordered(start, *changes, at_once=3))] == [0, 0, 0, 1]
+    together = [moved(one, "h7") for one in some[:2]]
+    assert [stage for stage, *_ in told(ordered(start, *together, at_once=3))] == [0, 1]
+
+
+def test_nobody_is_taken_below_its_limit_on_the_way() -> None:
+    """Both ends are fine; to bring b before a has gone would take the three of them below what they must keep."""
+    a, b, c = vm("a", on="h1"), vm("b", on="h2"), vm("c", on="h1")
+    start = snapshot((host("h1"), host("h2"), host("h3")), a, b, c)
+    assert told(ordered(start, moved(b, "h1"), moved(a, "h3"))) == [(0, "a", "h3"), (1, "b", "h1")]
+
+
+HOSTS = tuple(host(f"h{number}", 4096) for number in range(4))
+PLACES = st.sampled_from([one.id for one in HOSTS])
+
+
+@st.composite
+def transitions(draw: st.DrawFn) -> tuple[list[Instance], list[InstanceChange]]:
+    """A cloud in which sizes hold before and after, and what is to change in it."""
+    now: list[Instance] = []
+    changes = []
+    for number in range(draw(st.integers(1, 7))):
+        kind = draw(st.sampled_from(["cpu", "web", "bulk"]))
+        size = draw(st.sampled_from([900, 1900]))
+        one = vm(f"i{number}", kind, memory_mb=size, min_throughput_ratio=draw(st.sampled_from([None, 0.5, 0.9])))
+        here = replace(one, host=draw(PLACES))
+        if draw(st.booleans()):
+            now.append(here)
+            changes.append(InstanceChange(replace(one, host=draw(PLACES)), here))
+        else:
+            changes.append(InstanceChange(here))
+    changes = [one for one in changes if one.former != one.then]
+    then = [one for one in now if one.id not in {change.then.id for change in changes}]
+    for cloud in (now, [*then, *(change.then for change in changes)]):
+        used = Counter[str]()
+        for one in cloud:
+            used[one.host or ""] += int(one.memory_mb)
+        if any(amount > 4096 for amount in used.values()):
+            now, changes = [], []
+    return now, changes
+
+
+@given(transitions())
+@settings(max_examples=60, deadline=None)
+def test_no_step_breaks_what_holds_before_and_after_and_the_way_back_ends_where_it_began(
+    case: tuple[list[Instance], list[InstanceChange]],
+) -> None:
+    now, changes = case
+    start = snapshot(HOSTS, *now)
+    found = ordered(start, *changes)
+    judge = FeasibilityChecker(start, PRIOR, KEEP)
+
+    def broken(cloud: Cloud) -> set[str]:
+        states = [(number, tuple(cloud[one.id].values())) for number, one in enumerate(start.hosts)]
+        verdicts = judge.of(states)
+        low = {name for one in verdicts for name in one.below}
+        return low | {
+            str((number, at)) for number, one in enumerate(verdicts) for at in range(4) if one.overcommitted[at] > 0
+        }
+
+    cloud: Cloud = {one.id: {} for one in HOSTS}
+    for one in now:
+        cloud[one.host or ""][one.id] = one
+    end: Cloud = {name: dict(there) for name, there in cloud.items()}
+    for change in changes:
+        if change.former:
+            del end[change.former.host or ""][change.then.id]
+        end[change.then.host or ""][change.then.id] = change.then
+    allowed = broken(cloud) | broken(end)
+    first = {name: dict(there) for name, there in cloud.items()}
+    for scheduled in found.scheduled:
+        then, former = scheduled.change.then, scheduled.change.former
+        cloud[then.host or ""][then.id] = then  # on both hosts until it has arrived
+        assert not any("," in one for one in broken(cloud) - allowed)
+        if former is not None and former.host != then.host:
+            del cloud[former.host or ""][then.id]
+        assert broken(cloud) <= allowed
+    assert {one.id for there in found.after.residents for one in there} == {
+        n for there in cloud.values() for n in there
+    }
+    if not found.stuck:
+        assert cloud == end
+    for scheduled in found.back():
+        then, former = scheduled.change.then, scheduled.change.former
+        del cloud[then.host or ""][then.id]
+        if former is not None:
+            cloud[former.host or ""][former.id] = former
+        assert broken(cloud) <= allowed
+    assert cloud == first
