@@ -58,7 +58,7 @@ class NewInstance(Schema):
         }
     )
 
-    name: Id
+    id: Id
     vcpus: Cpus = 1
     memory_mb: Amount = 0.0
     disk_gb: Amount = 0.0
@@ -81,7 +81,7 @@ class NewInstance(Schema):
         if self.workload is not None and self.profile is not None:
             raise InvalidInput("give workload or profile, not both", field="instance.profile")
         instance = Instance(
-            id=self.name,
+            id=self.id,
             vcpus=self.vcpus,
             memory_mb=self.memory_mb,
             disk_gb=self.disk_gb,
@@ -94,7 +94,7 @@ class NewInstance(Schema):
             exclusive=self.exclusive,
             labels=self.labels,
         )
-        profile = None if self.profile is None else WorkloadProfile(name=self.name, metrics=self.profile)
+        profile = None if self.profile is None else WorkloadProfile(name=self.id, metrics=self.profile)
         return instance, profile
 
 
@@ -126,7 +126,7 @@ class PlacementBody(Schema):
     model_config = examples(
         {
             "instance": {
-                "name": "shop-7",
+                "id": "shop-7",
                 "vcpus": 2,
                 "memory_mb": 4096,
                 "workload": "web-1k",
@@ -152,7 +152,7 @@ class PlacementBody(Schema):
     explain: Flag = True
     commands: Flag = False
     dry_run: Flag = Field(default=False, description="hold nothing: the answer reserves no host")
-    mend: Flag = Field(
+    mitigate: Flag = Field(
         default=True,
         description="try other settings on hosts where a limit would break; false: such hosts are rejected",
     )
@@ -170,7 +170,7 @@ class PlacementBody(Schema):
             explain=self.explain,
             commands=self.commands,
             dry_run=self.dry_run,
-            mend=self.mend,
+            mend=self.mitigate,
         )
 
 
@@ -188,7 +188,7 @@ class ReasonOut(AnswerBody):
     ratio: Figure = Field(default=None, description="the throughput ratio that the text speaks of")
 
 
-class RungOut(AnswerBody):
+class MitigationStepOut(AnswerBody):
     """One step of the isolation ladder as it was tried where a limit would break."""
 
     action: MitigationAction
@@ -233,8 +233,8 @@ class CandidateOut(AnswerBody):
     newcomer: NewcomerOut
     neighbours: list[EffectOut]
     changes: dict[str, SettingsOut] = Field(default={}, description="settings that neighbours get, by instance")
-    rungs: list[RungOut] = Field(
-        default=[], description="steps of the isolation ladder that were tried here; the last one mended it"
+    mitigation: list[MitigationStepOut] = Field(
+        default=[], description="steps that were tried here because a limit would break; the last one keeps it"
     )
     notes: list[str] = Field(default=[], description="what must be known before the settings are followed")
     reasons: list[ReasonOut]
@@ -247,7 +247,7 @@ class RejectionOut(AnswerBody):
     host: str
     code: str
     reason: str
-    rungs: list[RungOut] = Field(default=[], description="steps of the isolation ladder that did not mend it")
+    mitigation: list[MitigationStepOut] = Field(default=[], description="steps that were tried in vain")
 
 
 class PlacementAnswer(AnswerBody):

@@ -68,7 +68,7 @@ class QualityOut(AnswerBody):
     """How a model's predictions held of late: `status` is no_data, too_few, ok or drift, `verdict` says it in words."""
 
     version: str
-    window: int
+    last: int = Field(description="most observations of a group that are looked at")
     status: str
     verdict: list[str]
     groups: list[GroupOut]
@@ -77,4 +77,5 @@ class QualityOut(AnswerBody):
     @classmethod
     def of(cls, quality: ModelQuality) -> QualityOut:
         """From the domain."""
-        return cls.model_validate(asdict(quality))
+        told = asdict(quality)
+        return cls.model_validate({"last": told.pop("window"), **told})
