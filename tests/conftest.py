@@ -1,4 +1,4 @@
-"""The one rule for tests of real time: what is marked `measured` is measured up to three times, and says so."""
+"""Tests marked `measured` depend on real time: each has up to three tries, and the history of its tries is kept."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import platform
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import hypothesis
 import pytest
 from _pytest.runner import runtestprotocol
 from _pytest.terminal import TerminalReporter
+
+from tests.retry_history import FailedTry, RetryRate, append_run, retry_rates
 
 TRIES = 3
 AGAIN = "measured again"
@@ -45,35 +46,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-@dataclass(frozen=True)
-class Try:
-    """One that failed: why, and what the machine was like meanwhile."""
-
-    number: int
-    circumstances: str
-    text: str
-
-
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Other work on the machine may disturb a try, a fault is in all of them; each has its fixtures made anew."""
+    """Try a measured test again when it failed, with fixtures made anew: a disturbed try passes then, a fault never."""
     if item.get_closest_marker("measured") is None:
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    tries: list[Try] = []  # that failed
+    failed_tries: list[FailedTry] = []
     for number in range(1, TRIES + 1):
         began, before = time.monotonic(), _ticks()
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         failed = next((report for report in reports if report.failed), None)
         if failed is None:
             break
-        tries.append(Try(number, _circumstances(began, before), failed.longreprtext))
+        failed_tries.append(FailedTry(number, _circumstances(began, before), failed.longreprtext))
         if number == TRIES or TIMEOUT in failed.longreprtext:
-            failed.sections[:0] = _sections(tries)
+            failed.sections[:0] = _sections(failed_tries)
             break
         item.session._setupstate.teardown_exact(None)  # of wider scopes too: a guest may be what went wrong
+    if not any(report.skipped for report in reports):
+        append_run(_history(item.config), item.nodeid, number, passed=failed is None, failed=failed_tries)
     for report in reports:
-        if tries and report.when == "call" and report.passed:
-            said = [f"try {one.number}, {one.circumstances}: {_last_line(one.text)}" for one in tries]
+        if failed_tries and report.when == "call" and report.passed:
+            said = [f"try {one.number}, {one.circumstances}: {one.why}" for one in failed_tries]
             report.user_properties += [(AGAIN, line) for line in said]
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -84,11 +78,40 @@ def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -
     return (AGAIN, "R", AGAIN.upper()) if list(_reasons(report)) else None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that passed, when a test of it has needed a second try too often."""
+    if session.exitstatus == pytest.ExitCode.OK and any(rate.too_high for rate in _rates_of_this_run(session.config)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """What passed only when measured again, and why it did not before."""
+    """Tell what passed only when tried again, and why; how often that happened of late; and what did too often."""
     for report in terminalreporter.stats.get(AGAIN, []):
         for reason in _reasons(report):
             terminalreporter.write_line(f"{AGAIN.upper()} {report.nodeid} after {reason}")
+    rates = _rates_of_this_run(terminalreporter.config)
+    for rate in rates:
+        if rate.retried:
+            terminalreporter.write_line(f"{rate.test} was retried in {rate.retried} of its last {rate.runs} runs")
+    for rate in rates:
+        if rate.too_high:
+            terminalreporter.write_line(
+                f"FAILED {rate.test} needs a second try too often ({rate.retried} of its last {rate.runs} runs):"
+                f" mend it, then remove its lines from {_history(terminalreporter.config)}.",
+                red=True,
+            )
+
+
+def _history(config: pytest.Config) -> Path:
+    return config.rootpath / "var" / "test-retries.jsonl"
+
+
+def _rates_of_this_run(config: pytest.Config) -> list[RetryRate]:
+    """The rates of the measured tests that passed in this run; it does not judge others."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")  # xdist's workers have none, and judge nothing
+    passed = [*reporter.stats.get("passed", []), *reporter.stats.get(AGAIN, [])] if reporter else []
+    return retry_rates(_history(config), [report.nodeid for report in passed if "measured" in report.keywords])
 
 
 def _reasons(report: pytest.CollectReport | pytest.TestReport) -> Iterator[str]:
@@ -96,18 +119,12 @@ def _reasons(report: pytest.CollectReport | pytest.TestReport) -> Iterator[str]:
         yield from (str(value) for name, value in report.user_properties if name == AGAIN)
 
 
-def _sections(tries: list[Try]) -> Iterator[tuple[str, str]]:
+def _sections(tries: list[FailedTry]) -> Iterator[tuple[str, str]]:
     """What a failure shows beside itself: the tries before it, and the circumstances of all; its own text is there."""
     for one in tries:
         if one is not tries[-1]:
             yield f"try {one.number}", one.text
         yield f"circumstances of try {one.number}", one.circumstances
-
-
-def _last_line(text: str) -> str:
-    """What pytest says of an error first of all: the last line that it marks with an E, else the very last."""
-    lines = text.strip().splitlines() or [""]
-    return next((line for line in lines if line.startswith("E  ")), lines[-1]).removeprefix("E").strip()
 
 
 def _ticks() -> list[int]:

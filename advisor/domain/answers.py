@@ -68,15 +68,15 @@ MitigationAction = Literal["weight", "cap", "pinning", "network", "disk", "hint"
 
 @dataclass(frozen=True, slots=True)
 class MitigationStep:
-    """One step of the isolation ladder as it was tried on a host where a limit would break.
+    """A mitigation step as tried on a host where a limit would be violated.
 
-    `changes` are the settings that instances (the newcomer or residents, by id) would run under, together with those of
-    the rungs it stands on; empty where no setting says it (a hint, or another host). `effects` is what is predicted
-    for everybody with it, the newcomer first, with `before` = without it on the same host; empty where nothing can be
-    predicted. `satisfies` = no limit is broken any more: the ladder ends there. Such a step may be the last resort,
-    which takes more than half from whom no limit protects; the same step then also stands before, at a milder strength.
-    `driver_cpus` are the pCPUs that the driver domain would run on, None = as it does. `notes` are what must be known
-    before it is followed: what keeps its commands from being rendered, and whom it takes more than half from.
+    `changes` are the settings of instances (newcomer or residents, by id), together with those of the steps that it
+    builds on; empty for a hint or another host. `effects` are predicted for everybody, the newcomer first, with
+    `before` = without the step on the same host; empty where nothing can be predicted. `satisfies` = no limit is
+    violated any more; it is then the last step. Such a step may be a last resort, which takes more than half from an
+    instance without a limit; the same action then also occurs earlier at a milder strength. `driver_cpus` are the pCPUs
+    of the driver domain, None = unchanged. `notes` say what prevents its commands, and from whom it takes more than
+    half.
     """
 
     action: MitigationAction
@@ -100,10 +100,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One host that can take the instance, with the pinning and settings that suit it best there.
+    """A host that can take the instance, with the best pinning and settings there.
 
-    `rungs` are the steps of the isolation ladder that were tried because the placement alone broke a limit, the last
-    one mended it; `changes` are the settings that residents get by it, `notes` what must be known before that.
+    `rungs` are the mitigation steps tried because the placement alone violates a limit; the last one succeeded.
+    `changes` are the settings that it gives residents, `notes` what must be known before they are applied.
     """
 
     rank: int
@@ -122,13 +122,13 @@ class Candidate:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What must be known before its settings are made: of the rung that mends it."""
+        """The notes of the successful mitigation step."""
         return self.rungs[-1].notes if self.rungs else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A host that cannot take the instance: a stable code, a sentence, and which rungs did not mend a broken limit."""
+    """A host that cannot take the instance: a stable code, a sentence, and the mitigation steps that failed."""
 
     host: str
     code: str

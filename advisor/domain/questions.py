@@ -38,9 +38,10 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """Where should this instance go? `profile` may replace the instance's workload; with neither it is unknown.
+    """A request for the best host of an instance. `profile` may replace its workload; with neither it is unknown.
 
-    Without `mend` nobody's settings are to change: a host on which a limit breaks is rejected, whatever would mend it.
+    Without `mend` no settings may change: a host on which a limit is violated is rejected, whatever mitigation would
+    do.
     """
 
     instance: Instance

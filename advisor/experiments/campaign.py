@@ -1,4 +1,4 @@
-"""A measurement plan as a campaign file of the lab; what the lab cannot run is named and left out."""
+"""Writes a measurement plan as a campaign file for the lab; pairs that the lab cannot run are listed."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Definitions = Mapping[str, Mapping[str, Any]]
 
 
 def definitions(file: Path | None) -> Definitions:
-    """How workloads are run, by name: as a campaign file says or, without one, each kind of the lab by its own name.
+    """How workloads are run, by name: from a campaign file, else each lab workload by its own name.
 
-    InvalidInput when the file is not a campaign that the lab accepts.
+    InvalidInput when the lab does not accept the campaign file.
     """
     if file is not None:
         _read(file)
@@ -40,10 +40,10 @@ def definitions(file: Path | None) -> Definitions:
 
 
 def write_campaign(plan: ProbePlan, path: Path, known: Definitions) -> tuple[str, ...]:
-    """Write the plan's pairs as CAMPAIGN.yaml; returns why each pair that is not in it was left out.
+    """Write the plan's pairs as CAMPAIGN.yaml; returns the reason for each omitted pair.
 
-    A campaign runs on one host, so it is for the kind and platform of the first pair that the lab can run. No file is
-    written where there is none. InvalidInput when the path cannot be written.
+    A campaign runs on one host: the kind and platform of the first runnable pair. No file is written without one.
+    InvalidInput when the path cannot be written.
     """
     left_out: list[str] = []
     taken: list[ProbePair] = []
@@ -59,7 +59,7 @@ def write_campaign(plan: ProbePlan, path: Path, known: Definitions) -> tuple[str
 
 
 def _reason(pair: ProbePair, taken: Sequence[ProbePair], known: Definitions) -> str | None:
-    """Why a pair cannot stand in the campaign."""
+    """Why a pair cannot be in the campaign."""
     for name in (pair.first, pair.second):
         if name not in known:
             return f"how to run {name} is not known; define it in the file that --workload-file names"
@@ -69,6 +69,7 @@ def _reason(pair: ProbePair, taken: Sequence[ProbePair], known: Definitions) -> 
 
 
 def _document(plan: ProbePlan, pairs: Sequence[ProbePair], known: Definitions, stem: str) -> dict[str, Any]:
+    names = {name for pair in pairs for name in (pair.first, pair.second)}
     forms = dict.fromkeys(("same", *(pair.pinning for pair in pairs)))  # the first one holds the solo profiles
     return {
         "name": _identifier(stem, "probe-plan"),
@@ -79,7 +80,7 @@ def _document(plan: ProbePlan, pairs: Sequence[ProbePair], known: Definitions, s
         "rounds": plan.request.rounds,
         "seed": plan.request.seed,
         "notes": f"Pairs that would change a decision, by model {plan.model_version}.",
-        "workloads": {name: dict(known[name]) for name in sorted({one for p in pairs for one in (p.first, p.second)})},
+        "workloads": {name: dict(known[name]) for name in sorted(names)},
         "pinnings": {form: dict(PINNINGS[form]) for form in forms},
         "pairs": "none",
         "groups": [{"members": [pair.first, pair.second], "pinnings": [pair.pinning]} for pair in pairs],
@@ -94,7 +95,7 @@ def _identifier(text: str, otherwise: str) -> str:
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    """Write whole, and only what the lab accepts."""
+    """Write the whole file, and only if the lab accepts it."""
     lines = _comment(f"Measured next, because it could change a decision:  cotenant-lab run {path.name}")
     text = "".join(lines) + yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
     write_whole(path, text.encode(), "campaign", check=_read)
@@ -112,7 +113,7 @@ def _read(file: Path) -> None:
 
 
 def _runs_as_is(kind: str) -> bool:
-    """Whether a kind of work needs no parameters."""
+    """Whether a kind of workload needs no parameters."""
     try:
         KINDS[kind].of(Fields("", kind, {}))
     except CampaignError:

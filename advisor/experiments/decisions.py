@@ -1,4 +1,4 @@
-"""One placement decision as a question of `models.probe_plan`: options, uncertain ratios, the advisor's rule."""
+"""A placement decision as an input of `models.probe_plan`: options, uncertain ratios, the advisor's rule."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Objective, PlacementRequest
-from advisor.experiments.shared_errors import Errors, form_of, weights_of
+from advisor.experiments.shared_errors import SharedErrors, form_of, weights_of
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.newcomer import limits_of, newcomer_slot, profile_row, used_share, without_it
+from advisor.scheduling.newcomer import limits_of, newcomer_slot, profile_row, used_share, without_newcomer
 from advisor.scheduling.pinning import PinningOption
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats, Ints
@@ -19,13 +19,13 @@ from models.data.scene import SceneBatch, stack
 from models.prediction import BandArrays, InterferencePrediction
 from models.probe_plan import UncertainRatios
 
-MOST_HOSTS = 6  # of a decision: those with the highest best case; each more takes time
-LEAST_RATIO = 1e-3  # keeps logarithms finite
+MAX_HOSTS = 6  # of a decision: those with the highest best case; each more takes time
+MIN_RATIO = 1e-3  # keeps logarithms finite
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A decision before it is predicted: `scenes` are its hosts without the newcomer, then with it, by option."""
+class DecisionScenes:
+    """A decision before prediction: `scenes` are its hosts without the newcomer, then with it, by option."""
 
     request: PlacementRequest
     hosts: Ints  # (H,) positions in the snapshot
@@ -33,15 +33,15 @@ class Asked:
     scenes: SceneBatch
 
 
-def lay_out(snapshot: ClusterSnapshot, request: PlacementRequest, kept: Sequence[int]) -> Asked:
-    """The scenes of a decision among the hosts at the positions `kept`, as placement asks about them."""
+def lay_out(snapshot: ClusterSnapshot, request: PlacementRequest, kept: Sequence[int]) -> DecisionScenes:
+    """The scenes of a decision among the hosts at the positions `kept`, as a placement evaluates them."""
     hosts = np.array(kept, dtype=np.int64)
     table, row, _ = profile_row(snapshot, request)
-    base = without_it(snapshot, request, hosts, table)
+    base = without_newcomer(snapshot, request, hosts, table)
     options = pinning.options(base, request.instance)
     values = newcomer_slot(base, snapshot, hosts, request.instance, row)
     absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
-    return Asked(
+    return DecisionScenes(
         request,
         hosts,
         options,
@@ -51,10 +51,10 @@ def lay_out(snapshot: ClusterSnapshot, request: PlacementRequest, kept: Sequence
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A question of `models.probe_plan`, whose options are the H hosts; a pinning is part of what a host is worth.
+    """An input of `models.probe_plan` whose options are the H hosts; a pinning is part of a host's value.
 
-    `after` (O, H, N), for O pinnings, and `before` (H, N) are rows of `uncertain`, 0 where nobody sits; row 0 is a
-    certain 1. `limits` (H, N), `used` (H,) as in `ranking.score`, `pins` (O,) and `usable` (O, H) as in PinningOption.
+    `after` (O, H, N), for O pinnings, and `before` (H, N) are rows of `uncertain`, 0 where a slot is empty; row 0 is a
+    certain 1. `limits` (H, N), `used` (H,) as in `scoring.score`, `pins` (O,) and `usable` (O, H) as in PinningOption.
     """
 
     instance: str
@@ -69,17 +69,17 @@ class Decision:
     usable: Bools
 
     def choose(self, expected: Floats, lower: Floats) -> Ints:
-        """The advisor's own rule: of hosts that break no limit the one with the best score, of equals the first."""
+        """The advisor's rule: among hosts that violate no limit the best score, of equals the first."""
         score, broken = self._hosts(expected, lower)
         return np.asarray((np.round(score, 9) - 100.0 * broken).argmax(axis=1))
 
     def worth(self, ratios: Floats) -> Floats:
-        """The score of each host at the true ratios, (M, H); a broken limit costs as much as a standstill."""
+        """The score of each host at the true ratios, (M, H); a violated limit costs as much as a standstill."""
         score, broken = self._hosts(ratios, ratios)
         return np.asarray(score - 1.0 * broken)
 
     def _hosts(self, expected: Floats, lower: Floats) -> tuple[Floats, Bools]:
-        """Score of each host under the pinning that the advisor would take there, and whether it breaks a limit."""
+        """The score of each host under the pinning that the advisor would choose, and whether it violates a limit."""
         scores, shape = self._scores(expected, lower), (len(expected), len(self.hosts))
         usable = np.broadcast_to(self.usable[:, None], (len(self.pins), *shape)).reshape(-1)
         option = scoring.choose_options(scores, len(self.pins), self.pins, usable)
@@ -110,8 +110,8 @@ class Decision:
         )
 
 
-def decision(snapshot: ClusterSnapshot, asked: Asked, band: BandArrays, errors: Errors) -> Decision:
-    """The decision with its predictions, `band` of `asked.scenes`; alike hosts count once, the hopeless go."""
+def decision(snapshot: ClusterSnapshot, asked: DecisionScenes, band: BandArrays, errors: SharedErrors) -> Decision:
+    """The decision with its predictions, `band` of `scenes`; equivalent hosts count once, hopeless ones are dropped."""
     whole = _Grids.of(asked, band)
     first = _decision(snapshot, asked, whole, np.arange(len(asked.hosts)), None)
     kept = _in_question(snapshot, first, asked)
@@ -128,9 +128,9 @@ class _Grids:
     before_present: Bools
 
     @classmethod
-    def of(cls, asked: Asked, band: BandArrays) -> _Grids:
+    def of(cls, asked: DecisionScenes, band: BandArrays) -> _Grids:
         hosts, options = len(asked.hosts), len(asked.options)
-        values = np.clip(np.stack([band.expected, band.lower, band.upper]), LEAST_RATIO, None)
+        values = np.clip(np.stack([band.expected, band.lower, band.upper]), MIN_RATIO, None)
         present = asked.scenes.present
         shape = (options, hosts, present.shape[1])
         return cls(
@@ -138,8 +138,10 @@ class _Grids:
         )
 
 
-def _decision(snapshot: ClusterSnapshot, asked: Asked, grids: _Grids, kept: Ints, errors: Errors | None) -> Decision:
-    """The decision among the hosts `kept`; without `errors` nothing in it is uncertain."""
+def _decision(
+    snapshot: ClusterSnapshot, asked: DecisionScenes, grids: _Grids, kept: Ints, errors: SharedErrors | None
+) -> Decision:
+    """The decision among the hosts `kept`; without `errors` nothing is uncertain."""
     hosts = asked.hosts[kept]
     after_at, before_at = grids.after_present[:, kept], grids.before_present[kept]
     after: Ints = np.zeros(after_at.shape, dtype=np.int64)
@@ -168,14 +170,14 @@ def _decision(snapshot: ClusterSnapshot, asked: Asked, grids: _Grids, kept: Ints
 
 
 def _parts(
-    snapshot: ClusterSnapshot, asked: Asked, kept: Ints, after: Ints, before: Ints, errors: Errors
+    snapshot: ClusterSnapshot, asked: DecisionScenes, kept: Ints, after: Ints, before: Ints, errors: SharedErrors
 ) -> list[dict[int, float]]:
-    """What the error of each row is made of: how many neighbours of each kind the instance has there."""
+    """The components of each row's error: the number of neighbours of each kind."""
     parts: list[dict[int, float]] = [{} for _ in range(1 + int(max(after.max(initial=0), before.max(initial=0))))]
     count = len(asked.hosts)
     for at, position in enumerate(kept):
         host = snapshot.hosts[asked.hosts[position]]
-        names = [one.workload for one in snapshot.residents[asked.hosts[position]]]
+        names = [resident.workload for resident in snapshot.residents[asked.hosts[position]]]
         names += [None] * (after.shape[-1] - 1 - len(names)) + [asked.request.instance.workload]
         where = (host.kind, host.platform, host.id)
         for rows, scene in (
@@ -193,8 +195,8 @@ def _parts(
     return parts
 
 
-def _in_question(snapshot: ClusterSnapshot, first: Decision, asked: Asked) -> Ints:
-    """Today's best host and those that could be better, one of each kind, ordered as before; (H',)."""
+def _in_question(snapshot: ClusterSnapshot, first: Decision, asked: DecisionScenes) -> Ints:
+    """The best host today and those that could be better, one per class, in order; (H',)."""
     ratios, count = first.uncertain, len(asked.hosts)
     today = int(first.choose(ratios.expected[None], ratios.lower[None])[0])
     moves = np.arange(len(ratios.expected)) <= first.after.max(initial=0)  # what was before stays as expected
@@ -205,17 +207,17 @@ def _in_question(snapshot: ClusterSnapshot, first: Decision, asked: Asked) -> In
     seen: set[tuple[object, ...]] = set()
     kept = []
     for at in sorted(range(count), key=lambda at: (at != today, -most[at], at)):
-        alike = _alike(snapshot, first, asked, at)
+        alike = _equivalence_key(snapshot, first, asked, at)
         if alike not in seen and most[at] >= least[today]:
             kept.append(at)
         seen.add(alike)
-    return np.array(sorted(kept[:MOST_HOSTS]), dtype=np.int64)
+    return np.array(sorted(kept[:MAX_HOSTS]), dtype=np.int64)
 
 
-def _alike(snapshot: ClusterSnapshot, first: Decision, asked: Asked, at: int) -> tuple[object, ...]:
-    """What makes a host of a decision what it is: two hosts with the same have the same predictions and errors."""
+def _equivalence_key(snapshot: ClusterSnapshot, first: Decision, asked: DecisionScenes, at: int) -> tuple[object, ...]:
+    """A key: hosts with equal keys have the same predictions and errors."""
     host = snapshot.hosts[asked.hosts[at]]
-    who = tuple(one.workload for one in snapshot.residents[asked.hosts[at]])
+    who = tuple(resident.workload for resident in snapshot.residents[asked.hosts[at]])
     ratios, rows = first.uncertain, np.concatenate([first.after[:, at].ravel(), first.before[at]])
     numbers = [np.round(end[rows], 9).tobytes() for end in (ratios.expected, ratios.lower, ratios.upper)]
     cpus = asked.scenes.affinity[at :: len(asked.hosts)].tobytes()

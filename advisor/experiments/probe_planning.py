@@ -1,4 +1,4 @@
-"""From an inventory to the pairs worth measuring: one matrix with every decision, one predict, a simulated plan."""
+"""Chooses the workload pairs worth measuring: predicts every decision in one matrix and simulates a plan."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from advisor.domain import (
     ProbeTurn,
 )
 from advisor.errors import InvalidInput
-from advisor.experiments.decisions import Asked, Decision, decision, lay_out
-from advisor.experiments.shared_errors import Errors
+from advisor.experiments.decisions import Decision, DecisionScenes, decision, lay_out
+from advisor.experiments.shared_errors import SharedErrors
 from advisor.placement import request_checks
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor, Notes
@@ -34,9 +34,9 @@ from models.prediction import BandArrays, Predictor
 
 WARMUP_S = 5.0  # before the measured time of a run
 AROUND_S = 1.5  # set-up and clean-up of a run, as the lab reckons before it has timed any
-MOST_SCENES = 10_000  # of one matrix; beyond, only the decisions about the most uncertain instances are asked
-MOST_DECISIONS = 10  # that are simulated: those where most is at stake
-MOST_DAYS = 30.0
+MAX_SCENES = 10_000  # scenes of one matrix; beyond it only the most uncertain instances are decided
+MAX_DECISIONS = 10  # that are simulated: those where most is at stake
+MAX_DAYS = 30.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 Progress = Callable[[str, float], None]
@@ -46,16 +46,16 @@ def duration_s(text: str) -> float:
     """Seconds of a duration such as 90s, 45m or 2h; InvalidInput for anything else."""
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])", text.strip())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
-    if not 0 < seconds <= MOST_DAYS * _UNITS["d"]:
-        message = f"budget {text[:40]!r} is not a duration of up to {MOST_DAYS:g} days; write 90s, 45m or 2h"
+    if not 0 < seconds <= MAX_DAYS * _UNITS["d"]:
+        message = f"budget {text[:40]!r} is not a duration of up to {MAX_DAYS:g} days; write 90s, 45m or 2h"
         raise InvalidInput(message, field="budget")
     return seconds
 
 
 def check(request: ProbeRequest) -> None:
-    """Refuse what the types let through; InvalidInput names the field."""
-    if not 0 < request.budget_s <= MOST_DAYS * _UNITS["d"]:
-        raise InvalidInput(f"budget_s {request.budget_s} is not within 0 and {MOST_DAYS:g} days", field="budget_s")
+    """Reject values that the types allow but that make no sense; InvalidInput names the field."""
+    if not 0 < request.budget_s <= MAX_DAYS * _UNITS["d"]:
+        raise InvalidInput(f"budget_s {request.budget_s} is not within 0 and {MAX_DAYS:g} days", field="budget_s")
     for name, value, most in (("seconds_per_run", request.seconds_per_run, 86_400), ("rounds", request.rounds, 10_000)):
         if not 1 <= value <= most:
             raise InvalidInput(f"{name} {value} is not within 1 and {most}", field=name)
@@ -77,26 +77,25 @@ def plan(
     fresh_s: float,
     progress: Progress | None = None,
 ) -> ProbePlan:
-    """Which pairs to measure next on this cloud, within a time budget; the request is a checked one.
+    """The pairs to measure next on this cloud within a time budget, for a validated request.
 
-    Every decision is the placement of one instance, the others staying where they are. The same question on the same
-    snapshot has the same answer.
+    Every decision places one instance while the others stay. The same request on the same snapshot has the same answer.
     """
     return active.ask(chosen, lambda answering: _plan(snapshot, answering, request, fresh_s, progress))
 
 
 def probe_plan_as_json(plan: ProbePlan) -> Mapping[str, Any]:
     """The plan as plain values."""
-    found = asdict(replace(plan, request=replace(plan.request, instances=None)))
-    request = found.pop("request")
+    document = asdict(replace(plan, request=replace(plan.request, instances=None)))
+    request = document.pop("request")
     asked = {name: request[name] for name in ("budget_s", "seconds_per_run", "rounds", "pinnings", "objective", "seed")}
-    model = {"version": found.pop("model_version"), "origin": found.pop("model_origin")}
-    return {"request": asked, "model": model, **found, "seconds": plan.seconds, "sentence": sentence(plan)}
+    model = {"version": document.pop("model_version"), "origin": document.pop("model_origin")}
+    return {"request": asked, "model": model, **document, "seconds": plan.seconds, "sentence": sentence(plan)}
 
 
 def sentence(plan: ProbePlan) -> str:
-    """What the plan comes to, in one sentence."""
-    before, after = (sum(getattr(one, f"regret_{when}") for one in plan.decisions) for when in ("before", "after"))
+    """The plan in one sentence."""
+    before, after = (sum(getattr(entry, f"regret_{when}") for entry in plan.decisions) for when in ("before", "after"))
     if not plan.decisions:
         return "Nothing is worth measuring: no instance has two places to choose from."
     if plan.steps:
@@ -130,12 +129,12 @@ def _plan(
     predictor = answering.predictor
     wanted, more = _wanted(snapshot, predictor, request)
     asked = _asked(snapshot, request, wanted, fresh_s)
-    errors = Errors(request.pinnings)
+    errors = SharedErrors(request.pinnings)
     decisions = _decisions(snapshot, predictor, asked, errors)
     decisions, stakes = _at_stake(decisions, errors)
     run_s = request.seconds_per_run + WARMUP_S + AROUND_S
     pairs = errors.pairs
-    found = probe_plan.plan(
+    simulated = probe_plan.plan(
         decisions,
         errors.pair_of,
         lambda picked, pair: request.rounds * run_s * _runs([pairs[at] for at in picked], pairs[pair]),
@@ -149,12 +148,14 @@ def _plan(
         model_origin=predictor.origin,
         degraded=answering.degraded,
         run_s=run_s,
-        steps=_steps(found, decisions, errors),
+        steps=_steps(simulated, decisions, errors),
         decisions=tuple(
-            ProbeDecision(one.instance, one.hosts[int(found.doubt.choice[at])], *_doubt(found.doubt, at))
-            for at, one in enumerate(decisions)
+            ProbeDecision(
+                candidate.instance, candidate.hosts[int(simulated.doubt.choice[at])], *_doubt(simulated.doubt, at)
+            )
+            for at, candidate in enumerate(decisions)
         ),
-        ended=found.ended,
+        ended=simulated.ended,
         notes=(*answering.notes, *more, *stakes, *_unnamed(snapshot, asked)),
     )
 
@@ -165,90 +166,99 @@ def _doubt(doubt: probe_plan.DecisionDoubt, at: int) -> list[float]:
 
 
 def _wanted(snapshot: ClusterSnapshot, predictor: Predictor, request: ProbeRequest) -> tuple[list[Instance], Notes]:
-    """The instances to decide about as if they had no place, and what is to be said about those left out."""
-    instances = [one for there in snapshot.residents for one in there]
+    """The instances to decide about, without their hosts, and notes about those left out."""
+    instances = [instance for residents in snapshot.residents for instance in residents]
     if request.instances is not None:
         instances = list(request.instances)
-    most = max(1, MOST_SCENES // (4 * max(len(snapshot.hosts), 1)))  # as it is, and under three pinnings at most
-    if len(instances) <= most:
-        return [_as_new(one) for one in instances], ()
+    max_count = max(1, MAX_SCENES // (4 * max(len(snapshot.hosts), 1)))  # as it is, and under three pinnings at most
+    if len(instances) <= max_count:
+        return [_as_new(instance) for instance in instances], ()
     widths = _widths(snapshot, predictor)
-    instances.sort(key=lambda one: (-widths.get(one.id, np.inf), one.id))
-    note = f"Of {len(instances)} instances the {most} whose speed is predicted least surely now were asked about."
-    return [_as_new(one) for one in instances[:most]], (note,)
+    instances.sort(key=lambda instance: (-widths.get(instance.id, np.inf), instance.id))
+    note = f"Of {len(instances)} instances the {max_count} whose speed is predicted least surely now were asked about."
+    return [_as_new(instance) for instance in instances[:max_count]], (note,)
 
 
 def _as_new(instance: Instance) -> Instance:
-    """Without its place; a pinning speaks of the pCPUs of the host that it leaves."""
+    """The instance without its host and pinning."""
     settings = replace(instance.settings, pinning=None) if instance.host else instance.settings
     return replace(instance, host=None, settings=settings)
 
 
 def _widths(snapshot: ClusterSnapshot, predictor: Predictor) -> dict[str, float]:
-    """How wide the interval of each instance is where it stands now."""
+    """The width of each instance's interval where it runs now."""
     band = predictor.predict(snapshot.scenes).throughput
     return {
-        one.id: float(band.upper[host, slot] - band.lower[host, slot])
-        for host, there in enumerate(snapshot.residents)
-        for slot, one in enumerate(there)
+        resident.id: float(band.upper[host, slot] - band.lower[host, slot])
+        for host, residents in enumerate(snapshot.residents)
+        for slot, resident in enumerate(residents)
     }
 
 
 def _asked(
     snapshot: ClusterSnapshot, request: ProbeRequest, instances: Sequence[Instance], fresh_s: float
-) -> list[Asked]:
+) -> list[DecisionScenes]:
     """The decisions between at least two hosts."""
-    found = []
-    for instance in sorted(instances, key=lambda one: one.id):
+    decisions = []
+    for instance in sorted(instances, key=lambda each: each.id):
         placing = PlacementRequest(instance, objective=request.objective)
         kept, _ = filters.apply(snapshot, placing, fresh_s=fresh_s)
         if len(kept) > 1:
-            found.append(lay_out(snapshot, placing, kept))
-    return found
+            decisions.append(lay_out(snapshot, placing, kept))
+    return decisions
 
 
 def _decisions(
-    snapshot: ClusterSnapshot, predictor: Predictor, asked: Sequence[Asked], errors: Errors
+    snapshot: ClusterSnapshot, predictor: Predictor, asked: Sequence[DecisionScenes], errors: SharedErrors
 ) -> list[Decision]:
-    """Predict everything in one matrix and cut it into decisions."""
+    """Predict all decisions in one matrix and split it."""
     if not asked:
         return []
-    band = predictor.predict(stack([one.scenes for one in asked])).throughput
-    ends = np.cumsum([0, *(len(one.scenes) for one in asked)])
+    band = predictor.predict(stack([decision_scenes.scenes for decision_scenes in asked])).throughput
+    ends = np.cumsum([0, *(len(decision_scenes.scenes) for decision_scenes in asked)])
     return [
-        decision(snapshot, one, BandArrays(*(part[a:b] for part in (band.expected, band.lower, band.upper))), errors)
-        for one, a, b in zip(asked, ends[:-1], ends[1:], strict=True)
+        decision(
+            snapshot,
+            decision_scenes,
+            BandArrays(*(part[a:b] for part in (band.expected, band.lower, band.upper))),
+            errors,
+        )
+        for decision_scenes, a, b in zip(asked, ends[:-1], ends[1:], strict=True)
     ]
 
 
-def _at_stake(decisions: Sequence[Decision], errors: Errors) -> tuple[list[Decision], Notes]:
-    """Where there are too many decisions, those whose choice is worst in expectation."""
-    if len(decisions) <= MOST_DECISIONS:
+def _at_stake(decisions: Sequence[Decision], errors: SharedErrors) -> tuple[list[Decision], Notes]:
+    """With too many decisions, those whose choice is worst in expectation."""
+    if len(decisions) <= MAX_DECISIONS:
         return list(decisions), ()
     doubt = probe_plan.plan(decisions, errors.pair_of, lambda *_: 1.0, 0.0).doubt
-    worst = sorted(range(len(decisions)), key=lambda at: (-doubt.regret_before[at], at))[:MOST_DECISIONS]
-    note = f"Of {len(decisions)} decisions the {MOST_DECISIONS} with the most at stake were looked at."
+    worst = sorted(range(len(decisions)), key=lambda at: (-doubt.regret_before[at], at))[:MAX_DECISIONS]
+    note = f"Of {len(decisions)} decisions the {MAX_DECISIONS} with the most at stake were looked at."
     return [decisions[at] for at in sorted(worst)], (note,)
 
 
 def _runs(picked: Sequence[ProbePair], pair: ProbePair) -> int:
-    """Runs of one round that a pair adds: itself, and the base cases that no pair before it needs."""
-    have = {case for one in picked for case in _base_cases(one)}
+    """The runs that a pair adds to a round: itself, and base cases that no earlier pair needs."""
+    have = {case for earlier in picked for case in _base_cases(earlier)}
     return 1 + len(_base_cases(pair) - have)
 
 
 def _base_cases(pair: ProbePair) -> set[tuple[str, ...]]:
-    """T/B compares values of one round on the same CPUs, so each place of a form has a base case, and so has the
-    profile of every workload, alone on the first CPU."""
+    """The base cases of a pair: T/B compares values of one round on the same CPUs.
+
+    Each place of a form needs one, and so does the profile of every workload, alone on the first CPU.
+    """
     places = {"same": ("0", "0"), "different": ("0", "1"), "shared": ("0-1", "0-1")}[pair.pinning]
     host = (pair.kind, pair.platform)
     own = {(*host, pair.pinning, cpus, name) for cpus, name in zip(places, (pair.first, pair.second), strict=True)}
     return own | {(*host, "same", "0", name) for name in (pair.first, pair.second)}
 
 
-def _steps(found: probe_plan.MeasurementPlan, decisions: Sequence[Decision], errors: Errors) -> tuple[ProbeStep, ...]:
+def _steps(
+    simulated: probe_plan.MeasurementPlan, decisions: Sequence[Decision], errors: SharedErrors
+) -> tuple[ProbeStep, ...]:
     steps, spent = [], 0.0
-    for step in found.steps:
+    for step in simulated.steps:
         spent += step.seconds
         turns = [(decisions[turn.question], turn) for turn in step.turns]
         steps.append(
@@ -256,8 +266,14 @@ def _steps(found: probe_plan.MeasurementPlan, decisions: Sequence[Decision], err
                 pair=errors.pairs[step.pair],
                 hosts=errors.hosts(step.pair),
                 turns=tuple(
-                    ProbeTurn(one.instance, one.hosts[turn.before], one.hosts[turn.after], turn.probability, turn.gain)
-                    for one, turn in turns
+                    ProbeTurn(
+                        changed.instance,
+                        changed.hosts[turn.before],
+                        changed.hosts[turn.after],
+                        turn.probability,
+                        turn.gain,
+                    )
+                    for changed, turn in turns
                 ),
                 probability=step.probability,
                 gain=step.gain,
@@ -268,10 +284,13 @@ def _steps(found: probe_plan.MeasurementPlan, decisions: Sequence[Decision], err
     return tuple(steps)
 
 
-def _unnamed(snapshot: ClusterSnapshot, asked: Sequence[Asked]) -> Notes:
-    """Says that who runs nothing with a name cannot be measured."""
-    everybody = [*(one for there in snapshot.residents for one in there), *(one.request.instance for one in asked)]
-    unnamed = sorted({one.id for one in everybody if not one.workload})
+def _unnamed(snapshot: ClusterSnapshot, asked: Sequence[DecisionScenes]) -> Notes:
+    """A note that workloads without a name cannot be measured."""
+    everybody = [
+        *(instance for residents in snapshot.residents for instance in residents),
+        *(scenes.request.instance for scenes in asked),
+    ]
+    unnamed = sorted({instance.id for instance in everybody if not instance.workload})
     if not unnamed:
         return ()
     what = f"{unnamed[0]} names no workload" if len(unnamed) == 1 else f"{len(unnamed)} instances name no workload"

@@ -1,4 +1,4 @@
-"""Whose error is whose: what predictions do not know of two workloads, shared by every host where they meet."""
+"""Shared prediction errors: the error for a victim beside a neighbour is the same on every host."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from models.data.scene import SceneBatch
 from profiler.host_kinds import HostKind
 
 
-class Errors:
-    """The errors that predictions share, numbered: one for each victim beside each neighbour, whatever the host."""
+class SharedErrors:
+    """The shared errors, numbered: one for each victim beside each neighbour, on whatever host."""
 
     def __init__(self, pinnings: Sequence[ProbePinning]) -> None:
         self._pinnings = frozenset(pinnings)
@@ -24,24 +24,24 @@ class Errors:
 
     @property
     def pair_of(self) -> Ints:
-        """Which pair's measurement reveals each error, -1 = none."""
+        """The pair whose measurement reveals each error, -1 = none."""
         return np.array(self._pair_of, dtype=np.int64)
 
     @property
     def pairs(self) -> tuple[ProbePair, ...]:
-        """All pairs that meet in some decision, by number."""
+        """All pairs that share a host in some decision, by number."""
         return tuple(self._pairs)
 
     def hosts(self, pair: int) -> tuple[str, ...]:
-        """Where a pair meets in some decision."""
+        """The hosts on which a pair occurs in some decision."""
         return tuple(sorted(self._hosts[pair]))
 
     def number(
         self, victim: str | None, neighbour: str | None, form: ProbePinning, where: tuple[HostKind, str, str]
     ) -> int:
-        """The error of a victim's ratio beside a neighbour. `where` is kind, platform and id of the host.
+        """The error number of a victim's ratio beside a neighbour; `where` is kind, platform and id of the host.
 
-        Who runs nothing that has a name cannot be measured, and its error is the host's own.
+        A workload without a name cannot be measured, so its error belongs to the host.
         """
         kind, platform, host = where
         if not victim or not neighbour:
@@ -60,18 +60,18 @@ class Errors:
         return self._numbers[key]
 
 
-def form_of(scenes: SceneBatch, scene: int, one: int, other: int) -> ProbePinning:
+def form_of(scenes: SceneBatch, scene: int, first: int, second: int) -> ProbePinning:
     """How two instances of a scene share its CPUs."""
-    mine, theirs = scenes.affinity[scene, one], scenes.affinity[scene, other]
-    if not (mine & theirs).any():
+    first_cpus, second_cpus = scenes.affinity[scene, first], scenes.affinity[scene, second]
+    if not (first_cpus & second_cpus).any():
         return "different"
-    return "same" if (mine | theirs).sum() < scenes.vcpus[scene, [one, other]].sum() else "shared"
+    return "same" if (first_cpus | second_cpus).sum() < scenes.vcpus[scene, [first, second]].sum() else "shared"
 
 
 def weights_of(parts: Sequence[Mapping[int, float]]) -> tuple[Ints, Floats]:
-    """The errors that any row has, (E,), and how each row is made of them, (R, E), with squares that sum to 1 or 0.
+    """The errors of all rows, (E,), and the weights of each row, (R, E), with squares that sum to 1 or 0.
 
-    `parts` say of each row how often it has which error. Errors are independent, and neighbours share a row's alike.
+    `parts` counts the errors of each row. Errors are independent, and neighbours weigh equally.
     """
     numbers = sorted({error for part in parts for error in part})
     column = {error: at for at, error in enumerate(numbers)}

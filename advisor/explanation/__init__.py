@@ -1,4 +1,4 @@
-"""Why a candidate stands where it stands: which resource, which neighbour, how much, what would change it, how sure."""
+"""Explains a candidate: resources and neighbours that cost it, alternatives, and uncertainty."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from advisor.explanation.uncertainty import uncertainty
 __all__ = ["CandidateArrays", "explain"]
 
 
-def explain(shown: CandidateArrays) -> tuple[tuple[Reason, ...], ...]:
+def explain(arrays: CandidateArrays) -> tuple[tuple[Reason, ...], ...]:
     """Reasons for each of the K candidates, best first, at most five each.
 
-    What is lost (two at most), how the first compares with the second, what would put a later one before the first
-    (the second's is told with the first, too), and what is not sure.
+    The reasons are the losses (two at most), the comparison of the first with the second, what would rank a later
+    candidate first (the second's is shown with the first too), and what is uncertain.
     """
-    found = losses(shown)
-    instead = counterfactuals(shown, found)
-    told = []
-    for at in range(len(shown.hosts)):
-        why = sentences(shown, at, found[at])
-        if at == 0 and len(shown.hosts) > 1:
-            why = (*why, compare(shown), *instead[1][:1])
-        told.append((*why, *instead[at], *uncertainty(shown, at, found[at])))
-    return tuple(told)
+    losses_by_candidate = losses(arrays)
+    alternatives = counterfactuals(arrays, losses_by_candidate)
+    reasons = []
+    for at in range(len(arrays.hosts)):
+        parts = sentences(arrays, at, losses_by_candidate[at])
+        if at == 0 and len(arrays.hosts) > 1:
+            parts = (*parts, compare(arrays), *alternatives[1][:1])
+        reasons.append((*parts, *alternatives[at], *uncertainty(arrays, at, losses_by_candidate[at])))
+    return tuple(reasons)

@@ -1,4 +1,4 @@
-"""What a placement costs, resource by resource: who loses most by it, how much, and who presses."""
+"""Losses of a placement by resource: the victim, the size of its loss, and the antagonist."""
 
 from __future__ import annotations
 
@@ -9,61 +9,64 @@ import numpy as np
 
 from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason
 from advisor.explanation.candidate_arrays import SETTINGS, CandidateArrays
-from advisor.explanation.mechanisms import NAMES, Press, asked, mechanism
+from advisor.explanation.mechanisms import NAMES, ResourceDemand, demand_text, mechanism
 from models.arrays import Floats
 from models.data.scene import SceneBatch, stack
 from models.physics.demands import capacity
 from models.physics.prior import RESOURCES, PriorResult, solve
 
-WORTH_NAMING = 0.005  # of log T/B; smaller losses are not worth a sentence
-EXCHANGES = 0.005  # CPUs asked of the driver domain, over which somebody exchanges pages: every guest sends something
-LATE = 1.1  # times as long to answer as alone, from which on a latency instance is named
-MOST_NAMED = 2  # resources; the third one's part is small wherever there is one
+MIN_LOSS = 0.005  # log T/B; smaller losses are not reported
+PAGE_EXCHANGE_CPUS = 0.005  # driver-domain CPUs above which an instance counts as exchanging pages
+LATE = 1.1  # latency ratio from which a latency instance is named
+MAX_NAMED = 2  # resources named; a third one's share is always small
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
-    """What one resource costs on one host: `share` of all that is lost there (0-1), the slot that loses most by it and
-    the one that presses on it hardest beside (None = nobody), with what each asks for. `limit` is how far the resource
-    alone would let the victim go, `binding` whether no other one holds it back more."""
+class ResourceLoss:
+    """What one resource costs on one host.
+
+    `share` is its part of all losses there (0-1); `victim` the slot that loses most by it; `antagonist` the slot that
+    uses it most besides (None = nobody), with the demands of both in `asks`. `limit` is the ratio that the resource
+    alone would allow the victim; `binding` whether no other resource allows it less.
+    """
 
     resource: str
     share: float
     victim: int
-    presser: int | None
+    antagonist: int | None
     limit: float
     binding: bool
-    asks: tuple[Press, Press | None]
+    asks: tuple[ResourceDemand, ResourceDemand | None]
 
 
-def losses(shown: CandidateArrays) -> tuple[tuple[Loss, ...], ...]:
+def losses(arrays: CandidateArrays) -> tuple[tuple[ResourceLoss, ...], ...]:
     """The losses on every host, the largest first.
 
-    The loss by a resource is -log of how far it alone lets an instance go, by the queueing prior, over the same without
-    the newcomer. Who loses nothing by the answer's own figures is not named.
+    A loss is -log of the ratio that the resource alone allows, by the queueing prior, relative to that without the
+    newcomer. Instances that lose nothing by the answer's own figures are not named.
     """
-    both = solve(stack([shown.scenes, _absent(shown)]))
-    now, before = np.split(np.clip(both.limits, 1e-3, 1.0), 2)
+    solved = solve(stack([arrays.scenes, _absent(arrays)]))
+    now, before = np.split(np.clip(solved.limits, 1e-3, 1.0), 2)
     before[:, -1] = 1.0
     cost = np.maximum(np.log(before / now), 0.0)
-    wants = _asks(shown, both)
-    return tuple(_of_host(shown, at, cost[at], now[at], wants[at]) for at in range(len(shown.hosts)))
+    wants = _asks(arrays, solved)
+    return tuple(_of_host(arrays, at, cost[at], now[at], wants[at]) for at in range(len(arrays.hosts)))
 
 
-def _absent(shown: CandidateArrays) -> SceneBatch:
-    """The hosts without the newcomer, everybody under the settings known of it."""
-    fields = {name: getattr(shown.scenes, name).copy() for name in ("present", *SETTINGS)}
-    for at in range(len(shown.hosts)):
-        for slot in shown.changed(at):
-            for name, value in shown.known(at)[slot].items():
+def _absent(arrays: CandidateArrays) -> SceneBatch:
+    """The hosts without the newcomer, with everybody's known settings."""
+    fields = {name: getattr(arrays.scenes, name).copy() for name in ("present", *SETTINGS)}
+    for at in range(len(arrays.hosts)):
+        for slot in arrays.changed(at):
+            for name, value in arrays.known(at)[slot].items():
                 fields[name][at, slot] = value
     fields["present"][:, -1] = False
-    return replace(shown.scenes, **fields)
+    return replace(arrays.scenes, **fields)
 
 
-def _asks(shown: CandidateArrays, prior: PriorResult) -> Floats:
-    """What everybody asks of each of RESOURCES at most under its settings; (K, N, 5) in the units of Press."""
-    scenes, want, count = shown.scenes, prior.demands, len(shown.hosts)
+def _asks(arrays: CandidateArrays, prior: PriorResult) -> Floats:
+    """The demand of everybody on each of RESOURCES under its settings; (K, N, 5) in the units of ResourceDemand."""
+    scenes, want, count = arrays.scenes, prior.demands, len(arrays.hosts)
     disk = np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], scenes.disk_limit.shape)
     most = np.divide(scenes.disk_limit, disk, out=np.full(disk.shape, np.inf), where=disk > 0)
     return np.stack(
@@ -78,39 +81,42 @@ def _asks(shown: CandidateArrays, prior: PriorResult) -> Floats:
     )
 
 
-def _of_host(shown: CandidateArrays, at: int, cost: Floats, limits: Floats, wants: Floats) -> tuple[Loss, ...]:
-    there = shown.involved(at)
-    suffering = [slot for slot in there if shown.kept(at, slot) < 1 - WORTH_NAMING]
-    if not suffering:
+def _of_host(arrays: CandidateArrays, at: int, cost: Floats, limits: Floats, wants: Floats) -> tuple[ResourceLoss, ...]:
+    involved = arrays.involved(at)
+    losers = [slot for slot in involved if arrays.kept(at, slot) < 1 - MIN_LOSS]
+    if not losers:
         return ()
-    found = []
+    sized_losses = []
     for number, resource in enumerate(RESOURCES):
-        victim = min(suffering, key=lambda slot: -round(cost[slot, number], 9))
-        if cost[victim, number] <= WORTH_NAMING:
+        victim = min(losers, key=lambda slot: -round(cost[slot, number], 9))
+        if cost[victim, number] <= MIN_LOSS:
             continue
         limit = float(limits[victim, number])
-        presser = _presser(shown, at, number, victim, wants, there)
+        antagonist = _antagonist(arrays, at, number, victim, wants, involved)
         binding = limit <= limits[victim].min() * (1 + 1e-6)
         pair = (
-            Press(there[victim], float(wants[victim, number]), bool(wants[victim, 1] > EXCHANGES)),
+            ResourceDemand(involved[victim], float(wants[victim, number]), bool(wants[victim, 1] > PAGE_EXCHANGE_CPUS)),
             None
-            if presser is None
-            else Press(there[presser], float(wants[presser, number]), bool(wants[presser, 1] > EXCHANGES)),
+            if antagonist is None
+            else ResourceDemand(
+                involved[antagonist], float(wants[antagonist, number]), bool(wants[antagonist, 1] > PAGE_EXCHANGE_CPUS)
+            ),
         )
-        found.append((float(cost[victim, number]), Loss(resource, 0.0, victim, presser, limit, binding, pair)))
-    total = sum(size for size, _ in found)
-    return tuple(replace(one, share=size / total) for size, one in sorted(found, key=lambda pair: -pair[0]))
+        sized_losses.append(
+            (float(cost[victim, number]), ResourceLoss(resource, 0.0, victim, antagonist, limit, binding, pair))
+        )
+    total = sum(size for size, _ in sized_losses)
+    return tuple(replace(loss, share=size / total) for size, loss in sorted(sized_losses, key=lambda pair: -pair[0]))
 
 
-def _presser(
-    shown: CandidateArrays, at: int, number: int, victim: int, wants: Floats, there: Mapping[int, Instance]
+def _antagonist(
+    arrays: CandidateArrays, at: int, number: int, victim: int, wants: Floats, involved: Mapping[int, Instance]
 ) -> int | None:
-    """Who else asks for most of the resource, on the victim's CPUs where it is the CPU; of equals the newcomer, for
-    it is what changes, then the first by id."""
-    affinity, last = shown.scenes.affinity[at], shown.scenes.slots - 1
+    """The other slot with the largest demand; for the CPU only on shared CPUs. Of equals the newcomer, then by id."""
+    affinity, last = arrays.scenes.affinity[at], arrays.scenes.slots - 1
     others = [
         slot
-        for slot in there
+        for slot in involved
         if slot != victim
         and wants[slot, number] > 0
         and (RESOURCES[number] != "cpu" or (affinity[slot] & affinity[victim]).any())
@@ -118,72 +124,76 @@ def _presser(
     return min(others, key=lambda slot: (-round(wants[slot, number], 9), slot != last), default=None)
 
 
-def sentences(shown: CandidateArrays, at: int, found: Sequence[Loss]) -> tuple[Reason, ...]:
-    """The largest losses of one host as reasons; where there is none, that is one. The first also tells which latency
-    instance waits for long there, for nobody's throughput shows that."""
-    first, *others = _of_throughput(shown, at, found)
-    return (replace(first, text=first.text + _late(shown, at)), *others)
+def sentences(arrays: CandidateArrays, at: int, host_losses: Sequence[ResourceLoss]) -> tuple[Reason, ...]:
+    """The largest losses of one host as reasons, or one reason that there is none.
+
+    The first also names a latency instance with a long response time, which throughput does not show.
+    """
+    first, *others = _of_throughput(arrays, at, host_losses)
+    return (replace(first, text=first.text + _late(arrays, at)), *others)
 
 
-def _of_throughput(shown: CandidateArrays, at: int, found: Sequence[Loss]) -> tuple[Reason, ...]:
-    if not found:
-        worst = shown.worst_off(at)
-        if shown.kept(at, worst) >= 1 - WORTH_NAMING:
-            return (Reason("none", 0.0, _nothing_lost(shown, at)),)
-        text = f"{_state(shown, at, worst)}; which resource costs that, the queueing prior cannot tell."
-        return (Reason("unknown", 1.0, text, ratio=shown.ratio(at, worst)),)
+def _of_throughput(arrays: CandidateArrays, at: int, host_losses: Sequence[ResourceLoss]) -> tuple[Reason, ...]:
+    if not host_losses:
+        worst = arrays.worst_off(at)
+        if arrays.kept(at, worst) >= 1 - MIN_LOSS:
+            return (Reason("none", 0.0, _nothing_lost(arrays, at)),)
+        text = f"{_state(arrays, at, worst)}; which resource costs that, the queueing prior cannot tell."
+        return (Reason("unknown", 1.0, text, ratio=arrays.ratio(at, worst)),)
     reasons = []
-    told: set[int] = set()
-    for one in found[:MOST_NAMED]:
-        victim, presser = one.asks
+    named: set[int] = set()
+    for loss in host_losses[:MAX_NAMED]:
+        victim, antagonist = loss.asks
         finding, because = "", "no neighbour presses on it"
-        if one.victim in shown.changed(at):
-            presser, because = None, "the settings that it gets here allow no more"
-        if presser is not None:
-            finding, how = mechanism(one.resource, shown.hosts[at], victim, presser)
-            got = " under the settings that it gets here" if one.presser in shown.changed(at) else ""
-            because = f"{asked(one.resource, presser)}{got}, and {how}{f' ({finding})' if finding else ''}"
-        ratio = one.limit
-        text = f"The {NAMES[one.resource]} alone would let {victim.instance.id} keep {ratio:.2f}: {because}."
-        if one.binding and one.victim not in told:
-            ratio = shown.ratio(at, one.victim)
-            text = f"{_state(shown, at, one.victim)}, held back by the {NAMES[one.resource]}: {because}."
-        told.add(one.victim)
-        by = None if presser is None else presser.instance.id
-        reasons.append(Reason(one.resource, round(one.share, 3), text, by, finding=finding, ratio=ratio))
+        if loss.victim in arrays.changed(at):
+            antagonist, because = None, "the settings that it gets here allow no more"
+        if antagonist is not None:
+            finding, how = mechanism(loss.resource, arrays.hosts[at], victim, antagonist)
+            got = " under the settings that it gets here" if loss.antagonist in arrays.changed(at) else ""
+            because = f"{demand_text(loss.resource, antagonist)}{got}, and {how}{f' ({finding})' if finding else ''}"
+        ratio = loss.limit
+        text = f"The {NAMES[loss.resource]} alone would let {victim.instance.id} keep {ratio:.2f}: {because}."
+        if loss.binding and loss.victim not in named:
+            ratio = arrays.ratio(at, loss.victim)
+            text = f"{_state(arrays, at, loss.victim)}, held back by the {NAMES[loss.resource]}: {because}."
+        named.add(loss.victim)
+        by = None if antagonist is None else antagonist.instance.id
+        reasons.append(Reason(loss.resource, round(loss.share, 3), text, by, finding=finding, ratio=ratio))
     return tuple(reasons)
 
 
-def _nothing_lost(shown: CandidateArrays, at: int) -> str:
-    there, last = shown.involved(at), shown.scenes.slots - 1
-    if len(there) == 1:
+def _nothing_lost(arrays: CandidateArrays, at: int) -> str:
+    involved, last = arrays.involved(at), arrays.scenes.slots - 1
+    if len(involved) == 1:
         return "No contention is expected: it would be alone on this host."
-    unknown = [one.id for slot, one in there.items() if shown.scenes.profile[at, slot] == 0]
-    slow = min(there, key=lambda slot: round(shown.ratio(at, slot), 9))
-    if slow == last or shown.ratio(at, slow) >= 1 - WORTH_NAMING:
-        if _late(shown, at):
-            return "Nobody loses throughput."
+    unknown = [instance.id for slot, instance in involved.items() if arrays.scenes.profile[at, slot] == 0]
+    slow = min(involved, key=lambda slot: round(arrays.ratio(at, slot), 9))
+    if slow == last or arrays.ratio(at, slow) >= 1 - MIN_LOSS:
+        if _late(arrays, at):
+            return "No instance loses throughput."
         if unknown:
             return f"No contention is expected, but nothing is known of what runs in {', '.join(unknown)}."
         return "No contention is expected: no instance uses what another one needs."
-    return f"{there[last].id} costs nobody throughput: {_state(shown, at, slow)}."
+    return f"{involved[last].id} costs no instance throughput: {_state(arrays, at, slow)}."
 
 
-def _late(shown: CandidateArrays, at: int) -> str:
-    """The latency instance that waits longest there as a sentence of its own; "" where none waits for long."""
-    there, band = shown.involved(at), shown.prediction.latency
-    waiting = [slot for slot, one in there.items() if one.service == "latency" and band.expected[at, slot] >= LATE]
+def _late(arrays: CandidateArrays, at: int) -> str:
+    """The latency instance with the longest response time in a sentence; "" where none is slow."""
+    involved, band = arrays.involved(at), arrays.prediction.latency
+    waiting = [
+        slot for slot, instance in involved.items() if instance.service == "latency" and band.expected[at, slot] >= LATE
+    ]
     if not waiting:
         return ""
     slot = min(waiting, key=lambda slot: -round(float(band.expected[at, slot]), 9))
-    told, low, high = (float(edge[at, slot]) for edge in (band.expected, band.lower, band.upper))
+    expected, low, high = (float(edge[at, slot]) for edge in (band.expected, band.lower, band.upper))
     is_known = high <= LONGEST_KNOWN_LATENCY
     edges = f"{low:.2f}-{high:.2f}" if is_known else f"{low:.2f} or more: how much more is not known"
-    return f" {there[slot].id} takes {told:.2f} times as long to answer as alone ({edges})."
+    return f" {involved[slot].id} takes {expected:.2f} times as long to answer as alone ({edges})."
 
 
-def _state(shown: CandidateArrays, at: int, slot: int) -> str:
-    """What somebody keeps, and what it had, in the answer's own figures."""
-    name, had = shown.involved(at)[slot].id, float(shown.before[at, slot])
-    was = f" ({had:.2f} without {shown.newcomer.id})" if slot != shown.scenes.slots - 1 else ""
-    return f"{name} keeps {shown.ratio(at, slot):.2f} of its own speed{was}"
+def _state(arrays: CandidateArrays, at: int, slot: int) -> str:
+    """What an instance keeps and what it had, in the answer's figures."""
+    name, had = arrays.involved(at)[slot].id, float(arrays.before[at, slot])
+    was = f" ({had:.2f} without {arrays.newcomer.id})" if slot != arrays.scenes.slots - 1 else ""
+    return f"{name} keeps {arrays.ratio(at, slot):.2f} of its own speed{was}"

@@ -1,4 +1,4 @@
-"""The five resources in words: what each is called, what is asked of it, and which finding has the mechanism."""
+"""The five resources in words: names, demands, and the finding with the mechanism."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ NAMES = {
     "memory": "memory bandwidth",
 }
 
-BULK = 0.5  # of the link that one asks for alone: two of these are the papers' network-bound pairs
+BULK = 0.5  # share of the link; two such demands are the papers' network-bound pairs
 
 
 @dataclass(frozen=True, slots=True)
-class Press:
-    """What somebody asks of a resource: CPUs, Mbit/s, or a share of the disk or of the memory bandwidth; `pages`:
-    whether it exchanges any through the driver domain."""
+class ResourceDemand:
+    """The demand of an instance on a resource: CPUs, Mbit/s, or a share of the disk or of the memory bandwidth.
+
+    `pages` = it exchanges pages through the driver domain.
+    """
 
     instance: Instance
     amount: float
     pages: bool
 
 
-def asked(resource: str, press: Press) -> str:
-    """How much somebody asks, in the resource's unit."""
+def demand_text(resource: str, press: ResourceDemand) -> str:
+    """The demand in the unit of the resource."""
     if resource in {"cpu", "driver_domain"}:
         return f"{press.instance.id} asks for {press.amount:.2f} CPUs of it"
     if resource == "nic":
@@ -39,8 +41,8 @@ def asked(resource: str, press: Press) -> str:
     return f"{press.instance.id} asks for {press.amount:.0%} of it"
 
 
-def mechanism(resource: str, host: Host, victim: Press, presses: Press) -> tuple[str, str]:
-    """The finding in which the papers saw the same, "" = in none of theirs, and what happens there."""
+def mechanism(resource: str, host: Host, victim: ResourceDemand, presses: ResourceDemand) -> tuple[str, str]:
+    """The finding that shows the same effect ("" = none) and the mechanism in words."""
     if resource == "cpu":
         if victim.pages and presses.pages:
             return "N5", "both exchange pages and wait for one CPU"

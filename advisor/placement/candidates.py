@@ -46,17 +46,17 @@ class RankedHost:
     score: float
     expected: float
     half_width: float
-    rungs: tuple[MitigationStep, ...] = ()
+    steps: tuple[MitigationStep, ...] = ()
 
     @property
     def changes(self) -> Mapping[str, IsolationSettings]:
         """Settings that mitigation gives to instances, by id."""
-        return self.rungs[-1].changes if self.rungs else {}
+        return self.steps[-1].changes if self.steps else {}
 
     @property
     def driver_cpus(self) -> tuple[int, ...] | None:
         """The driver domain's CPUs after mitigation, None = unchanged."""
-        return self.rungs[-1].driver_cpus if self.rungs else None
+        return self.steps[-1].driver_cpus if self.steps else None
 
     def tied(self, other: RankedHost) -> bool:
         """Whether the difference lies within both uncertainties."""
@@ -127,7 +127,7 @@ def _cache_key(question: PlacementQuestion, shown: Sequence[RankedHost]) -> byte
     """A digest of everything that the candidates depend on except their ties, because a request may name many hosts."""
     snapshot, positions = question.snapshot, [ranked.host for ranked in shown]
     hosts = tuple((snapshot.hosts[host], snapshot.residents[host]) for host in positions)
-    text = codec.text((question.request, hosts, tuple(ranked.rungs for ranked in shown)))
+    text = codec.text((question.request, hosts, tuple(ranked.steps for ranked in shown)))
     return fingerprints.digest(_prediction_keys(question, shown), text)
 
 
@@ -139,8 +139,8 @@ def _build_candidates(
     scenes = with_changes(question, placed_newcomer, shown)
     before, after = _predicted(question, placed_newcomer, scenes, shown, remembered)
     for row, ranked in enumerate(shown):
-        if ranked.rungs:
-            write_effects(after, row, ranked.rungs[-1].effects, slots_by_id(placed_newcomer, row))
+        if ranked.steps:
+            write_effects(after, row, ranked.steps[-1].effects, slots_by_id(placed_newcomer, row))
     occupied = placed_newcomer.absent.present
     ratios_before = np.where(occupied, before.throughput.expected, 1.0)
     positions = np.array([ranked.host for ranked in shown], dtype=np.int64)
@@ -194,7 +194,7 @@ def _build_candidates(
             ),
             reasons=reasons[row],
             commands=_commands(question, placed_newcomer, row, settings[row], ranked) if request.commands else (),
-            rungs=ranked.rungs,
+            rungs=ranked.steps,
             changes={who: what for who, what in ranked.changes.items() if who != request.instance.id},
         )
         for row, ranked in enumerate(shown[: request.limit])
@@ -204,7 +204,7 @@ def _build_candidates(
 def with_changes(question: PlacementQuestion, placed: PlacedNewcomer, shown: Sequence[RankedHost]) -> SceneBatch:
     """The scenes of K hosts after mitigation: settings of instances, and the driver domain's CPUs."""
     scenes = placed.scenes
-    if not any(ranked.rungs for ranked in shown):
+    if not any(ranked.steps for ranked in shown):
         return scenes
     driver = scenes.driver_cpus.copy()
     width = driver.shape[1]

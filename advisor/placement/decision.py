@@ -134,7 +134,7 @@ def _rank(
     broken = ranked.broken[ranked.class_of_host]
     within_limits = np.flatnonzero(~broken)[: max(request.limit, MAX_TIES)]
     ranked_hosts = [ranked.ranked_host(predictions, rank) for rank in within_limits.tolist()]
-    rungs, mitigated = _mitigate_hosts(question, classes, predictions, ranked, ranked_hosts)
+    steps_by_host, mitigated = _mitigate_hosts(question, classes, predictions, ranked, ranked_hosts)
     ranked_hosts = _merged([*ranked_hosts, *mitigated])
     mitigated_hosts = {host.host for host in mitigated}
     not_mitigated = [
@@ -145,7 +145,7 @@ def _rank(
         if position not in mitigated_hosts
     ]
     answer = candidates(question, ranked_hosts, remembered) if ranked_hosts else ()
-    return answer, rejections(question, classes, predictions, not_mitigated, rungs)
+    return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host)
 
 
 def _rank_hosts(
@@ -189,26 +189,26 @@ def _mitigate_hosts(
 
     Returns the steps tried, by host position, and the hosts on which mitigation succeeded.
     """
-    rungs: dict[int, tuple[MitigationStep, ...]] = {}
+    steps_by_host: dict[int, tuple[MitigationStep, ...]] = {}
     mitigated: list[RankedHost] = []
     if not question.request.mend:
-        return rungs, mitigated
-    others = [question.snapshot.hosts[host_entry.host].id for host_entry in ranked_hosts[: question.request.limit]]
+        return steps_by_host, mitigated
+    others = [question.snapshot.hosts[ranked_host.host].id for ranked_host in ranked_hosts[: question.request.limit]]
     failed_classes: set[int] = set()  # what fails on one host of a class fails on all
     for rank in np.flatnonzero(ranked.broken[ranked.class_of_host]).tolist():
         host_class = int(ranked.class_of_host[rank])
-        if len(rungs) == MAX_MITIGATED_HOSTS or (
+        if len(steps_by_host) == MAX_MITIGATED_HOSTS or (
             rank > 0 and len(ranked_hosts) + len(mitigated) >= question.request.limit
         ):
             break
         if host_class not in failed_classes:
-            host_entry = ranked.ranked_host(predictions, rank)
-            rungs[host_entry.host], mitigated_host = mitigate(
-                question, classes, predictions, host_entry, host_class, others
+            ranked_host = ranked.ranked_host(predictions, rank)
+            steps_by_host[ranked_host.host], mitigated_host = mitigate(
+                question, classes, predictions, ranked_host, host_class, others
             )
             mitigated += [mitigated_host] if mitigated_host else []
             failed_classes |= set() if mitigated_host else {host_class}
-    return rungs, mitigated
+    return steps_by_host, mitigated
 
 
 def _merged(ranked_hosts: Sequence[RankedHost]) -> list[RankedHost]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from advisor.domain import PlacementRequest
 from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import pinning
-from advisor.scheduling.newcomer import latency_limits_of, limits_of, newcomer_slot, used_share, without_it
+from advisor.scheduling.newcomer import latency_limits_of, limits_of, newcomer_slot, used_share, without_newcomer
 from advisor.scheduling.pinning import NAMES, PinningOption
 from advisor.snapshot import ClusterSnapshot, fingerprints
 from models.arrays import Bools, Floats, Ints
@@ -217,7 +217,7 @@ def keys(question: PlacementQuestion, hosts: Ints, targets: Sequence[str]) -> tu
 
 def base_with(question: PlacementQuestion, hosts: Ints) -> tuple[SceneBatch, SceneBatch]:
     """The hosts at these positions without the newcomer, and with an empty last slot for it."""
-    base = without_it(question.snapshot, question.request, hosts, question.table)
+    base = without_newcomer(question.snapshot, question.request, hosts, question.table)
     values = newcomer_slot(base, question.snapshot, hosts, question.request.instance, question.row)
     return base, base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
 

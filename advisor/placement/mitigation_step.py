@@ -87,9 +87,9 @@ def _with_outcome(
 ) -> Rejection:
     if not question.request.mend:
         return replace(
-            rejection, code=NEEDS_SETTINGS, reason=f"{rejection.reason}, and nobody's settings are to change"
+            rejection, code=NEEDS_SETTINGS, reason=f"{rejection.reason}, and settings of instances may not change"
         )
-    tried = "; isolation was tried on better hosts only" if steps is None else ", and nothing that was tried mends it"
+    tried = "; isolation was tried on better hosts only" if steps is None else ", and no mitigation step restores it"
     return replace(rejection, reason=rejection.reason + tried, rungs=steps or ())
 
 

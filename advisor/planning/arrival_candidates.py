@@ -35,8 +35,8 @@ def _arrivals(start: ClusterSnapshot, scheduled: Sequence[ScheduledChange]) -> l
     positions = start.names.positions
     now = [{instance.id: instance for instance in residents} for residents in start.residents]
     arrivals: list[Arrival] = []
-    for scheduled_change in scheduled:
-        then, former = scheduled_change.change.then, scheduled_change.change.former
+    for step in scheduled:
+        then, former = step.change.then, step.change.former
         at = positions[then.host or ""]
         if former is None:
             arrivals.append((start.hosts[at], tuple(now[at].values()), then))

@@ -11,7 +11,7 @@ from advisor.domain import Band, Effect, PlanSums
 from advisor.planning.required_ratios import required_ratios
 from advisor.rounding import SLACK
 from advisor.snapshot import ClusterSnapshot
-from advisor.snapshot.rows import Rows
+from advisor.snapshot.host_arrays import HostArrays
 from models.arrays import Bools
 from models.prediction import BandArrays as Bands
 from models.prediction import InterferencePrediction, Predictor
@@ -89,7 +89,7 @@ class CloudEvaluation:
         )
 
 
-def beyond_limits(rows: Rows, prediction: InterferencePrediction, keep_ratio: float) -> Bools:
+def beyond_limits(rows: HostArrays, prediction: InterferencePrediction, keep_ratio: float) -> Bools:
     """Which instances violate a limit by expectation, as in `CloudEvaluation.below`; (H, N)."""
     required = required_ratios(rows.scenes, rows.min_ratio, keep_ratio)
     too_slow = np.nan_to_num(prediction.latency.expected, nan=1.0) > np.nan_to_num(rows.max_latency, nan=np.inf) + SLACK

@@ -30,20 +30,20 @@ def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
     check_value(request)
     _one_of("kind", request.kind, PLAN_KINDS)
     _one_of("objective", request.objective, OBJECTIVES)
-    asked = _asked(request)
-    _check_instances(snapshot, request, asked)
+    effective_kind = _effective_kind(request)
+    _check_instances(snapshot, request, effective_kind)
     _check_numbers(request)
     _check_hosts(snapshot, request)
-    _check_movable(snapshot, request, asked)
+    _check_movable(snapshot, request, effective_kind)
     if request.growth is not None:
-        _check_growth(request.growth, asked)
+        _check_growth(request.growth, effective_kind)
     if request.kind == "what_if":
         _check_what_if(snapshot, request.whatif)
     elif request.whatif is not None:
         raise InvalidInput(f"whatif is only allowed for what_if, not for {request.kind}", field="whatif")
 
 
-def _asked(request: PlanRequest) -> PlanKind:
+def _effective_kind(request: PlanRequest) -> PlanKind:
     """The kind of plan to make, for what_if on the imagined cloud."""
     if request.kind == "what_if":
         if request.then is not None:
@@ -54,12 +54,14 @@ def _asked(request: PlanRequest) -> PlanKind:
     return request.kind
 
 
-def _check_instances(snapshot: ClusterSnapshot, request: PlanRequest, asked: str) -> None:
-    if asked in PLACING_KINDS and not request.instances:
-        purpose = "to place" if asked == "admit" else "of the mix of which more should fit"
-        raise InvalidInput(f"{asked} needs the instances {purpose}", field="instances")
-    if request.instances and asked not in PLACING_KINDS:
-        raise InvalidInput(f"{asked} places no instances; ask admit or capacity, or leave them out", field="instances")
+def _check_instances(snapshot: ClusterSnapshot, request: PlanRequest, effective_kind: str) -> None:
+    if effective_kind in PLACING_KINDS and not request.instances:
+        purpose = "to place" if effective_kind == "admit" else "of the mix of which more should fit"
+        raise InvalidInput(f"{effective_kind} needs the instances {purpose}", field="instances")
+    if request.instances and effective_kind not in PLACING_KINDS:
+        raise InvalidInput(
+            f"{effective_kind} places no instances; ask admit or capacity, or leave them out", field="instances"
+        )
     _unique("instances", (instance.id for instance in request.instances), "instance")
     for instance in request.instances:
         resident = snapshot.names.placed.get(instance.id)
@@ -72,9 +74,9 @@ def _check_instances(snapshot: ClusterSnapshot, request: PlanRequest, asked: str
             raise InvalidInput(message, field="instances")
 
 
-def _check_growth(growth: Growth, asked: str) -> None:
-    if asked != "capacity":
-        raise InvalidInput(f"growth is only allowed for capacity, not for {asked}", field="growth")
+def _check_growth(growth: Growth, effective_kind: str) -> None:
+    if effective_kind != "capacity":
+        raise InvalidInput(f"growth is only allowed for capacity, not for {effective_kind}", field="growth")
     if not 1 <= growth.months <= MAX_MONTHS:
         raise InvalidInput(f"{growth.months} months are outside 1-{MAX_MONTHS}", field="growth.months")
     if growth.load_percent_per_month > MAX_LOAD_PERCENT:
@@ -121,15 +123,15 @@ def _check_hosts(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
         raise InvalidInput("every host is to be emptied, so no host is left to move instances to", field="empty")
 
 
-def _check_movable(snapshot: ClusterSnapshot, request: PlanRequest, asked: str) -> None:
+def _check_movable(snapshot: ClusterSnapshot, request: PlanRequest, effective_kind: str) -> None:
     if request.movable is None and request.max_moves is None:
         return
     field = "movable" if request.movable is not None else "max_moves"
-    if asked not in MOVING_KINDS:
-        raise InvalidInput(f"{asked} moves no instances; leave {field} out", field=field)
+    if effective_kind not in MOVING_KINDS:
+        raise InvalidInput(f"{effective_kind} moves no instances; leave {field} out", field=field)
     resident_ids = {instance.id for residents in snapshot.residents for instance in residents}
     _known("movable", request.movable or (), resident_ids, "instance on a host")
-    if asked == "evacuate" and request.max_moves is not None:
+    if effective_kind == "evacuate" and request.max_moves is not None:
         leaving = [instance for instance in snapshot.names.placed.values() if instance.host in request.empty]
         number = sum(request.movable is None or instance.id in request.movable for instance in leaving)
         if number > request.max_moves:

@@ -164,7 +164,7 @@ def _reasons(context: StepContext, step: ScheduledChange, action: PlanAction) ->
             kept = worst.throughput_ratio.expected
             yield f"every instance on {then.host} keeps at least {kept:.2f} of its speed alone ({worst.instance})"
         return
-    origin = context.start.names.placed.get(then.id)  # who goes round comes from elsewhere now
+    origin = context.start.names.placed.get(then.id)  # a bypassed instance has another source in its step
     home = origin.host if origin else former.host if former else None
     if home in context.emptied:
         yield f"{home} is to be emptied"

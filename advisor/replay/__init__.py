@@ -1,4 +1,4 @@
-"""Replays: traces of real demand put through placement policies side by side; every ratio is predicted."""
+"""Replays: simulates placement policies on traces of real demand; every ratio is predicted."""
 
 from advisor.replay.coordinator import replay
 from advisor.replay.traces import load_trace

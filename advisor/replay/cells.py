@@ -1,4 +1,4 @@
-"""Cells: a piece of a table from a file, read strictly; what is wrong is told by file, row, column and reason."""
+"""Strict reading of table pieces from a file; errors name file, row, column and reason."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from advisor.errors import InvalidInput
 from models.arrays import Floats, Ints
 from profiler.observed import check_id
 
-ROWS_AT_ONCE = 65_536
+ROWS_PER_PIECE = 65_536
 BLOCK_BYTES = 4 * 2**20  # of a text file that are parsed at once; also the longest line
-MOST_OF_ITS_CPUS = 1.5  # share of its vCPUs that an instance can ask for; turbo and rounding give a little over 1
+MAX_CPU_SHARE = 1.5  # share of its vCPUs that an instance can ask for; turbo and rounding give a little over 1
 
 
 class Cells:
-    """A piece of a table whose columns are read strictly; a cell that is wrong is told by row and column."""
+    """A piece of a table whose columns are read strictly; errors name row and column."""
 
     def __init__(self, file: str, piece: pa.RecordBatch, first_row: int) -> None:
         self._file, self._piece, self._first = file, piece, first_row
@@ -67,7 +67,7 @@ class Cells:
         return values
 
     def text(self, column: str) -> NDArray[Any]:
-        """A column of texts, "" where there is none."""
+        """A column of texts, "" for empty cells."""
         cells = self._piece.column(column)
         try:
             return np.array([cell or "" for cell in pc.cast(cells, pa.string()).to_pylist()], dtype=object)
@@ -75,12 +75,14 @@ class Cells:
             self.fail(0, column, f"it holds {cells.type} and no text")
 
     def names(self, column: str, *, free: bool = False) -> tuple[tuple[str, ...], Ints]:
-        """A column of ids: those that there are, and which of them each row has, (R,). Of `free` names what no id may
-        hold becomes _."""
+        """The distinct ids of a column, and the id of each row, (R,).
+
+        In `free` names, characters not allowed in ids become _.
+        """
         encoded = pc.dictionary_encode(pc.cast(self._piece.column(column), pa.string()))
         if encoded.null_count:
             self.fail(int(pc.index(encoded.is_null(), True).as_py()), column, "it is empty")
-        names = [str(one) for one in encoded.dictionary.to_pylist()]
+        names = [str(value) for value in encoded.dictionary.to_pylist()]
         who = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         if free:
             names = [re.sub(r"[^A-Za-z0-9._:-]", "_", name) for name in names]
@@ -92,17 +94,17 @@ class Cells:
         return tuple(names), who
 
     def row_numbers(self) -> Ints:
-        """The rows in the file, as people count them."""
+        """The row numbers in the file, counted from 1."""
         return self._first + np.arange(len(self))
 
     def check_share(self, share: Floats, column: str) -> None:
-        """Refuse who asks for more CPU than it has."""
-        if (share > MOST_OF_ITS_CPUS).any():
-            at = int((share > MOST_OF_ITS_CPUS).argmax())
+        """Reject rows that ask for more CPU than the instance has."""
+        if (share > MAX_CPU_SHARE).any():
+            at = int((share > MAX_CPU_SHARE).argmax())
             self.fail(at, column, f"it asks for {share[at]:.3g} times the CPUs that it has")
 
     def fail(self, at: int, column: str, reason: str) -> NoReturn:
-        """InvalidInput about the cell `at` rows down."""
+        """Raise InvalidInput for the cell `at` rows down."""
         raise InvalidInput(f"{self._file}: row {self._first + at}, column {column}: {reason}", field="trace")
 
 
@@ -115,7 +117,7 @@ def _is_number(cell: pa.Scalar) -> bool:
 
 
 def first_line(path: Path) -> list[str]:
-    """The cells of the first line of a CSV file, packed or not; a spreadsheet's byte order mark is no part of it."""
+    """The cells of the first line of a CSV file, compressed or not, without a byte order mark."""
     try:
         with pa.input_stream(str(path), compression="detect") as stream:
             start = stream.read(BLOCK_BYTES)
@@ -126,9 +128,9 @@ def first_line(path: Path) -> list[str]:
 
 
 def text_pieces(path: Path, *, header: bool = True) -> Iterator[pa.RecordBatch]:
-    """Pieces of a CSV file, packed or not, every cell as text: what it says is decided by who reads the column.
+    """Pieces of a CSV file, compressed or not, with every cell as text.
 
-    Without a `header` columns are named by their numbers, from 1.
+    Without a `header`, columns are named by their numbers, from 1.
     """
     columns = first_line(path)
     names = columns if header else [str(at + 1) for at in range(len(columns))]
@@ -146,10 +148,10 @@ def text_pieces(path: Path, *, header: bool = True) -> Iterator[pa.RecordBatch]:
 
 def parquet_pieces(file: parquet.ParquetFile, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """Pieces of a Parquet file."""
-    return iter(file.iter_batches(ROWS_AT_ONCE, columns=None if columns is None else list(columns)))
+    return iter(file.iter_batches(ROWS_PER_PIECE, columns=None if columns is None else list(columns)))
 
 
 def unreadable(path: Path, error: Exception) -> InvalidInput:
-    """What the library cannot read, told as any other broken file."""
+    """The InvalidInput for a file that the library cannot read."""
     reason = (str(error).splitlines() or [type(error).__name__])[0].removeprefix("CSV parse error: ")
     return InvalidInput(f"{path.name} cannot be read as a trace: {reason[:200]}", field="trace")

@@ -1,4 +1,4 @@
-"""Replays of trace files on behalf of the command line; what does the work is loaded when it is asked for."""
+"""Replays of trace files for the command line; heavy modules are imported on use."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def replay_trace(
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> Replay:
-    """Put a trace file through policies side by side, with the model that answers, or the one in the folder `model`.
+    """Replay a trace file under several policies, with the active model or the one in the folder `model`.
 
-    `host_type` is a file as an inventory is, with one host, of whose type all hosts are, and with the workloads and
-    datasets that instances may run. InvalidInput names file and field, ClusterFailed says why a cluster did not do it.
+    `host_type` is an inventory file with one host, the type of all hosts, and with the workloads and datasets that
+    instances may run. InvalidInput names file and field; ClusterFailed says why a cluster failed.
     """
-    from advisor import replay  # with readers, solver and predictors: only who replays waits for them
+    from advisor import replay  # imports readers, solver and predictors, so it is imported on use
 
     cloud = Inventory((HOST_TYPE,)) if host_type is None else load_inventory(host_type)
     if len(cloud.hosts) != 1:
@@ -66,19 +66,19 @@ def replay_trace(
 
 
 def replay_as_json(replay: Replay) -> Mapping[str, Any]:
-    """Every number of a replay, in the words of its type."""
+    """Every number of a replay as plain values."""
     return {**asdict(replay), "generated_at": replay.generated_at.isoformat()}
 
 
 def write_replay_report(replay: Replay, path: Path) -> None:
-    """Write a replay as one self-contained HTML file, or as a folder with its tables as CSV and JSON, too."""
+    """Write a replay as one self-contained HTML file, or as a folder that also has its tables as CSV and JSON."""
     from advisor import reports  # with its drawing library
 
     reports.write_replay_report(replay, path)
 
 
 def check_report(path: Path) -> None:
-    """Refuse a report that cannot be written before anything is computed; InvalidInput says why."""
+    """Check before the computation that the report can be written; InvalidInput says why not."""
     from advisor.reports import files
 
     files.check_target(path)

@@ -1,4 +1,4 @@
-"""From a trace and a question to a Replay: checked, dealt out to tasks, carried out wherever, and put together."""
+"""Runs a replay: validates the request, splits it into tasks, executes them, and merges the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.replay import summary
 from advisor.replay.packed_cloud import fewest_kept, room
 from advisor.replay.parallel import Progress, spread
-from advisor.replay.simulation import Work, run
+from advisor.replay.simulation import SimulationTask, simulate
 from advisor.replay.trace import Trace
 from advisor.replay.workloads import Demand, demand_of
 from advisor.rounding import with_slack
@@ -25,8 +25,8 @@ from advisor.validation import check_unique, check_value
 from models.physics.prior import PriorPredictor
 
 DAY_S = 86_400.0
-SPARE = 1.5  # hosts over what the busiest moment needs, where nobody says how many there are
-MOST_HOSTS, MOST_SEEDS = 100_000, 100
+SPARE_FACTOR = 1.5  # hosts relative to the busiest moment, where the request names no number
+MAX_HOSTS, MAX_SEEDS = 100_000, 100
 
 
 def replay(
@@ -42,29 +42,29 @@ def replay(
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> Replay:
-    """Put a trace through policies on hosts that are all like `host`; instances run `workloads` where the trace does
-    not say what. Every policy, seed and shard is a task of its own (advisor.replay.parallel).
+    """Replay a trace under policies on identical hosts like `host`.
 
-    InvalidInput names the field.
+    Instances run `workloads` where the trace names none. Every policy, seed and shard is a separate task
+    (advisor.replay.parallel). InvalidInput names the field.
     """
     _check(trace, request, host)
-    host = replace(host, labels={})  # the view that stands for none cannot be sent to another process
+    host = replace(host, labels={})  # a mapping proxy cannot be pickled
     first = _first_step(trace, request)
     hosts = request.hosts or _enough(trace, host)
     if hosts < request.shards:
         raise InvalidInput(f"{hosts} hosts cannot be dealt out to {request.shards} shards", field="shards")
-    judge = PriorPredictor() if request.judge == "prior" else chosen.predictor
+    evaluator = PriorPredictor() if request.judge == "prior" else chosen.predictor
     demands = {seed: demand_of(trace, unsaid, host, workloads, seed) for seed in request.seeds}
     every = max(1, round(request.rebalance_s / trace.interval_s)) if request.rebalance_s else 0
-    works = [
-        Work(
+    tasks = [
+        SimulationTask(
             policy=policy,
             seed=seed,
             shard=shard,
             demand=_shard(demands[seed], shard, request.shards),
             hosts=len(range(shard, hosts, request.shards)),
             predictor=chosen.predictor,
-            judge=judge,
+            evaluator=evaluator,
             first=first,
             keep_ratio=request.keep_ratio,
             objective=request.objective,
@@ -73,9 +73,9 @@ def replay(
         )
         for policy, seed, shard in product(request.policies, request.seeds, range(request.shards))
     ]
-    runs = spread(run, works, scheduler=scheduler, processes=processes, progress=progress, what="runs")
+    runs = spread(simulate, tasks, scheduler=scheduler, processes=processes, progress=progress, what="runs")
     policies = tuple(
-        summary.replayed([one for one in runs if one.policy == policy], request.seeds) for policy in request.policies
+        summary.replayed([run for run in runs if run.policy == policy], request.seeds) for policy in request.policies
     )
     return Replay(
         trace=trace.name,
@@ -93,11 +93,11 @@ def replay(
         model_origin=chosen.predictor.origin,
         policies=policies,
         conclusion=summary.conclusion(
-            policies, request.keep_ratio, same_judge=judge.version == chosen.predictor.version
+            policies, request.keep_ratio, same_judge=evaluator.version == chosen.predictor.version
         ),
         generated_at=now,
-        judge_version=judge.version,
-        judge_origin=judge.origin,
+        judge_version=evaluator.version,
+        judge_origin=evaluator.origin,
         shards=request.shards,
     )
 
@@ -119,9 +119,9 @@ def _check(trace: Trace, request: ReplayRequest, host: Host) -> None:
     for field, value, least, most in (
         ("keep_ratio", request.keep_ratio, 0.01, 1.0),
         ("plan_for", request.plan_for, 0.0, 1.0),
-        ("hosts", 1 if request.hosts is None else request.hosts, 1, MOST_HOSTS),
+        ("hosts", 1 if request.hosts is None else request.hosts, 1, MAX_HOSTS),
         ("shards", request.shards, 1, len(trace)),
-        ("seeds", len(request.seeds), 1, MOST_SEEDS),
+        ("seeds", len(request.seeds), 1, MAX_SEEDS),
     ):
         if not least <= value <= most:
             raise InvalidInput(f"{field} {value:g} is outside {least:g} to {most:g}", field=field)
@@ -136,7 +136,7 @@ def _check(trace: Trace, request: ReplayRequest, host: Host) -> None:
 
 
 def _enough(trace: Trace, host: Host) -> int:
-    return math.ceil(SPARE * max(fewest_kept(trace, host, step, 1.0) for step in range(trace.steps)))
+    return math.ceil(SPARE_FACTOR * max(fewest_kept(trace, host, step, 1.0) for step in range(trace.steps)))
 
 
 def _first_step(trace: Trace, request: ReplayRequest) -> int:
@@ -163,7 +163,7 @@ def _described(host: Host) -> str:
 
 
 def _assumed(trace: Trace, request: ReplayRequest, first: int, every: int) -> list[str]:
-    """What a replay takes for granted, beside what the trace leaves out; `every` = steps between rebalances."""
+    """The assumptions of a replay beside what the trace lacks; `every` = steps between rebalances."""
     said = [
         "Demand is what the trace says whatever host an instance is on: who is slowed down asks for no more later.",
         "Every policy may promise the same vCPUs and memory on a host, and pins nobody; whom no host has room for is "

@@ -1,4 +1,4 @@
-"""What a model predicts of everybody at every moment of a replay, many moments and all hosts in one batch."""
+"""Predicts the ratios of all instances at every moment of a replay, many moments and hosts in one batch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from advisor.domain import Instance
 from advisor.errors import BrokenArtifact
 from advisor.replay.workloads import Demand
 from advisor.rounding import SLACK
-from advisor.snapshot.rows import HOST_FIELDS
+from advisor.snapshot.host_arrays import HOST_FIELDS
 from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch, build_batch, slot_values
 from models.prediction import Predictor
 
-CELLS = 300_000  # scenes x slots x slots that are predicted at a time
-BIN, MOST_RATIO = 0.001, 1.5  # ratios are counted in bins this wide, the last one takes all above
-BINS = round(MOST_RATIO / BIN)
+MAX_CELLS = 300_000  # scenes x slots x slots that are predicted at a time
+BIN, MAX_RATIO = 0.001, 1.5  # ratios are counted in bins this wide, the last one takes all above
+BINS = round(MAX_RATIO / BIN)
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What was predicted of T moments: `below` (T,) instances under the limit, `worst` (T,) the lowest T/B, inf
-    where nobody was; counts of expected and lower ratios by bin, (BINS,); how many there were and their sum."""
+class ReplayPredictions:
+    """Predictions for T moments.
+
+    `below` (T,) counts instances under the limit, `worst` (T,) is the lowest T/B, inf for an empty cloud; expected and
+    lower ratios are counted by bin, (BINS,), with their number and sum.
+    """
 
     below: Ints
     worst: Floats
@@ -34,16 +37,18 @@ class Judged:
     count: int
     total: float
 
-    def plus(self, other: Judged) -> Judged:
-        """The same of another cloud at the same moments added."""
-        sums = {one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)}
-        return Judged(**{**sums, "worst": np.minimum(self.worst, other.worst)})
+    def plus(self, other: ReplayPredictions) -> ReplayPredictions:
+        """The sum with another cloud at the same moments."""
+        sums = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        return ReplayPredictions(**{**sums, "worst": np.minimum(self.worst, other.worst)})
 
 
-def judge(demand: Demand, where: Ints, first: int, predictor: Predictor, keep_ratio: float) -> Judged:
-    """Predict everybody's T/B where they are: `where` (T, I) hosts by number, -1 = nowhere, from step `first` on.
+def predict_replay(
+    demand: Demand, where: Ints, first: int, predictor: Predictor, keep_ratio: float
+) -> ReplayPredictions:
+    """Predict everybody's T/B at `where` (T, I), host numbers with -1 = none, from step `first` on.
 
-    BrokenArtifact when the model gives no numbers.
+    BrokenArtifact when the model returns no finite numbers.
     """
     moments = len(where)
     below, worst = np.zeros(moments, dtype=np.int64), np.full(moments, np.inf)
@@ -61,7 +66,7 @@ def judge(demand: Demand, where: Ints, first: int, predictor: Predictor, keep_ra
         expected += _counted(ratio)
         lower += _counted(low)
         count, total = count + len(ratio), total + float(ratio.sum())
-    return Judged(below, worst, expected, lower, count, total)
+    return ReplayPredictions(below, worst, expected, lower, count, total)
 
 
 def _counted(ratios: Floats) -> Ints:
@@ -69,12 +74,12 @@ def _counted(ratios: Floats) -> Ints:
 
 
 def _pieces(where: Ints) -> Iterator[tuple[int, int]]:
-    """Moments that are predicted together, as [begin, end); those in which nobody is there are left out."""
+    """Ranges [begin, end) of moments predicted together; empty moments are skipped."""
     begin, used, slots = 0, 0, 0
     for moment, places in enumerate(where):
         there = np.bincount(places[places >= 0])
         hosts, most = int((there > 0).sum()), int(there.max(initial=0))
-        if used and (used + hosts) * max(slots, most) ** 2 > CELLS:
+        if used and (used + hosts) * max(slots, most) ** 2 > MAX_CELLS:
             yield begin, moment
             begin, used, slots = moment, 0, 0
         used, slots = used + hosts, max(slots, most)
@@ -84,8 +89,7 @@ def _pieces(where: Ints) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What does not change over time: an empty host as a scene, the values of anybody's slot, and the row of each
-    instance's profile (I,)."""
+    """What is constant over time: an empty host as a scene, slot values, and each instance's profile row (I,)."""
 
     host: SceneBatch
     anybody: dict[str, np.generic | NDArray[np.bool_]]
@@ -100,7 +104,7 @@ class _Layout:
         return cls(host, slot_values(Instance("anybody"), 0, width, width), row)
 
     def scenes(self, demand: Demand, where: Ints, step: int) -> tuple[SceneBatch, Ints, Ints, Ints]:
-        """Every host in use at each moment as a scene; and scene, slot and moment of everybody who is there."""
+        """A scene for every host in use at each moment; and scene, slot and moment of every instance."""
         moment, who = np.nonzero(where >= 0)
         key = moment * (int(where.max()) + 1) + where[moment, who]
         order = np.argsort(key, kind="stable")
@@ -123,7 +127,7 @@ class _Layout:
         return SceneBatch(table=table, **of_hosts, **columns), scene, slot, moment
 
     def _table(self, demand: Demand, step: int, moment: Ints, who: Ints, load: Floats) -> tuple[ProfileTable, Ints]:
-        """The profiles, and each one's row; where the trace has network or disk every instance has a row per moment."""
+        """The profiles and each instance's row; traces with network or disk have one row per instance and moment."""
         table, rates = self.host.table, demand.rates()
         if not rates:
             return table, self.row[who]
@@ -133,5 +137,5 @@ class _Layout:
         values[:, : len(table.columns)] = np.concatenate([table.values, table.values[self.row[who]]])
         for name, rate in rates.items():  # over the load, by which it is multiplied again
             values[known:, columns.index(name)] = rate[step + moment, who] / load
-        names = (*table.names, *(demand.names[one] for one in who.tolist()))
+        names = (*table.names, *(demand.names[number] for number in who.tolist()))
         return ProfileTable(columns, values, {}, names, table.platforms), np.arange(known, len(values))

@@ -1,4 +1,4 @@
-"""Rows of a trace, as they come from a file, added up into equal steps; memory grows with the steps, not the file."""
+"""Aggregates trace rows into equal time steps; memory grows with the steps, not with the file."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from numpy.typing import NDArray
 from advisor.errors import InvalidInput
 from models.arrays import Floats, Floats32, Ints
 
-MOST_CELLS = 20_000_000  # instances x steps: of each kind of demand 80 MB, and while it grows twice that
-AT_ONCE = 1_000_000  # cells that rows are added to together, at about 100 bytes each; one row may need more
-LEAST_COVERED = 1e-4  # of a step: less is what rounding leaves of a row that ended with the step before
+MAX_CELLS = 20_000_000  # instances x steps: of each kind of demand 80 MB, and while it grows twice that
+ROWS_PER_BATCH = 1_000_000  # cells that rows are added to together, at about 100 bytes each; one row may need more
+MIN_COVERED = 1e-4  # of a step: less is what rounding leaves of a row that ended with the step before
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """R rows of a file, checked cell by cell: `names` are the instances in them, `who` (R,) which of these each row is
-    about, `time_s` (R,), `demands` (R, K) by kind of demand; `vcpus`, `memory_mb` (R,) and `workloads` (R,) objects,
-    "" = not said; `numbers` (R,) are their rows in the file, as people count them."""
+class TraceRows:
+    """R validated rows of a file.
+
+    `names` are the instances; `who` (R,) is each row's instance, `time_s` (R,), `demands` (R, K) by kind of demand;
+    `vcpus`, `memory_mb` (R,) and `workloads` (R,) are sizes and workloads, "" = unknown; `numbers` (R,) are row numbers
+    in the file.
+    """
 
     names: tuple[str, ...]
     who: Ints
@@ -32,11 +35,11 @@ class Rows:
     numbers: Ints
 
 
-class Grid:
-    """Means of K demands per instance and step, for at most `most_instances`, those that come first.
+class StepGrid:
+    """Means of K demands per instance and step, for the first `most_instances` instances.
 
-    A row holds from its time to the instance's next one, the last one as long as the one before it and at most a step.
-    InvalidInput where times do not rise or an instance changes what must stay.
+    A row holds until the instance's next one; the last holds as long as the one before, at most a step. InvalidInput
+    where times do not increase or a constant property changes.
     """
 
     def __init__(self, name: str, interval_s: float, kinds: int, most_instances: int | None = None) -> None:
@@ -51,8 +54,8 @@ class Grid:
         self._origin = 0  # the step of the first column
         self._cells = np.zeros((1 + kinds, 0, 0), dtype=np.float32)  # (1 + K, I, T) share of the step covered, and sums
 
-    def add(self, rows: Rows) -> None:
-        """Add rows, for each instance in the order of time."""
+    def add(self, rows: TraceRows) -> None:
+        """Add rows, in time order for each instance."""
         code = self._codes(rows)
         kept = np.flatnonzero(code >= 0)
         code = code[kept]
@@ -78,19 +81,21 @@ class Grid:
         self._held[code[last]] = values[last]
 
     def finish(self) -> tuple[Floats32, ...]:
-        """The K means, (T, I) each, nan where an instance was not there; InvalidInput where nobody ever was,
-        or for too little of a step."""
+        """The K means, (T, I) each, nan where an instance was absent.
+
+        InvalidInput where no instance was present for long enough.
+        """
         if not self.ids:
             raise InvalidInput(f"{self._name}: the trace is empty", field="trace")
         start = self._held[:, 0]
         self._spread(np.arange(len(start)), start, start + self._lasts, self._held[:, 1:])
         steps = slice(self._low - self._origin, self._high - self._origin)
         cells = self._cells[:, : len(self.ids), steps].transpose(0, 2, 1)
-        there = cells[0] > LEAST_COVERED
+        there = cells[0] > MIN_COVERED
         ends = np.flatnonzero(there.any(axis=1))
         if not len(ends):
             raise InvalidInput(
-                f"{self._name}: everybody is there for less than {LEAST_COVERED:g} of a step of {self._interval:g} s; "
+                f"{self._name}: everybody is there for less than {MIN_COVERED:g} of a step of {self._interval:g} s; "
                 "choose shorter steps",
                 field="interval",
             )
@@ -98,8 +103,8 @@ class Grid:
         covered = np.where(there, cells[0], np.nan)
         return tuple(np.ascontiguousarray(sums / covered) for sums in cells[1:])
 
-    def _codes(self, rows: Rows) -> Ints:
-        """The number of each row's instance, -1 where it is one too many; what must stay is what it was."""
+    def _codes(self, rows: TraceRows) -> Ints:
+        """The instance number of each row, -1 beyond the maximum; constant properties are checked."""
         _, first = np.unique(rows.who, return_index=True)
         new = [at for at in np.sort(first).tolist() if rows.names[rows.who[at]] not in self.ids]
         new = new[: int(min(self._most - len(self.ids), len(new)))]
@@ -118,7 +123,8 @@ class Grid:
             if len(other):
                 at = int(other[0])
                 was, now = (
-                    f"{one:g}" if isinstance(one, float) else one or "none" for one in (known[code[at]], said[at])
+                    f"{value:g}" if isinstance(value, float) else value or "none"
+                    for value in (known[code[at]], said[at])
                 )
                 text = f"instance {rows.names[rows.who[at]]} has {now} here and {was} before"
                 reason = f"{text}; give an instance that changes another name"
@@ -126,14 +132,14 @@ class Grid:
         return code
 
     def _spread(self, code: Ints, start: Floats, end: Floats, demands: Floats) -> None:
-        """Add demands (R, K) that hold from `start` to `end` to the steps that they fall into."""
+        """Distribute demands (R, K) that hold from `start` to `end` over their steps."""
         if not len(code):
             return
         begin, finish = start / self._interval, end / self._interval
         first = np.floor(begin).astype(np.int64)
         count = np.maximum(np.ceil(finish).astype(np.int64) - first, 1)
         self._make_room(int(first.min()), int((first + count).max()))
-        cuts = np.flatnonzero(np.diff(np.cumsum(count) // AT_ONCE)) + 1
+        cuts = np.flatnonzero(np.diff(np.cumsum(count) // ROWS_PER_BATCH)) + 1
         for rows in np.split(np.arange(len(code)), cuts):
             self._add_up(code[rows], begin[rows], finish[rows], first[rows], count[rows], demands[rows])
 
@@ -150,15 +156,15 @@ class Grid:
             sums[kind, cell] += np.bincount(of, share * demands[row, kind - 1])
 
     def _make_room(self, low: int, high: int) -> None:
-        """Make room for these steps and all instances: twice what is needed, so that it is rarely made again."""
+        """Grow to these steps and all instances, doubling so that it happens rarely."""
         if self._high > self._low:
             low, high = min(low, self._low), max(high, self._high)
         self._low, self._high = low, high
         count, steps = len(self.ids), high - low
-        if count * steps > MOST_CELLS:
+        if count * steps > MAX_CELLS:
             raise InvalidInput(
                 f"{self._name}: {count} instances over {steps} steps of {self._interval:g} s are more than "
-                f"{MOST_CELLS:,} cells; choose longer steps or fewer instances",
+                f"{MAX_CELLS:,} cells; choose longer steps or fewer instances",
                 field="interval",
             )
         _, rows, width = self._cells.shape

@@ -1,4 +1,4 @@
-"""Cloud: who is on which of many hosts of one type, with what sizes alone let in; and the fewest hosts that do."""
+"""A cloud of identical hosts during a replay, and lower bounds on the number of hosts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from advisor.rounding import with_slack
 from models.arrays import Bools, Floats
 
 
-class Cloud:
-    """H hosts of one type while a trace is replayed: `where` (I,) is the host of each instance, -1 = none; `used_vcpus`
-    and `used_memory_mb` (H,) are what they hold."""
+class PackedCloud:
+    """H identical hosts during a replay.
+
+    `where` (I,) is the host of each instance, -1 = none; `used_vcpus` and `used_memory_mb` (H,) are what they hold.
+    """
 
     def __init__(self, host: Host, hosts: int, trace: Trace) -> None:
         self.host = host
@@ -24,7 +26,7 @@ class Cloud:
         self.room_vcpus, self.room_memory_mb = room(host)
 
     def fits(self, who: int) -> Bools:
-        """The hosts that may take an instance by its size, (H,): what every policy is bound to alike."""
+        """The hosts with room for an instance, (H,); every policy must respect it."""
         if self._vcpus[who] > self.host.pcpus:
             return np.zeros(len(self.used_vcpus), dtype=bool)
         return np.asarray(
@@ -33,7 +35,7 @@ class Cloud:
         )
 
     def put(self, who: int, host: int) -> None:
-        """An instance comes to a host, from another one or from nowhere, or goes, -1."""
+        """Move an instance to a host, or remove it, -1."""
         for place, sign in ((int(self.where[who]), -1), (host, 1)):
             if place >= 0:
                 self.used_vcpus[place] += sign * self._vcpus[who]
@@ -42,12 +44,12 @@ class Cloud:
 
 
 def room(host: Host) -> tuple[float, float]:
-    """vCPUs and MB that may be promised on a host."""
+    """The vCPUs and MB that may be promised on a host."""
     return host.pcpus * host.cpu_overcommit, host.memory_mb * host.memory_overcommit
 
 
 def fewest_by_size(trace: Trace, host: Host, step: int) -> int:
-    """No fewer hosts can hold by their sizes those who are there in a step."""
+    """A lower bound by size on the hosts for one step."""
     there = trace.there(step)
     return max(
         bin_bound(size[there].astype(np.float64), most)
@@ -56,19 +58,19 @@ def fewest_by_size(trace: Trace, host: Host, step: int) -> int:
 
 
 def fewest_kept(trace: Trace, host: Host, step: int, keep_ratio: float) -> int:
-    """No fewer hosts can carry a step with everybody at `keep_ratio` of what it asks for, and hold them by size."""
+    """A lower bound on the hosts that hold a step and serve everybody with `keep_ratio` of its demand."""
     there = trace.there(step)
     asked = float((np.minimum(trace.cpu[step][there], 1.0) * trace.vcpus[there]).sum())
     return max(fewest_by_size(trace, host, step), math.ceil(asked * keep_ratio / host.pcpus - 1e-9))
 
 
 def bin_bound(sizes: Floats, room: float) -> int:
-    """Fewest bins of `room` that sizes can need: the bound L2 of Martello and Toth (1990), at least the sum.
+    """The bound L2 of Martello and Toth (1990) on the bins of `room`, at least the sum.
 
-    Who is larger than room - a shares with nobody of at least a; who is larger than half shares with none of its like.
+    Items larger than room - a share with none of at least a; items larger than half share with none of their like.
     """
     room = with_slack(room)
-    sizes = np.sort(sizes[(sizes > 0) & (sizes <= room)])  # who fits nowhere is refused by everybody
+    sizes = np.sort(sizes[(sizes > 0) & (sizes <= room)])  # instances that fit nowhere are refused by every policy
     summed = np.concatenate([[0.0], np.cumsum(sizes)])
     half = int(np.searchsorted(sizes, room / 2, side="right"))  # from here on they are larger than half
     a = np.unique(sizes[:half])

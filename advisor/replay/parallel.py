@@ -1,4 +1,4 @@
-"""Independent tasks done at the same time: in processes of this machine, or on the workers of a Dask cluster."""
+"""Runs independent tasks in parallel: in processes of this machine, or on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def spread(
     progress: Progress | None = None,
     what: str = "tasks",
 ) -> list[Result]:
-    """The function of every task, in the order of the tasks; equal wherever they run.
+    """The function's results in the order of the tasks; the same wherever they run.
 
-    With `scheduler` (tcp://host:port) on that Dask cluster, else in at most `processes`, None = one per CPU that may be
-    used; one task, or one process, needs no other process than this. Function and tasks must be picklable, and of a
-    module. What a task raises is raised; ClusterFailed when a cluster or a process that was to do some work is lost.
+    With `scheduler` (tcp://host:port) tasks run on that Dask cluster, else in at most `processes`, None = one per
+    usable CPU; a single task or process runs here. Function and tasks must be picklable and belong to a module. Errors
+    of tasks are raised; ClusterFailed when a cluster or process is lost.
     """
 
     def done(count: int) -> None:
@@ -55,7 +55,7 @@ def _on_cluster(
 ) -> list[Result]:
     if not SCHEDULER.fullmatch(scheduler):
         raise InvalidInput(f"scheduler {scheduler[:60]!r} is not an address such as tcp://host:8786", field="scheduler")
-    from models.scale.cluster import ClusterError, connected  # with Dask: only who has a cluster waits for it
+    from models.scale.cluster import ClusterError, connected  # imports Dask, so it is imported on use
 
     try:
         with connected(scheduler) as cluster:
@@ -70,10 +70,10 @@ def _in_processes(
     # Started anew, not forked: a fork of a process that has threads may hang.
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
         running = {pool.submit(function, task): number for number, task in enumerate(tasks)}
-        found: dict[int, Result] = {}
+        results: dict[int, Result] = {}
         try:
             for number, future in enumerate(as_completed(running), 1):
-                found[running[future]] = future.result()
+                results[running[future]] = future.result()
                 done(number)
         except BrokenProcessPool as error:
             raise ClusterFailed(
@@ -82,4 +82,4 @@ def _in_processes(
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
-    return [found[number] for number in range(len(tasks))]
+    return [results[number] for number in range(len(tasks))]

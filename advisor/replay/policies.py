@@ -1,4 +1,4 @@
-"""Who decides where an instance of a trace goes: the advisor, and the rules that schedulers go by without it."""
+"""Placement policies of a replay: the advisor, and the rules that schedulers use without it."""
 
 from __future__ import annotations
 
@@ -23,41 +23,44 @@ from advisor.domain import (
 from advisor.placement import sequential
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
-from advisor.replay.packed_cloud import Cloud
-from advisor.replay.workloads import LEAST_LOAD, Demand
+from advisor.replay.packed_cloud import PackedCloud
+from advisor.replay.workloads import MIN_LOAD, Demand
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 
 WHEN = datetime(2000, 1, 1, tzinfo=UTC)  # any moment: hosts of a replay are always fresh
 
 
-class Policy(Protocol):
-    """Who decides: the host of a newcomer in a step, None = none can take it."""
+class PlacementPolicy(Protocol):
+    """Chooses the host of a newcomer in a step, None = none can take it."""
 
-    def choose(self, cloud: Cloud, who: int, step: int) -> int | None: ...
+    def choose(self, cloud: PackedCloud, who: int, step: int) -> int | None: ...
 
 
 class FirstFit:
     """The first host with room."""
 
-    def choose(self, cloud: Cloud, who: int, _step: int) -> int | None:
+    def choose(self, cloud: PackedCloud, who: int, _step: int) -> int | None:
         fits = cloud.fits(who)
         return int(fits.argmax()) if fits.any() else None
 
 
 class BestFit:
-    """The host with room that has the most vCPUs promised; of several the first."""
+    """The host with room and most vCPUs promised; of equals the first."""
 
-    def choose(self, cloud: Cloud, who: int, _step: int) -> int | None:
+    def choose(self, cloud: PackedCloud, who: int, _step: int) -> int | None:
         fits = cloud.fits(who)
         return int(np.where(fits, cloud.used_vcpus, -1.0).argmax()) if fits.any() else None
 
 
 class NovaLike:
-    """Nova's default CPU and RAM weighers: free vCPUs and free memory, each scaled to 0-1 over the hosts with room and
-    weighed alike (nova/weights.py, nova/scheduler/weights/{cpu,ram}.py)."""
+    """Nova's default CPU and RAM weighers.
 
-    def choose(self, cloud: Cloud, who: int, _step: int) -> int | None:
+    Free vCPUs and free memory are scaled to 0-1 over the hosts with room and weighted equally (nova/weights.py,
+    nova/scheduler/weights/{cpu,ram}.py).
+    """
+
+    def choose(self, cloud: PackedCloud, who: int, _step: int) -> int | None:
         hosts = np.flatnonzero(cloud.fits(who))
         if not len(hosts):
             return None
@@ -70,22 +73,22 @@ def _scaled(values: Floats) -> Floats:
     return (values - values.min()) / width if width else np.zeros(len(values))
 
 
-class Random:
-    """Any host with room, by lot."""
+class RandomChoice:
+    """A random host with room."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
 
-    def choose(self, cloud: Cloud, who: int, _step: int) -> int | None:
+    def choose(self, cloud: PackedCloud, who: int, _step: int) -> int | None:
         hosts = np.flatnonzero(cloud.fits(who))
         return int(self._random.choice(hosts)) if len(hosts) else None
 
 
-class Advised:
-    """The advisor as a scheduler asks it: a host for each newcomer, nobody pinned and nobody's settings changed.
+class AdvisorPolicy:
+    """The advisor as a scheduler uses it: a host for each newcomer, without pinning and without changed settings.
 
-    It knows the demand that was seen till then. Where every host would break a limit, it is asked again without limits,
-    so that it refuses nobody whom the others take.
+    It knows the demand seen so far. Where every host would violate a limit, it decides without limits, so that it
+    refuses no instance that the other policies take.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class Advised:
         self._profiles: tuple[WorkloadProfile, ...] = ()
         self._snapshots: dict[bool, ClusterSnapshot] = {}  # of this step, with limits and without
 
-    def choose(self, cloud: Cloud, who: int, step: int) -> int | None:
+    def choose(self, cloud: PackedCloud, who: int, step: int) -> int | None:
         for limited in (True, False):
             snapshot = self.snapshot(cloud, step, limited=limited)
             instance = self._instance(who, None, limited=limited)
@@ -111,7 +114,7 @@ class Advised:
                 return placed
         return None
 
-    def snapshot(self, cloud: Cloud, step: int, *, limited: bool = True) -> ClusterSnapshot:
+    def snapshot(self, cloud: PackedCloud, step: int, *, limited: bool = True) -> ClusterSnapshot:
         """The cloud as the advisor knows it before a step."""
         if step != self._step:
             self._step = step
@@ -132,7 +135,7 @@ class Advised:
         return self._snapshots[limited]
 
     def moved(self) -> None:
-        """What was known of this step holds no more."""
+        """Forget what was known of this step."""
         self._step = -1
 
     def number(self, name: str) -> int:
@@ -145,10 +148,10 @@ class Advised:
         return replace(known, host=name, min_throughput_ratio=self._keep if limited else None)
 
     def _known(self, step: int) -> tuple[list[Instance], tuple[WorkloadProfile, ...]]:
-        """Everybody with the load that is known of it, and their profiles."""
+        """Every instance with its known load, and the profiles."""
         demand, trace = self._demand, self._demand.trace
         loads, rates = demand.planned(step, self._plan_for)
-        # On all pCPUs and nowhere else: with a pinning of its own nobody is offered another one.
+        # Pinned to all pCPUs: an instance with a pinning of its own is offered no other.
         anywhere = tuple(range(demand.host.pcpus))
         pinned: dict[int, IsolationSettings] = {
             vcpus: IsolationSettings(pinning=Pinning.all_on(anywhere, vcpus))
@@ -163,7 +166,7 @@ class Advised:
                 vcpus=int(trace.vcpus[who]),
                 memory_mb=float(trace.memory_mb[who]),
                 workload=names[who],
-                load=max(float(loads[who]), LEAST_LOAD),
+                load=max(float(loads[who]), MIN_LOAD),
                 settings=pinned[int(trace.vcpus[who])],
             )
             for who in range(len(trace))
@@ -174,7 +177,7 @@ class Advised:
 def _with_rates(
     demand: Demand, loads: Floats, rates: Mapping[str, Floats]
 ) -> tuple[tuple[str, ...], tuple[WorkloadProfile, ...]]:
-    """A profile for each instance whose network and disk are what was seen of it."""
+    """A profile for each instance with its observed network and disk rates."""
     by_name: dict[str, list[WorkloadProfile]] = {}
     for profile in demand.profiles:
         by_name.setdefault(profile.name, []).append(profile)
@@ -182,12 +185,12 @@ def _with_rates(
     for who, kind in enumerate(demand.names):
         own = {name: float(values[who] / loads[who]) for name, values in rates.items()}
         names.append(f"{kind} of {who}")
-        profiles += [replace(one, name=names[-1], metrics={**one.metrics, **own}) for one in by_name[kind]]
+        profiles += [replace(profile, name=names[-1], metrics={**profile.metrics, **own}) for profile in by_name[kind]]
     return tuple(names), tuple(profiles)
 
 
 def _name(host: int) -> str:
-    """A host's id, whose order is that of the numbers."""
+    """A host id whose order is that of the numbers."""
     return f"{host:06d}"
 
 
@@ -200,11 +203,11 @@ def policy_of(
     keep_ratio: float,
     objective: Objective,
     plan_for: float,
-) -> Policy:
-    """The policy of that name; the lower bound is none."""
+) -> PlacementPolicy:
+    """The policy of that name; the lower bound is None."""
     match name:
         case "cotenant":
-            return Advised(demand, chosen, keep_ratio=keep_ratio, objective=objective, plan_for=plan_for)
+            return AdvisorPolicy(demand, chosen, keep_ratio=keep_ratio, objective=objective, plan_for=plan_for)
         case "first fit":
             return FirstFit()
         case "best fit":
@@ -212,6 +215,6 @@ def policy_of(
         case "nova-like":
             return NovaLike()
         case "random":
-            return Random(seed)
+            return RandomChoice(seed)
         case "lower bound":
             raise ValueError("the lower bound places nobody")

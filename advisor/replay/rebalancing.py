@@ -1,4 +1,4 @@
-"""Residents that move while a trace is replayed: what the advisor would have moved, knowing what was seen till then."""
+"""Rebalancing during a replay: moves that the advisor would make with what was seen so far."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import math
 from advisor.planning.assignment.assign import assign
 from advisor.planning.assignment.goal import Goal
 from advisor.prediction.active import ActivePredictor
-from advisor.replay.packed_cloud import Cloud
-from advisor.replay.policies import WHEN, Advised
+from advisor.replay.packed_cloud import PackedCloud
+from advisor.replay.policies import WHEN, AdvisorPolicy
 
 
 def rebalance(
-    policy: Advised, cloud: Cloud, step: int, chosen: ActivePredictor, *, keep_ratio: float, seed: int
+    policy: AdvisorPolicy, cloud: PackedCloud, step: int, chosen: ActivePredictor, *, keep_ratio: float, seed: int
 ) -> int:
-    """Carry out the moves that are worth it (`advisor.planning`, aim rebalance); returns how many there were."""
+    """Carry out worthwhile moves (`advisor.planning`, aim rebalance); returns their number."""
     snapshot = policy.snapshot(cloud, step)
     goal = Goal("rebalance", movable=frozenset(snapshot.names.placed), keep_ratio=keep_ratio, seed=seed)
-    found = assign(snapshot, chosen, goal, now=WHEN, fresh_s=math.inf)
-    moves = {name: host for name, host in found.where.items() if host is not None}
+    assignment = assign(snapshot, chosen, goal, now=WHEN, fresh_s=math.inf)
+    moves = {name: host for name, host in assignment.where.items() if host is not None}
     for name, host in moves.items():
         cloud.put(policy.number(name), int(host))
     policy.moved()

@@ -1,4 +1,4 @@
-"""One policy through one trace on one cloud: arrivals, departures, moves, and what came of them; a task of its own."""
+"""Simulates one policy on one trace and cloud: arrivals, departures, moves and their results; one task."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import numpy as np
 
 from advisor.domain import Objective, PolicyName
 from advisor.prediction.active import ActivePredictor
-from advisor.replay.evaluation import Judged, judge
-from advisor.replay.packed_cloud import Cloud, fewest_kept
-from advisor.replay.policies import Advised, policy_of
+from advisor.replay.evaluation import ReplayPredictions, predict_replay
+from advisor.replay.packed_cloud import PackedCloud, fewest_kept
+from advisor.replay.policies import AdvisorPolicy, policy_of
 from advisor.replay.workloads import Demand
 from models.arrays import Ints
 from models.prediction import Predictor
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """A policy, a seed and a cloud: all that `run` needs, wherever it runs. The replay begins at step `first`, and
-    residents may move every `rebalance_steps`, 0 = never."""
+class SimulationTask:
+    """A policy, a seed and a cloud: everything that `simulate` needs, wherever it runs.
+
+    The replay begins at step `first`; residents may move every `rebalance_steps`, 0 = never.
+    """
 
     policy: PolicyName
     seed: int
@@ -28,7 +30,7 @@ class Work:
     demand: Demand
     hosts: int
     predictor: Predictor
-    judge: Predictor
+    evaluator: Predictor
     first: int
     keep_ratio: float
     objective: Objective
@@ -37,15 +39,14 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """What came of a Work: hosts in use at each moment, (T,), what is predicted of everybody (None of a bound), moves,
-    refusals, and how long the decisions took."""
+class SimulationResult:
+    """The result of a task: hosts in use, (T,), predictions (None for a bound), moves, refusals and decision times."""
 
     policy: PolicyName
     seed: int
     shard: int
     hosts_used: Ints
-    judged: Judged | None = None
+    predictions: ReplayPredictions | None = None
     moves: int = 0
     refused: int = 0
     decisions: int = 0
@@ -53,22 +54,21 @@ class Ran:
     longest_s: float = 0.0
 
 
-def run(work: Work) -> Ran:
-    """Carry out one Work; the same Work gives the same result anywhere, but for the times, as long as no rebalance ends
-    by its limit of time."""
-    if work.policy == "lower bound":
-        trace, host = work.demand.trace, work.demand.host
-        fewest = [fewest_kept(trace, host, step, work.keep_ratio) for step in range(work.first, trace.steps)]
-        return Ran(work.policy, work.seed, work.shard, np.array(fewest, dtype=np.int64))
-    placed = Placed.by(work)
+def simulate(task: SimulationTask) -> SimulationResult:
+    """Simulate one task; the result is the same anywhere except for the times, unless a time limit ends a rebalance."""
+    if task.policy == "lower bound":
+        trace, host = task.demand.trace, task.demand.host
+        fewest = [fewest_kept(trace, host, step, task.keep_ratio) for step in range(task.first, trace.steps)]
+        return SimulationResult(task.policy, task.seed, task.shard, np.array(fewest, dtype=np.int64))
+    placed = PlacementLog.by(task)
     used = np.array([len(set(row[row >= 0].tolist())) for row in placed.where], dtype=np.int64)
-    judged = judge(work.demand, placed.where, work.first, work.judge, work.keep_ratio)
-    return Ran(
-        work.policy,
-        work.seed,
-        work.shard,
+    predictions = predict_replay(task.demand, placed.where, task.first, task.evaluator, task.keep_ratio)
+    return SimulationResult(
+        task.policy,
+        task.seed,
+        task.shard,
         used,
-        judged,
+        predictions,
         placed.moves,
         placed.refused,
         len(placed.times),
@@ -78,8 +78,8 @@ def run(work: Work) -> Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Hosts of everybody at each moment, (T, I), and how they came there."""
+class PlacementLog:
+    """The host of every instance at each moment, (T, I), and the decisions behind it."""
 
     where: Ints
     moves: int
@@ -87,33 +87,34 @@ class Placed:
     times: list[float]
 
     @classmethod
-    def by(cls, work: Work) -> Placed:
-        trace = work.demand.trace
+    def by(cls, task: SimulationTask) -> PlacementLog:
+        trace = task.demand.trace
         present = trace.present
-        cloud = Cloud(work.demand.host, work.hosts, trace)
-        chosen = ActivePredictor(work.predictor)
+        cloud = PackedCloud(task.demand.host, task.hosts, trace)
+        chosen = ActivePredictor(task.predictor)
         policy = policy_of(
-            work.policy,
-            work.demand,
+            task.policy,
+            task.demand,
             chosen,
-            work.seed,
-            keep_ratio=work.keep_ratio,
-            objective=work.objective,
-            plan_for=work.plan_for,
+            task.seed,
+            keep_ratio=task.keep_ratio,
+            objective=task.objective,
+            plan_for=task.plan_for,
         )
         refused = np.zeros(len(trace), dtype=bool)
-        where = np.full((trace.steps - work.first, len(trace)), -1, dtype=np.int64)
+        where = np.full((trace.steps - task.first, len(trace)), -1, dtype=np.int64)
         times: list[float] = []
         moves = 0
-        for step in range(work.first, trace.steps):
+        for step in range(task.first, trace.steps):
             for who in np.flatnonzero(~present[step] & (cloud.where >= 0)).tolist():
                 cloud.put(who, -1)
-            passed = step - work.first
-            if isinstance(policy, Advised) and work.rebalance_steps and passed and not passed % work.rebalance_steps:
+            passed = step - task.first
+            due = task.rebalance_steps and passed and not passed % task.rebalance_steps
+            if due and isinstance(policy, AdvisorPolicy):
                 from advisor.replay.rebalancing import rebalance  # with the solver of plans
 
                 begin = time.perf_counter()
-                moves += rebalance(policy, cloud, step, chosen, keep_ratio=work.keep_ratio, seed=work.seed)
+                moves += rebalance(policy, cloud, step, chosen, keep_ratio=task.keep_ratio, seed=task.seed)
                 times.append(time.perf_counter() - begin)
             for who in np.flatnonzero(present[step] & (cloud.where < 0) & ~refused).tolist():
                 begin = time.perf_counter()
@@ -123,5 +124,5 @@ class Placed:
                     refused[who] = True
                 else:
                     cloud.put(who, host)
-            where[step - work.first] = cloud.where
+            where[step - task.first] = cloud.where
         return cls(where, moves, int(refused.sum()), times)

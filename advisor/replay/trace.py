@@ -1,4 +1,4 @@
-"""Trace: who was there when, and what each asked for, as arrays over equal steps of time."""
+"""Trace: presence and demand of instances as arrays over equal time steps."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from models.arrays import Bools, Floats, Floats32, Ints
 class Trace:
     """I instances over T steps of `interval_s` seconds.
 
-    `ids` (I) in the order in which the file names them first, `vcpus` and `memory_mb` (I,) their sizes, `workloads` (I)
-    what each runs, None = not said. `cpu` (T, I) is the mean share of its vCPUs that an instance asked for in a step,
-    nan where it was not there; `net_mbit` and `disk_mb_s` (T, I) where the trace has them.
+    `ids` (I) are in the file's order, `vcpus` and `memory_mb` (I,) their sizes, `workloads` (I) what each runs, None =
+    unknown. `cpu` (T, I) is the mean share of its vCPUs that an instance asked for, nan where it was absent; `net_mbit`
+    and `disk_mb_s` (T, I) where the trace has them.
     """
 
     name: str
@@ -40,11 +40,11 @@ class Trace:
 
     @property
     def present(self) -> Bools:
-        """Who is there in each step, (T, I)."""
+        """Which instances are present in each step, (T, I)."""
         return ~np.isnan(self.cpu)
 
     def there(self, step: int) -> Bools:
-        """Who is there in one step, (I,): of `present` each step alone would cost as much as all of them."""
+        """Which instances are present in one step, (I,); cheaper than `present`."""
         return np.asarray(~np.isnan(self.cpu[step]))
 
     def of(self, instances: Ints) -> Trace:
@@ -52,8 +52,8 @@ class Trace:
         numbers = instances.tolist()
         return replace(
             self,
-            ids=tuple(self.ids[one] for one in numbers),
-            workloads=tuple(self.workloads[one] for one in numbers),
+            ids=tuple(self.ids[number] for number in numbers),
+            workloads=tuple(self.workloads[number] for number in numbers),
             vcpus=self.vcpus[instances],
             memory_mb=self.memory_mb[instances],
             cpu=self.cpu[:, instances],

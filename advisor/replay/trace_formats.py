@@ -1,4 +1,4 @@
-"""The forms that traces come in, each read piece by piece and checked cell by cell; no file is held as a whole."""
+"""Trace file formats, read in pieces with every cell validated; no file is held in memory as a whole."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pyarrow import parquet
 
 from advisor.domain import TraceForm
 from advisor.errors import InvalidInput
-from advisor.replay.cells import MOST_OF_ITS_CPUS, Cells, first_line, parquet_pieces, text_pieces, unreadable
-from advisor.replay.grid import Rows
+from advisor.replay.cells import MAX_CPU_SHARE, Cells, first_line, parquet_pieces, text_pieces, unreadable
+from advisor.replay.grid import TraceRows
 from profiler.observed import MAX_CPUS
 
 MAX_TIME_S = 1e11
@@ -29,17 +29,17 @@ META = ("id", "cpu_count", "cpu_capacity", "mem_capacity")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A trace as a stream: `kinds` are the demands that its rows have, cpu first, and what it does not say."""
+class TraceSource:
+    """A trace as a stream: `kinds` are its demands, cpu first; `unsaid` is what it lacks."""
 
     form: TraceForm
     kinds: tuple[str, ...]
-    rows: Iterator[Rows]
+    rows: Iterator[TraceRows]
     unsaid: tuple[str, ...] = ()
 
 
-def open_trace(path: Path, form: TraceForm | None = None) -> Source:
-    """Open a trace; `form` None = by what the file looks like. InvalidInput names file, row, column and reason."""
+def open_trace(path: Path, form: TraceForm | None = None) -> TraceSource:
+    """Open a trace; `form` None = detect it. InvalidInput names file, row, column and reason."""
     try:
         str(path).encode()  # what reads files takes no other names
     except UnicodeEncodeError as error:
@@ -54,7 +54,7 @@ def open_trace(path: Path, form: TraceForm | None = None) -> Source:
 
 
 def recognise(path: Path) -> TraceForm:
-    """The form of a file, by its first bytes and its columns."""
+    """The format of a file, by its first bytes and columns."""
     with path.open("rb") as file:
         magic = file.read(4)
     if magic == b"PAR1":
@@ -71,19 +71,19 @@ def recognise(path: Path) -> TraceForm:
     )
 
 
-def _own_csv(path: Path) -> Source:
+def _own_csv(path: Path) -> TraceSource:
     return _own(path, "csv", first_line(path), text_pieces(path), first_row=2)
 
 
-def _own_parquet(path: Path) -> Source:
+def _own_parquet(path: Path) -> TraceSource:
     file = parquet.ParquetFile(path)
     return _own(path, "parquet", file.schema_arrow.names, parquet_pieces(file), first_row=1)
 
 
 def _own(
     path: Path, form: TraceForm, columns: Sequence[str], pieces: Iterator[pa.RecordBatch], first_row: int
-) -> Source:
-    """The project's own form (docs/traces.md): one row per instance and time."""
+) -> TraceSource:
+    """The project's own format (docs/traces.md): one row per instance and time."""
     known = (*REQUIRED, *CPU_COLUMNS, *OPTIONAL)
     for name in columns:
         if name not in known:
@@ -99,20 +99,20 @@ def _own(
         raise InvalidInput(f"{path.name}: {what}", field="trace")
     kinds = ("cpu", *(name for name in ("net_mbit", "disk_mb_s") if name in columns))
 
-    def rows() -> Iterator[Rows]:
+    def rows() -> Iterator[TraceRows]:
         row = first_row
         for piece in pieces:
             cells = Cells(path.name, piece, row)
             vcpus = cells.whole("vcpus", MAX_CPUS) if "vcpus" in columns else np.ones(len(cells))
             if cpu == ["cpu_percent"]:
-                share = cells.numbers("cpu_percent", 100.0 * MAX_CPUS * MOST_OF_ITS_CPUS) / (100 * vcpus)
+                share = cells.numbers("cpu_percent", 100.0 * MAX_CPUS * MAX_CPU_SHARE) / (100 * vcpus)
             else:
                 capacity = cells.numbers("capacity_mhz", MAX_RATE, above_zero=True)
                 share = cells.numbers("cpu_mhz", MAX_RATE) / capacity
             cells.check_share(share, cpu[0])
             demands = [share, *(cells.numbers(name, MAX_RATE) for name in kinds[1:])]
             names, who = cells.names("instance")
-            yield Rows(
+            yield TraceRows(
                 names=names,
                 who=who,
                 time_s=cells.numbers("time_s", MAX_TIME_S, least=-MAX_TIME_S),
@@ -125,23 +125,25 @@ def _own(
             row += len(cells)
 
     named = {"memory_mb": "memory", "net_mbit": "network", "disk_mb_s": "disk", "workload": "what the instances run"}
-    return Source(form, kinds, _told(path, rows()), tuple(text for name, text in named.items() if name not in columns))
+    return TraceSource(
+        form, kinds, _readable_rows(path, rows()), tuple(text for name, text in named.items() if name not in columns)
+    )
 
 
-def _planetlab(path: Path) -> Source:
-    """PlanetLab as one row per VM: its name, which may be any text, then its CPU percent every five minutes."""
+def _planetlab(path: Path) -> TraceSource:
+    """PlanetLab as one row per VM: its name (any text), then its CPU percent every five minutes."""
     count = len(first_line(path)) - 1
     if count < 1:
         raise InvalidInput(f"{path.name}: row 1 has a name and no value", field="trace")
 
-    def rows() -> Iterator[Rows]:
+    def rows() -> Iterator[TraceRows]:
         row = 1
         for piece in text_pieces(path, header=False):
             cells = Cells(path.name, piece, row)
-            values = [cells.numbers(str(at + 2), 100 * MOST_OF_ITS_CPUS) for at in range(count)]
+            values = [cells.numbers(str(at + 2), 100 * MAX_CPU_SHARE) for at in range(count)]
             names, who = cells.names("1", free=True)
             every = len(cells) * count
-            yield Rows(
+            yield TraceRows(
                 names=names,
                 who=np.repeat(who, count),
                 time_s=np.tile(np.arange(count) * PLANETLAB_STEP_S, len(cells)),
@@ -154,19 +156,21 @@ def _planetlab(path: Path) -> Source:
             row += len(cells)
 
     unsaid = ("size (one vCPU is taken)", "memory", "network", "disk", "what the instances run")
-    return Source("planetlab", ("cpu",), _told(path, rows()), unsaid)
+    return TraceSource("planetlab", ("cpu",), _readable_rows(path, rows()), unsaid)
 
 
-def _bitbrains(path: Path) -> Source:
-    """Bitbrains' GWA-T-12 as OpenDC stores it: a row is the mean over `duration` ms until `timestamp`, sizes are in the
-    meta file beside it, memory in KiB."""
+def _bitbrains(path: Path) -> TraceSource:
+    """Bitbrains' GWA-T-12 as OpenDC stores it.
+
+    A row is the mean over `duration` ms until `timestamp`; sizes are in the meta file beside it, memory in KiB.
+    """
     file = parquet.ParquetFile(path)
     for name in BITBRAINS:
         if name not in file.schema_arrow.names:
             raise InvalidInput(f"{path.name}: column {name} is missing", field="trace")
     sizes = _meta(path)
 
-    def rows() -> Iterator[Rows]:
+    def rows() -> Iterator[TraceRows]:
         row = 1
         for piece in parquet_pieces(file, BITBRAINS):
             cells = Cells(path.name, piece, row)
@@ -178,7 +182,7 @@ def _bitbrains(path: Path) -> Source:
             share = cells.numbers("cpu_usage", MAX_RATE) / capacity
             cells.check_share(share, "cpu_usage")
             lasts = cells.numbers("duration", 1e3 * MAX_TIME_S, above_zero=True) / 1000
-            yield Rows(
+            yield TraceRows(
                 names=names,
                 who=who,
                 time_s=cells.numbers("timestamp", MAX_TIME_S, least=-MAX_TIME_S) - lasts,
@@ -190,11 +194,13 @@ def _bitbrains(path: Path) -> Source:
             )
             row += len(cells)
 
-    return Source("bitbrains", ("cpu",), _told(path, rows()), ("network", "disk", "what the instances run"))
+    return TraceSource(
+        "bitbrains", ("cpu",), _readable_rows(path, rows()), ("network", "disk", "what the instances run")
+    )
 
 
 def _meta(path: Path) -> Mapping[str, tuple[float, float, float]]:
-    """vCPUs, MHz of all of them together and memory in KiB by instance, from the file beside the trace."""
+    """vCPUs, total MHz and memory in KiB by instance, from the meta file."""
     beside = path.with_name(path.name.replace("trace", "meta"))
     if beside == path or not beside.is_file():
         raise InvalidInput(
@@ -204,22 +210,22 @@ def _meta(path: Path) -> Mapping[str, tuple[float, float, float]]:
         table = parquet.read_table(beside, columns=list(META))
     except (pa.ArrowException, OSError) as error:
         raise unreadable(beside, error) from error
-    found: dict[str, tuple[float, float, float]] = {}
+    sizes: dict[str, tuple[float, float, float]] = {}
     row = 1
     for piece in table.to_batches():
         cells = Cells(beside.name, piece, row)
         vcpus, memory = cells.whole("cpu_count", MAX_CPUS), cells.numbers("mem_capacity", KIB_PER_MB * MAX_MEMORY_MB)
         mhz = cells.numbers("cpu_capacity", MAX_RATE, above_zero=True)
         names, who = cells.names("id")
-        for at, name in enumerate(names[one] for one in who.tolist()):
-            if name in found:
+        for at, name in enumerate(names[code] for code in who.tolist()):
+            if name in sizes:
                 cells.fail(at, "id", f"instance {name} stands twice")
-            found[name] = (float(vcpus[at]), float(mhz[at]), float(memory[at]))
+            sizes[name] = (float(vcpus[at]), float(mhz[at]), float(memory[at]))
         row += len(cells)
-    return found
+    return sizes
 
 
-FORMS: Mapping[TraceForm, Callable[[Path], Source]] = {
+FORMS: Mapping[TraceForm, Callable[[Path], TraceSource]] = {
     "bitbrains": _bitbrains,
     "planetlab": _planetlab,
     "csv": _own_csv,
@@ -227,8 +233,8 @@ FORMS: Mapping[TraceForm, Callable[[Path], Source]] = {
 }
 
 
-def _told(path: Path, rows: Iterator[Rows]) -> Iterator[Rows]:
-    """The same rows; what the library cannot read is told as any other broken cell."""
+def _readable_rows(path: Path, rows: Iterator[TraceRows]) -> Iterator[TraceRows]:
+    """The same rows; errors of the library become InvalidInput."""
     try:
         yield from rows
     except (pa.ArrowException, OSError, EOFError) as error:

@@ -1,4 +1,4 @@
-"""What instances of a trace run, and how much of it they ask for: profiles at full load, and loads over time."""
+"""The workloads and loads of a trace's instances: profiles at full load, and loads over time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from models.data.scene import ProfileTable
 from models.physics.demands import guessed_capacity
 from profiler.metrics import BY_NAME, split_key
 
-LEAST_LOAD = 1e-3  # a load is above 0; who does nothing asks for a thousandth of its CPUs
-WINDOW_S = 86_400.0  # how long what somebody asked for is remembered by who decides by it
-LEAST_SEEN = 12  # steps before an instance is judged by itself; till then it is taken to be like the others
+MIN_LOAD = 1e-3  # loads are positive; an idle instance asks for a thousandth of its CPUs
+WINDOW_S = 86_400.0  # how long past demand is taken into account
+MIN_SEEN_STEPS = 12  # steps before an instance is judged by itself; till then it is taken to be like the others
 CPU_ONLY = "cpu only"
 # What grows with the size of an instance: of the eight metrics all but ratios, and what is moved in a second.
-GROWS = frozenset({name for name, one in BY_NAME.items() if one.kind != "ratio"}) | {
+SCALING_METRICS = frozenset({name for name, metric in BY_NAME.items() if metric.kind != "ratio"}) | {
     "net_mbit", "disk_mb_s", "mem_bw_mb_s", "throughput_kb_s", "throughput_rps",
 }  # fmt: skip
 RATES = ("net_mbit", "disk_mb_s")
@@ -29,8 +29,11 @@ RATES = ("net_mbit", "disk_mb_s")
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The demand of I instances: `names` (I) of their `profiles`, which fill an instance's vCPUs at load 1; what a
-    trace says of network and disk takes the place of a profile's. `host` is the type that all hosts are of."""
+    """The demand of I instances.
+
+    `names` (I) refer to `profiles`, which fill an instance's vCPUs at load 1; network and disk of the trace replace the
+    profile's. `host` is the type of all hosts.
+    """
 
     trace: Trace
     names: tuple[str, ...]
@@ -40,33 +43,37 @@ class Demand:
 
     def rates(self) -> Mapping[str, NDArray[np.float32]]:
         """Network and disk over time, (T, I), where the trace has them."""
-        found = {name: getattr(self.trace, name) for name in RATES}
-        return {name: values for name, values in found.items() if values is not None}
+        rates = {name: getattr(self.trace, name) for name in RATES}
+        return {name: values for name, values in rates.items() if values is not None}
 
     def loads(self, first: int, end: int) -> Floats:
-        """Share of its vCPUs that each asks for, (T, I), in these steps; nan where it is not there."""
-        return np.clip(self.trace.cpu[first:end].astype(np.float64), LEAST_LOAD, 1.0)
+        """The share of its vCPUs that each instance asks for, (T, I), in these steps; nan where it is absent."""
+        return np.clip(self.trace.cpu[first:end].astype(np.float64), MIN_LOAD, 1.0)
 
     def of(self, instances: Ints) -> Demand:
         """The demand of these instances only."""
-        return replace(self, trace=self.trace.of(instances), names=tuple(self.names[one] for one in instances.tolist()))
+        return replace(
+            self, trace=self.trace.of(instances), names=tuple(self.names[number] for number in instances.tolist())
+        )
 
     def planned(self, step: int, quantile: float) -> tuple[Floats, Mapping[str, Floats]]:
-        """What somebody who decides before `step` knows: the load of each, (I,), and its network and disk.
+        """What is known before `step`: the load of each instance, (I,), and its network and disk.
 
-        The quantile of what it asked for in the last WINDOW_S; of who was hardly seen, that of everybody seen till
-        then, and full load where nobody was. What comes is never looked at.
+        It is the quantile of the demand in the last WINDOW_S; for instances hardly seen, that of all seen so far, and
+        full load where none was. The future is never used.
         """
         window = slice(max(0, step - round(WINDOW_S / self.trace.interval_s)), step)
-        load = _known(np.clip(self.trace.cpu[window], LEAST_LOAD, 1.0), quantile, 1.0)
+        load = _known(np.clip(self.trace.cpu[window], MIN_LOAD, 1.0), quantile, 1.0)
         return load, {name: _known(values[window], quantile, 0.0) for name, values in self.rates().items()}
 
 
 def demand_of(
     trace: Trace, unsaid: Sequence[str], host: Host, workloads: Sequence[WorkloadProfile], seed: int
 ) -> Demand:
-    """Give every instance a profile: its workload's where the trace names one, else one of `workloads` by lot, else one
-    of CPU only. InvalidInput where a trace names a workload that is not among them, or one says nothing of its CPU."""
+    """Give every instance a profile: its workload's, else a random one of `workloads`, else CPU only.
+
+    InvalidInput where the trace names an unknown workload, or one without CPU.
+    """
     known: dict[str, list[WorkloadProfile]] = {}
     for profile in workloads:
         known.setdefault(profile.name, []).append(profile)
@@ -83,52 +90,56 @@ def demand_of(
         own = f"{name} x {vcpus}"
         if own not in made:
             profiles = known.get(name) or [WorkloadProfile(CPU_ONLY, {"cpu": 100.0}, origin="given")]
-            made[own] = [_filling(profile, own, vcpus) for profile in profiles]
+            made[own] = [_profile_at_full_load(profile, own, vcpus) for profile in profiles]
         names.append(own)
-    said = [f"The trace does not say: {', '.join(unsaid)}."] if unsaid else []
+    notes = [f"The trace does not say: {', '.join(unsaid)}."] if unsaid else []
     if everything and None in trace.workloads:
-        said.append(
+        notes.append(
             f"What an instance runs is drawn (seed {seed}) from the profiles given ({len(everything)}), scaled so that "
             "they fill its vCPUs at full load; the trace says how much of that it asks for."
         )
     elif not everything:
-        told = [what for what, values in (("network", trace.net_mbit), ("disk", trace.disk_mb_s)) if values is not None]
-        needed = f"no more than CPU and the {' and '.join(told)} of the trace" if told else "CPU only"
-        said.append(f"Instances are taken to need {needed}: caches, memory bandwidth and driver domain are left out.")
+        in_trace = [
+            what for what, values in (("network", trace.net_mbit), ("disk", trace.disk_mb_s)) if values is not None
+        ]
+        needed = f"no more than CPU and the {' and '.join(in_trace)} of the trace" if in_trace else "CPU only"
+        notes.append(f"Instances are taken to need {needed}: caches, memory bandwidth and driver domain are left out.")
     above = int((trace.cpu > 1).sum())
     if above:
-        said.append(f"What was asked for above all of an instance's vCPUs ({above:,} values) counts as all of them.")
+        notes.append(f"What was asked for above all of an instance's vCPUs ({above:,} values) counts as all of them.")
     most = 0.0 if trace.disk_mb_s is None else float(np.nanmax(trace.disk_mb_s))
     if most and host.disk_mb_s is None:
         host = replace(host, disk_mb_s=most)
-        said.append(f"A host's disk is taken to do {most:,.1f} MB/s, the most that one instance of the trace did.")
-    filling = tuple(one for some in made.values() for one in some)
+        notes.append(f"A host's disk is taken to do {most:,.1f} MB/s, the most that one instance of the trace did.")
+    filling = tuple(profile for profiles_here in made.values() for profile in profiles_here)
     table = ProfileTable.build(filling)
     for key, what in (("disk_mb_s", "disk"), ("mem_bw_mb_s", "memory bandwidth")):
         if getattr(host, key) is None and (guessed := guessed_capacity(table, key)):
-            said.append(
+            notes.append(
                 f"A host's {what} is taken to be {guessed:,.1f} MB/s, by the profile that reached most alone; another "
                 "host type may say what it is."
             )
-    return Demand(trace, tuple(names), filling, host, tuple(said))
+    return Demand(trace, tuple(names), filling, host, tuple(notes))
 
 
-def _filling(profile: WorkloadProfile, name: str, vcpus: int) -> WorkloadProfile:
-    """A profile of an instance that many vCPUs large whose CPUs are full: what it does grows, what it is like stays."""
+def _profile_at_full_load(profile: WorkloadProfile, name: str, vcpus: int) -> WorkloadProfile:
+    """A profile of an instance of that size whose CPUs are full: rates scale, ratios stay."""
     cpu = profile.get("cpu")
     if not cpu:
         raise InvalidInput(f"workload {profile.name}: its profile says nothing of cpu", field="workload")
     growth = 100 * vcpus / cpu
-    metrics = {key: value * (growth if split_key(key)[1] in GROWS else 1) for key, value in profile.metrics.items()}
+    metrics = {
+        key: value * (growth if split_key(key)[1] in SCALING_METRICS else 1) for key, value in profile.metrics.items()
+    }
     return WorkloadProfile(name, metrics, profile.platform, profile.origin)
 
 
 def _known(seen: NDArray[np.floating], quantile: float, nothing: float) -> Floats:
-    """The quantile of each column (T, I), of all columns where it has few values, `nothing` where there are none."""
+    """The quantile of each column (T, I); of all columns where it has few values; `nothing` where there are none."""
     there = ~np.isnan(seen)
     everybody = np.float64(nothing if not there.any() else np.quantile(seen[there], quantile))
-    found = np.full(seen.shape[1], everybody)
-    enough = there.sum(axis=0) >= LEAST_SEEN
+    quantiles = np.full(seen.shape[1], everybody)
+    enough = there.sum(axis=0) >= MIN_SEEN_STEPS
     if enough.any():
-        found[enough] = np.nanquantile(seen[:, enough], quantile, axis=0)
-    return found
+        quantiles[enough] = np.nanquantile(seen[:, enough], quantile, axis=0)
+    return quantiles

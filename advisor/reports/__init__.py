@@ -1,4 +1,4 @@
-"""Plans, replays, evaluations and the state of a cloud as reports, a profile as a picture; nothing is learned here."""
+"""Reports of plans, replays, evaluations and clouds, and pictures of profiles; nothing is learned here."""
 
 from __future__ import annotations
 
@@ -36,57 +36,57 @@ __all__ = [
 
 
 def write_plan_report(inventory: Inventory, plan: Plan, path: Path, background: Background | None = None) -> None:
-    """Write the report, whole or not at all: one page where `path` ends in .html, else a folder with its data, too.
+    """Write the report atomically: one page where `path` ends in .html, else a folder that also has its data.
 
-    What is there is replaced when the new report is complete. OutOfSpace when the disk is full, InvalidInput when
+    An existing report is replaced when the new one is complete. OutOfSpace when the disk is full, InvalidInput when
     `path` cannot be written.
     """
     files.write(plan_report(inventory, plan, background or of_plan(inventory, plan, None)), path)
 
 
 def plan_as_html(inventory: Inventory, plan: Plan, background: Background | None = None) -> str:
-    """The report as one page that needs no other file; the same plan gives the same text.
+    """The report as one self-contained page; the same plan gives the same text.
 
     `inventory` is the cloud that the plan was made for. `advisor.reports.plan_background.of_plan` makes the
-    `background`; without it the page shows neither who hurts whom nor the model's card.
+    `background`; without it the page shows neither interference between neighbours nor the model's card.
     """
     return page(plan_report(inventory, plan, background or of_plan(inventory, plan, None)), beside=False)
 
 
 def plan_as_files(inventory: Inventory, plan: Plan, background: Background | None = None) -> dict[str, bytes]:
-    """The report as the files of a folder, by name: index.html, report.json and one CSV per table."""
+    """The files of a report folder by name: index.html, report.json and one CSV per table."""
     return files.files(plan_report(inventory, plan, background or of_plan(inventory, plan, None)))
 
 
 def plan_as_data(inventory: Inventory, plan: Plan, background: Background | None = None) -> dict[str, Any]:
-    """Every word and every number of the report, as its report.json has them."""
+    """All text and numbers of the report, as in report.json."""
     return files.as_json(plan_report(inventory, plan, background or of_plan(inventory, plan, None)))
 
 
-def write_evaluation_report(found: Sequence[Evaluation], path: Path) -> None:
-    """Write evaluations as one report, whole or not at all: a page where `path` ends in .html, else a folder.
+def write_evaluation_report(evaluations: Sequence[Evaluation], path: Path) -> None:
+    """Write evaluations as one report atomically: a page where `path` ends in .html, else a folder.
 
-    What is there is replaced when the new report is complete. OutOfSpace when the disk is full, InvalidInput when
+    An existing report is replaced when the new one is complete. OutOfSpace when the disk is full, InvalidInput when
     `path` cannot be written.
     """
     from advisor.reports.evaluation import evaluation_report  # with the learning libraries: others do without
 
-    files.write(evaluation_report(found), path)
+    files.write(evaluation_report(evaluations), path)
 
 
-def evaluation_as_html(found: Sequence[Evaluation]) -> str:
+def evaluation_as_html(evaluations: Sequence[Evaluation]) -> str:
     """The report as one page; the same evaluations give the same text."""
     from advisor.reports.evaluation import evaluation_report
 
-    return page(evaluation_report(found), beside=False)
+    return page(evaluation_report(evaluations), beside=False)
 
 
 def write_cloud_report(
     inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float], path: Path
 ) -> str:
-    """Write the state of a cloud and what a plan would do as a folder or a page, as above; returns its headline.
+    """Write the state of a cloud and what a plan would change, as a folder or a page; returns its headline.
 
-    `ages` are seconds since each host was last seen, inf = never; empty = nobody knows.
+    `ages` are seconds since each host was last seen, inf = never; empty = unknown.
     """
     report = cloud_report(inventory, plan, background, ages)
     files.write(report, path)
@@ -94,9 +94,9 @@ def write_cloud_report(
 
 
 def write_replay_report(replay: Replay, path: Path) -> None:
-    """Write what a replay found, whole or not at all: a page where `path` ends in .html, else a folder with its data.
+    """Write the results of a replay atomically: a page where `path` ends in .html, else a folder with its data.
 
-    What is there is replaced when the new report is complete. OutOfSpace when the disk is full, InvalidInput when
+    An existing report is replaced when the new one is complete. OutOfSpace when the disk is full, InvalidInput when
     `path` cannot be written.
     """
     files.write(replay_report(replay), path)
@@ -108,7 +108,7 @@ def replay_as_html(replay: Replay) -> str:
 
 
 def write_profile_picture(profile: InstanceProfile, path: Path) -> None:
-    """Write the windows of an instance with its phases as .png or .svg, whole or not at all.
+    """Write an instance's windows with its phases as .png or .svg, atomically.
 
     OutOfSpace when the disk is full, InvalidInput for another suffix and when `path` cannot be written.
     """

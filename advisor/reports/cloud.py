@@ -1,4 +1,4 @@
-"""The state of a cloud as a report: its hosts, who is worst off, how old the data are, what a plan would do."""
+"""The state of a cloud as a report: hosts, worst-off instances, age of the data, and what a plan would change."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from advisor.domain import Inventory, Plan
 from advisor.reports import plan_view
 from advisor.reports.host_sections import RESOURCES
 from advisor.reports.number_format import count, percent
-from advisor.reports.parts import Column, Report, Section, Table
+from advisor.reports.parts import Column, ReportDocument, Section, Table
 from advisor.reports.plan import plan_report
 from advisor.reports.plan_background import Background
 from advisor.reports.plan_sentences import headline as of_plan
 
-MOST_HOSTS, MOST_WORST = 100, 25  # rows on the page
+MAX_HOSTS, MOST_WORST = 100, 25  # rows on the page
 
 
-def cloud_report(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> Report:
-    """What stands on the hosts now, and below it what the plan would do.
+def cloud_report(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> ReportDocument:
+    """The hosts now, and below them what the plan would change.
 
-    `ages` are seconds since each host was last seen, inf = never; empty = nobody knows, as with a file.
+    `ages` are seconds since each host was last seen, inf = never; empty = unknown, as with a file.
     """
     whole = plan_report(inventory, plan, background)
     there = sum(len(found) for found in plan.before.values())
@@ -53,14 +53,14 @@ def _ages(ages: Mapping[str, float]) -> list[str]:
         return []
     never = sum(1 for age in ages.values() if math.isinf(age))
     seen = [age for age in ages.values() if not math.isinf(age)]
-    told = [f"The oldest data of a host are {duration(max(seen))} old."] if seen else []
+    sentences = [f"The oldest data of a host are {duration(max(seen))} old."] if seen else []
     if never:
-        told.append(f"{count(never, 'host')} {'was' if never == 1 else 'were'} never seen.")
-    return told
+        sentences.append(f"{count(never, 'host')} {'was' if never == 1 else 'were'} never seen.")
+    return sentences
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that people would say it in."""
+    """A time in a readable unit."""
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}s"
@@ -68,10 +68,12 @@ def duration(seconds: float) -> str:
 
 
 def _worst(inventory: Inventory, plan: Plan) -> Section:
-    """Those below their limit, then the others, the lowest T/B first."""
+    """Instances below their limit, then the others, lowest T/B first."""
     limit_of = plan_view.limits(inventory, plan)
-    there = [(limit_of(one.instance), host, one) for host, effects in plan.before.items() for one in effects]
-    there.sort(key=lambda one: (not one[0].broken(one[2]), one[2].throughput_ratio.expected, one[2].instance))
+    limited = [(limit_of(effect.instance), host, effect) for host, effects in plan.before.items() for effect in effects]
+    limited.sort(
+        key=lambda entry: (not entry[0].broken(entry[2]), entry[2].throughput_ratio.expected, entry[2].instance)
+    )
     columns = (
         Column("instance", "Instance", "name"),
         Column("host", "Host"),
@@ -80,8 +82,14 @@ def _worst(inventory: Inventory, plan: Plan) -> Section:
         Column("below", ""),
     )
     rows = [
-        (one.instance, host, one.throughput_ratio, limit.throughput, "below its limit" if limit.broken(one) else None)
-        for limit, host, one in there
+        (
+            effect.instance,
+            host,
+            effect.throughput_ratio,
+            limit.throughput,
+            "below its limit" if limit.broken(effect) else None,
+        )
+        for limit, host, effect in limited
     ]
     caption = "Those below their limit, then the lowest predicted throughput"
     return Section("worst", "Who is worst off now", tables=[Table("worst", caption, columns, rows, most=MOST_WORST)])
@@ -90,15 +98,15 @@ def _worst(inventory: Inventory, plan: Plan) -> Section:
 def _hosts(inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float]) -> Section:
     known = {host.id: host for host in inventory.hosts}
     rows = []
-    for name, there in plan.before.items():
+    for name, effects in plan.before.items():
         host, pressed = known.get(name), background.before.get(name, {})
         most = max(
             ((value, resource) for resource, value in pressed.items() if value is not None), default=(None, None)
         )
         age = ages.get(name)
         rows.append((
-            name, host.kind if host else None, host.pcpus if host else None, len(there),
-            min((one.throughput_ratio.expected for one in there), default=None),
+            name, host.kind if host else None, host.pcpus if host else None, len(effects),
+            min((effect.throughput_ratio.expected for effect in effects), default=None),
             RESOURCES[most[1]] if most[0] and most[1] else None, most[0] or None,
             None if age is None or math.isinf(age) else round(age, 1),
             "disabled" if host and not host.enabled else "never seen" if age is not None and math.isinf(age) else None,
@@ -113,5 +121,5 @@ def _hosts(inventory: Inventory, plan: Plan, background: Background, ages: Mappi
     return Section(
         "hosts",
         "The hosts now",
-        tables=[Table("hosts", "Those with the worst-off instances first", columns, rows, most=MOST_HOSTS)],
+        tables=[Table("hosts", "Those with the worst-off instances first", columns, rows, most=MAX_HOSTS)],
     )

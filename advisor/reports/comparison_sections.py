@@ -1,4 +1,4 @@
-"""Sections that set clouds side by side: before and after, month by month, variants of it."""
+"""Sections that compare clouds: before and after, month by month, and variants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SUMS = (
 )  # fmt: skip
 
 
-def standing(plan: Plan) -> Section:
+def before_and_after(plan: Plan) -> Section:
     clouds = [("before", plan.sums_before), ("after", plan.sums_after)]
     if plan.sums_before == plan.sums_after:
         clouds = [("now", plan.sums_before)]
@@ -29,8 +29,8 @@ def _sums(sums: PlanSums) -> tuple[float, ...]:
 
 
 def capacity(plan: Plan) -> Section:
-    found = plan.capacity
-    if found is None:
+    answer = plan.capacity
+    if answer is None:
         return Section("capacity", "Capacity")
     fit = Table(
         "capacity", "How many more of the mix fit",
@@ -38,18 +38,19 @@ def capacity(plan: Plan) -> Section:
          Column("by_rule", "By sizes alone", "count"), Column("months_examined", "Months examined", "count"),
          Column("runs_out_month", "Full in month", "number"),
          Column("first_refusal", "In the way of one more", "prose")),
-        [(found.fit, found.fit_lower, found.by_rule, found.months_examined, found.runs_out_month,
-          found.first_refusal or None)],
+        [(answer.fit, answer.fit_lower, answer.by_rule, answer.months_examined, answer.runs_out_month,
+          answer.first_refusal or None)],
     )  # fmt: skip
     columns = (
         Column("month", "Month", "number"), Column("added", "Added", "count"),
         Column("load_factor", "Load", "times"), *_SUMS, Column("fits", "Fits"),
     )  # fmt: skip
     rows = [
-        (one.month, one.added, one.load_factor, *_sums(one.sums), "yes" if one.fits else "no") for one in found.runway
+        (point.month, point.added, point.load_factor, *_sums(point.sums), "yes" if point.fits else "no")
+        for point in answer.runway
     ]
     runway = Table("runway", "The run-way, month by month", columns, rows, look="folded")
-    drawn = [Picture("Run-way", pictures.runway(found, plan.id), _growth(plan), broad=True)] if found.runway else []
+    drawn = [Picture("Run-way", pictures.runway(answer, plan.id), _growth(plan), broad=True)] if answer.runway else []
     return Section("capacity", "Capacity", pictures=drawn, tables=[fit, runway])
 
 
@@ -69,7 +70,7 @@ def variants(plan: Plan) -> Section:
         Column("fit", "More that fit", "count"),
         Column("notes", "Notes", "listed"),
     )
-    rows = [(one.name, *_sums(one.sums), one.fit, one.notes) for one in plan.variants]
+    rows = [(variant.name, *_sums(variant.sums), variant.fit, variant.notes) for variant in plan.variants]
     drawn = [Picture("Worst-off and mean T/B", pictures.variants(plan.variants, plan.id))] if rows else []
     table = Table("variants", "Clouds side by side", columns, rows)
     return Section("variants", "Side by side", pictures=drawn, tables=[table])

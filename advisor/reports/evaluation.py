@@ -1,4 +1,4 @@
-"""An evaluation laid out as a report: each dataset with sentences, pictures and tables of its protocols and curves."""
+"""The report of evaluations: each dataset with sentences, pictures and tables of its protocols and curves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from advisor.reports import evaluation_pictures as pictures
 from advisor.reports import evaluation_sentences as words
 from advisor.reports.number_format import count
-from advisor.reports.parts import Column, Picture, Report, Section, Table
+from advisor.reports.parts import Column, Picture, ReportDocument, Section, Table
 from models.evaluation.results_table import average_ranks
 from models.evaluation.run import Evaluation, ScatterPoints
 
@@ -40,26 +40,30 @@ _MEANING = {
 }
 
 
-def evaluation_report(found: Sequence[Evaluation]) -> Report:
-    """Every dataset in the order it was asked for; the same evaluations give the same report."""
-    figures = [one.figures for one in found]
-    many = len(found) > 1
-    limits = {name: f"{text}." for one in figures for name, text in one["limits"].items()}
-    return Report(
+def evaluation_report(evaluations: Sequence[Evaluation]) -> ReportDocument:
+    """All datasets in the given order; the same evaluations give the same report."""
+    figures = [evaluation.figures for evaluation in evaluations]
+    many = len(evaluations) > 1
+    limits = {name: f"{text}." for evaluation in figures for name, text in evaluation["limits"].items()}
+    return ReportDocument(
         what="evaluation",
-        title=f"Evaluation of {', '.join(one['dataset'] for one in figures)}",
+        title=f"Evaluation of {', '.join(evaluation['dataset'] for evaluation in figures)}",
         headline=words.headline(figures),
         sentences=[
-            f"{one['dataset']}: {sentence}" if many else sentence
-            for one in figures
-            for protocol, judged in one["protocols"].items()
+            f"{evaluation['dataset']}: {sentence}" if many else sentence
+            for evaluation in figures
+            for protocol, judged in evaluation["protocols"].items()
             for sentence in [" ".join(words.summary(protocol, judged))]
             if sentence
         ],
-        facts={one["dataset"]: _dataset(one) for one in figures},
+        facts={evaluation["dataset"]: _dataset(evaluation) for evaluation in figures},
         sections=[
-            _ranks(found, many=many),
-            *(section for number, one in enumerate(found) for section in _sections(one, f"d{number}", many=many)),
+            _ranks(evaluations, many=many),
+            *(
+                section
+                for number, evaluation in enumerate(evaluations)
+                for section in _sections(evaluation, f"d{number}", many=many)
+            ),
             Section("how", "How to read this", facts={**_MEANING, **limits}),
         ],
     )
@@ -73,9 +77,14 @@ def _dataset(figures: Mapping[str, Any]) -> str:
     )
 
 
-def _ranks(found: Sequence[Evaluation], *, many: bool) -> Section:
+def _ranks(evaluations: Sequence[Evaluation], *, many: bool) -> Section:
     ranks = average_ranks(
-        [one for each in found for name, one in each.figures["protocols"].items() if name != "random_row"]
+        [
+            protocol
+            for evaluation in evaluations
+            for name, protocol in evaluation.figures["protocols"].items()
+            if name != "random_row"
+        ]
     )
     columns = (Column("model", "Model", "name"), Column("rank", "Mean rank", "number"))
     rows = [(name, round(rank, 1)) for name, rank in ranks.items()]
@@ -86,12 +95,12 @@ def _ranks(found: Sequence[Evaluation], *, many: bool) -> Section:
     return Section("ranks", f"Mean rank{' over all datasets' if many else ''}", note, tables=[table])
 
 
-def _sections(found: Evaluation, salt: str, *, many: bool) -> Iterator[Section]:
-    prefix = f"{found.figures['dataset']}: " if many else ""
-    for protocol, figures in found.figures["protocols"].items():
+def _sections(evaluation: Evaluation, salt: str, *, many: bool) -> Iterator[Section]:
+    prefix = f"{evaluation.figures['dataset']}: " if many else ""
+    for protocol, figures in evaluation.figures["protocols"].items():
         if figures["models"]:
-            yield _protocol(found, protocol, figures, salt, prefix)
-    curves = {name: one for name, one in found.figures.get("curves", {}).items() if "skipped" not in one}
+            yield _protocol(evaluation, protocol, figures, salt, prefix)
+    curves = {name: curve for name, curve in evaluation.figures.get("curves", {}).items() if "skipped" not in curve}
     if curves:
         yield Section(
             f"{salt}-curves",
@@ -99,43 +108,44 @@ def _sections(found: Evaluation, salt: str, *, many: bool) -> Iterator[Section]:
             "The same rows are judged along a curve. Ours with its 95 % interval, and the baselines that are best at "
             "the end.",
             pictures=[
-                Picture(f"Mean error by {label}", pictures.curve(one, label, salt=f"{salt} {name}"))
-                for name, one in curves.items()
+                Picture(f"Mean error by {label}", pictures.curve(curve, label, salt=f"{salt} {name}"))
+                for name, curve in curves.items()
                 for label in [CURVES.get(name, name)]
             ],
-            tables=[_curve(one, name, salt) for name, one in curves.items()],
+            tables=[_curve(curve, name, salt) for name, curve in curves.items()],
         )  # fmt: skip
 
 
-def _protocol(found: Evaluation, protocol: str, figures: Mapping[str, Any], salt: str, prefix: str) -> Section:
-    rows = [_row(name, one) for name, one in (figures["models"] | figures.get("compositions", {})).items()]
+def _protocol(evaluation: Evaluation, protocol: str, figures: Mapping[str, Any], salt: str, prefix: str) -> Section:
+    rows = [_row(name, model) for name, model in (figures["models"] | figures.get("compositions", {})).items()]
     name = re.sub(r"[^a-z0-9_-]", "-", f"{salt}-{protocol}".lower())
     return Section(
         name,
         prefix + words.title(protocol),
         f"{words.MEANING.get(protocol, '')} {figures['rows']:,} rows judged in {count(figures['folds'], 'fold')}.",
-        pictures=_pictures(found, protocol, f"{salt} {protocol}"),
+        pictures=_pictures(evaluation, protocol, f"{salt} {protocol}"),
         tables=[
             Table(name, "Every model", _FIGURES, rows, picked=OURS),
-            *_points(found.points.get(protocol), name),
+            *_points(evaluation.points.get(protocol), name),
             *_parts(figures, name),
         ],
     )
 
 
-def _row(name: str, one: Mapping[str, Any]) -> tuple[Any, ...]:
+def _row(name: str, errors: Mapping[str, Any]) -> tuple[Any, ...]:
     between = {
-        key: (one[key], one["intervals"][key]) if one[key] is not None else None for key in ("mae", "mape", "coverage")
+        key: (errors[key], errors["intervals"][key]) if errors[key] is not None else None
+        for key in ("mae", "mape", "coverage")
     }
     return (
-        name, between["mae"], between["mape"], one["p90_abs_error"], one["mape_interfering"],
-        one["pair_ranking_accuracy"], between["coverage"], one["interval_width"],
-        (one["error_over_noise"] or {}).get("mae"), round(one["rank"], 1) if "rank" in one else None,
+        name, between["mae"], between["mape"], errors["p90_abs_error"], errors["mape_interfering"],
+        errors["pair_ranking_accuracy"], between["coverage"], errors["interval_width"],
+        (errors["error_over_noise"] or {}).get("mae"), round(errors["rank"], 1) if "rank" in errors else None,
     )  # fmt: skip
 
 
 def _points(points: ScatterPoints | None, name: str) -> Iterator[Table]:
-    """The rows behind the picture of predicted against measured, the furthest off first."""
+    """The rows behind the picture of predicted against measured, largest errors first."""
     if points is None:
         return
     columns = (
@@ -155,14 +165,14 @@ def _points(points: ScatterPoints | None, name: str) -> Iterator[Table]:
 
 
 def _parts(figures: Mapping[str, Any], name: str) -> Iterator[Table]:
-    """The figures behind the pictures: by predicted value, by platform, by limiting resource."""
+    """The figures behind the pictures: by predicted value, platform and limiting resource."""
     if "by_predicted" not in figures:
         return
     yield Table(
         f"{name}-predicted", "Coverage by predicted value",
         (Column("predicted", "Predicted", "ratio"), Column("measured", "Measured", "ratio"),
          Column("rows", "Rows", "count"), Column("coverage", "Coverage", "share")),
-        [tuple(one[key] for key in ("predicted", "measured", "rows", "coverage")) for one in figures["by_predicted"]],
+        [tuple(row[key] for key in ("predicted", "measured", "rows", "coverage")) for row in figures["by_predicted"]],
         look="folded",
     )  # fmt: skip
     for key, what in (("by_platform", "platform"), ("by_resource", "limiting resource")):
@@ -171,12 +181,12 @@ def _parts(figures: Mapping[str, Any], name: str) -> Iterator[Table]:
             (Column("label", what.capitalize(), "name"), Column("rows", "Rows", "count"),
              Column("mae", "MAE", "figure"), Column("mape", "MAPE", "share"),
              Column("prior_mae", "The prior's MAE", "figure"), Column("coverage", "Coverage", "share")),
-            [tuple(one.get(field) for field in _BY) for one in figures[key]],
+            [tuple(row.get(field) for field in _BY) for row in figures[key]],
             look="folded",
         )  # fmt: skip
 
 
-def _curve(one: Mapping[str, Any], name: str, salt: str) -> Table:
+def _curve(curve: Mapping[str, Any], name: str, salt: str) -> Table:
     label = CURVES.get(name, name)
     columns = (
         Column("model", "Model", "name"),
@@ -185,18 +195,18 @@ def _curve(one: Mapping[str, Any], name: str, salt: str) -> Table:
     )
     rows = [
         (model, x, (mae, edges))
-        for model, of in one["models"].items()
-        for x, mae, edges in zip(one["x"], of["mae"], of["mae_intervals"], strict=True)
+        for model, of in curve["models"].items()
+        for x, mae, edges in zip(curve["x"], of["mae"], of["mae_intervals"], strict=True)
     ]
     return Table(f"{salt}-curve-{name}", f"Mean error by {label}", columns, rows, look="folded", picked=OURS)
 
 
-def _pictures(found: Evaluation, protocol: str, salt: str) -> list[Picture]:
-    figures = found.figures["protocols"][protocol]
+def _pictures(evaluation: Evaluation, protocol: str, salt: str) -> list[Picture]:
+    figures = evaluation.figures["protocols"][protocol]
     drawn = [Picture("Mean error of every model", pictures.errors(figures["models"], salt=f"{salt} errors"))]
-    if protocol in found.points:
+    if protocol in evaluation.points:
         drawn.append(
-            Picture("Predicted against measured", pictures.scatter(found.points[protocol], salt=f"{salt} points"))
+            Picture("Predicted against measured", pictures.scatter(evaluation.points[protocol], salt=f"{salt} points"))
         )
     if "by_predicted" in figures:
         by_predicted, by_platform = figures["by_predicted"], figures["by_platform"]

@@ -1,4 +1,4 @@
-"""Pictures of an evaluation as inline SVG in the page's own colours: errors, coverage, curves; nothing is computed."""
+"""Pictures of an evaluation as inline SVG in the page's colours: errors, coverage, curves."""
 
 from __future__ import annotations
 
@@ -35,69 +35,69 @@ def scatter(points: ScatterPoints, *, salt: str) -> Markup:
 
 
 def coverage(bins: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
-    """How often the intervals held, by predicted value."""
+    """Interval coverage by predicted value."""
     figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
     line_at(axes, CLAIMED)
-    axes.plot([one["predicted"] for one in bins], [one["coverage"] for one in bins], "o-", color=AFTER, **_SMALL)
-    axes.set_ylim(min(0.6, *(one["coverage"] for one in bins)) - 0.05, 1.03)
+    axes.plot([row["predicted"] for row in bins], [row["coverage"] for row in bins], "o-", color=AFTER, **_SMALL)
+    axes.set_ylim(min(0.6, *(row["coverage"] for row in bins)) - 0.05, 1.03)
     label(axes, x="predicted T/B", y="held, share of rows")
     return inline(figure, salt, "Share of rows whose interval held, by predicted T/B; the table has every figure")
 
 
 def platforms(rows: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
-    """How often the intervals held on each platform, those with the most rows."""
+    """Interval coverage of the platforms with most rows."""
     shown = rows[:MOST_ROWS]
-    figure, axes = _rows([one["label"].rpartition("/")[2] for one in shown])
+    figure, axes = _rows([row["label"].rpartition("/")[2] for row in shown])
     line_at(axes, CLAIMED, vertical=True)
-    axes.plot([one["coverage"] for one in shown], range(len(shown)), "o", color=AFTER, **_SMALL)
-    axes.set_xlim(min(0.6, *(one["coverage"] for one in shown)) - 0.05, 1.03)
+    axes.plot([row["coverage"] for row in shown], range(len(shown)), "o", color=AFTER, **_SMALL)
+    axes.set_xlim(min(0.6, *(row["coverage"] for row in shown)) - 0.05, 1.03)
     label(axes, x="held, share of rows")
     return inline(figure, salt, "Share of rows whose interval held, by platform; the table has every figure")
 
 
 def resources(rows: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
-    """Mean error by the resource that limits a row, ours beside the prior's."""
-    figure, axes = _rows([one["label"].replace("_", " ") for one in rows])
-    for at, one in enumerate(rows):
-        axes.plot([_SCALE * one["mae"], _SCALE * one["prior_mae"]], [at, at], color=LINE, linewidth=1.2)
-    axes.plot([_SCALE * one["prior_mae"] for one in rows], range(len(rows)), "o", color=BEFORE, **_SMALL)
-    axes.plot([_SCALE * one["mae"] for one in rows], range(len(rows)), "o", color=AFTER, **_SMALL)
+    """Mean error by limiting resource, the model's beside the prior's."""
+    figure, axes = _rows([row["label"].replace("_", " ") for row in rows])
+    for at, row in enumerate(rows):
+        axes.plot([_SCALE * row["mae"], _SCALE * row["prior_mae"]], [at, at], color=LINE, linewidth=1.2)
+    axes.plot([_SCALE * row["prior_mae"] for row in rows], range(len(rows)), "o", color=BEFORE, **_SMALL)
+    axes.plot([_SCALE * row["mae"] for row in rows], range(len(rows)), "o", color=AFTER, **_SMALL)
     axes.set_xlim(left=0)
     label(axes, x="mean error, points")
     return inline(figure, salt, "Mean error by the resource that limits, grey: the prior's; the table has every figure")
 
 
 def errors(models: Mapping[str, Mapping[str, Any]], *, salt: str) -> Markup:
-    """Every model's mean error with its interval, the least on top."""
+    """The mean error of every model with its interval, the smallest on top."""
     order = sorted(models, key=lambda name: models[name]["mae"])
     figure, axes = _rows(order)
     for at, name in enumerate(order):
-        one, colour = models[name], AFTER if name == "cotenant" else BEFORE
-        if edges := one["intervals"]["mae"]:
+        model, colour = models[name], AFTER if name == "cotenant" else BEFORE
+        if edges := model["intervals"]["mae"]:
             interval(axes, [_SCALE * edge for edge in edges], at, colour)
-        axes.plot([_SCALE * one["mae"]], [at], "o", color=colour, **_SMALL)
+        axes.plot([_SCALE * model["mae"]], [at], "o", color=colour, **_SMALL)
     axes.set_xlim(left=0)
     label(axes, x="mean error, points")
     return inline(figure, salt, "Mean error of every model with its 95 % interval; the table has every figure")
 
 
-def curve(found: Mapping[str, Any], words: str, *, salt: str) -> Markup:
-    """Mean error against what was measured; ours with its interval, of the others the best at the end with names."""
-    x, models = found["x"], found["models"]
+def curve(figures: Mapping[str, Any], words: str, *, salt: str) -> Markup:
+    """Mean error against the amount of measurements; the model with its interval, the best others with names."""
+    x, models = figures["x"], figures["models"]
     order = sorted(models, key=lambda name: models[name]["mae"][-1])
     named = [name for name in order if name != "cotenant"][: NAMED - 1]
     named += [name for name in ("cotenant",) if name in models]
     figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
     for name in named:
         colour = AFTER if name == "cotenant" else BEFORE
-        axes.plot(x, [_SCALE * one for one in models[name]["mae"]], "o-", color=colour, **_SMALL)
+        axes.plot(x, [_SCALE * value for value in models[name]["mae"]], "o-", color=colour, **_SMALL)
     edges = models.get("cotenant", {}).get("mae_intervals")
     if edges and all(edges):
-        low, high = ([_SCALE * one[at] for one in edges] for at in (0, 1))
+        low, high = ([_SCALE * value[at] for value in edges] for at in (0, 1))
         axes.fill_between(x, low, high, color=AFTER, alpha=0.15, lw=0)
     top = _SCALE * max(max(models[name]["mae"]) for name in named)
-    axes.set_ylim(0, 1.1 * max(top, *(_SCALE * one[1] for one in edges or () if one), 1e-3))
-    axes.set_xticks(x, [f"{one:.0%}" if words == "share of all pairs" else f"{one:g}" for one in x])
+    axes.set_ylim(0, 1.1 * max(top, *(_SCALE * value[1] for value in edges or () if value), 1e-3))
+    axes.set_xticks(x, [f"{value:.0%}" if words == "share of all pairs" else f"{value:g}" for value in x])
     for name, y in _apart({name: _SCALE * models[name]["mae"][-1] for name in named}, axes.get_ylim()[1] / 13):
         axes.annotate(f" {short(name, MAX_NAME)}", (x[-1], y), color=INK if name == "cotenant" else SOFT, va="center",
                       fontsize=8, annotation_clip=False, xytext=(4, 0), textcoords="offset points")  # fmt: skip
@@ -106,7 +106,7 @@ def curve(found: Mapping[str, Any], words: str, *, salt: str) -> Markup:
 
 
 def _apart(wanted: Mapping[str, float], least: float) -> list[tuple[str, float]]:
-    """Heights for names at the end of their lines, from the lowest up, none nearer to the next than `least`."""
+    """Heights of names at the ends of their lines, at least `least` apart."""
     placed: list[tuple[str, float]] = []
     for name, y in sorted(wanted.items(), key=lambda item: item[1]):
         placed.append((name, max(y, placed[-1][1] + least) if placed else y))

@@ -1,4 +1,4 @@
-"""What an evaluation means in sentences, and its numbers as people read them; plain text, escaped by the template."""
+"""The meaning of an evaluation in sentences; plain text, escaped by the template."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def title(protocol: str) -> str:
 
 
 def headline(datasets: Sequence[Mapping[str, Any]]) -> str:
-    """The errors that count, or of how much is told."""
+    """The errors that matter, or how many datasets there are."""
     if len(datasets) > 1:
         return f"{len(datasets)} datasets, each evaluated by itself."
     errors = [
-        f"{points(one['models'][OURS]['mae'])} percentage points on {JUDGED.get(name, name)}"
-        for name, one in datasets[0]["protocols"].items()
-        if OURS in one["models"] and name != "random_row"
+        f"{points(figures['models'][OURS]['mae'])} percentage points on {JUDGED.get(name, name)}"
+        for name, figures in datasets[0]["protocols"].items()
+        if OURS in figures["models"] and name != "random_row"
     ]
     if not errors:
         return f"{datasets[0]['dataset']}: no figure of the model itself."
@@ -56,44 +56,44 @@ def headline(datasets: Sequence[Mapping[str, Any]]) -> str:
     return f"The mean error is {listed}."
 
 
-def summary(protocol: str, found: Mapping[str, Any]) -> list[str]:
-    """What one protocol says of our own method; nothing where it was not asked."""
-    if "skipped" in found:
-        return [f"{title(protocol)}: skipped, {found['skipped']}."]
-    ours = found["models"].get(OURS)
-    return list(_sentences(protocol, found, ours)) if ours else []
+def summary(protocol: str, figures: Mapping[str, Any]) -> list[str]:
+    """What one protocol shows for the model; empty where it was not evaluated."""
+    if "skipped" in figures:
+        return [f"{title(protocol)}: skipped, {figures['skipped']}."]
+    ours = figures["models"].get(OURS)
+    return list(_sentences(protocol, figures, ours)) if ours else []
 
 
-def _sentences(protocol: str, found: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
-    between = f" (95{NBSP}% interval {edges(one)})" if (one := ours["intervals"]["mae"]) else ""
+def _sentences(protocol: str, figures: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
+    between = f" (95{NBSP}% interval {edges(interval)})" if (interval := ours["intervals"]["mae"]) else ""
     yield (
         f"{title(protocol)}: off by {points(ours['mae'])} percentage points of the throughput alone on "
         f"average{between}, {share(ours['mape'])} of what was measured; nine in ten rows by less than "
         f"{points(ours['p90_abs_error'])}."
     )
-    yield from _against(found.get("difference"), "the best baseline")
-    yield from _against(found.get("difference_to_composition"), "the best composition of measured pairs")
+    yield from _against(figures.get("difference"), "the best baseline")
+    yield from _against(figures.get("difference_to_composition"), "the best composition of measured pairs")
     if ours["coverage"] is not None:
         verdict = "" if CLAIMED[0] <= ours["coverage"] <= CLAIMED[1] else ", not as claimed"
         yield f"Its 90{NBSP}% intervals held {share(ours['coverage'])} of the rows{verdict}."
     ratio = (ours["error_over_noise"] or {}).get("mae")
-    if found["noise"] and ratio is not None:
+    if figures["noise"] and ratio is not None:
         yield (
             f"Repeats of one measurement lie so far apart that a perfect prediction would be off by "
-            f"{points(found['noise']['mae'])}; where there are repeats the error is {ratio:.2f} times that."
+            f"{points(figures['noise']['mae'])}; where there are repeats the error is {ratio:.2f} times that."
         )
     if (right := ours["pair_ranking_accuracy"]) is not None:
         yield f"Of two neighbours it tells which one hurts less in {share(right)} of what the measurement can tell."
 
 
 def _against(difference: Mapping[str, Any] | None, whom: str) -> Iterator[str]:
-    one = (difference or {}).get("mae")
-    if not one:
+    error = (difference or {}).get("mae")
+    if not error:
         return
-    value, interval = one["value"], one["interval"]
+    value, interval = error["value"], error["interval"]
     if interval is None or interval[0] <= 0 <= interval[1]:
         verdict = "not told apart from it"
     else:
         verdict = f"{'better' if value < 0 else 'worse'} by {points(abs(value))}"
     shown = f" (difference {edges(interval)})" if interval else ""
-    yield f"Against {whom}, {one['baseline']}, it is {verdict}{shown}."
+    yield f"Against {whom}, {error['baseline']}, it is {verdict}{shown}."

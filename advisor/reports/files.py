@@ -1,4 +1,4 @@
-"""A report in files, whole or not at all: one HTML page, or a folder with the page and the data of its tables."""
+"""Writes a report atomically: one HTML page, or a folder with the page and the data of its tables."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from advisor.errors import AdvisorError, InvalidInput, OutOfSpace
 from advisor.files import write_whole
 from advisor.reports.number_format import keys, plain
 from advisor.reports.page import page
-from advisor.reports.parts import Report, Table
+from advisor.reports.parts import ReportDocument, Table
 from advisor.validation import check_writable
 
 PAGE, DATA = "index.html", "report.json"
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def write(report: Report, path: Path) -> None:
+def write(report: ReportDocument, path: Path) -> None:
     """Write `path`.html as one page; without that suffix a folder with index.html, report.json and a CSV per table.
 
-    A report that is there is replaced when the new one is complete. OutOfSpace when the disk is full, InvalidInput
-    when `path` cannot be written or holds something else.
+    An existing report is replaced when the new one is complete. OutOfSpace when the disk is full, InvalidInput when
+    `path` cannot be written or holds something else.
     """
     if _is_page(path):
         write_whole(path, page(report, beside=False).encode(), "report")
@@ -40,19 +40,18 @@ def _is_page(path: Path) -> bool:
     return path.suffix.lower() in (".html", ".htm")
 
 
-def files(report: Report) -> dict[str, bytes]:
-    """What a report's folder holds, by name."""
-    found = {PAGE: page(report, beside=True).encode(), DATA: _json(report)}
-    return found | {f"{table.name}.csv": _csv(table) for table in report.tables}
+def files(report: ReportDocument) -> dict[str, bytes]:
+    """The files of a report's folder by name."""
+    content = {PAGE: page(report, beside=True).encode(), DATA: _json(report)}
+    return content | {f"{table.name}.csv": _csv(table) for table in report.tables}
 
 
-def _json(report: Report) -> bytes:
+def _json(report: ReportDocument) -> bytes:
     return (json.dumps(as_json(report), separators=(",", ":"), allow_nan=False) + "\n").encode()
 
 
-def as_json(report: Report) -> dict[str, Any]:
-    """Every word and every number of a report: `sections` by id what each says beside its tables, `tables` all rows, by
-    name."""
+def as_json(report: ReportDocument) -> dict[str, Any]:
+    """All text and numbers of a report: `sections` by id with their text, `tables` by name with all rows."""
     return {
         "report": report.what,
         "title": report.title,
@@ -61,9 +60,14 @@ def as_json(report: Report) -> dict[str, Any]:
         "sentences": list(report.sentences),
         "facts": dict(report.facts),
         "sections": {
-            one.id: {"title": one.title, "note": one.note, "sentences": list(one.sentences), "facts": dict(one.facts)}
-            for one in report.sections
-            if one
+            section.id: {
+                "title": section.title,
+                "note": section.note,
+                "sentences": list(section.sentences),
+                "facts": dict(section.facts),
+            }
+            for section in report.sections
+            if section
         },
         "tables": {table.name: _records(table) for table in report.tables},
     }
@@ -73,8 +77,8 @@ def _records(table: Table) -> list[Mapping[str, Any]]:
     return [
         {
             key: value
-            for column, one in zip(table.columns, row, strict=True)
-            for key, value in plain(column, one).items()
+            for column, value in zip(table.columns, row, strict=True)
+            for key, value in plain(column, value).items()
         }
         for row in table.rows
     ]
@@ -91,23 +95,23 @@ def _csv(table: Table) -> bytes:
 
 
 def _text(value: Any) -> Any:
-    """As a spreadsheet may read it: what begins like a formula, in any width of letters, is kept from being one."""
+    """A CSV value that no spreadsheet reads as a formula, also with full-width characters."""
     if isinstance(value, list):
         value = "\n".join(str(one) for one in value)
     return f"'{value}" if isinstance(value, str) and value.lstrip().startswith(FORMULA) else value
 
 
 def is_report(path: Path) -> bool:
-    """Whether a folder holds a report and nothing else, so that it may be replaced by another."""
+    """Whether a folder holds only a report, so that it may be replaced."""
     if not path.is_dir() or path.is_symlink() or not os.access(path, os.R_OK | os.X_OK):
         return False
-    others = [one for one in path.iterdir() if one.name not in {PAGE, DATA}]
-    tables = all(one.is_file() and one.suffix == ".csv" for one in others)
+    others = [entry for entry in path.iterdir() if entry.name not in {PAGE, DATA}]
+    tables = all(entry.is_file() and entry.suffix == ".csv" for entry in others)
     return tables and (path / PAGE).is_file() and (path / DATA).is_file()
 
 
 def check_target(path: Path) -> None:
-    """Refuse a place that cannot take a report, before the work for it is done; InvalidInput says why."""
+    """Reject a path that cannot take a report, before the work is done; InvalidInput says why."""
     if _is_page(path):
         check_writable(path, "report")
         return

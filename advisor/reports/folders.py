@@ -1,4 +1,4 @@
-"""Reports of the state of a cloud as dated folders in one: named, kept up to a number, made again in time."""
+"""Cloud reports as dated folders in one: naming, retention, and regular repetition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DATED = re.compile(r"\d{4}-\d{2}-\d{2}T\d{6}Z(-\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A report that was written: where, what it says first, and which older ones had to go."""
+    """A written report: its path, its headline, and the older ones that were removed."""
 
     path: Path
     headline: str
@@ -35,7 +35,7 @@ class Reported:
 def write(
     inventory: Inventory, plan: Plan, background: Background, ages: Mapping[str, float], folder: Path, *, keep: int
 ) -> Reported:
-    """Write the state of a cloud to a new dated folder in `folder`, whole or not at all, and keep the newest `keep`.
+    """Write a cloud report to a new dated folder in `folder`, atomically, and keep the newest `keep`.
 
     `ages` as in `reports.cloud`. OutOfSpace when the disk is full, InvalidInput when it cannot be written there.
     """
@@ -70,7 +70,7 @@ def dated(folder: Path, now: datetime) -> Path:
     """Where the report of this moment goes: its time in UTC, with a number behind where that is taken."""
     name = now.astimezone(UTC).strftime(_NAME)
     names = (name, *(f"{name}-{number}" for number in range(2, 10_000)))
-    return next(folder / one for one in names if not (folder / one).exists())
+    return next(folder / name for name in names if not (folder / name).exists())
 
 
 def prune(folder: Path, keep: int, written: Path | None = None) -> list[str]:
@@ -81,16 +81,16 @@ def prune(folder: Path, keep: int, written: Path | None = None) -> list[str]:
     """
     from advisor.reports.files import is_report
 
-    there = [one for one in folder.iterdir() if _DATED.fullmatch(one.name) and is_report(one)]
-    there.sort(key=lambda one: (one == written, _order(one)))
-    gone = there[: max(len(there) - keep, 0)]
+    reports = [entry for entry in folder.iterdir() if _DATED.fullmatch(entry.name) and is_report(entry)]
+    reports.sort(key=lambda entry: (entry == written, _order(entry)))
+    gone = reports[: max(len(reports) - keep, 0)]
     removed = []
-    for one in gone:
+    for entry in gone:
         try:
-            shutil.rmtree(one)
-            removed.append(one.name)
+            shutil.rmtree(entry)
+            removed.append(entry.name)
         except OSError as error:
-            log.warning("report %s cannot be deleted: %s", one, error.strerror or error)
+            log.warning("report %s cannot be deleted: %s", entry, error.strerror or error)
     return removed
 
 
@@ -100,10 +100,9 @@ def _order(path: Path) -> tuple[str, int]:
 
 
 def repeat(work: Callable[[], None], every_s: float, stop: threading.Event) -> None:
-    """Do `work` now and every `every_s` seconds by the monotonic clock until `stop` is set.
+    """Run `work` now and every `every_s` seconds by the monotonic clock until `stop` is set.
 
-    An error is a line in the log and the next turn comes as planned; a turn that lasts longer than `every_s` leaves
-    out those that it overran.
+    An error is logged and the schedule continues; a run longer than `every_s` skips the runs that it overlaps.
     """
     begun = time.monotonic()
     while not stop.is_set():

@@ -1,15 +1,15 @@
-"""Sections that speak of hosts and who is on them: pressure, who hurts whom, throughput, every instance."""
+"""Sections about hosts and their instances: pressure, interference, throughput, and every instance."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from advisor.domain import Plan
-from advisor.explanation.attribution import Harm
+from advisor.explanation.interference_attribution import AttributedLoss
 from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_view
 from advisor.reports.number_format import HARMED, PRESSED, count, percent, scale
-from advisor.reports.parts import Column, Matrix, Picture, Section, Table
+from advisor.reports.parts import Column, HeatMap, Picture, Section, Table
 from advisor.reports.plan_background import Background, Pressures
 
 RESOURCES = {
@@ -19,12 +19,12 @@ RESOURCES = {
     "disk": "disk",
     "memory": "memory bandwidth",
 }
-MOST_HOSTS = 40  # rows of the heat map
+MAX_HOSTS = 40  # rows of the heat map
 MOST_INSTANCES = 400
 
 
 def pressure(background: Background, salt: str) -> Section:
-    """Hosts by resources, those most pressed first; before and after where they differ."""
+    """Hosts by resource, highest pressure first; before and after where they differ."""
     before, after = background.before, background.after
     if not after and not before:
         return Section("pressure", "Pressure on the hosts")
@@ -38,18 +38,18 @@ def pressure(background: Background, salt: str) -> Section:
         for cloud in clouds
     ]
     rows = [
-        (name, *(found.get(name, {}).get(resource) for resource in RESOURCES for found in clouds.values()))
+        (name, *(by_host.get(name, {}).get(resource) for resource in RESOURCES for by_host in clouds.values()))
         for name in names
     ]
     counts = {
-        title if same else f"{title}, {cloud}": pictures.by_band([of.get(resource) for of in found.values()])
+        title if same else f"{title}, {cloud}": pictures.by_band([of.get(resource) for of in by_host.values()])
         for resource, title in RESOURCES.items()
-        for cloud, found in clouds.items()
+        for cloud, by_host in clouds.items()
     }
-    counts = {name: found for name, found in counts.items() if sum(found)}
+    counts = {name: by_host for name, by_host in counts.items() if sum(by_host)}
     drawn = [Picture("Host load", pictures.pressure(counts, salt), broad=True)] if counts else []
     heads = [Column(f"band_{at}", words, "count") for at, words in enumerate(pictures.RANGES)]
-    totals = [(name, *found) for name, found in counts.items()]
+    totals = [(name, *by_host) for name, by_host in counts.items()]
     return Section(
         "pressure",
         "Pressure on the hosts",
@@ -58,7 +58,7 @@ def pressure(background: Background, salt: str) -> Section:
         pictures=drawn if len(names) > 1 else (),
         key=scale(PRESSED, percent),
         tables=[
-            Table("pressure", "Hosts by resources", columns, rows, most=MOST_HOSTS, look="matrix"),
+            Table("pressure", "Hosts by resources", columns, rows, most=MAX_HOSTS, look="matrix"),
             Table(
                 "pressure_bands", "Hosts in each band", (Column("resource", "", "name"), *heads), totals, look="folded"
             ),
@@ -70,18 +70,18 @@ def _most(name: str, *clouds: Pressures) -> float:
     return max((value for cloud in clouds for value in cloud.get(name, {}).values() if value is not None), default=0.0)
 
 
-def harm(found: Sequence[Harm]) -> Section:
-    """A matrix per host, victims by neighbours, and all of them in a table."""
-    by_host: dict[str, list[Harm]] = {}
-    for one in found:
-        by_host.setdefault(one.host, []).append(one)
+def interference(losses: Sequence[AttributedLoss]) -> Section:
+    """A heat map per host, victims by neighbours, and all pairs in a table."""
+    by_host: dict[str, list[AttributedLoss]] = {}
+    for loss in losses:
+        by_host.setdefault(loss.host, []).append(loss)
     columns = (
         Column("host", "Host", "name"), Column("victim", "Victim"), Column("neighbour", "Neighbour"),
         Column("ratio", "T/B", "ratio"), Column("without", "Without that neighbour", "ratio"),
         Column("taken", "Taken", "harm"),
     )  # fmt: skip
     rows = sorted(
-        ((one.host, one.victim, one.neighbour, one.ratio, one.without, one.taken) for one in found),
+        ((loss.host, loss.victim, loss.neighbour, loss.ratio, loss.without, loss.taken) for loss in losses),
         key=lambda row: (-row[5], row[:3]),
     )
     return Section(
@@ -90,19 +90,19 @@ def harm(found: Sequence[Harm]) -> Section:
         "What the neighbour of a column takes from the instance of a row, in percentage points of T/B: its predicted "
         f"T/B without that neighbour, and as it is. Shown: {count(len(by_host), 'host')} with the worst-off instances.",
         key=scale(HARMED, lambda value: f"{100 * value:.0f}"),
-        matrices=[_matrix(host, pairs) for host, pairs in by_host.items()],
+        matrices=[_heat_map(host, pairs) for host, pairs in by_host.items()],
         tables=[Table("harm", "All pairs, the worst first", columns, rows, look="folded")],
-    ) if found else Section("harm", "Who hurts whom")  # fmt: skip
+    ) if losses else Section("harm", "Who hurts whom")  # fmt: skip
 
 
-def _matrix(host: str, pairs: Sequence[Harm]) -> Matrix:
-    names = sorted({one.victim for one in pairs})
-    taken: Mapping[tuple[str, str], float] = {(one.victim, one.neighbour): one.taken for one in pairs}
-    return Matrix(host, names, [(name, [taken.get((name, other)) for other in names]) for name in names], "harm")
+def _heat_map(host: str, pairs: Sequence[AttributedLoss]) -> HeatMap:
+    names = sorted({pair.victim for pair in pairs})
+    taken: Mapping[tuple[str, str], float] = {(pair.victim, pair.neighbour): pair.taken for pair in pairs}
+    return HeatMap(host, names, [(name, [taken.get((name, other)) for other in names]) for name in names], "harm")
 
 
 def throughput(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
-    """A picture for each host that the plan touches, or else that holds somebody; the worst where there are many."""
+    """A picture of each host that the plan changes, else of every used host; the worst where there are many."""
     chosen = plan_view.worth_a_picture(hosts, plan)
     left_out = sum(1 for host in hosts if host.rows) - len(chosen)
     more = (
@@ -123,7 +123,7 @@ def throughput(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
 
 
 def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
-    """Every instance with what is predicted for it; those that a plan touches first, then the worst-off."""
+    """Every instance with its predictions; those that a plan changes first, then the worst-off."""
     rows = [
         (
             row.instance, host.name, _happens(row), row.before, row.after.throughput_ratio if row.after else None,
@@ -156,7 +156,7 @@ def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
     return Section("instances", "Every instance", note, tables=[table])
 
 
-def _happens(row: plan_view.Row) -> str:
+def _happens(row: plan_view.InstanceRow) -> str:
     what = "comes" if row.comes else "goes" if row.goes else ""
     broken = "below its limit" if row.below_limit else ""
-    return ", ".join(one for one in (what, broken) if one)
+    return ", ".join(text for text in (what, broken) if text)

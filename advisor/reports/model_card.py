@@ -1,4 +1,4 @@
-"""The card of the model that answered, as a section: what it was trained on, and how it was judged."""
+"""The model card as a section: training data and evaluation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _JUDGED = ("rows", "mae", "mae_prior", "p90_abs_error", "coverage")
 
 
 def card_section(version: str, kind: str, card: Mapping[str, Any]) -> Section:
-    """Facts and tables of a card; of the queueing prior, which has none, what it is. Unknown shapes are left out."""
+    """Facts and tables of a card, or a description of the queueing prior, which has none.
+
+    Parts of unknown shape are left out.
+    """
     facts = {"Version": version, "Origin": f"{origin(kind)[:1].upper()}{origin(kind)[1:]}."}
     for key, term in (("created_at", "Trained"), ("interval", "Intervals")):
         if isinstance(card.get(key), str):
@@ -21,24 +24,26 @@ def card_section(version: str, kind: str, card: Mapping[str, Any]) -> Section:
     if isinstance(libraries, Mapping):
         facts["Libraries"] = ", ".join(f"{name} {number}" for name, number in libraries.items())
     listed = card.get("datasets")
-    datasets = [one for one in (listed if isinstance(listed, list | tuple) else ()) if isinstance(one, Mapping)]
+    datasets = [
+        dataset for dataset in (listed if isinstance(listed, list | tuple) else ()) if isinstance(dataset, Mapping)
+    ]
     trained = Table(
         "trained_on", "Trained on",
         (Column("name", "Dataset", "name"), Column("origin", "Origin"), Column("colocations", "Runs", "count"),
          Column("machine", "Machine", "prose")),
         [
-            (str(one.get("name", "")), _text(one.get("origin")), _number(one.get("colocations")),
-             _text(one.get("machine")))
-            for one in datasets
+            (str(dataset.get("name", "")), _text(dataset.get("origin")), _number(dataset.get("colocations")),
+             _text(dataset.get("machine")))
+            for dataset in datasets
         ],
     )  # fmt: skip
     figures = card.get("figures")
     rows = [
-        (f"{target}, {protocol.replace('_', ' ')}", *(_number(one.get(key)) for key in _JUDGED))
+        (f"{target}, {protocol.replace('_', ' ')}", *(_number(dataset.get(key)) for key in _JUDGED))
         for target, protocols in (figures.items() if isinstance(figures, Mapping) else ())
         if isinstance(protocols, Mapping)
-        for protocol, one in protocols.items()
-        if isinstance(one, Mapping)
+        for protocol, dataset in protocols.items()
+        if isinstance(dataset, Mapping)
     ]  # fmt: skip
     judged = Table(
         "judged", "Judged on what was left out of the training: errors of the ratio in percentage points",

@@ -1,4 +1,4 @@
-"""Numbers as people read them and as programs do: one value of a column as a cell of the page and of a data file."""
+"""Formats numbers for people and programs: a column's value as a cell of the page or of a data file."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ HARMED = (("n", 0.01), ("w1", 0.03), ("w2", 0.08), ("w3", 0.15), ("w4", 0.30))
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """What stands in a cell: the value, small print beside it, its class, and lines of their own instead."""
+class FormattedCell:
+    """The content of a cell: text, small print beside it, CSS class, and separate lines instead of the text."""
 
     text: str
     small: str = ""
@@ -33,37 +33,37 @@ class Cell:
     lines: Sequence[str] = ()
 
 
-def cell(value: Any, kind: Kind) -> Cell:
-    """A value as it stands on the page; a dash for what is not known."""
+def cell(value: Any, kind: Kind) -> FormattedCell:
+    """A value for the page; a dash where it is unknown."""
     css = _CLASSES.get(kind, "")
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return Cell(NOTHING, css=css)
+        return FormattedCell(NOTHING, css=css)
     if kind == "band":
-        return Cell(percent(value.expected), interval(value), css)
+        return FormattedCell(percent(value.expected), interval(value), css)
     if kind in BETWEEN:
         shown = cell(value[0], BETWEEN[kind])
-        return Cell(shown.text, edges(value[1]) if value[1] else "", css)
+        return FormattedCell(shown.text, edges(value[1]) if value[1] else "", css)
     if kind in ("listed", "sentences", "argv"):
-        return Cell("", css=css, lines=[str(one) for one in value])
+        return FormattedCell("", css=css, lines=[str(line) for line in value])
     if kind == "pressure":
-        return Cell(percent(value), css=_strength(value, PRESSED))
+        return FormattedCell(percent(value), css=_strength(value, PRESSED))
     if kind == "harm":
-        return Cell(points(-value), css=_strength(value, HARMED))
-    return Cell(_WORDS.get(kind, str)(value), css=css)
+        return FormattedCell(points(-value), css=_strength(value, HARMED))
+    return FormattedCell(_WORDS.get(kind, str)(value), css=css)
 
 
 def plain(column: Column, value: Any) -> Mapping[str, Any]:
-    """A value as data by its key; what has an interval is three of them."""
-    found: Sequence[Any] = (value,)
+    """A value as data by its key; a value with an interval gives three."""
+    parts: Sequence[Any] = (value,)
     if column.kind == "band":
-        found = (value.expected, value.lower, value.upper) if isinstance(value, Band) else (None, None, None)
+        parts = (value.expected, value.lower, value.upper) if isinstance(value, Band) else (None, None, None)
     elif column.kind in BETWEEN:
-        found = (value[0], *(value[1] or (None, None))) if value else (None, None, None)
-    return dict(zip(keys(column), (_finite(one) for one in found), strict=True))
+        parts = (value[0], *(value[1] or (None, None))) if value else (None, None, None)
+    return dict(zip(keys(column), (_finite(part) for part in parts), strict=True))
 
 
 def keys(column: Column) -> tuple[str, ...]:
-    """The names in the data under which a column stands."""
+    """The names of a column in the data."""
     if column.kind == "band" or column.kind in BETWEEN:
         return column.key, f"{column.key}_lower", f"{column.key}_upper"
     return (column.key,)
@@ -83,7 +83,7 @@ def percent(ratio: float | None) -> str:
 
 
 def points(change: float) -> str:
-    """A change of a ratio in percentage points, with its sign."""
+    """A change of a ratio in signed percentage points."""
     return f"{100 * change:+.0f}".replace("-", "−") if abs(change) >= 0.005 else "0"
 
 
@@ -95,24 +95,24 @@ def interval(value: Band | None) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits of a number, and never an exponent."""
+    """A number with four digits and no exponent."""
     if float(value).is_integer() or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}" if abs(value) >= 1e-4 else "< 0.0001"
 
 
 def times(value: float) -> str:
-    """A ratio to something else, as so many times."""
+    """A ratio as a multiple."""
     return f"{value:.2f}{NBSP}×"
 
 
 def latest(value: float) -> str:
-    """The upper edge of a latency interval, in times as long as alone."""
+    """The upper edge of a latency interval as a multiple of that alone."""
     return times(value) if value <= LONGEST_KNOWN_LATENCY else "not known"
 
 
 def share(value: float) -> str:
-    """A share as a percentage with one digit, and with two that count where it is below one."""
+    """A share as a percentage with one digit; two significant digits below one percent."""
     shown = f"{100 * value:.1f}" if value == 0 or value >= 0.01 else number(float(f"{100 * value:.2g}"))
     return f"{shown}{NBSP}%"
 
@@ -123,18 +123,18 @@ def error(value: float) -> str:
 
 
 def edges(value: Sequence[float]) -> str:
-    """An interval of a share, in hundredths."""
+    """An interval of a share in percent."""
     between = "–" if value[0] >= 0 else " to "  # a dash beside a minus is misread
     return f"{100 * value[0]:.1f}{between}{100 * value[1]:.1f}".replace("-", "−")
 
 
 def when(value: datetime) -> str:
-    """A moment, in its own zone."""
+    """A time in its own zone."""
     return f"{value:%Y-%m-%d %H:%M} {value.tzname() or ''}".strip()
 
 
 def listed(names: Sequence[str], what: str) -> str:
-    """A few names, or the first of them and how many more."""
+    """A few names, or the first ones and the number of others."""
     return joined(names) if len(names) <= MOST_NAMED else f"{', '.join(names[:3])} and {len(names) - 3:,} more {what}"
 
 
@@ -144,7 +144,7 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def count(number: int, thing: str) -> str:
-    """A number of things."""
+    """A number with its noun."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs no other file: no script, no network, everything from outside escaped."""
+"""A report as one self-contained HTML page: no script, no network, and everything from outside escaped."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from itertools import groupby
 from pathlib import Path
 
 from advisor.reports import number_format
-from advisor.reports.parts import Column, Report
+from advisor.reports.parts import Column, ReportDocument
 from profiler import look
 
 
 def _runs(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    """Headings that columns side by side share, and over how many each stands."""
+    """Shared headings of adjacent columns, with the number of columns below each."""
     return [(over, len(list(group))) for over, group in groupby(columns, key=lambda column: column.over)]
 
 
@@ -25,9 +25,9 @@ _TEMPLATES.filters |= {
 }
 
 
-def page(report: Report, *, beside: bool) -> str:
-    """The page's text; `beside` = its data lie in files next to it. The same report gives the same text."""
+def page(report: ReportDocument, *, beside: bool) -> str:
+    """The page's text; `beside` = its data are in files next to it. The same report gives the same text."""
     where = " beside this page" if beside else ", which is written when the report is asked for as a folder"
     return _TEMPLATES.get_template("page.html.j2").render(
-        report=report, sections=[one for one in report.sections if one], beside=where
+        report=report, sections=[section for section in report.sections if section], beside=where
     )

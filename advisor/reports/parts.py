@@ -1,4 +1,4 @@
-"""What a report is made of: sections with sentences, pictures and tables; values only, laid out by one template."""
+"""The parts of a report: sections with sentences, pictures and tables; values only, laid out by one template."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MOST_ROWS = 200  # of one table on the page; its CSV has all
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its `key` in the data, its heading, and what its values are (see `figures`); None = not known.
+    """A column: its `key` in the data, its heading, and the kind of its values; None = unknown.
 
-    `over` is a heading that columns side by side share.
+    `over` is a heading shared with adjacent columns.
     """
 
     key: str
@@ -32,10 +32,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under columns; `name` is its file's, `most` how many rows the page has, of the first ones.
+    """A table; `name` is its file's name, `most` the number of rows on the page.
 
-    `look` is plain, matrix (coloured cells) or folded (behind its caption, for what a picture shows already).
-    `picked` are rows that stand out, by their first value.
+    `look` is plain, matrix (coloured cells) or folded (behind its caption, where a picture shows the same). `picked`
+    are highlighted rows, by their first value.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Table:
 
     @property
     def on_page(self) -> list[tuple[int, Column]]:
-        """The columns with anything in them, each with its place."""
+        """The columns that have values, each with its position."""
         numbered = enumerate(self.columns)
         return [(at, column) for at, column in numbered if any(row[at] not in (None, "", ()) for row in self.rows)]
 
@@ -58,8 +58,8 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
-    """Figures of one kind by two names, as coloured cells; the same stand in a table of long form, None = none."""
+class HeatMap:
+    """Figures by two names, as coloured cells; also in a table of long form, None = none."""
 
     title: str
     across: Sequence[str]
@@ -69,7 +69,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture with its caption; what it shows stands in a table of the same section."""
+    """A picture with its caption; a table of the same section has its data."""
 
     caption: str
     svg: Markup
@@ -79,7 +79,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section; `key` names the colours of its cells, from fine to worst, () = none. Empty parts are left out."""
+    """A section; `key` names the colours of its cells from best to worst, () = none. Empty parts are left out."""
 
     id: str
     title: str
@@ -88,20 +88,20 @@ class Section:
     facts: Mapping[str, str] = field(default_factory=dict)
     pictures: Sequence[Picture] = ()
     key: Sequence[tuple[str, str]] = ()
-    matrices: Sequence[Matrix] = ()
+    matrices: Sequence[HeatMap] = ()
     tables: Sequence[Table] = ()
 
     def __bool__(self) -> bool:
         return bool(
-            self.sentences or self.facts or self.pictures or self.matrices or any(one.rows for one in self.tables)
+            self.sentences or self.facts or self.pictures or self.matrices or any(table.rows for table in self.tables)
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """A whole report: `what` it is of, the strongest thing in one sentence, and what else must be said first.
+class ReportDocument:
+    """A whole report: `what` it describes, its headline in one sentence, and remarks to read first.
 
-    `facts` tell when, by which model and from what it was made; `made_at` is what it speaks of, not when it was drawn.
+    `facts` say when, by which model and from what it was made; `made_at` is the time that it describes.
     """
 
     what: str
@@ -114,5 +114,5 @@ class Report:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Every table with rows, in the order of the page."""
+        """All tables with rows, in page order."""
         return tuple(table for section in self.sections for table in section.tables if table.rows)

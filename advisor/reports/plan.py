@@ -1,4 +1,4 @@
-"""A plan laid out as a report: which sections it has, and the rows of their tables; nothing is predicted here."""
+"""The report of a plan: its sections and the rows of their tables; nothing is predicted here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_sentences as words
 from advisor.reports.model_card import card_section
 from advisor.reports.number_format import listed, percent, when
-from advisor.reports.parts import Column, Picture, Report, Section, Table
+from advisor.reports.parts import Column, Picture, ReportDocument, Section, Table
 from advisor.reports.plan_background import Background
 from advisor.reports.shared_sentences import origin, refusals, settings
 from profiler.look import AFTER, BEFORE
@@ -20,11 +20,11 @@ MOST_STEPS = 300
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
 
 
-def plan_report(inventory: Inventory, plan: Plan, background: Background) -> Report:
+def plan_report(inventory: Inventory, plan: Plan, background: Background) -> ReportDocument:
     """The report of a plan of any kind; `inventory` is the cloud that it was made for."""
     hosts = plan_view.hosts(inventory, plan)
     sections = (
-        comparison_sections.standing(plan),
+        comparison_sections.before_and_after(plan),
         _steps(inventory, plan),
         _commands(plan),
         _refused(plan),
@@ -32,14 +32,14 @@ def plan_report(inventory: Inventory, plan: Plan, background: Background) -> Rep
         comparison_sections.variants(plan),
         _distribution(plan),
         host_sections.pressure(background, plan.id),
-        host_sections.harm(background.harm),
+        host_sections.interference(background.harm),
         host_sections.throughput(hosts, plan),
         host_sections.instances(hosts, plan),
         _uncertainty(hosts),
         card_section(plan.model_version, plan.model_origin, background.card),
         _how(plan, background),
     )
-    return Report(
+    return ReportDocument(
         what="plan",
         title=words.TITLES[plan.request.kind],
         headline=words.headline(plan),
@@ -60,7 +60,7 @@ def _facts(plan: Plan) -> Mapping[str, str]:
 
 
 def _steps(inventory: Inventory, plan: Plan) -> Section:
-    after = {one.instance: one.throughput_ratio for there in plan.after.values() for one in there}
+    after = {effect.instance: effect.throughput_ratio for effects in plan.after.values() for effect in effects}
     staged = len({step.stage for step in plan.steps}) > 1
     rows = [
         (
@@ -127,13 +127,13 @@ def _commands(plan: Plan) -> Section:
             (
                 number,
                 step.instance,
-                one.tool,
-                (" ".join(one.argv),),
-                (" ".join(one.undo),) if one.undo else None,
-                one.note,
+                command.tool,
+                (" ".join(command.argv),),
+                (" ".join(command.undo),) if command.undo else None,
+                command.note,
             )
             for number, step in enumerate(steps, 1)
-            for one in step.commands or (step.candidate.commands if step.candidate else ())
+            for command in step.commands or (step.candidate.commands if step.candidate else ())
         ]
         columns = (
             Column("step", "Step", "count"), Column("instance", "Instance", "name"), Column("tool", "Tool"),
@@ -158,14 +158,17 @@ def _refused(plan: Plan) -> Section:
 def _distribution(plan: Plan) -> Section:
     clouds = {"before": (plan.before, BEFORE), "after": (plan.after, AFTER)}
     values = {
-        name: sorted(one.throughput_ratio.expected for there in effects.values() for one in there)
+        name: sorted(effect.throughput_ratio.expected for host_effects in effects.values() for effect in host_effects)
         for name, (effects, _) in clouds.items()
     }
-    values = {name: found for name, found in values.items() if found}
+    values = {name: ratios_here for name, ratios_here in values.items() if ratios_here}
     if plan_view.unchanged(plan) and "before" in values:
         values = {"now": values["before"]}
-    lines = {name: (found, clouds.get(name, (None, AFTER))[1]) for name, found in values.items()}
-    rows = [(name, len(found), *(_quantile(found, share) for share in QUANTILES)) for name, found in values.items()]
+    lines = {name: (ratios_here, clouds.get(name, (None, AFTER))[1]) for name, ratios_here in values.items()}
+    rows = [
+        (name, len(ratios_here), *(_quantile(ratios_here, share) for share in QUANTILES))
+        for name, ratios_here in values.items()
+    ]
     heads = [Column(f"q{100 * share:.0f}", f"{100 * share:.0f} % up to", "ratio") for share in QUANTILES[1:-1]]
     columns = (
         Column("cloud", "", "name"), Column("instances", "Instances", "count"),
@@ -178,7 +181,7 @@ def _distribution(plan: Plan) -> Section:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """The least value that this share of all does not exceed."""
+    """The smallest value that at least this share of all does not exceed."""
     return ordered[max(math.ceil(share * len(ordered) - 1e-9), 1) - 1]
 
 

@@ -1,4 +1,4 @@
-"""What stands behind a plan and not in it: pressure on every host, who hurts whom, the model's card; computed anew."""
+"""Background of a plan, computed on demand: pressure on every host, interference, and the model's card."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from advisor.domain import Effect, Host, Instance, Inventory, IsolationSettings, Plan
-from advisor.explanation.attribution import Harm, who_hurts_whom
+from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
 from models.prediction import Predictor
@@ -19,12 +19,15 @@ Effects = Mapping[str, Sequence[Effect]]
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Pressure by host and resource before and after a plan, who hurts whom when it is carried out (`harm`), and the
-    `card` of the model that answered; what is empty was not computed, and `notes` say why."""
+    """Background figures of a plan.
+
+    They are pressure by host and resource before and after it, interference after it (`harm`), and the `card` of the
+    model that answered; empty parts were not computed, and `notes` say why.
+    """
 
     before: Pressures = field(default_factory=dict)
     after: Pressures = field(default_factory=dict)
-    harm: tuple[Harm, ...] = ()
+    harm: tuple[AttributedLoss, ...] = ()
     card: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -34,17 +37,17 @@ def of_plan(
 ) -> Background:
     """The background of a plan on the cloud that it was made for.
 
-    Who hurts whom is told by the model that made the plan: with another one, or None, it is left out.
+    Interference is computed only by the model that made the plan.
     """
     notes: list[str] = []
     now, then = (_cloud(inventory, plan, afterwards=afterwards) for afterwards in (False, True))
-    harm: tuple[Harm, ...] = ()
+    harm: tuple[AttributedLoss, ...] = ()
     if predictor is None or predictor.version != plan.model_version:
         notes.append("Who hurts whom is left out: the model that made this plan is not the one that answers now.")
     elif plan.request.whatif is not None and plan.request.whatif.pinning == "own":
         notes.append("Who hurts whom is left out: which pCPUs each would have of its own is not kept in the plan.")
     else:
-        harm = who_hurts_whom(_snapshot(then, plan.created_at), predictor, worst_first(plan.after))
+        harm = attribute_interference(_snapshot(then, plan.created_at), predictor, worst_first(plan.after))
     lost = {one.instance for there in plan.after.values() for one in there} - {one.id for one in then.instances}
     if lost:
         notes.append(
@@ -61,8 +64,12 @@ def of_plan(
 
 
 def worst_first(effects: Effects) -> list[str]:
-    """Hosts by the lowest expected T/B on them, those alike by name; without the empty ones."""
-    worst = {host: min(one.throughput_ratio.expected for one in there) for host, there in effects.items() if there}
+    """Used hosts by the lowest expected T/B on them, then by name."""
+    worst = {
+        host: min(effect.throughput_ratio.expected for effect in host_effects)
+        for host, host_effects in effects.items()
+        if host_effects
+    }
     return sorted(worst, key=lambda host: (worst[host], host))
 
 
@@ -72,45 +79,48 @@ def _snapshot(inventory: Inventory, now: datetime) -> ClusterSnapshot:
 
 
 def _cloud(inventory: Inventory, plan: Plan, *, afterwards: bool) -> Inventory:
-    """The cloud with everybody where the plan has them before it or afterwards, then under what it sets."""
+    """The cloud with everybody where the plan has them before or after it, with the settings of that time."""
     effects, settings = (plan.after, _settings(plan)) if afterwards else (plan.before, {})
     hosts = {host.id: host for host in inventory.hosts}
     whatif = plan.request.whatif
-    if whatif is not None:  # a host that is imagined under a known id stands in for it only afterwards
+    if whatif is not None:  # an imagined host with a known id replaces it only afterwards
         imagined = {host.id: host for host in whatif.hosts}
         hosts = hosts | imagined if afterwards else imagined | hosts
     there: list[Host] = [hosts[name] for name in sorted(effects) if name in hosts]
-    known = {one.id: one for one in (*plan.request.instances, *inventory.instances)}
+    known = {instance.id: instance for instance in (*plan.request.instances, *inventory.instances)}
     unpinned = afterwards and whatif is not None and whatif.pinning == "unpinned"
     placed = []
     for host in there:
         for effect in effects[host.id]:
-            one = known.get(effect.instance) or known.get(effect.instance.rpartition(".more-")[0])  # one more of a mix
-            if one is not None:
+            # A further copy of a mix is known by the instance that it copies.
+            instance = known.get(effect.instance) or known.get(effect.instance.rpartition(".more-")[0])
+            if instance is not None:
                 new = settings.get(effect.instance, (None, None))
-                placed.append(_set(replace(one, id=effect.instance), new, host, unpinned=unpinned))
+                placed.append(_set(replace(instance, id=effect.instance), new, host, unpinned=unpinned))
     return replace(inventory, hosts=tuple(there), instances=tuple(placed))
 
 
-def _set(one: Instance, new: tuple[IsolationSettings | None, int | None], host: Host, *, unpinned: bool) -> Instance:
+def _set(
+    instance: Instance, new: tuple[IsolationSettings | None, int | None], host: Host, *, unpinned: bool
+) -> Instance:
     settings, vcpus = new
-    settings = settings or (one.settings if one.host == host.id else replace(one.settings, pinning=None))
+    settings = settings or (instance.settings if instance.host == host.id else replace(instance.settings, pinning=None))
     if unpinned or (settings.pinning and max(settings.pinning.union, default=0) >= host.pcpus):
         settings = replace(settings, pinning=None)
-    return replace(one, host=host.id, settings=settings, vcpus=vcpus or one.vcpus)
+    return replace(instance, host=host.id, settings=settings, vcpus=vcpus or instance.vcpus)
 
 
 def _settings(plan: Plan) -> Mapping[str, tuple[IsolationSettings | None, int | None]]:
-    """What everybody runs under after the last step that says something of it."""
-    found: dict[str, tuple[IsolationSettings | None, int | None]] = {}
+    """Everybody's settings after the last step that changes them."""
+    settings_by_id: dict[str, tuple[IsolationSettings | None, int | None]] = {}
     for step in plan.steps:
         changes = {**(step.candidate.changes if step.candidate else {}), **step.changes}
         for name, settings in changes.items():
-            found[name] = (settings, found.get(name, (None, None))[1])
+            settings_by_id[name] = (settings, settings_by_id.get(name, (None, None))[1])
         own = step.settings or (step.candidate.isolation if step.candidate else None)
-        former = found.get(step.instance, (None, None))
-        found[step.instance] = (own or former[0], step.vcpus or former[1])
-    return found
+        former = settings_by_id.get(step.instance, (None, None))
+        settings_by_id[step.instance] = (own or former[0], step.vcpus or former[1])
+    return settings_by_id
 
 
 def _count(number: int) -> str:

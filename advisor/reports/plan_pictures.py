@@ -1,4 +1,4 @@
-"""Pictures of a plan as inline SVG: throughput of each host, distributions, pressure, run-way, variants."""
+"""Pictures of a plan as inline SVG: throughput per host, distributions, pressure, run-way, variants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from profiler import pictures
 from profiler.look import AFTER, BAD, BEFORE, NEW, SHADES, inline, short
 from profiler.pictures import INK, LINE, PAPER, PERCENT_TICKS, SOFT
 
-MAX_ROWS = 16  # the rest of a crowded host stands in the table
+MAX_ROWS = 16  # the others of a crowded host are in the table
 MAX_NAME = 20
 MAX_COUNTED = 30  # letters of a name in the wide picture of pressure
 _WIDTH, _HEIGHT = 3.9, 2.5  # inches
@@ -52,7 +52,7 @@ def _band(axes: Any, band: Band, y: float, colour: str, *, hollow: bool) -> None
 
 
 def distribution(lines: Mapping[str, tuple[Sequence[float], str]], salt: str, x: str) -> Markup:
-    """How many instances stay at or below each T/B, one line per name: (values, colour)."""
+    """The number of instances at or below each T/B, one line per name: (values, colour)."""
     figure, (axes,) = pictures.new_figure(width=_WIDTH, height=_HEIGHT)
     curves = [(name, pictures.cumulative(values)) for name, (values, _) in lines.items()]
     pictures.distribution(axes, curves, x, of="instances", colours=[colour for _, colour in lines.values()])
@@ -65,16 +65,16 @@ def distribution(lines: Mapping[str, tuple[Sequence[float], str]], salt: str, x:
 
 
 def pressure(counts: Mapping[str, Sequence[int]], salt: str) -> Markup:
-    """How many hosts lie in each band of pressure, one bar per name, from idle to overrun."""
+    """The number of hosts in each band of pressure, one bar per name, from idle to overloaded."""
     figure, (axes,) = pictures.new_figure(width=2.1 * _WIDTH, height=0.95 + 0.24 * len(counts))
     ends = [0] * len(counts)
     for number, (shade, words) in enumerate(zip(SHADES, RANGES, strict=True)):
-        widths = [one[number] for one in counts.values()]
+        widths = [widths_of[number] for widths_of in counts.values()]
         axes.barh(
             range(len(counts)), widths, left=ends, height=0.72, color=shade, edgecolor=SOFT, linewidth=0.4, label=words
         )
         for at, (width, end) in enumerate(zip(widths, ends, strict=True)):
-            if width >= 0.05 * max(sum(one) for one in counts.values()):
+            if width >= 0.05 * max(sum(widths_of) for widths_of in counts.values()):
                 colour = PAPER if number == len(SHADES) - 1 else INK
                 axes.text(end + width / 2, at, f"{width}", ha="center", va="center", fontsize=7, color=colour)
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
@@ -88,16 +88,16 @@ def pressure(counts: Mapping[str, Sequence[int]], salt: str) -> Markup:
 
 
 def by_band(values: Sequence[float | None]) -> list[int]:
-    """How many values lie in each band of PRESSED, and above; None is left out."""
-    found = [0] * (len(PRESSED) + 1)
+    """The number of values in each band of PRESSED and above; None is not counted."""
+    counts = [0] * (len(PRESSED) + 1)
     for value in values:
         if value is not None:
-            found[next((at for at, (_, below) in enumerate(PRESSED) if value < below), len(PRESSED))] += 1
-    return found
+            counts[next((at for at, (_, below) in enumerate(PRESSED) if value < below), len(PRESSED))] += 1
+    return counts
 
 
 def runway(capacity: Capacity, salt: str) -> Markup:
-    """Month by month: the worst-off instance, and how many are below their limit, until the cloud is full."""
+    """By month: the worst-off instance, and the number below their limit, until the cloud is full."""
     points = capacity.runway
     months = [point.month for point in points]
     figure, (upper, lower) = pictures.new_figure(2, columns=1, width=2.1 * _WIDTH, height=1.5 * _HEIGHT)
@@ -121,15 +121,19 @@ def runway(capacity: Capacity, salt: str) -> Markup:
     return inline(figure, f"{salt} runway", "The cloud month by month; the table has every figure")
 
 
-def variants(found: Sequence[Variant], salt: str) -> Markup:
+def variants(shown: Sequence[Variant], salt: str) -> Markup:
     """The worst-off and the mean T/B of each variant."""
-    figure, (axes,) = pictures.new_figure(width=_WIDTH, height=0.85 + 0.3 * len(found))
-    for at, one in enumerate(found):
-        axes.plot([one.sums.worst, one.sums.mean], [at, at], color=LINE, linewidth=1.4)
-    axes.plot([one.sums.worst for one in found], range(len(found)), "o", color=AFTER, markersize=5, label="worst-off")
-    axes.plot([one.sums.mean for one in found], range(len(found)), "s", color=BEFORE, markersize=4.5, label="mean")
+    figure, (axes,) = pictures.new_figure(width=_WIDTH, height=0.85 + 0.3 * len(shown))
+    for at, variant in enumerate(shown):
+        axes.plot([variant.sums.worst, variant.sums.mean], [at, at], color=LINE, linewidth=1.4)
+    axes.plot(
+        [variant.sums.worst for variant in shown], range(len(shown)), "o", color=AFTER, markersize=5, label="worst-off"
+    )
+    axes.plot(
+        [variant.sums.mean for variant in shown], range(len(shown)), "s", color=BEFORE, markersize=4.5, label="mean"
+    )
     axes.set_xlim(0, 1.1)
     axes.set_xticks(*PERCENT_TICKS)
-    pictures.named_rows(axes, [short(one.name, MAX_NAME) for one in found])
+    pictures.named_rows(axes, [short(variant.name, MAX_NAME) for variant in shown])
     pictures.legend_below(figure, 2)
     return inline(figure, f"{salt} variants", "Worst-off and mean T/B of each variant; the table has every figure")

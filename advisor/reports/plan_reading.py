@@ -1,4 +1,4 @@
-"""A stored plan as people read it: what becomes of the cloud and how the search ended, in sentences; its report."""
+"""A stored plan for reading: its result and search in sentences, and its report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from advisor.reports.plan_background import Background, of_plan
 
 
 def sentences(plan: Plan) -> tuple[str, ...]:
-    """The headline, then how the search ended and how far the best may be from it."""
+    """The headline, then how the search ended and the distance to the bound."""
     from advisor.reports import plan_sentences  # with the drawing library, which a question does without
 
     return (plan_sentences.headline(plan), *plan_sentences.searched(plan))
@@ -24,7 +24,7 @@ STALE = (
 
 
 def as_html(inventory: Inventory, plan: Plan, chosen: ActivePredictor, card: ModelCard | None, *, stale: bool) -> str:
-    """The report on the cloud of now; what is computed anew for it is left out where another model answers now."""
+    """The report on the current cloud; newly computed parts are left out where another model is active now."""
     from advisor import reports
 
     return reports.plan_as_html(*_behind(inventory, plan, chosen, card, stale=stale))
@@ -33,7 +33,7 @@ def as_html(inventory: Inventory, plan: Plan, chosen: ActivePredictor, card: Mod
 def as_data(
     inventory: Inventory, plan: Plan, chosen: ActivePredictor, card: ModelCard | None, *, stale: bool
 ) -> dict[str, Any]:
-    """The same report as its words and numbers."""
+    """The same report as text and numbers."""
     from advisor import reports
 
     return reports.plan_as_data(*_behind(inventory, plan, chosen, card, stale=stale))

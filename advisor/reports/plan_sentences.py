@@ -1,4 +1,4 @@
-"""What a plan means in sentences, by what was asked; plain text, escaped by the template."""
+"""The meaning of a plan in sentences, by its kind; plain text, escaped by the template."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.domain import Effect, Inventory, Plan, PlanStep
 from advisor.reports.number_format import MOST_NAMED, count, interval, joined, listed, percent
-from advisor.reports.plan_view import HostRows, Row, unchanged
+from advisor.reports.plan_view import HostRows, InstanceRow, unchanged
 from advisor.reports.shared_sentences import REFUSED
 
 FELT = 0.01  # a loss of less than one percentage point is not worth words
@@ -29,7 +29,7 @@ _ENDS = {
 
 
 def headline(plan: Plan) -> str:
-    """What becomes of the cloud, in one sentence."""
+    """The result for the cloud in one sentence."""
     fine = plan.search is not None and plan.search.ended == "already fine"
     if fine and plan.request.kind != "what_if":  # which speaks of two clouds, of which the other one may be fine
         return "Already fine: nothing is to be done."
@@ -45,7 +45,7 @@ def headline(plan: Plan) -> str:
 
 
 def _admitted(plan: Plan) -> str:
-    asked = {one.id for one in plan.request.instances}
+    asked = {instance.id for instance in plan.request.instances}
     placed = len(asked & {step.instance for step in plan.steps if step.host})
     if not asked:
         return "Nothing was to be placed."
@@ -93,13 +93,15 @@ def _consolidated(plan: Plan) -> str:
 
 
 def _capacity(plan: Plan) -> str:
-    found = plan.capacity
-    if found is None:
+    capacity = plan.capacity
+    if capacity is None:
         return "How much more fits was not found out."
-    fits = "No further instance of this mix fits" if found.fit == 0 else f"{found.fit:,} more of this mix fit"
-    fits += "s" if found.fit == 1 else ""
+    fits = "No further instance of this mix fits" if capacity.fit == 0 else f"{capacity.fit:,} more of this mix fit"
+    fits += "s" if capacity.fit == 1 else ""
     when = (
-        "" if found.runs_out_month is None else f"; the cloud is full in {count(round(found.runs_out_month), 'month')}"
+        ""
+        if capacity.runs_out_month is None
+        else f"; the cloud is full in {count(round(capacity.runs_out_month), 'month')}"
     )
     return f"{fits} with everybody within the limit{when}."
 
@@ -121,7 +123,7 @@ def _resized(plan: Plan) -> str:
 
 
 def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list[str]:
-    """Where they go, who is worst off before and after, who pays, who finds no place, and what is not sure."""
+    """Targets, worst-off before and after, losers, unplaced instances, and uncertainty."""
     rows = [(host.name, row) for host in hosts for row in host.rows]
     return [
         *([_ENDS[plan.search.ended]] if plan.search and plan.search.ended == "in the way" else []),
@@ -144,8 +146,8 @@ def _where(inventory: Inventory, plan: Plan) -> Iterable[str]:
             arrivals[step.host].append(step.instance)
     if len(arrivals) > MOST_NAMED:
         most = sorted(arrivals.items(), key=lambda item: (-len(item[1]), item[0]))[:3]
-        told = joined([f"{host} ({len(found)})" for host, found in most])
-        yield f"They go to {len(arrivals):,} hosts; most to {told}."
+        named = joined([f"{host} ({len(arrived)})" for host, arrived in most])
+        yield f"They go to {len(arrivals):,} hosts; most to {named}."
         return
     for host, names in arrivals.items():
         stay = [name for name in names if was.get(name) == host]
@@ -159,22 +161,22 @@ def _where(inventory: Inventory, plan: Plan) -> Iterable[str]:
 def _no_place(step: PlanStep) -> str:
     counted = Counter(rejection.code for rejection in step.rejected)
     ordered = sorted(counted.items(), key=lambda item: -item[1])
-    reasons = [f"{REFUSED.get(code, code)} on {count(found, 'host')}" for code, found in ordered]
+    reasons = [f"{REFUSED.get(code, code)} on {count(number, 'host')}" for code, number in ordered]
     return f"{step.instance} finds no host: {joined(reasons) if reasons else 'there is none'}."
 
 
 def _fits(plan: Plan) -> Iterable[str]:
-    found = plan.capacity
-    if found is None:
+    capacity = plan.capacity
+    if capacity is None:
         return
     yield (
-        f"If everybody ended at the lower edge of its interval, {found.fit_lower:,} would fit; by sizes alone "
-        f"{found.by_rule:,} would be let in."
+        f"If everybody ended at the lower edge of its interval, {capacity.fit_lower:,} would fit; by sizes alone "
+        f"{capacity.by_rule:,} would be let in."
     )
-    if found.first_refusal:
-        yield f"What is in the way of one more: {found.first_refusal}."
-    if found.runs_out_month is None and found.outlook:  # else the headline says it
-        yield found.outlook
+    if capacity.first_refusal:
+        yield f"What is in the way of one more: {capacity.first_refusal}."
+    if capacity.runs_out_month is None and capacity.outlook:  # else the headline says it
+        yield capacity.outlook
 
 
 def _worst_off(plan: Plan) -> Iterable[str]:
@@ -184,15 +186,15 @@ def _worst_off(plan: Plan) -> Iterable[str]:
     )
     if before == after:
         both = f"Now and {then[0].lower()}{then[1:]} the" if plan.steps else "The"
-        yield from (f"{both} worst-off instance is {one}." for one in after)
+        yield from (f"{both} worst-off instance is {text}." for text in after)
     else:
-        yield from (f"Now the worst-off instance is {one}." for one in before)
-        yield from (f"{then} the worst-off instance is {one}." for one in after)
+        yield from (f"Now the worst-off instance is {text}." for text in before)
+        yield from (f"{then} the worst-off instance is {text}." for text in after)
 
 
 def _worst(effects: Mapping[str, Sequence[Effect]]) -> list[str]:
-    found = [(host, effect) for host, there in effects.items() for effect in there]
-    worst = sorted(found, key=lambda one: (one[1].throughput_ratio.expected, one[0], one[1].instance))[:1]
+    pairs = [(host, effect) for host, there in effects.items() for effect in there]
+    worst = sorted(pairs, key=lambda pair: (pair[1].throughput_ratio.expected, pair[0], pair[1].instance))[:1]
     return [
         f"{effect.instance} on {host}, predicted to reach {percent(effect.throughput_ratio.expected)} of what it does "
         f"alone (interval {interval(effect.throughput_ratio)})"
@@ -200,7 +202,7 @@ def _worst(effects: Mapping[str, Sequence[Effect]]) -> list[str]:
     ]
 
 
-def _who_pays(stayed: Sequence[tuple[str, Row]], *, moved: bool) -> Iterable[str]:
+def _who_pays(stayed: Sequence[tuple[str, InstanceRow]], *, moved: bool) -> Iterable[str]:
     if not stayed or not moved:
         return
     there = f"the {count(len(stayed), 'instance')} that stay where they are"
@@ -208,19 +210,19 @@ def _who_pays(stayed: Sequence[tuple[str, Row]], *, moved: bool) -> Iterable[str
     if row.change > -FELT or row.before is None or row.after is None:
         yield f"None of {there} loses more than 1 percentage point."
         return
-    felt = sum(1 for _, one in stayed if one.change <= -FELT)
+    felt = sum(1 for _, row in stayed if row.change <= -FELT)
     yield f"{felt:,} of {there} {'loses' if felt == 1 else 'lose'} 1 percentage point or more."
     now, then = percent(row.before.expected), percent(row.after.throughput_ratio.expected)
     yield f"{row.instance} on {host} loses the most, from {now} to {then}."
 
 
-def _limits(below: Sequence[Row]) -> Iterable[str]:
+def _limits(below: Sequence[InstanceRow]) -> Iterable[str]:
     if below:
         names = listed([row.instance for row in below], "instances")
         yield f"Predicted below {'its' if len(below) == 1 else 'their'} limit: {names}."
 
 
-def _uncertain(rows: Sequence[Row]) -> Iterable[str]:
+def _uncertain(rows: Sequence[InstanceRow]) -> Iterable[str]:
     there = [row for row in rows if row.after is not None]
     outside = sum(1 for row in there if row.after and row.after.outside_training)
     if outside:
@@ -235,14 +237,17 @@ def _uncertain(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def searched(plan: Plan) -> list[str]:
-    """How the plan was found, and how far it may be from the best."""
-    found = plan.search
-    if found is None:
+    """How the plan was found, and its distance to the bound."""
+    search = plan.search
+    if search is None:
         return []
-    gap = f"It reaches {found.value:.4g} ({found.aim}); no plan can surpass " + (
-        f"{found.bound:.4g}, which is {found.away} away." if found.gap > 0 else "that."
+    gap = f"It reaches {search.value:.4g} ({search.aim}); no plan can surpass " + (
+        f"{search.bound:.4g}, which is {search.away} away." if search.gap > 0 else "that."
     )
-    return [*([_ENDS[found.ended]] if found.ended in _ENDS else []), *([gap] if found.ended != "already fine" else [])]
+    return [
+        *([_ENDS[search.ended]] if search.ended in _ENDS else []),
+        *([gap] if search.ended != "already fine" else []),
+    ]
 
 
 def _done(plan: Plan) -> int:

@@ -1,4 +1,4 @@
-"""A plan laid out for reading: each host with its instances before and after; numbers only, no words."""
+"""A plan for display: each host with its instances before and after; numbers only."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ MAX_PICTURES = 12  # beyond them the tables say more
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """What an instance accepts: the least T/B, its own or else the plan's, and the highest latency ratio, inf = any."""
+class InstanceLimit:
+    """The limits of an instance: the lowest T/B, its own or the plan's, and the highest latency ratio, inf = any."""
 
     throughput: float
     latency: float
 
     def broken(self, effect: Effect) -> bool:
-        """Whether it is expected to be broken, as `PlanSums.below` counts it."""
+        """Whether it is violated by expectation, as `PlanSums.below` counts it."""
         expected, late = effect.throughput_ratio.expected, effect.latency_ratio.expected
         return expected < self.throughput - SLACK or late > self.latency + SLACK
 
     def near(self, effect: Effect) -> bool:
-        """Whether it is broken at an edge of the interval only."""
+        """Whether it is violated only at an edge of the interval."""
         least, latest = effect.throughput_ratio.lower, effect.latency_ratio.upper
         return not self.broken(effect) and (least < self.throughput - SLACK or latest > self.latency + SLACK)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One instance on a host: what held before the plan and what holds after it; None = it is not there then."""
+class InstanceRow:
+    """An instance on a host before and after the plan; None = absent then."""
 
     instance: str
     before: Band | None
     after: Effect | None
-    limit: Limit
+    limit: InstanceLimit
     comes: bool
     goes: bool
 
     @property
     def change(self) -> float:
-        """What the plan adds to the throughput ratio of an instance that stays; 0 for the others."""
+        """The change of T/B of an instance that stays; 0 for the others."""
         if self.comes or self.before is None or self.after is None:
             return 0.0
         return self.after.throughput_ratio.expected - self.before.expected
@@ -56,16 +56,16 @@ class Row:
 
     @property
     def may_break(self) -> bool:
-        """Within its limit as expected, and not at an edge of the interval."""
+        """Whether its limit holds by expectation but not at an edge of the interval."""
         return self.after is not None and self.limit.near(self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class HostRows:
-    """A host with everybody who is there before or after, the worst-off first."""
+    """A host with everybody on it before or after, the worst-off first."""
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[InstanceRow, ...]
 
     @property
     def changed(self) -> bool:
@@ -78,7 +78,7 @@ class HostRows:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A step with what its reader asks next: from where, and who of the neighbours loses the most."""
+    """A step with its origin and the neighbour that loses most."""
 
     step: PlanStep
     origin: str | None
@@ -87,9 +87,12 @@ class StepView:
 
 
 def unchanged(plan: Plan) -> bool:
-    """Whether a plan leaves everybody where it is, with the same T/B."""
+    """Whether a plan leaves everybody where it is with the same T/B."""
     before, after = (
-        {host: {one.instance: one.throughput_ratio for one in there} for host, there in effects.items()}
+        {
+            host: {effect.instance: effect.throughput_ratio for effect in host_effects}
+            for host, host_effects in effects.items()
+        }
         for effects in (plan.before, plan.after)
     )
     return before == after
@@ -102,7 +105,7 @@ def hosts(inventory: Inventory, plan: Plan) -> tuple[HostRows, ...]:
     return tuple(_host(name, plan.before.get(name, ()), plan.after.get(name, ()), limit_of) for name in names)
 
 
-def limits(inventory: Inventory, plan: Plan) -> Callable[[str], Limit]:
+def limits(inventory: Inventory, plan: Plan) -> Callable[[str], InstanceLimit]:
     """The limit of an instance by its name on the host where it ends.
 
     A further copy of a mix (`advisor.planning.size_capacity`) has the limit of the instance that it copies.
@@ -122,19 +125,21 @@ def limits(inventory: Inventory, plan: Plan) -> Callable[[str], Limit]:
     lowest = required_ratios_of([(host, one) for _, host, one in pairs], table, plan.request.keep_ratio).tolist()
     least = {name: limit for (name, _, _), limit in zip(pairs, lowest, strict=True)}
 
-    def of(name: str) -> Limit:
+    def of(name: str) -> InstanceLimit:
         one = known.get(name) or known.get(name.rpartition(".more-")[0])
         latest = one.max_latency_ratio if one else None
-        return Limit(least.get(name, plan.request.keep_ratio), math.inf if latest is None else latest)
+        return InstanceLimit(least.get(name, plan.request.keep_ratio), math.inf if latest is None else latest)
 
     return of
 
 
-def _host(name: str, before: Sequence[Effect], after: Sequence[Effect], limit_of: Callable[[str], Limit]) -> HostRows:
+def _host(
+    name: str, before: Sequence[Effect], after: Sequence[Effect], limit_of: Callable[[str], InstanceLimit]
+) -> HostRows:
     was = {effect.instance: effect.throughput_ratio for effect in before}
     then = {effect.instance: effect for effect in after}
     rows = [
-        Row(
+        InstanceRow(
             instance=instance,
             # one that moved here keeps the ratio it had elsewhere, so that the move can be judged
             before=was.get(instance) or (then[instance].before if instance in then else None),
@@ -148,19 +153,19 @@ def _host(name: str, before: Sequence[Effect], after: Sequence[Effect], limit_of
     return HostRows(name, tuple(sorted(rows, key=_ratio)))
 
 
-def _ratio(row: Row) -> float:
+def _ratio(row: InstanceRow) -> float:
     if row.after is not None:
         return row.after.throughput_ratio.expected
     return row.before.expected if row.before is not None else 1.0
 
 
 def worth_a_picture(hosts: Sequence[HostRows], plan: Plan) -> tuple[HostRows, ...]:
-    """The hosts that the plan chooses or empties, else all that hold somebody; where too many, the worst."""
+    """The hosts that the plan uses or empties, else all used hosts; the worst where there are too many."""
     chosen = {step.host for step in plan.steps}
-    found = [host for host in hosts if host.rows and (host.changed or host.name in chosen)]
-    found = found or [host for host in hosts if host.rows]
-    kept = {host.name for host in sorted(found, key=lambda host: host.worst)[:MAX_PICTURES]}
-    return tuple(host for host in found if host.name in kept)
+    eligible = [host for host in hosts if host.rows and (host.changed or host.name in chosen)]
+    eligible = eligible or [host for host in hosts if host.rows]
+    kept = {host.name for host in sorted(eligible, key=lambda host: host.worst)[:MAX_PICTURES]}
+    return tuple(host for host in eligible if host.name in kept)
 
 
 def steps(inventory: Inventory, plan: Plan) -> tuple[StepView, ...]:

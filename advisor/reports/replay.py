@@ -1,4 +1,4 @@
-"""A replay laid out as a report: policies side by side, over time, and by what they leave of T/B."""
+"""The report of a replay: policies side by side, over time, and by their distribution of T/B."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from advisor.domain.replays import Replay, Replayed
 from advisor.reports import replay_pictures as pictures
 from advisor.reports.number_format import NBSP, count, percent, share
-from advisor.reports.parts import Column, Kind, Picture, Report, Section, Table
+from advisor.reports.parts import Column, Kind, Picture, ReportDocument, Section, Table
 from advisor.reports.shared_sentences import origin
 
 _HOUR_S = 3600
@@ -17,9 +17,9 @@ MOST_MOMENTS = 100  # rows over time on the page
 QUANTILES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)  # those of the table, where the replay has them
 
 
-def replay_report(replay: Replay) -> Report:
+def replay_report(replay: Replay) -> ReportDocument:
     """The report of a replay; the same replay gives the same report."""
-    return Report(
+    return ReportDocument(
         what="replay",
         title=f"Replay of {replay.trace}",
         headline=_headline(replay),
@@ -58,16 +58,16 @@ def replay_report(replay: Replay) -> Report:
 
 
 def _headline(replay: Replay) -> str:
-    """The two figures of ours beside the best of the others in each; no verdict."""
-    by_name = {one.policy: one for one in replay.policies}
-    ours, others = by_name.get("cotenant"), [one for one in _placing(replay) if one.policy != "cotenant"]
+    """The advisor's two figures beside the best of the other policies in each; no verdict."""
+    by_name = {policy.policy: policy for policy in replay.policies}
+    ours, others = by_name.get("cotenant"), [policy for policy in _placing(replay) if policy.policy != "cotenant"]
     if ours is None or not others:
         return f"{len(replay.policies)} {'policy' if len(replay.policies) == 1 else 'policies'} on the same demand."
-    fewest = min(others, key=lambda one: (one.hosts_mean, one.violation_share, one.policy))
-    least = min(others, key=lambda one: (one.violation_share, one.hosts_mean, one.policy))
+    fewest = min(others, key=lambda policy: (policy.hosts_mean, policy.violation_share, policy.policy))
+    least = min(others, key=lambda policy: (policy.violation_share, policy.hosts_mean, policy.policy))
     theirs = [
-        f"{share(one.violation_share)} on {one.hosts_mean:.1f} by {one.policy}{_turned_away(one)}"
-        for one in ((least,) if least is fewest else (least, fewest))
+        f"{share(policy.violation_share)} on {policy.hosts_mean:.1f} by {policy.policy}{_turned_away(policy)}"
+        for policy in ((least,) if least is fewest else (least, fewest))
     ]
     return (
         f"Predicted: {share(ours.violation_share)} of instance-moments below the limit on {ours.hosts_mean:.1f} hosts"
@@ -75,14 +75,14 @@ def _headline(replay: Replay) -> str:
     )
 
 
-def _turned_away(one: Replayed) -> str:
-    """Who refuses is easily better at the others, so it is said beside."""
-    return f" ({count(one.refused, 'instance')} refused)" if one.refused else ""
+def _turned_away(policy: Replayed) -> str:
+    """The number of refused instances, because refusing improves the other figures."""
+    return f" ({count(policy.refused, 'instance')} refused)" if policy.refused else ""
 
 
 def _placing(replay: Replay) -> list[Replayed]:
-    """The policies that place somebody: all but the lower bound."""
-    return [one for one in replay.policies if one.mean is not None]
+    """The policies that place instances: all but the lower bound."""
+    return [policy for policy in replay.policies if policy.mean is not None]
 
 
 def _side_by_side(replay: Replay) -> Section:
@@ -100,14 +100,17 @@ def _side_by_side(replay: Replay) -> Section:
         Column("decision_s", "All of them, s", "number"), Column("longest_decision_s", "The longest, s", "number"),
     )  # fmt: skip
     rows = [
-        (one.policy, round(one.hosts_mean, 2), max(one.hosts_used, default=0), *(
-            (one.violation_share, one.violations, one.instance_moments, one.worst, one.mean, one.moves, one.refused)
-            if one.mean is not None else (None,) * 7
+        (policy.policy, round(policy.hosts_mean, 2), max(policy.hosts_used, default=0), *(
+            (policy.violation_share, policy.violations, policy.instance_moments, policy.worst, policy.mean,
+             policy.moves, policy.refused)
+            if policy.mean is not None else (None,) * 7
         ))
-        for one in replay.policies
+        for policy in replay.policies
     ]  # fmt: skip
-    times = [(one.policy, one.decisions, one.decision_s, one.longest_decision_s) for one in _placing(replay)]
-    points = {one.policy: (one.hosts_mean, one.violation_share) for one in _placing(replay)}
+    times = [
+        (policy.policy, policy.decisions, policy.decision_s, policy.longest_decision_s) for policy in _placing(replay)
+    ]
+    points = {policy.policy: (policy.hosts_mean, policy.violation_share) for policy in _placing(replay)}
     drawn = []
     if points:
         svg = pictures.against(points, replay.trace)
@@ -128,17 +131,17 @@ def _side_by_side(replay: Replay) -> Section:
 
 def _over_time(replay: Replay) -> Section:
     hours = [time / _HOUR_S for time in replay.times_s]
-    told: list[tuple[str, Kind, Mapping[str, Sequence[float]]]] = [
+    series: list[tuple[str, Kind, Mapping[str, Sequence[float]]]] = [
         (over, kind, {name: values for name, values in lines.items() if values and len(values) == len(hours)})
         for over, kind, lines in _lines(replay.policies)
     ]
     columns = [Column("hours", "Hours", "number")]
-    columns += [Column(_key(f"{over} {name}"), name, kind, over) for over, kind, lines in told for name in lines]
+    columns += [Column(_key(f"{over} {name}"), name, kind, over) for over, kind, lines in series for name in lines]
     rows = [
-        (round(hour, 4), *(values[at] for _, _, lines in told for values in lines.values()))
+        (round(hour, 4), *(values[at] for _, _, lines in series for values in lines.values()))
         for at, hour in enumerate(hours)
     ]
-    (_, _, used), (_, _, below), _ = told
+    (_, _, used), (_, _, below), _ = series
     drawn = []
     if hours and used:
         svg = pictures.panels(hours, used, "hosts in use", replay.trace, step=replay.interval_s / _HOUR_S)
@@ -156,9 +159,9 @@ def _over_time(replay: Replay) -> Section:
 
 def _lines(policies: Sequence[Replayed]) -> tuple[tuple[str, Kind, Mapping[str, Sequence[float]]], ...]:
     return (
-        ("Hosts in use", "count", {one.policy: one.hosts_used for one in policies}),
-        ("Below the limit", "count", {one.policy: one.below for one in policies}),
-        ("Worst-off T/B", "ratio", {one.policy: one.worst_over_time for one in policies}),
+        ("Hosts in use", "count", {policy.policy: policy.hosts_used for policy in policies}),
+        ("Below the limit", "count", {policy.policy: policy.below for policy in policies}),
+        ("Worst-off T/B", "ratio", {policy.policy: policy.worst_over_time for policy in policies}),
     )
 
 
@@ -172,7 +175,7 @@ def _key(policy: str) -> str:
 
 
 def _spread(replay: Replay) -> Section:
-    known = [(one.policy, one.ratios) for one in _placing(replay) if one.ratios is not None]
+    known = [(policy.policy, policy.ratios) for policy in _placing(replay) if policy.ratios is not None]
     lines = {policy: (ratios.quantiles, ratios.expected) for policy, ratios in known}
     rows = [
         (policy, edge, expected, lower)
@@ -220,7 +223,7 @@ def _repeats(replay: Replay) -> Section:
     )  # fmt: skip
     rows = [
         (
-            one.policy,
+            policy.policy,
             two.seed,
             round(two.hosts_mean, 2),
             two.violation_share,
@@ -229,8 +232,8 @@ def _repeats(replay: Replay) -> Section:
             two.moves,
             two.refused,
         )
-        for one in replay.policies
-        for two in one.repeats
+        for policy in replay.policies
+        for two in policy.repeats
     ]
     note = (
         "How far the figures move when lots are drawn anew: what instances run, if that is drawn, and random's hosts."

@@ -1,4 +1,4 @@
-"""Pictures of a replay as inline SVG: what each policy used and broke over time, and how T/B is distributed."""
+"""Pictures of a replay as inline SVG: hosts and violations over time, and the distribution of T/B."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OURS, _BOUND = "cotenant", "lower bound"
 def panels(
     hours: Sequence[float], lines: Mapping[str, Sequence[float]], words: str, salt: str, *, step: float
 ) -> Markup:
-    """A panel per policy over the hours of the trace, all on one scale; each moment lasts `step` hours."""
+    """A panel per policy over the hours of the trace, on one scale; each moment lasts `step` hours."""
     figure, axes = new_figure(len(lines), columns=1, width=2.2 * _WIDTH, height=0.5 + 0.72 * len(lines))
     top = max(1, *(max(values) for values in lines.values()))
     for number, (panel, (policy, values)) in enumerate(zip(axes, lines.items(), strict=True)):
@@ -38,14 +38,14 @@ def panels(
 
 
 def _peaks(hours: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """The highest value of each stretch, where there are more moments than can be told apart."""
+    """The highest value of each stretch, where there are too many moments to draw."""
     size = math.ceil(len(values) / MOST_MOMENTS)
     starts = range(0, len(values), size)
     return [hours[at] for at in starts], [max(values[at : at + size]) for at in starts]
 
 
 def spread(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], keep: float, salt: str) -> Markup:
-    """How much of all instance-moments stays at or below each T/B, one line per policy: (shares, ratios)."""
+    """The share of instance-moments at or below each T/B, one line per policy: (shares, ratios)."""
     figure, (axes,) = new_figure(width=2.2 * _WIDTH, height=_HEIGHT)
     for number, (policy, (shares, ratios)) in enumerate(lines.items()):
         axes.plot(ratios, shares, label=short(policy), marker="o", markersize=2.5, **_style(policy, number))
@@ -64,7 +64,7 @@ def spread(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], keep: f
 
 
 def against(points: Mapping[str, tuple[float, float]], salt: str) -> Markup:
-    """Hosts in use on average against the share of instance-moments below the limit: down and left is better."""
+    """Mean hosts in use against the share of instance-moments below the limit; lower left is better."""
     figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
     alike: dict[tuple[float, float], list[str]] = {}
     for policy, (hosts, share) in points.items():

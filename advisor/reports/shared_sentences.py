@@ -1,4 +1,4 @@
-"""Words that several reports share: settings, refusals, and where a model comes from; plain text."""
+"""Text shared by several reports: settings, refusals, and the origin of a model; plain text."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _ORIGINS = {
 
 
 def origin(name: str) -> str:
-    """Where a model's knowledge comes from."""
+    """The source of a model's knowledge."""
     return _ORIGINS.get(name, f"trained on data of several origins: {name.replace('+', ', ')}")
 
 
 def settings(wanted: IsolationSettings | None) -> list[str]:
-    """What is to be set, one phrase each."""
+    """The settings to apply, one phrase each."""
     if wanted is None:
         return []
     phrases = [
@@ -54,15 +54,15 @@ def _network(network: NetworkSettings | None) -> str:
 
 
 def refusals(rejected: Sequence[Rejection]) -> list[str]:
-    """What is wrong on which hosts, in one host's own words; the most frequent reason first."""
+    """The reasons and their hosts, with one host's sentence; the most frequent reason first."""
     by_code: dict[str, list[Rejection]] = defaultdict(list)
     for rejection in rejected:
         by_code[rejection.code].append(rejection)
     ordered = sorted(by_code.items(), key=lambda item: (-len(item[1]), item[0]))
-    return [
-        f"{_begin(REFUSED.get(code, code))}: {listed([one.host for one in found], 'hosts')}. {found[0].reason}"
-        for code, found in ordered
-    ] or ["There is no host in this cloud."]
+    hosts = {code: listed([rejection.host for rejection in group], "hosts") for code, group in ordered}
+    return [f"{_begin(REFUSED.get(code, code))}: {hosts[code]}. {group[0].reason}" for code, group in ordered] or [
+        "There is no host in this cloud."
+    ]
 
 
 def _begin(text: str) -> str:

@@ -82,6 +82,6 @@ def colour(number: int) -> str:
 
 
 def _stretches(marked: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
-    """First and one after the last of every run of marked windows."""
+    """First and one past the last of every run of marked windows."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], marked, [False]]).astype(int)))
     return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]

@@ -1,4 +1,4 @@
-"""Which hosts can take an instance at all, and why not: one small check per reason, each with a stable code."""
+"""Filters: which hosts can take an instance, and a reason with a stable code for every other host."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from models.physics.demands import demands
 from models.physics.kinds import holds
 from profiler.host_kinds import HOST_KINDS
 
-Says = Callable[[int], str]  # a sentence about one host, by its position
-_EXACT = ".10g"  # of a size: so that what is needed never looks as if it were free
+ReasonOf = Callable[[int], str]  # the reason in words for a host position
+_EXACT_FORMAT = ".10g"  # sizes in full, so that a need never looks like the free amount
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A request to a cloud of H hosts, and what is held there by everybody but the instance that is asked about (it may
-    sit there already): `vcpus`, `memory_mb`, `disk_gb`, `driver_cpus` and how many they are, `others`, (H,) each;
-    `exclusive` (H,) where somebody else wants to be alone."""
+class FilterInput:
+    """A request to a cloud of H hosts, and what everybody but the requested instance holds there.
+
+    The instance may run on a host already; it is not counted. `vcpus`, `memory_mb`, `disk_gb`, `driver_cpus` and the
+    number of `others` are (H,) each; `exclusive` (H,) = another instance requires the host for itself.
+    """
 
     snapshot: ClusterSnapshot
     request: PlacementRequest
@@ -37,22 +39,22 @@ class Question:
     exclusive: Bools
 
     @classmethod
-    def of(cls, snapshot: ClusterSnapshot, request: PlacementRequest, fresh_s: float) -> Question:
+    def of(cls, snapshot: ClusterSnapshot, request: PlacementRequest, fresh_s: float) -> FilterInput:
         vcpus, memory_mb, disk_gb = (
             values.copy() for values in (snapshot.used_vcpus, snapshot.used_memory_mb, snapshot.used_disk_gb)
         )
         driver_asked, exclusive = snapshot.driver_asked, snapshot.exclusive
         others = snapshot.scenes.present.sum(axis=1).astype(np.float64)
-        mine = snapshot.where(request.instance.id)
-        if mine:
+        own_places = snapshot.where(request.instance.id)
+        if own_places:
             driver_asked, exclusive = driver_asked.copy(), exclusive.copy()
-        for host, slot in mine:
-            there = [one for one in snapshot.residents[host] if one.id != request.instance.id]
-            vcpus[host] = sum(one.vcpus for one in there)
-            memory_mb[host] = sum(one.memory_mb for one in there)
-            disk_gb[host] = sum(one.disk_gb for one in there)
-            exclusive[host] = any(one.exclusive for one in there)
-            others[host] = len(there)
+        for host, slot in own_places:
+            others_here = [resident for resident in snapshot.residents[host] if resident.id != request.instance.id]
+            vcpus[host] = sum(resident.vcpus for resident in others_here)
+            memory_mb[host] = sum(resident.memory_mb for resident in others_here)
+            disk_gb[host] = sum(resident.disk_gb for resident in others_here)
+            exclusive[host] = any(resident.exclusive for resident in others_here)
+            others[host] = len(others_here)
             driver_asked[host, slot] = 0.0
         driver_cpus = driver_asked.sum(axis=1)
         return cls(snapshot, request, fresh_s, vcpus, memory_mb, disk_gb, driver_cpus, others, exclusive)
@@ -62,41 +64,41 @@ class Question:
         return self.request.instance
 
     def at(self, names: Iterable[str]) -> Bools:
-        """The hosts of these names, (H,)."""
-        found = np.zeros(len(self.snapshot.hosts), dtype=bool)
+        """The hosts with these names, (H,)."""
+        named = np.zeros(len(self.snapshot.hosts), dtype=bool)
         positions = (self.snapshot.index(name) for name in names)
-        found[[one for one in positions if one is not None]] = True
-        return found
+        named[[position for position in positions if position is not None]] = True
+        return named
 
     def beside(self, name: str) -> Bools:
-        """Where another instance of that name is, (H,)."""
-        found = np.zeros(len(self.snapshot.hosts), dtype=bool)
+        """The hosts with another instance of that name, (H,)."""
+        hosts_with = np.zeros(len(self.snapshot.hosts), dtype=bool)
         if name != self.instance.id:
-            found[[host for host, _ in self.snapshot.where(name)]] = True
-        return found
+            hosts_with[[host for host, _ in self.snapshot.where(name)]] = True
+        return hosts_with
 
     def nowhere(self) -> Bools:
         """No host, (H,)."""
         return np.zeros(len(self.snapshot.hosts), dtype=bool)
 
 
-Check = Callable[[Question], tuple[Bools, Says]]  # which hosts it refuses, (H,), and what it says of one of them
+FilterCheck = Callable[[FilterInput], tuple[Bools, ReasonOf]]  # refused hosts, (H,), and their reasons
 
 
-def _enabled(question: Question) -> tuple[Bools, Says]:
-    return ~question.snapshot.enabled, lambda _: "the host is disabled"
+def _enabled(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    return ~inputs.snapshot.enabled, lambda _: "the host is disabled"
 
 
-def _kind(question: Question) -> tuple[Bools, Says]:
-    wanted = question.request.constraints.kind
+def _kind(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    wanted = inputs.request.constraints.kind
     other = np.array([wanted not in {None, kind} for kind in HOST_KINDS])
-    hosts = question.snapshot.hosts
-    refused = other[question.snapshot.scenes.kind]
+    hosts = inputs.snapshot.hosts
+    refused = other[inputs.snapshot.scenes.kind]
     return refused, lambda host: f"needs a {wanted} host, this one is {hosts[host].kind}"
 
 
-def _labels(question: Question) -> tuple[Bools, Says]:
-    wanted, hosts = question.request.constraints.labels, question.snapshot.hosts
+def _labels(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    wanted, hosts = inputs.request.constraints.labels, inputs.snapshot.hosts
 
     def says(host: int) -> str:
         labels = hosts[host].labels
@@ -104,116 +106,118 @@ def _labels(question: Question) -> tuple[Bools, Says]:
         return f"needs label {name}={wanted[name]}, has {labels.get(name, 'none')}"
 
     if not wanted:
-        return question.nowhere(), says
+        return inputs.nowhere(), says
     return np.array([not wanted.items() <= host.labels.items() for host in hosts], dtype=bool), says
 
 
-def _exclude(question: Question) -> tuple[Bools, Says]:
-    return question.at(question.request.constraints.exclude), lambda _: "the request excludes this host"
+def _exclude(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    return inputs.at(inputs.request.constraints.exclude), lambda _: "the request excludes this host"
 
 
-def _affinity(question: Question) -> tuple[Bools, Says]:
-    beside = {name: question.beside(name) for name in question.request.constraints.affinity}
-    refused = question.nowhere()
-    for there in beside.values():
-        refused |= ~there
+def _affinity(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    beside = {name: inputs.beside(name) for name in inputs.request.constraints.affinity}
+    refused = inputs.nowhere()
+    for has_it in beside.values():
+        refused |= ~has_it
     return refused, lambda host: f"{next(name for name in beside if not beside[name][host])} is not on this host"
 
 
-def _anti_affinity(question: Question) -> tuple[Bools, Says]:
-    beside = {name: question.beside(name) for name in question.request.constraints.anti_affinity}
-    refused = question.nowhere()
-    for there in beside.values():
-        refused |= there
+def _anti_affinity(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    beside = {name: inputs.beside(name) for name in inputs.request.constraints.anti_affinity}
+    refused = inputs.nowhere()
+    for has_it in beside.values():
+        refused |= has_it
     return refused, lambda host: f"{next(name for name in beside if beside[name][host])} is on this host"
 
 
-def _exclusive(question: Question) -> tuple[Bools, Says]:
+def _exclusive(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
     def says(host: int) -> str:
-        there = [one for one in question.snapshot.residents[host] if one.id != question.instance.id]
-        alone = next((one.id for one in there if one.exclusive), None)
-        if alone is not None:
-            return f"{alone} shares its host with nobody"
-        return f"{question.instance.id} shares its host with nobody, and {there[0].id} is on this one"
+        others = [resident for resident in inputs.snapshot.residents[host] if resident.id != inputs.instance.id]
+        exclusive_id = next((resident.id for resident in others if resident.exclusive), None)
+        if exclusive_id is not None:
+            return f"{exclusive_id} requires a host for itself"
+        return f"{inputs.instance.id} requires a host for itself, and {others[0].id} is on this one"
 
-    return question.exclusive | (question.instance.exclusive & (question.others > 0)), says
+    return inputs.exclusive | (inputs.instance.exclusive & (inputs.others > 0)), says
 
 
-def _vcpus(question: Question) -> tuple[Bools, Says]:
-    needs, pcpus, room = question.instance.vcpus, question.snapshot.scenes.pcpus, question.snapshot.room_vcpus
+def _vcpus(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    needs, pcpus, room = inputs.instance.vcpus, inputs.snapshot.scenes.pcpus, inputs.snapshot.room_vcpus
 
     def says(host: int) -> str:
         if needs > pcpus[host]:
             return f"needs {needs} vCPUs, the host has {pcpus[host]:g} pCPUs"
-        limit = f"at overcommit {question.snapshot.hosts[host].cpu_overcommit:g}"
-        return f"needs {needs} vCPUs, {_left(room[host], question.vcpus[host])} {limit}"
+        limit = f"at overcommit {inputs.snapshot.hosts[host].cpu_overcommit:g}"
+        return f"needs {needs} vCPUs, {_left(room[host], inputs.vcpus[host])} {limit}"
 
-    return (needs > pcpus) | (question.vcpus + needs > with_slack(room)), says
+    return (needs > pcpus) | (inputs.vcpus + needs > with_slack(room)), says
 
 
-def _memory(question: Question) -> tuple[Bools, Says]:
-    needs, room, used = question.instance.memory_mb, question.snapshot.room_memory_mb, question.memory_mb
+def _memory(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    needs, room, used = inputs.instance.memory_mb, inputs.snapshot.room_memory_mb, inputs.memory_mb
     refused = used + needs > with_slack(room)
-    return refused, lambda host: f"needs {needs:{_EXACT}} MB, {_left(room[host], used[host], ' MB')}"
+    return refused, lambda host: f"needs {needs:{_EXACT_FORMAT}} MB, {_left(room[host], used[host], ' MB')}"
 
 
-def _disk(question: Question) -> tuple[Bools, Says]:
-    needs, room, used = question.instance.disk_gb, question.snapshot.room_disk_gb, question.disk_gb
+def _disk(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    needs, room, used = inputs.instance.disk_gb, inputs.snapshot.room_disk_gb, inputs.disk_gb
     refused = used + needs > with_slack(room)
-    return refused, lambda host: f"needs {needs:{_EXACT}} GB of disk, {_left(room[host], used[host], ' GB')}"
+    return refused, lambda host: f"needs {needs:{_EXACT_FORMAT}} GB of disk, {_left(room[host], used[host], ' GB')}"
 
 
 def _left(room: float, used: float, unit: str = "") -> str:
     if used > with_slack(room):
-        return f"{used:{_EXACT}}{unit} are promised already where {room:{_EXACT}}{unit} may be"
-    return f"{room - used:{_EXACT}}{unit} free"
+        return f"{used:{_EXACT_FORMAT}}{unit} are promised already where {room:{_EXACT_FORMAT}}{unit} may be"
+    return f"{room - used:{_EXACT_FORMAT}}{unit} free"
 
 
-def _pins(question: Question) -> tuple[Bools, Says]:
-    pinning, pcpus = question.instance.settings.pinning, question.snapshot.scenes.pcpus
+def _pins(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    pinning, pcpus = inputs.instance.settings.pinning, inputs.snapshot.scenes.pcpus
     highest = max((cpu for cpus in pinning.cpus for cpu in cpus), default=0) if pinning else 0
     return highest >= pcpus, lambda host: f"pinned to pCPU {highest}, the host has 0-{pcpus[host] - 1:g}"
 
 
-def _driver_domain(question: Question) -> tuple[Bools, Says]:
-    asked, used, room = _driver_asked(question), question.driver_cpus, question.snapshot.room_driver_cpus
+def _driver_domain(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    asked, used, room = _driver_asked(inputs), inputs.driver_cpus, inputs.snapshot.room_driver_cpus
 
     def says(host: int) -> str:
         return (
             f"would ask its driver domain for {asked[host]:.2f} CPUs, {used[host]:.2f} are asked for already where "
-            f"{room[host]:g} may be at overcommit {question.snapshot.hosts[host].driver_overcommit:g}"
+            f"{room[host]:g} may be at overcommit {inputs.snapshot.hosts[host].driver_overcommit:g}"
         )
 
     return (asked > 0) & (used + asked > with_slack(room)), says
 
 
-def _driver_asked(question: Question) -> Floats:
-    """What the instance asks of the driver domain of each host when it has that to itself, 0 = nothing or unknown; (H,)
-    CPUs. In a container it asks nothing: the kernel works for it in its own time (`models.physics.demands`)."""
-    snapshot, instance = question.snapshot, question.instance
+def _driver_asked(inputs: FilterInput) -> Floats:
+    """The instance's demand on the driver domain of each host when it is alone, in CPUs, 0 = none or unknown; (H,).
+
+    In a container it is 0: the kernel does that work in the container's time (`models.physics.demands`).
+    """
+    snapshot, instance = inputs.snapshot, inputs.instance
     asked = np.zeros(len(snapshot.hosts))
     hosts = np.flatnonzero(holds(snapshot.scenes.kind, "has_driver_domain"))
-    table, row, _ = profile_row(snapshot, question.request)
+    table, row, _ = profile_row(snapshot, inputs.request)
     rows = rows_by_host(snapshot, hosts, instance, table, row)
     if any(np.isfinite(table.column(key)[rows]).any() for key in ("driver_domain.cpu", "pages_exchanged")):
-        there = replace(snapshot.scenes.take(hosts), table=table)
-        slot = newcomer_slot(there, snapshot, hosts, instance, row)
-        alone = replace(there, **{name: values[:, None] for name, values in slot.items()})
+        scenes = replace(snapshot.scenes.take(hosts), table=table)
+        slot = newcomer_slot(scenes, snapshot, hosts, instance, row)
+        alone = replace(scenes, **{name: values[:, None] for name, values in slot.items()})
         asked[hosts] = demands(alone).driver[:, 0]
     return asked
 
 
-def _fresh(question: Question) -> tuple[Bools, Says]:
-    age, allowed = question.snapshot.age_s, question.fresh_s
+def _fresh(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    age, allowed = inputs.snapshot.age_s, inputs.fresh_s
 
     def says(host: int) -> str:
         when = "the age of its data is unknown" if age[host] == np.inf else f"it was last seen {age[host]:.0f} s ago"
         return f"no fresh data: {when}, at most {allowed:.0f} s are allowed"
 
-    return (age > allowed) & (not question.request.constraints.allow_stale), says
+    return (age > allowed) & (not inputs.request.constraints.allow_stale), says
 
 
-CHECKS: tuple[tuple[str, Check], ...] = (
+CHECKS: tuple[tuple[str, FilterCheck], ...] = (
     ("host.disabled", _enabled),
     ("constraint.kind", _kind),
     ("constraint.label", _labels),
@@ -239,16 +243,16 @@ def apply(
 
     When the request names hosts, only those are in question (rule 5); a named host that does not exist is rejected.
     """
-    question = Question.of(snapshot, request, fresh_s)
-    left = question.at(request.hosts) if request.hosts is not None else ~question.nowhere()
+    inputs = FilterInput.of(snapshot, request, fresh_s)
+    remaining = inputs.at(request.hosts) if request.hosts is not None else ~inputs.nowhere()
     rejected: list[Rejection] = []
     for code, check in CHECKS:
-        if not left.any():
+        if not remaining.any():
             break
-        refused, says = check(question)
-        hit = np.flatnonzero(left & refused).tolist()
-        left[hit] = False
-        rejected += [Rejection(snapshot.hosts[host].id, code, says(host)) for host in hit]
+        refused, says = check(inputs)
+        rejected_hosts = np.flatnonzero(remaining & refused).tolist()
+        remaining[rejected_hosts] = False
+        rejected += [Rejection(snapshot.hosts[host].id, code, says(host)) for host in rejected_hosts]
     unknown = {name for name in request.hosts or () if snapshot.index(name) is None}
     rejected += [Rejection(name, "host.unknown", "there is no host of this name") for name in unknown]
-    return np.flatnonzero(left).tolist(), tuple(sorted(rejected, key=lambda one: one.host))
+    return np.flatnonzero(remaining).tolist(), tuple(sorted(rejected, key=lambda rejection: rejection.host))

@@ -1,4 +1,4 @@
-"""The few pinnings worth asking about on each host, as arrays over hosts; never all subsets."""
+"""The few pinnings worth predicting on each host, as arrays over hosts; never all subsets."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from models.data.scene import SceneBatch
 from models.physics.demands import cpu_spread
 from profiler.observed import Instance, Pinning
 
-MOST_PER_HOST = 4  # choices on one host, `unpinned` among them
-# Of options that are worth the same the first is taken.
+MAX_PER_HOST = 4  # options per host, including `unpinned`
+# Of options with equal scores the first is taken.
 NAMES = ("as asked", "unpinned", "quiet CPUs", "whole cores", "one node", "guest CPUs")
-FREE = "unpinned"  # the one that pins nothing
+FREE = "unpinned"  # the option without pins
 
 
 @dataclass(frozen=True, slots=True)
 class PinningOption:
-    """One way to pin the newcomer on every host: `affinity` (S, P); `usable` (S,) where it is a choice of its own;
-    `pins` False = it needs no command; `given` is the newcomer's own pinning where that is the way."""
+    """One way to pin the newcomer on every host.
+
+    `affinity` (S, P); `usable` (S,) = it is a distinct choice there; `pins` False = it needs no command; `given` is the
+    newcomer's own pinning where the option is that.
+    """
 
     name: str
     affinity: Bools
@@ -33,18 +36,17 @@ class PinningOption:
 
 
 def options(scenes: SceneBatch, newcomer: Instance) -> tuple[PinningOption, ...]:
-    """Pinning options of the newcomer on each scene's host, at most four that are a choice there; what is a choice on
-    no host is left out.
+    """Pinning options of the newcomer on each scene's host, at most four per host; unusable ones are left out.
 
-    An existing pin is honoured and is then the only option. Otherwise: `unpinned`; `quiet CPUs`: as many pCPUs as it
-    has vCPUs, those with the least CPU demand (LATENCY section 4, N11); `whole cores`: the quietest cores with all
-    their threads, for who minds latency; `one node`: the quietest NUMA node that is large enough; `guest CPUs`: all
-    pCPUs but the driver domain's, where that one has its own. Only `unpinned` touches the driver domain's pCPUs, and
-    but for it and `guest CPUs` none touches those that a resident has to itself by its pins. Of two options that differ
-    in pCPUs that are alike only the first is asked.
+    An existing pinning is the only option. Otherwise: `unpinned`; `quiet CPUs`: as many pCPUs as vCPUs, those with the
+    least CPU demand (LATENCY section 4, N11); `whole cores`: the quietest cores with all threads, for latency-sensitive
+    instances; `one node`: the quietest NUMA node that is large enough; `guest CPUs`: all pCPUs except the driver
+    domain's, where it has its own. Only `unpinned` includes the driver domain's pCPUs, and only it and `guest CPUs`
+    include pCPUs that a pinned resident has to itself. Of options that differ only in equivalent pCPUs the first is
+    kept.
 
-    pCPUs c and c + pCPUs / threads are taken to be siblings, as Linux numbers them; only where these lie on different
-    nodes and neighbouring numbers on the same ones, neighbours are.
+    pCPUs c and c + pCPUs / threads are siblings, as Linux numbers them. Only where these are on different nodes and
+    adjacent numbers on the same, adjacent numbers are siblings.
     """
     count, width = scenes.driver_cpus.shape
     exists = np.arange(width)[None, :] < scenes.pcpus[:, None]
@@ -53,17 +55,17 @@ def options(scenes: SceneBatch, newcomer: Instance) -> tuple[PinningOption, ...]
         fixed = np.zeros((count, width), dtype=bool)
         fixed[:, [cpu for cpu in pinning.union or range(width) if cpu < width]] = True
         return (PinningOption("as asked", fixed & exists, np.ones(count, dtype=bool), pins=True, given=pinning),)
-    places = _Places.of(scenes, exists)
+    places = _PcpuPlaces.of(scenes, exists)
     minds_latency = newcomer.service == "latency" or newcomer.max_latency_ratio is not None
-    found = [PinningOption("unpinned", exists, np.ones(count, dtype=bool), pins=False)]
+    choices = [PinningOption("unpinned", exists, np.ones(count, dtype=bool), pins=False)]
     for name, affinity in (
         ("quiet CPUs", places.quiet(newcomer.vcpus)),
         *((("whole cores", places.whole_cores(newcomer.vcpus)),) if minds_latency else ()),
         ("one node", places.one_node(newcomer.vcpus)),
         ("guest CPUs", places.guest & (places.guest.sum(axis=1) >= newcomer.vcpus)[:, None]),
     ):
-        found.append(PinningOption(name, affinity, affinity.any(axis=1), pins=True))
-    return _without_twins(found, places)
+        choices.append(PinningOption(name, affinity, affinity.any(axis=1), pins=True))
+    return _distinct_options(choices, places)
 
 
 def as_pinning(option: PinningOption, scene: int, vcpus: int) -> Pinning | None:
@@ -79,10 +81,12 @@ def as_pinning(option: PinningOption, scene: int, vcpus: int) -> Pinning | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
-    """The pCPUs of S hosts, (S, P) each: their `demand` in CPUs, `node` and `core` (the number of its first pCPU);
-    `guest` where the driver domain does not stay, `free` where no resident has them to itself either; `alike`, equal
-    where two of a host can be swapped with nobody noticing."""
+class _PcpuPlaces:
+    """The pCPUs of S hosts, (S, P) each.
+
+    `demand` is in CPUs; `node` and `core` (the number of its first pCPU) are the topology; `guest` = not used by the
+    driver domain; `free` = also not reserved by a pinned resident; equal `alike` = interchangeable pCPUs of a host.
+    """
 
     demand: Floats
     node: Ints
@@ -92,32 +96,34 @@ class _Places:
     alike: Hashes
 
     @classmethod
-    def of(cls, scenes: SceneBatch, exists: Bools) -> _Places:
+    def of(cls, scenes: SceneBatch, exists: Bools) -> _PcpuPlaces:
         driver = scenes.driver_cpus & (scenes.driver_cpus.sum(axis=1) < scenes.pcpus)[:, None]
         size = scenes.affinity.sum(axis=2)
         pinned = scenes.present & (size < scenes.pcpus[:, None]) & (size <= scenes.vcpus)
-        held = (scenes.affinity & pinned[:, :, None]).any(axis=1)
+        reserved = (scenes.affinity & pinned[:, :, None]).any(axis=1)
         core = _cores(scenes)
-        # Who may run on a pCPU, and what may run beside it, is all that tells it from another one.
+        # pCPUs are distinguished by who may run on them and on their siblings.
         users = np.concatenate([scenes.affinity & scenes.present[:, :, None], driver[:, None], exists[:, None]], axis=1)
-        number = _mixed(np.arange(1, users.shape[1] + 1, dtype=np.uint64))
-        known: Hashes = np.where(users, number[None, :, None], np.uint64(0)).sum(axis=1, dtype=np.uint64)
-        alike = _mixed(np.asarray(known + scenes.node.astype(np.uint64), dtype=np.uint64))
+        number = _splitmix64(np.arange(1, users.shape[1] + 1, dtype=np.uint64))
+        user_hash: Hashes = np.where(users, number[None, :, None], np.uint64(0)).sum(axis=1, dtype=np.uint64)
+        alike = _splitmix64(np.asarray(user_hash + scenes.node.astype(np.uint64), dtype=np.uint64))
         return cls(
-            demand=np.round(cpu_spread(scenes), 9),  # equal demands may differ in their last bits
+            demand=np.round(cpu_spread(scenes), 9),  # rounding makes equal demands equal
             node=scenes.node,
             core=core,
             guest=exists & ~driver,
-            free=exists & ~driver & ~held,
-            alike=_mixed(np.asarray(alike + np.uint64(3) * _per_core(alike, core), dtype=np.uint64)),
+            free=exists & ~driver & ~reserved,
+            alike=_splitmix64(np.asarray(alike + np.uint64(3) * _per_core(alike, core), dtype=np.uint64)),
         )
 
     def quiet(self, vcpus: int) -> Bools:
-        """As many free pCPUs as vCPUs, (S, P), none where there are too few: of equally quiet ones those on the
-        quietest node, there those beside quiet siblings, of these one of each core first, then the lowest."""
-        core = _per_core(self.demand, self.core)
+        """As many free pCPUs as vCPUs, (S, P), none where there are too few.
+
+        The order is by demand, then node demand, quiet siblings, one per core, and number.
+        """
+        core_demand = _per_core(self.demand, self.core)
         thread = np.arange(self.core.shape[1]) - self.core
-        return _first(vcpus, self.free, [self.demand, self._of_node(vcpus), self.node, core, thread])
+        return _first(vcpus, self.free, [self.demand, self._of_node(vcpus), self.node, core_demand, thread])
 
     def whole_cores(self, vcpus: int) -> Bools:
         """The quietest free cores with all their threads for that many vCPUs, (S, P); none without threads."""
@@ -130,7 +136,7 @@ class _Places:
         return np.asarray(whole & np.take_along_axis(taken, self.core, axis=1))
 
     def one_node(self, vcpus: int) -> Bools:
-        """The free pCPUs of the quietest node that has enough of them, (S, P); none where there is but one node."""
+        """The free pCPUs of the quietest node that has enough of them, (S, P); none where there is only one node."""
         demand = self._node_demand(vcpus)
         best = demand.argmin(axis=1)[:, None]
         fits = (self.node.max(axis=1) > 0) & np.isfinite(demand.min(axis=1))
@@ -140,7 +146,7 @@ class _Places:
         return np.take_along_axis(self._node_demand(vcpus), self.node, axis=1)
 
     def _node_demand(self, vcpus: int) -> Floats:
-        """Demand per pCPU for guests of each node, inf where fewer than `vcpus` are free; (S, nodes)."""
+        """Demand per guest pCPU of each node, inf where fewer than `vcpus` are free; (S, nodes)."""
         here = np.arange(int(self.node.max(initial=0)) + 1)[None, :, None] == self.node[:, None, :]
         guest = here & self.guest[:, None, :]
         fits = (here & self.free[:, None, :]).sum(axis=2) >= vcpus
@@ -149,14 +155,16 @@ class _Places:
 
 
 def _cores(scenes: SceneBatch) -> Ints:
-    """The first pCPU of the core that each pCPU is a thread of, (S, P)."""
+    """The first pCPU of each pCPU's core, (S, P)."""
     cpu = np.arange(scenes.node.shape[1])[None, :]
     pcpus = scenes.pcpus.astype(np.int64)[:, None]
     threads = np.maximum(np.nan_to_num(scenes.host_numbers[:, 1], nan=1.0), 1.0).astype(np.int64)[:, None]
     threads = np.where(pcpus % threads == 0, threads, 1)
     exists = cpu < pcpus
     far, near = np.where(exists, cpu % (pcpus // threads), cpu), np.where(exists, cpu - cpu % threads, cpu)
-    is_far, is_near = ((np.take_along_axis(scenes.node, one, axis=1) == scenes.node).all(axis=1) for one in (far, near))
+    is_far, is_near = (
+        (np.take_along_axis(scenes.node, numbering, axis=1) == scenes.node).all(axis=1) for numbering in (far, near)
+    )
     return np.where((is_near & ~is_far)[:, None], near, far)
 
 
@@ -179,26 +187,28 @@ def _first(count: int | Floats, allowed: Bools, keys: Sequence[Floats | Ints]) -
     return np.asarray((place < wanted) & (allowed.sum(axis=1)[:, None] >= wanted))
 
 
-def _without_twins(found: Sequence[PinningOption], places: _Places) -> tuple[PinningOption, ...]:
-    """The options that are a choice of their own somewhere, at most MOST_PER_HOST on a host."""
+def _distinct_options(options_in_order: Sequence[PinningOption], places: _PcpuPlaces) -> tuple[PinningOption, ...]:
+    """The options that differ from earlier ones somewhere, at most MAX_PER_HOST on a host."""
     kept: list[PinningOption] = []
     marks: list[Hashes] = []
-    for option in found:
-        beside = _per_core(option.affinity.astype(np.uint64), places.core)
-        mark = np.where(option.affinity, _mixed(places.alike + beside), np.uint64(0)).sum(axis=1, dtype=np.uint64)
+    for option in options_in_order:
+        neighbour_hash = _per_core(option.affinity.astype(np.uint64), places.core)
+        mark = np.where(option.affinity, _splitmix64(places.alike + neighbour_hash), np.uint64(0)).sum(
+            axis=1, dtype=np.uint64
+        )
         usable = option.usable.copy()
-        for other, said in zip(kept, marks, strict=True):
-            usable &= ~other.usable | (mark != said)
-        asked = sum((other.usable.astype(int) for other in kept), np.zeros(len(usable), dtype=int))
-        usable &= asked < MOST_PER_HOST
+        for other, other_mark in zip(kept, marks, strict=True):
+            usable &= ~other.usable | (mark != other_mark)
+        choices_before = sum((other.usable.astype(int) for other in kept), np.zeros(len(usable), dtype=int))
+        usable &= choices_before < MAX_PER_HOST
         if usable.any() or not option.pins:
             kept.append(replace(option, usable=usable))
             marks.append(mark)
     return tuple(kept)
 
 
-def _mixed(values: Hashes) -> Hashes:
-    """Numbers that look random, equal where `values` are: the finalizer of splitmix64 (Steele et al., OOPSLA 2014)."""
+def _splitmix64(values: Hashes) -> Hashes:
+    """The finalizer of splitmix64 (Steele et al., OOPSLA 2014): equal hashes for equal values."""
     mixed = values + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

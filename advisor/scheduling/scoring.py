@@ -1,4 +1,4 @@
-"""Scores of candidate scenes and their order: the newcomer and every neighbour count alike; arrays only."""
+"""Scores and ranks candidate scenes; the newcomer and every neighbour count alike; arrays only."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Loss = TypeVar("Loss", float, Floats)
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What S scenes do to latency, where an instance is sensitive to it.
+    """Latency limits of S scenes.
 
-    `limits` (S, N) highest latency ratio that each accepts, nan = any; `before` (S, N) the expected ratio without the
+    `limits` (S, N) is the highest accepted latency ratio, nan = any; `before` (S, N) the expected ratio without the
     newcomer, 1 for the newcomer itself.
     """
 
@@ -39,9 +39,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """`score` (S,) is what candidates are ordered by, a lower bound; `expected` and `half_width` (S,) describe the same
-    quantity for ties; `combined` (S,) is sum(T/B) over everybody; `breaks_newcomer`, `breaks_neighbour` (S,) whether
-    an expected ratio goes beyond a limit, of throughput or of latency, that was held before."""
+    """Scores of S scenes.
+
+    `score` (S,) ranks the candidates, a lower bound; `expected` and `half_width` (S,) describe the same quantity for
+    ties; `combined` (S,) is sum(T/B); `breaks_newcomer`, `breaks_neighbour` (S,) = an expected ratio violates a limit
+    of throughput or latency that held before.
+    """
 
     score: Floats
     expected: Floats
@@ -51,7 +54,7 @@ class Scores:
     breaks_neighbour: Bools
 
     def take(self, scenes: Ints) -> Scores:
-        """The scores of the scenes with these numbers."""
+        """The scores of these scenes."""
         return Scores(*(getattr(self, field.name)[scenes] for field in fields(self)))
 
 
@@ -120,7 +123,7 @@ def score(
 def broken(
     prediction: InterferencePrediction, present: Bools, before: Floats, limits: Floats, waiting: Waiting | None
 ) -> Bools:
-    """Whose limit is broken that was held before, as in `score`; (S, N). Expected ratios are judged."""
+    """Which limits that held before are violated by expectation, as in `score`; (S, N)."""
     if waiting is None and np.isnan(limits).all():
         return np.zeros(present.shape, dtype=bool)
     found = present & (prediction.throughput.expected < limits - SLACK) & (before >= limits - SLACK)
@@ -131,13 +134,13 @@ def broken(
 
 
 def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> Ints:
-    """The best option per host: `scores` holds options x hosts scenes, option by option; returns (H,) option numbers.
+    """The best option per host, (H,); `scores` holds options x hosts scenes, option by option.
 
-    An option that breaks no limit beats one that does; then the higher score wins, where a pin must gain PIN_GAIN, in
-    expectation as well: a narrower interval alone is no reason to pin.
+    An option that violates no limit beats one that does; then the higher score wins. A pin must gain PIN_GAIN in the
+    score and in expectation: a narrower interval alone is no reason to pin.
     """
     hosts = len(scores.score) // options
-    value, expected = (one.reshape(options, hosts) for one in (scores.score, scores.expected))
+    value, expected = (array.reshape(options, hosts) for array in (scores.score, scores.expected))
     if pins.any() and not pins.all():
         free = np.flatnonzero(~pins)
         best = free[np.where(usable.reshape(options, hosts)[free], value[free], -np.inf).argmax(axis=0)]
@@ -150,7 +153,7 @@ def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> 
 
 
 def order(score: Floats, names: NDArray[np.generic]) -> Ints:
-    """Positions from best to worst; equal scores by host id (rule 3). Scores equal to nine digits count as equal.
+    """Positions from best to worst; scores equal to nine digits are ordered by host id (rule 3).
 
     `names` (H,) are ids, or numbers in the order of ids.
     """
@@ -158,5 +161,5 @@ def order(score: Floats, names: NDArray[np.generic]) -> Ints:
 
 
 def tied(gap: float, one: float, other: float) -> bool:
-    """Whether the gap between two expectations lies inside their half widths (independent errors)."""
+    """Whether the gap between two expectations lies within their half widths (independent errors)."""
     return abs(gap) <= math.hypot(one, other)

@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.domain import CloudNow, HostDetail, HostNow, ResidentNow, Slowing
 from advisor.errors import NotFound
-from advisor.explanation.attribution import who_hurts_whom
+from advisor.explanation.interference_attribution import attribute_interference
 from advisor.lifecycle import interval_inflation
 from advisor.placement.candidates import scene_effects
 from advisor.prediction import active
@@ -105,7 +105,7 @@ def widened(found: HostDetail, factors: interval_inflation.Factors) -> HostDetai
 
 def _slowing(snapshot: ClusterSnapshot, host_id: str, predictor: Predictor) -> tuple[Slowing, ...]:
     """Who would be how much faster without whom, the largest loss first."""
-    pairs = who_hurts_whom(snapshot, predictor, [host_id], most_residents=None)
+    pairs = attribute_interference(snapshot, predictor, [host_id], most_residents=None)
     found = [Slowing(one.victim, one.neighbour, one.taken) for one in pairs]
     return tuple(sorted(found, key=lambda one: (-one.loss, one.victim, one.neighbour)))
 

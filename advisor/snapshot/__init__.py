@@ -1,4 +1,4 @@
-"""A cloud at one moment as arrays, one scene per host, and how it follows what changes."""
+"""A cloud at one moment as arrays, one scene per host, and its incremental updates."""
 
 from advisor.snapshot.cluster import ClusterSnapshot
 

@@ -1,4 +1,4 @@
-"""ClusterSnapshot: a cloud at one moment as arrays, one scene per host; never changed, but followed by another."""
+"""ClusterSnapshot: an immutable cloud at one moment as arrays, and incremental updates to the next moment."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.snapshot import fingerprints
+from advisor.snapshot.host_arrays import HostArrays, with_replaced_rows
 from advisor.snapshot.layout import lay_out
-from advisor.snapshot.rows import Rows, exchanged
 from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable
 
@@ -29,8 +29,11 @@ _NOTHING: Mapping[str, None] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Who is where, by name: `positions` of hosts; instances `placed` by the inventory, on whatever host; those that
-    are `coming` (answers still pending); and when each host was last seen, `seen` (H,) in microseconds."""
+    """Where everything is, by name.
+
+    `positions` are those of hosts; `placed` are instances with a host in the inventory; `coming` are pending
+    placements; `seen` (H,) is when each host was last seen, in microseconds.
+    """
 
     positions: Mapping[str, int]
     placed: Mapping[str, Instance]
@@ -40,10 +43,10 @@ class _Names:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSnapshot(Rows):
-    """Hosts ordered by id with who is on them, answers still pending included, and the same as arrays (see Rows).
+class ClusterSnapshot(HostArrays):
+    """Hosts ordered by id with their residents, including pending placements, also as arrays (see HostArrays).
 
-    `age_s` (H,) is how long ago the host was last seen, inf = unknown.
+    `age_s` (H,) is the time since the host was last seen, inf = unknown.
     """
 
     hosts: tuple[Host, ...]
@@ -61,13 +64,13 @@ class ClusterSnapshot(Rows):
         pending: Sequence[Instance],
         taken_at: datetime,
     ) -> ClusterSnapshot:
-        """Lay out a cloud. `seen` is when each host was last reported, None = unknown; `pending` are answers that count
-        as placed.
+        """Build the snapshot of a cloud.
 
+        `seen` is when each host was last reported, None = unknown; `pending` are answers that count as placed.
         ValueError when an instance is pinned beyond its host's pCPUs.
         """
         hosts = tuple(sorted(inventory.hosts, key=attrgetter("id")))
-        placed = {one.id: one for one in inventory.instances if one.host}
+        placed = {instance.id: instance for instance in inventory.instances if instance.host}
         ticks = np.array([_ticks(seen.get(host.id)) for host in hosts], dtype=np.int64)
         return cls._whole(hosts, placed, _coming(pending, placed), tuple(inventory.workloads), ticks, taken_at)
 
@@ -81,16 +84,20 @@ class ClusterSnapshot(Rows):
         instances: Mapping[str, Instance | None] = _NOTHING,
         workloads: Sequence[WorkloadProfile] | None = None,
     ) -> ClusterSnapshot:
-        """The snapshot after this one, equal to one built whole; only hosts that something happened to are laid out.
+        """The next snapshot, equal to one built anew; only changed hosts are laid out again.
 
-        `hosts` and `instances` are what was put, or None for what was deleted; `workloads` are all of them, where they
-        are not as before; `seen` are sightings, at least those that are not as before; `pending` are all of them.
+        `hosts` and `instances` map ids to new values, None = deleted. `workloads` are all of them where any changed;
+        `seen` has at least the new sightings; `pending` are all of them.
         """
         placed = _patched(self.names.placed, instances)
         known = self.workloads if workloads is None else tuple(workloads)
         coming = _coming(pending, placed)
-        there, source = self._hosts_with(hosts)
-        positions = {host.id: at for at, host in enumerate(there)} if hosts else self.names.positions
+        new_hosts, source = self._hosts_with(hosts)
+        positions = (
+            {host.id: changed_positions for changed_positions, host in enumerate(new_hosts)}
+            if hosts
+            else self.names.positions
+        )
         ticks = np.append(self.names.seen, _NEVER)[source]
         for name in seen.keys() & positions.keys():
             ticks[positions[name]] = _ticks(seen[name])
@@ -98,32 +105,37 @@ class ClusterSnapshot(Rows):
         width = self.scenes.driver_cpus.shape[1]
         if (
             not self.hosts
-            or max((host.pcpus for host in there), default=0) != width
+            or max((host.pcpus for host in new_hosts), default=0) != width
             or (table is not self.scenes.table and fingerprints.of_table(table) != self.names.table)
         ):
-            return self._whole(there, placed, coming, known, ticks, taken_at)
+            return self._whole(new_hosts, placed, coming, known, ticks, taken_at)
         touched = self._touched(hosts, instances, placed, coming, known)
-        at = np.array(sorted(positions[name] for name in touched if name in positions), dtype=np.int64)
-        new = [there[one] for one in at.tolist()]
-        laid_out = lay_out(new, list(self._residents(new, instances, placed, coming)), table, width)
+        changed_positions = np.array(sorted(positions[name] for name in touched if name in positions), dtype=np.int64)
+        changed_hosts = [new_hosts[position] for position in changed_positions.tolist()]
+        laid_out = lay_out(changed_hosts, list(self._residents(changed_hosts, instances, placed, coming)), table, width)
         return self._of(
-            exchanged(self._with_table(table), source, laid_out, at),
-            there,
+            with_replaced_rows(self._with_table(table), source, laid_out, changed_positions),
+            new_hosts,
             known,
             taken_at,
             _Names(positions, placed, coming, ticks, self.names.table),
         )
 
     def index(self, host_id: str) -> int | None:
-        """Position of a host, None when it is not there."""
+        """The position of a host, None if unknown."""
         return self.names.positions.get(host_id)
 
     def where(self, instance_id: str) -> tuple[tuple[int, int], ...]:
-        """The hosts that an instance counts on and its slot there: mostly one or none."""
-        names = {one.host for one in _counted(instance_id, self.names.placed, self.names.coming) if one.host}
+        """The hosts on which an instance counts, with its slots; usually one or none."""
+        names = {
+            instance.host for instance in _counted(instance_id, self.names.placed, self.names.coming) if instance.host
+        }
         hosts = sorted(self.names.positions[name] for name in names if name in self.names.positions)
         return tuple(
-            (host, slot) for host in hosts for slot, one in enumerate(self.residents[host]) if one.id == instance_id
+            (host, slot)
+            for host in hosts
+            for slot, instance in enumerate(self.residents[host])
+            if instance.id == instance_id
         )
 
     @classmethod
@@ -137,9 +149,9 @@ class ClusterSnapshot(Rows):
         taken_at: datetime,
     ) -> ClusterSnapshot:
         by_host: dict[str, list[Instance]] = {host.id: [] for host in hosts}
-        for one in chain(placed.values(), coming):
-            if one.host in by_host:
-                by_host[one.host].append(one)
+        for instance in chain(placed.values(), coming):
+            if instance.host in by_host:
+                by_host[instance.host].append(instance)
         table = ProfileTable.build(workloads)
         rows = lay_out(hosts, list(by_host.values()), table, max((host.pcpus for host in hosts), default=1))
         positions = {host.id: at for at, host in enumerate(hosts)}
@@ -150,7 +162,7 @@ class ClusterSnapshot(Rows):
     @classmethod
     def _of(
         cls,
-        rows: Rows,
+        rows: HostArrays,
         hosts: tuple[Host, ...],
         workloads: tuple[WorkloadProfile, ...],
         taken_at: datetime,
@@ -158,7 +170,7 @@ class ClusterSnapshot(Rows):
     ) -> ClusterSnapshot:
         age_s = np.maximum((_ticks(taken_at) - names.seen.astype(np.float64)) / 1e6, 0.0)
         return cls(
-            **{field.name: getattr(rows, field.name) for field in fields(Rows)},
+            **{field.name: getattr(rows, field.name) for field in fields(HostArrays)},
             hosts=hosts,
             workloads=workloads,
             age_s=np.where(names.seen == _NEVER, np.inf, age_s),
@@ -167,7 +179,7 @@ class ClusterSnapshot(Rows):
         )
 
     def _hosts_with(self, put: Mapping[str, Host | None]) -> tuple[tuple[Host, ...], Ints]:
-        """The hosts after some were put or deleted, ordered by id, and where each was before, -1 = nowhere."""
+        """The hosts after additions and deletions, ordered by id, and the former position of each, -1 = new."""
         if not put:
             return self.hosts, np.arange(len(self.hosts))
         by_id: dict[str, Host | None] = {**{host.id: host for host in self.hosts}, **put}
@@ -182,22 +194,28 @@ class ClusterSnapshot(Rows):
         coming: tuple[Instance, ...],
         workloads: tuple[WorkloadProfile, ...],
     ) -> set[str]:
-        """Names of the hosts that are not what they were, or whose residents are not."""
+        """Names of hosts that changed or whose residents changed."""
         before, after = _grouped(self.names.coming, "id"), _grouped(coming, "id")
         moved = [
-            one
+            instance
             for name in before.keys() | after.keys()
             if before.get(name) != after.get(name)
-            for one in (*before.get(name, ()), *after.get(name, ()))
+            for instance in (*before.get(name, ()), *after.get(name, ()))
         ]
         for name in instances:
-            moved += [some[name] for some in (self.names.placed, placed) if name in some]
-        touched = {*hosts, *(one.host for one in moved if one.host)}
+            moved += [
+                instances_by_id[name] for instances_by_id in (self.names.placed, placed) if name in instances_by_id
+            ]
+        touched = {*hosts, *(instance.host for instance in moved if instance.host)}
         if workloads != self.workloads:
-            were, are = _grouped(self.workloads, "name"), _grouped(workloads, "name")
-            names = {name for name in were.keys() | are.keys() if were.get(name) != are.get(name)}
-            for host, there in zip(self.hosts, self.residents, strict=True):
-                if any(one.workload in names for one in there):
+            profiles_before, profiles_after = _grouped(self.workloads, "name"), _grouped(workloads, "name")
+            names = {
+                name
+                for name in profiles_before.keys() | profiles_after.keys()
+                if profiles_before.get(name) != profiles_after.get(name)
+            }
+            for host, residents in zip(self.hosts, self.residents, strict=True):
+                if any(instance.workload in names for instance in residents):
                     touched.add(host.id)
         return touched
 
@@ -208,24 +226,24 @@ class ClusterSnapshot(Rows):
         placed: Mapping[str, Instance],
         coming: tuple[Instance, ...],
     ) -> Iterator[list[Instance]]:
-        """Who is on each of these hosts now."""
+        """The current residents of each of these hosts."""
         hosts = list(hosts)
-        there: dict[str, dict[str, Instance]] = {host.id: {} for host in hosts}
-        new = [host.id for host in hosts if host.id not in self.names.positions]
-        candidates = placed.keys() if new else {
+        by_host: dict[str, dict[str, Instance]] = {host.id: {} for host in hosts}
+        new_hosts = [host.id for host in hosts if host.id not in self.names.positions]
+        candidates = placed.keys() if new_hosts else {
             *instances,
-            *(one.id for host in hosts for one in self.residents[self.names.positions[host.id]]),
+            *(instance.id for host in hosts for instance in self.residents[self.names.positions[host.id]]),
         }  # fmt: skip
         for name in candidates:
-            one = placed.get(name)
-            if one is not None and one.host in there:
-                there[one.host][name] = one
-        held = _grouped(coming, "host")
+            instance = placed.get(name)
+            if instance is not None and instance.host in by_host:
+                by_host[instance.host][name] = instance
+        pending_by_host = _grouped(coming, "host")
         for host in hosts:
-            yield [*there[host.id].values(), *held.get(host.id, ())]
+            yield [*by_host[host.id].values(), *pending_by_host.get(host.id, ())]
 
-    def _with_table(self, table: ProfileTable) -> Rows:
-        """These rows with the profiles' numbers in another table, 0 = no longer there."""
+    def _with_table(self, table: ProfileTable) -> HostArrays:
+        """These rows with profile numbers of another table, 0 = no longer there."""
         if table is self.scenes.table:
             return self
         number = np.zeros(len(self.scenes.table.values), dtype=np.int64)
@@ -235,35 +253,35 @@ class ClusterSnapshot(Rows):
 
 
 def _ticks(when: datetime | None) -> int:
-    """Microseconds since the epoch, exactly."""
+    """Exact microseconds since the epoch."""
     return _NEVER if when is None else (when - _EPOCH) // _TICK
 
 
 def _coming(pending: Iterable[Instance], placed: Mapping[str, Instance]) -> tuple[Instance, ...]:
-    """The pending answers that count: the inventory does not show their instance on any host yet."""
-    return tuple(one for one in pending if one.id not in placed)
+    """Pending placements whose instance is not yet on any host in the inventory."""
+    return tuple(instance for instance in pending if instance.id not in placed)
 
 
 def _patched(placed: Mapping[str, Instance], instances: Mapping[str, Instance | None]) -> Mapping[str, Instance]:
-    """The instances that have a host after some were put or deleted."""
+    """The placed instances after additions and deletions."""
     if not instances:
         return placed
-    now = dict(placed)
-    for name, one in instances.items():
-        now.pop(name, None)
-        if one is not None and one.host:
-            now[name] = one
-    return now
+    patched = dict(placed)
+    for name, instance in instances.items():
+        patched.pop(name, None)
+        if instance is not None and instance.host:
+            patched[name] = instance
+    return patched
 
 
 def _counted(name: str, placed: Mapping[str, Instance], coming: Iterable[Instance]) -> list[Instance]:
-    """An instance as it counts on hosts: as placed, or as its pending answers place it."""
-    return [placed[name]] if name in placed else [one for one in coming if one.id == name]
+    """An instance as it counts on hosts: as placed, or as its pending placements say."""
+    return [placed[name]] if name in placed else [instance for instance in coming if instance.id == name]
 
 
 def _grouped(items: Iterable[T], key: str) -> dict[str, list[T]]:
-    """Items by the value of a field, in their order."""
-    found: dict[str, list[T]] = {}
-    for one in items:
-        found.setdefault(getattr(one, key), []).append(one)
-    return found
+    """Items by the value of a field, in order."""
+    groups: dict[str, list[T]] = {}
+    for item in items:
+        groups.setdefault(getattr(item, key), []).append(item)
+    return groups

@@ -1,4 +1,4 @@
-"""Laying out: hosts with who is on them as Rows, each kind of host and of resident made once and then copied."""
+"""Lays out hosts and residents as HostArrays; each kind of host and resident is built once and then copied."""
 
 from __future__ import annotations
 
@@ -13,37 +13,40 @@ from numpy.typing import NDArray
 
 from advisor.domain import Host, Instance
 from advisor.snapshot import fingerprints
-from advisor.snapshot.rows import HOST_FIELDS, SLOT_FIELDS, Rows
+from advisor.snapshot.host_arrays import HOST_FIELDS, SLOT_FIELDS, HostArrays
 from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.physics.demands import demands
 
 Bytes = NDArray[np.bytes_]
 
-_ADMINISTERED = frozenset(  # what admits instances to a host and changes nothing of how they run
+_ADMINISTERED = frozenset(  # fields that restrict placement but do not affect performance
     {"id", "labels", "enabled", "disk_gb", "cpu_overcommit", "memory_overcommit", "driver_overcommit"}
 )
 _host_kind = attrgetter(*(field.name for field in fields(Host) if field.name not in _ADMINISTERED))
-_instance_kind = attrgetter("workload", "settings", "service")  # vcpus and load differ too often to be part of a kind
+# Not vcpus and load: they differ too often to be part of a template.
+_instance_kind = attrgetter("workload", "settings", "service")
 
 
-def lay_out(hosts: Sequence[Host], residents: Sequence[Sequence[Instance]], table: ProfileTable, width: int) -> Rows:
-    """Rows of these hosts with scenes of `width` pCPUs, none of them having more.
+def lay_out(
+    hosts: Sequence[Host], residents: Sequence[Sequence[Instance]], table: ProfileTable, width: int
+) -> HostArrays:
+    """Arrays of these hosts with scenes of `width` pCPUs, the most that any host has.
 
     ValueError when an instance is pinned beyond its host's pCPUs.
     """
-    by_id = [sorted(there, key=attrgetter("id")) for there in residents]
+    by_id = [sorted(residents_here, key=attrgetter("id")) for residents_here in residents]
     everybody = list(chain.from_iterable(by_id))
-    counts = np.array([len(there) for there in by_id], dtype=np.int64)
+    counts = np.array([len(residents_here) for residents_here in by_id], dtype=np.int64)
     host = np.repeat(np.arange(len(hosts)), counts)
-    kinds = _Kinds.of(hosts, by_id, table, width)
+    templates = _Templates.of(hosts, by_id, table, width)
 
     def of_everybody(name: str) -> Floats:  # None becomes nan
-        return np.array([getattr(one, name) for one in everybody], dtype=np.float64)
+        return np.array([getattr(instance, name) for instance in everybody], dtype=np.float64)
 
     vcpus, load = of_everybody("vcpus"), of_everybody("load")
     min_ratio, max_latency = of_everybody("min_throughput_ratio"), of_everybody("max_latency_ratio")
-    order = np.lexsort((max_latency, min_ratio, load, vcpus, kinds.rank[kinds.slot], host))
+    order = np.lexsort((max_latency, min_ratio, load, vcpus, templates.rank[templates.slot], host))
     slot = np.arange(len(everybody)) - np.repeat(np.cumsum(counts) - counts, counts)
     shape = (len(hosts), int(counts.max(initial=0)))
 
@@ -58,90 +61,95 @@ def lay_out(hosts: Sequence[Host], residents: Sequence[Sequence[Instance]], tabl
     def of_hosts(values: list[float]) -> Floats:
         return np.array(values, dtype=np.float64)
 
-    at = spread(kinds.slot, -1)
-    scenes = replace(kinds.scenes(at), vcpus=spread(vcpus, 0.0), load=spread(load, 0.0))
-    ordered = iter([everybody[one] for one in order.tolist()])
-    return Rows(
-        residents=tuple(tuple(islice(ordered, count)) for count in counts.tolist()),
+    templates_by_slot = spread(templates.slot, -1)
+    scenes = replace(templates.scenes(templates_by_slot), vcpus=spread(vcpus, 0.0), load=spread(load, 0.0))
+    in_slot_order = iter([everybody[position] for position in order.tolist()])
+    return HostArrays(
+        residents=tuple(tuple(islice(in_slot_order, count)) for count in counts.tolist()),
         scenes=scenes,
         used_vcpus=held(vcpus),
         used_memory_mb=held(of_everybody("memory_mb")),
         used_disk_gb=held(of_everybody("disk_gb")),
-        room_vcpus=of_hosts([one.pcpus * one.cpu_overcommit for one in hosts]),
-        room_memory_mb=of_hosts([one.memory_mb * one.memory_overcommit for one in hosts]),
-        room_disk_gb=of_hosts([np.inf if one.disk_gb is None else one.disk_gb for one in hosts]),
-        room_driver_cpus=scenes.driver_cpus.sum(axis=1) * of_hosts([one.driver_overcommit for one in hosts]),
+        room_vcpus=of_hosts([host.pcpus * host.cpu_overcommit for host in hosts]),
+        room_memory_mb=of_hosts([host.memory_mb * host.memory_overcommit for host in hosts]),
+        room_disk_gb=of_hosts([np.inf if host.disk_gb is None else host.disk_gb for host in hosts]),
+        room_driver_cpus=scenes.driver_cpus.sum(axis=1) * of_hosts([host.driver_overcommit for host in hosts]),
         driver_asked=demands(scenes).driver,
-        enabled=np.array([one.enabled for one in hosts], dtype=bool),
+        enabled=np.array([host.enabled for host in hosts], dtype=bool),
         exclusive=held(of_everybody("exclusive")) > 0,
         min_ratio=spread(min_ratio, np.nan),
         max_latency=spread(max_latency, np.nan),
         fingerprints=fingerprints.of_hosts(
-            kinds.host_digests(), kinds.digests[at], scenes.vcpus, scenes.load, counts, kinds.table_digest
+            templates.host_digests(),
+            templates.digests[templates_by_slot],
+            scenes.vcpus,
+            scenes.load,
+            counts,
+            templates.table_digest,
         ),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Kinds:
-    """The few kinds that hosts and residents are of, each laid out once as a scene of `batch`.
+class _Templates:
+    """The distinct hosts and residents, each laid out once as a scene of `batch`.
 
-    `host` (H,) and `slot` (I,) say of which kind each host and each resident is; kinds of residents are scenes with
-    one slot, the last scene has nobody. `rank` and `digests` (K, 16) are of the kinds of residents.
+    `host` (H,) and `slot` (I,) are the template of each host and each resident. Resident templates are scenes with one
+    slot; the last scene is empty. `rank` and `digests` (K, 16) belong to resident templates.
     """
 
     batch: SceneBatch
     host: Ints
     slot: Ints
-    first: int  # where kinds of residents begin in `batch`
+    first: int  # position of the first resident template in `batch`
     rank: Ints
     digests: NDArray[np.uint8]
-    hosts: tuple[Host, ...]  # one of each kind
+    hosts: tuple[Host, ...]  # one per template
     table_digest: bytes
 
     @classmethod
     def of(
         cls, hosts: Sequence[Host], residents: Sequence[Sequence[Instance]], table: ProfileTable, width: int
-    ) -> _Kinds:
+    ) -> _Templates:
         of_hosts: dict[tuple[Any, ...], int] = {}
         of_slots: dict[tuple[Any, ...], int] = {}
         empty: list[tuple[Host, Sequence[Instance]]] = []
         alone: list[tuple[Host, Sequence[Instance]]] = []
         host_at: list[int] = []
         slot_at: list[int] = []
-        for host, there in zip(hosts, residents, strict=True):
+        for host, residents_here in zip(hosts, residents, strict=True):
             kind = _host_kind(host)
             if kind not in of_hosts:
                 of_hosts[kind] = len(empty)
                 empty.append((host, ()))
             host_at.append(of_hosts[kind])
             where = (host.pcpus, host.platform)
-            for one in there:
-                who = (where, _instance_kind(one))
-                found = of_slots.get(who)
-                if found is None:
-                    found = of_slots[who] = len(alone)
-                    alone.append((host, (one,)))
-                slot_at.append(found)
+            for instance in residents_here:
+                key = (where, _instance_kind(instance))
+                template = of_slots.get(key)
+                if template is None:
+                    template = of_slots[key] = len(alone)
+                    alone.append((host, (instance,)))
+                slot_at.append(template)
         wide = Host("wide", "lxc", pcpus=width, memory_mb=1.0)
         batch = build_batch([*empty, *alone, (wide, ())], table)
         content = _contents(batch, len(empty), [host.pcpus for host, _ in alone])
-        ranks = {one: number for number, one in enumerate(sorted(set(content)))}
+        ranks = {description: number for number, description in enumerate(sorted(set(content)))}
         return cls(
             batch=batch,
             host=np.array(host_at, dtype=np.int64),
             slot=np.array(slot_at, dtype=np.int64),
             first=len(empty),
-            rank=np.array([ranks[one] for one in content], dtype=np.int64),
-            digests=np.array([list(fingerprints.digest(one)) for one in content], dtype=np.uint8).reshape(
-                -1, fingerprints.SIZE
-            ),
+            rank=np.array([ranks[description] for description in content], dtype=np.int64),
+            digests=np.array(
+                [list(fingerprints.digest(description)) for description in content], dtype=np.uint8
+            ).reshape(-1, fingerprints.SIZE),
             hosts=tuple(host for host, _ in empty),
             table_digest=fingerprints.of_table(table),
         )
 
     def scenes(self, at: Ints) -> SceneBatch:
-        """One scene per host; `at` (H, N) is the kind of who sits there, -1 = nobody."""
+        """One scene per host; `at` (H, N) is the template in each slot, -1 = empty."""
         nobody = len(self.batch) - 1
         scene = np.where(at >= 0, at + self.first, nobody)
         columns: dict[str, Any] = {name: getattr(self.batch, name)[self.host] for name in HOST_FIELDS}
@@ -151,21 +159,23 @@ class _Kinds:
         return SceneBatch(table=self.batch.table, **columns)
 
     def host_digests(self) -> list[bytes]:
-        kinds = [[float(it) if isinstance(it, int) else it for it in _host_kind(host)] for host in self.hosts]
-        digests = [fingerprints.digest(kind) for kind in kinds]  # 4 GB are as much as 4.0 GB
-        return [digests[one] for one in self.host.tolist()]
+        kinds = [
+            [float(value) if isinstance(value, int) else value for value in _host_kind(host)] for host in self.hosts
+        ]
+        digests = [fingerprints.digest(kind) for kind in kinds]  # so that 4 and 4.0 GB have one digest
+        return [digests[template] for template in self.host.tolist()]
 
 
 def _contents(batch: SceneBatch, first: int, pcpus: Sequence[int]) -> list[tuple[Any, ...]]:
-    """What each kind of resident is, in a form that sorts: workload, profile, settings, pCPUs."""
+    """A sortable description of each resident template: workload, profile, settings, pCPUs."""
     plain = [name for name in SLOT_FIELDS if name not in {"present", "profile", "vcpus", "load", "affinity"}]
     profiles: dict[int, bytes] = {}
-    found = []
+    descriptions = []
     for scene, cpus in enumerate(pcpus, start=first):
         row = int(batch.profile[scene, 0])
         if row not in profiles:
             profiles[row] = fingerprints.of_profile(batch.table, row)
         numbers = [float(getattr(batch, name)[scene, 0]) for name in plain]
-        mine = np.packbits(batch.affinity[scene, 0, :cpus]).tobytes()
-        found.append((batch.table.names[row], profiles[row], *numbers, mine))
-    return found
+        affinity = np.packbits(batch.affinity[scene, 0, :cpus]).tobytes()
+        descriptions.append((batch.table.names[row], profiles[row], *numbers, affinity))
+    return descriptions

@@ -61,9 +61,13 @@ SHAPES: tuple[dict[str, Any], ...] = (  # of hosts with 16 pCPUs
 DATASETS = ("datasets/lab-neighbours",)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TARGETS_MS = {1000: (100.0, 20.0), 10_000: (1000.0, 50.0)}  # cold, warm; of "Advice an operator would follow"
-SHARES = {"filters": "filters.py:apply", "alike": "host_classes.py:host_classes",
-          "asking": "host_classes.py:predict_classes",
-          "order": "decision.py:_rank_hosts", "answer": "candidates.py:candidates"}  # fmt: skip
+SHARES = {
+    "filters": "filters.py:apply",
+    "alike": "host_classes.py:host_classes",
+    "asking": "host_classes.py:predict_classes",
+    "order": "decision.py:_rank_hosts",
+    "answer": "candidates.py:candidates",
+}
 
 
 @dataclass(frozen=True)

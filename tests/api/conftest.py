@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_client import Client
 
 from advisor.offline import load_inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
+from tests.api.api_client import Client
 from tests.servers.fixtures import sqlite_with_tables
 
 CLOUD = Path(__file__).parent / "cloud.yaml"

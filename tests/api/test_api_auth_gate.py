@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from api_client import Client
 
 from advisor.access.tokens import CACHE_S
 from advisor.errors import StorageUnavailable
@@ -19,6 +18,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import ROUTES, create_app
 from api.http.limits import MOST_CALLERS, RateLimit
+from tests.api.api_client import Client
 
 ORDER = ("open", "read", "write", "admin")
 # What changes nothing although it is not a GET: the questions whose answer holds no host, and schedulers' own.

@@ -16,7 +16,6 @@ from typing import Any
 
 import httpx
 import pytest
-from api_client import Client
 
 from advisor.access.keystone import CACHE_S, REFUSED_S, Keystone
 from advisor.domain import Caller
@@ -25,6 +24,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from api.auth.gate import STRANGERS
+from tests.api.api_client import Client
 from tests.servers.keystone import PASSWORD, keystone
 from tests.servers.running import NotInstalled
 

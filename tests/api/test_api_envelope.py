@@ -8,7 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from api_client import Client
+
+from tests.api.api_client import Client
 
 PATHS = ("/", "/docs", "/v1/hosts", "/v1/nope", "/healthz", "/metrics", "/static/cotenant.css", "/openapi.json")
 

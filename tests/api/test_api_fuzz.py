@@ -9,7 +9,6 @@ import os
 
 import pytest
 import schemathesis
-from api_client import Client
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
@@ -22,6 +21,8 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+
+from tests.api.api_client import Client
 
 CHECKS = [
     not_a_server_error,

@@ -10,7 +10,6 @@ from functools import partial
 
 import httpx
 import pytest
-from api_client import Bent, Client
 
 from advisor import deadline
 from advisor.domain import Histories, Instance, PlanRequest
@@ -21,6 +20,7 @@ from advisor.settings import Settings
 from api.app import create_app
 from api.http.lanes import CPUS, Lane
 from api.problems import Busy
+from tests.api.api_client import Bent, Client
 
 QUESTION = {"instance": {"name": "n"}, "dry_run": True}
 

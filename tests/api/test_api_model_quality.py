@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_client import Bent, Client, failing
 from typer.testing import CliRunner, Result
 
 from advisor.domain import Instance
@@ -19,6 +18,7 @@ from advisor.settings import Settings
 from api.app import create_app
 from api.cli import app
 from profiler.observed import Colocation, Outcome
+from tests.api.api_client import Bent, Client, failing
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 MONITORING = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text(encoding="utf-8")

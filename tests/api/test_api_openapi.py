@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from api_client import Client
 
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import ROUTES, create_app
 from api.problems import KINDS
+from tests.api.api_client import Client
 from tests.servers.fixtures import sqlite_with_tables
 
 

@@ -6,7 +6,6 @@ import logging
 from typing import Any
 
 import pytest
-from api_client import Bent, Client, failing
 
 from advisor import errors
 from advisor.errors import AdvisorError
@@ -14,6 +13,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from api.problems import INTERNAL, KINDS, OF_ERROR, kind_of
+from tests.api.api_client import Bent, Client, failing
 
 
 def _answer_to(error: Exception, advisor: Advisor, settings: Settings) -> Any:

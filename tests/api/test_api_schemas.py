@@ -8,8 +8,6 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-import sample_answer
-from api_client import Client
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -30,6 +28,8 @@ from api.schemas.base import Amount, Time
 from api.schemas.inventory import HostItem, InstanceItem, InventoryBody, WorkloadItem
 from api.schemas.placements import NewInstance, PlacementAnswer, PlacementBody
 from profiler.observed import NetworkSettings
+from tests.api import sample_answer
+from tests.api.api_client import Client
 
 HOST = Host(
     id="h1",

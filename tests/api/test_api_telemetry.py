@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from api_client import Bent, Client, failing
 from prometheus_client.parser import text_string_to_metric_families
 
 from advisor.errors import StorageUnavailable
@@ -21,6 +20,7 @@ from api.app import ROUTES, create_app
 from api.problems import KINDS
 from api.telemetry import JsonLines, TextLines
 from api.telemetry.logs import FIELDS
+from tests.api.api_client import Bent, Client, failing
 from tests.servers.prometheus import promtool
 from tests.servers.running import NotInstalled
 
@@ -160,13 +160,12 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from api.telemetry import workers
-sys.path.insert(0, sys.argv[3])
-from api_client import Client
+from tests.api.api_client import Client
 state = Path(sys.argv[2])
 settings = Settings(database=f"sqlite:///{state}/db.sqlite3", state_dir=state)
 with Advisor(settings) as advisor:
     client = Client(create_app(advisor, settings))
-    for name in sys.argv[4:]:
+    for name in sys.argv[3:]:
         if name.isdecimal():
             workers.worker_gone(int(name))
         elif name == "die":
@@ -191,7 +190,7 @@ def test_workers_are_added_up_and_the_dead_are_forgotten_but_for_what_they_count
 
     def worker(*what: str) -> tuple[str, str]:
         """What it said, and its process id, with which the next one is told that it is gone."""
-        argv = [sys.executable, "-c", program, "-", str(state), str(Path(__file__).parent), *what]
+        argv = [sys.executable, "-c", program, "-", str(state), *what]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
             said, _ = started.communicate()
         return said, str(started.pid)

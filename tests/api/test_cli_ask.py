@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_answer import HOSTILE, answer
 from typer.testing import CliRunner, Result
 
 from advisor.domain import Rejection
 from api.cli import app
+from tests.api.sample_answer import HOSTILE, answer
 
 CLOUD = str(Path(__file__).parent / "cloud.yaml")
 SHOP = "{id: shop-7, vcpus: 2, memory_mb: 4096, workload: web-1k, min_throughput_ratio: 0.8}"

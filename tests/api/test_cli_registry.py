@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +12,7 @@ from typer.testing import CliRunner, Result
 from api.cli import app
 from api.cli.cards import print_model
 from api.schemas.registry import ModelOut
-
-sys.path.append(str(Path(__file__).parents[1] / "models"))
-made_models = importlib.import_module("made_models")
+from tests.models import made_models
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from api_client import Bent, Client, failing
 from hypothesis import HealthCheck, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from api.schedulers.kubernetes import _quantity
+from tests.api.api_client import Bent, Client, failing
 
 FEW = bounds(max_examples=25, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 NODES = tuple(f"n{number:02}" for number in range(12))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from api_client import Client
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
+from tests.api.api_client import Client
 
 NAMES = tuple(str(number) for number in range(6))
 

@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 import pytest
-from api_client import Bent, Client, failing
 from hypothesis import HealthCheck, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
@@ -21,6 +20,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from api.schemas.schedulers import soap
+from tests.api.api_client import Bent, Client, failing
 
 FEW = bounds(max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 PATH = "/Citrix.Dwm.WorkloadBalance/Service"

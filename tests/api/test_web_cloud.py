@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_client import Bent, Client
-from page_reader import Page
-from sample_answer import HOSTILE
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, ResidentNow, WorkloadProfile
 from advisor.offline import load_inventory
@@ -24,6 +21,9 @@ from api.web import bars, chart
 from api.web.cloud import AT_ONCE
 from profiler.metrics import EIGHT
 from profiler.observed import MetricSample
+from tests.api.api_client import Bent, Client
+from tests.api.page_reader import Page
+from tests.api.sample_answer import HOSTILE
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 WINDOWS = 100  # of ten seconds, with a gap of five minutes

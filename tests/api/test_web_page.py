@@ -8,9 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from api_client import Bent, Client
-from page_reader import Page
-from sample_answer import HOSTILE, answer, effect
 
 from advisor.domain import (
     Host,
@@ -27,6 +24,9 @@ from advisor.serving.recommendations import EncodedRecommendation
 from advisor.settings import Settings
 from api.app import create_app
 from api.web import picture
+from tests.api.api_client import Bent, Client
+from tests.api.page_reader import Page
+from tests.api.sample_answer import HOSTILE, answer, effect
 
 NEW = "/?name=shop-7&workload=web-1k&vcpus=2&memory_mb=4096&min_throughput_ratio=0.8&service=latency"
 

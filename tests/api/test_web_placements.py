@@ -6,14 +6,13 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from api_client import Bent, Client
-from sample_answer import HOSTILE, answer
-
 from advisor.domain import Band, Instance, ModelCard, Page, PlacementRequest, PredictedVsObserved, RecommendationOutcome
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from api.web import picture
+from tests.api.api_client import Bent, Client
+from tests.api.sample_answer import HOSTILE, answer
 
 ASKED = PlacementRequest(Instance("shop-7"))
 

@@ -6,10 +6,10 @@ import json
 import re
 
 import pytest
-from api_client import Client
 
 from advisor.domain import Inventory, PlanRequest
 from advisor.service import Advisor
+from tests.api.api_client import Client
 
 FORM = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
 

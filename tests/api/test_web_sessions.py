@@ -13,7 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-from api_client import Client
 from pydantic import ValidationError
 
 from advisor.domain import Caller
@@ -24,6 +23,7 @@ from api import serving
 from api.app import create_app
 from api.auth import gate
 from api.http.limits import RateLimit
+from tests.api.api_client import Client
 
 HERE = {"Origin": "http://127.0.0.1"}  # what a browser says of a form on one of our pages
 PAGE = {"Accept": "text/html"}

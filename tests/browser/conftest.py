@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import chromium
 import pytest
-import world
 from playwright.sync_api import Browser, BrowserContext, Page, StorageState, expect, sync_playwright
+
+from tests.browser import chromium, world
 
 expect.set_options(timeout=30_000)  # of a busy machine; nothing waits that long where it is quiet
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+sys.path.insert(0, str(ROOT))
 
-import chromium  # noqa: E402
-import world  # noqa: E402
+from tests.browser import chromium, world  # noqa: E402
 
 SIZES = {"wide": (1280, 900), "phone": (360, 740)}
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import chromium
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, StorageState, expect
-from world import Service, pages, strange, strange_pages
+
+from tests.browser import chromium
+from tests.browser.world import Service, pages, strange, strange_pages
 
 pytestmark = pytest.mark.timeout(900)  # the walk through all pages is one fixture, and a busy machine is slow at it
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -31,9 +29,9 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from profiler.observed import MetricSample
+from tests.models import made_models
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "tests" / "models"))  # made_models lies there
 _WINDOWS = 60  # of two minutes each: the samples of two hours
 _METRICS = {  # a web server's, as it might be
     "event": 9000.0,
@@ -196,7 +194,6 @@ def _samples(instance: Instance) -> Iterator[MetricSample]:
 
 
 def _models(advisor: Advisor, folder: Path) -> None:
-    made_models = importlib.import_module("made_models")
     trained = made_models.fit(folder)
     for version, off in (("m-good", 0.02), ("m-fair", 0.06), ("m-bad", 0.2)):
         advisor.models.register(made_models.make(trained, folder / "made", version, off))

@@ -24,9 +24,7 @@ A file is a list of steps that share one service, in order. A step:
 from __future__ import annotations
 
 import asyncio
-import importlib
 import re
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -41,11 +39,10 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import ROUTES, create_app
 from api.problems import KINDS
+from tests.models import made_models
 from tests.servers.fixtures import sqlite_with_tables
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "models"))
-made_models = importlib.import_module("made_models")
 FILES = sorted(HERE.glob("*.yaml"))
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
 METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS", "BREW")

@@ -54,7 +54,7 @@ def able() -> None:
 @pytest.fixture(scope="session")
 def lab(able: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A place for runs whose guests are kept over all tests."""
-    from guest_runs import Lab
+    from tests.guests.guest_runs import Lab
 
     folder = tmp_path_factory.mktemp("guests")
     registry = ResourceRegistry(folder / "state")

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from guest_runs import place
 
 from lab.campaign import GuestSettings
 from lab.errors import RunError, StopRequested
@@ -20,6 +19,7 @@ from lab.guests.qemu_command import GuestShape
 from lab.instances import RunSetup
 from lab.instances.virtual_machines import GuestHandle, GuestInstances
 from lab.workloads import CpuWorkload, Site
+from tests.guests.guest_runs import place
 
 
 class _Machine:

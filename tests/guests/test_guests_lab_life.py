@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from guest_runs import Lab, cpu_seconds, place, start, work
 
 from lab.errors import RunError
 from lab.resource_registry import clean
 from lab.workloads import CpuWorkload, DiskWorkload, WebWorkload
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
+from tests.guests.guest_runs import Lab, cpu_seconds, place, start, work
 
 pytestmark = pytest.mark.guests
 

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-from guest_runs import Lab, allowed, cpu_seconds, finish, over, place, start, tap_bytes, threads, work
 
 from lab.qdiscs import lab_qdiscs
 from lab.workloads import CpuWorkload, DiskWorkload, WebWorkload
 from lab.workloads.bulk import BulkWorkload
+from tests.guests.guest_runs import Lab, allowed, cpu_seconds, finish, over, place, start, tap_bytes, threads, work
 
 # the time of three tries, with guests booted anew for each
 pytestmark = [pytest.mark.guests, pytest.mark.measured, pytest.mark.timeout(900)]

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from container_run import containers, placed
 
 from lab import control_groups
 from lab.control_groups import GroupMaker, device_of
@@ -21,6 +20,7 @@ from lab.workloads.disk import takes_direct
 from profiler.backends.lxc.control_groups import find_groups
 from profiler.backends.source import LiveSource
 from profiler.observed import MAX_WEIGHT, IsolationSettings
+from tests.lab.container_run import containers, placed
 
 pytestmark = pytest.mark.lab
 BUSY = [sys.executable, "-I", "-S", "-c", "print(1, flush=True)\nwhile True: pass"]

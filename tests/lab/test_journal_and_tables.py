@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from lab_records import one_round, record
 
 from lab.campaign import Campaign, read_campaign
 from lab.dataset_writer import COLOCATIONS, OUTCOMES, PLATFORMS, PROFILES, RUNS, SERIES, write_dataset
@@ -20,6 +19,7 @@ from lab.schedule import expand
 from lab.show import analyse
 from models.data.dataset import load_dataset
 from profiler.observed import Pinning
+from tests.lab.lab_records import one_round, record
 
 TINY = Path(__file__).with_name("tiny.yaml")
 CONTRACT = {  # contract.md, section 3

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from container_run import containers, left_of, placed, registered
 
 from lab.control_groups import GroupMaker
 from lab.errors import RunError, StopRequested
@@ -22,6 +21,7 @@ from lab.instances.containers import ContainerInstances
 from lab.processes import call, wait_until
 from lab.resource_registry import ResourceRegistry
 from lab.workloads import CpuWorkload, Listens, Site, WebWorkload, Workload
+from tests.lab.container_run import containers, left_of, placed, registered
 
 pytestmark = pytest.mark.lab
 _PYTHON = [sys.executable, "-I", "-S", "-c"]

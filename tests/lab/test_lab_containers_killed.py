@@ -10,17 +10,17 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from container_run import left_of, native_programs_alone, programs_of
 
 from lab.processes import wait_until
 from lab.resource_registry import clean
+from tests.lab.container_run import left_of, native_programs_alone, programs_of
 
 pytestmark = pytest.mark.lab
 _LAB = """
 import sys
 from pathlib import Path
-sys.path[:0] = sys.argv[1:3]
-from container_run import placed
+sys.path.insert(0, sys.argv[1])
+from tests.lab.container_run import placed
 from lab.control_groups import GroupMaker
 from lab.instances import RunSetup
 from lab.instances.containers import ContainerInstances
@@ -29,8 +29,8 @@ from lab.resource_registry import ResourceRegistry
 from lab.workloads import CpuWorkload, WebWorkload
 containers = (ContainerInstances, (WebWorkload(1), WebWorkload(1)))
 natives = (NativeInstances, (CpuWorkload(), CpuWorkload()))
-kind, works = {"container": containers, "native": natives}[sys.argv[4]]
-maker, registry, folder = GroupMaker(), ResourceRegistry(Path(sys.argv[3]) / "state"), Path(sys.argv[3])
+kind, works = {"container": containers, "native": natives}[sys.argv[3]]
+maker, registry, folder = GroupMaker(), ResourceRegistry(Path(sys.argv[2]) / "state"), Path(sys.argv[2])
 maker.prepare()
 print(registry.run, flush=True)
 while True:
@@ -47,8 +47,7 @@ while True:
 def test_after_kill_9_at_any_moment_nothing_runs_on_and_clean_removes_the_rest(
     tmp_path: Path, backing: str, seed: int
 ) -> None:
-    here = Path(__file__).parent
-    argv = [sys.executable, "-c", _LAB, here, here.parents[1], tmp_path, backing]
+    argv = [sys.executable, "-c", _LAB, Path(__file__).parents[2], tmp_path, backing]
     with native_programs_alone() if backing == "native" else nullcontext():
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as lab:
             assert lab.stdout is not None

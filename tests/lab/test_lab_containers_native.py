@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from container_run import answered_ms, ask, echo, left_of, native_programs_alone, placed, registered
 
 from lab.control_groups import GroupMaker
 from lab.errors import PreparationError
@@ -22,6 +21,7 @@ from lab.processes import call, wait_until
 from lab.schedule import PlacedMember
 from lab.workloads import CpuWorkload, Listens, Site, Workload
 from profiler.observed import IsolationSettings
+from tests.lab.container_run import answered_ms, ask, echo, left_of, native_programs_alone, placed, registered
 from tests.servers.running import free_port
 
 pytestmark = pytest.mark.lab

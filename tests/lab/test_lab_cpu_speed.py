@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 import pytest
-from lab_doubles import FakeInstances, FakeWorkload
 
 from lab.cpu_speed import SpeedWatch
 from lab.measure import Timing, measure
 from lab.processes import wait_until
+from tests.lab.lab_doubles import FakeInstances, FakeWorkload
 
 CPU = min(os.sched_getaffinity(0))
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_commands import TINY
 
 from lab import program_versions, qdiscs
 from lab.campaign import read_campaign
@@ -16,6 +15,7 @@ from lab.errors import ToolError
 from lab.journal import Journal
 from lab.qdiscs import compare, host_qdiscs, lab_qdiscs
 from lab.resource_registry import ResourceRegistry
+from tests.lab.lab_commands import TINY
 
 SHOWN = """\
 qdisc htb 1: dev uplink root refcnt 9 r2q 10 default 0 direct_packets_stat 12 direct_qlen 1000

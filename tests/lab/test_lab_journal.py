@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lab_records import one_round, record
 
 from lab.campaign import Campaign, read_campaign
 from lab.cli import main
@@ -17,6 +16,7 @@ from lab.errors import LabError
 from lab.journal import Journal, read_journal
 from lab.records import RunConditions
 from lab.schedule import expand
+from tests.lab.lab_records import one_round, record
 
 TINY = Path(__file__).with_name("tiny.yaml")
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import lab_doubles
 import pytest
-from lab_doubles import FakeInstances, FakeWorkload
 
 from lab import measure as module
 from lab import usage_windows
 from lab.errors import RunError
 from lab.measure import RunMeasurement, Timing, measure
 from profiler.backends import BackendError
+from tests.lab import lab_doubles
+from tests.lab.lab_doubles import FakeInstances, FakeWorkload
 
 SHORT = Timing(1, 0.1, 0.1)
 

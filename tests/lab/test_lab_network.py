@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from container_run import answered_ms, ask, containers, echo, placed, registered
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from lab.shaping import check_promises, htb_commands, most_segments
 from lab.workloads import WebWorkload
 from profiler.observed import IsolationSettings, NetworkSettings, parse_cpus
 from research.benchmarks.shaping import ShapingCase, reach
+from tests.lab.container_run import answered_ms, ask, containers, echo, placed, registered
 
 GENERATORS = "10.77.0.1"
 HALF = NetworkSettings("dedicated", 0.5)
@@ -246,8 +246,8 @@ def test_taps_of_guests_hang_on_the_same_bridge_and_keep_their_namespace() -> No
 def test_where_no_namespace_was_ever_named_the_folder_for_names_is_made() -> None:
     """In a mount namespace of its own /run is empty, as on a host that has just booted."""
     script = (
-        "import sys; sys.path[:0] = sys.argv[1:3]\n"
-        "from container_run import answered_ms, ask, containers, echo, placed\n"
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from tests.lab.container_run import answered_ms, ask, containers, echo, placed\n"
         "from pathlib import Path\n"
         "assert not Path('/run/netns').exists()\n"
         "with containers([placed(0)]) as (one,):\n"
@@ -255,10 +255,9 @@ def test_where_no_namespace_was_ever_named_the_folder_for_names_is_made() -> Non
         "    assert answered_ms(ask(one, '10.77.0.1')) is not None\n"
         "print('answered', sorted(path.name for path in Path('/run/netns').iterdir()))\n"
     )
-    here = Path(__file__).parent
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh", sys.executable, "-c", script,
-         str(here), str(here.parents[1])],
+         str(Path(__file__).parents[2])],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "answered []\n"), done.stderr

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from lab_commands import TINY, Started, finished, lab, left_of, wait_for_runs, write_campaign
 
 from lab.processes import wait_until
 from lab.resource_registry import ResourceRegistry, clean
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.source import LiveSource
+from tests.lab.lab_commands import TINY, Started, finished, lab, left_of, wait_for_runs, write_campaign
 
 pytestmark = pytest.mark.lab
 STOP_WITHIN_S = 5.0

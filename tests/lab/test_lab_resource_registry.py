@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from container_run import left_of, registered
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from lab.errors import RunError
 from lab.processes import call
 from lab.resource_registry import ResourceRegistry, clean
 from profiler.observed import IsolationSettings
+from tests.lab.container_run import left_of, registered
 
 
 @pytest.mark.lab

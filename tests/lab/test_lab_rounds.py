@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab_records import one_round, record
 
 from lab.campaign import Campaign, Repeats, Temporal, read_campaign
 from lab.dataset_writer import write_dataset
@@ -21,6 +20,7 @@ from lab.schedule import expand
 from lab.show import analyse
 from lab.show.noise import half_width
 from lab.statistics import MemberRepeat
+from tests.lab.lab_records import one_round, record
 
 TINY = Path(__file__).with_name("tiny.yaml")
 

@@ -13,8 +13,18 @@ from pathlib import Path
 
 import pytest
 import yaml
-from lab_commands import TINY, Started, command, environment, finished, lab, left_of, wait_for_runs, write_campaign
 
+from tests.lab.lab_commands import (
+    TINY,
+    Started,
+    command,
+    environment,
+    finished,
+    lab,
+    left_of,
+    wait_for_runs,
+    write_campaign,
+)
 from tests.servers.running import own_folder
 
 pytestmark = pytest.mark.lab

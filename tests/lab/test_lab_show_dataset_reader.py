@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lab_show_cases import Made
 
 from lab.errors import LabError
 from lab.show import analyse
 from lab.show.dataset_reader import read_dataset
+from tests.lab.lab_show_cases import Made
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,12 +11,12 @@ from statistics import median
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lab_show_cases import START, Made
 
 from lab.show import DatasetAnalysis, analyse
 from lab.show.distributions import MOST_STEPS, distribution
 from lab.show.intervals import described
 from lab.show.noise import WIDTHS
+from tests.lab.lab_show_cases import START, Made
 
 POSITIVE = st.floats(0.01, 100, allow_nan=False)
 ROUNDS = st.lists(st.tuples(st.floats(0.05, 1.2), st.floats(0.05, 1.2)), min_size=1, max_size=8)

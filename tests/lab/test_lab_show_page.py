@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from lab_show_cases import Made, large
 from rich.console import Console
 
 from lab.cli import main
@@ -19,6 +18,7 @@ from lab.show import DatasetAnalysis, analyse
 from lab.show.page import page, write_page
 from lab.show.page_model import STEPS, scale, strength
 from lab.show.terminal import draw
+from tests.lab.lab_show_cases import Made, large
 
 NEIGHBOURS = Path(__file__).parents[2] / "datasets" / "lab-neighbours"
 VOID = {"meta", "col", "br", "use", "path", "rect"}

@@ -40,7 +40,7 @@ def lab() -> Iterator[object]:
     reason = _missing()
     if reason:
         pytest.skip(reason)
-    from guests import guests
+    from tests.libvirt.guests import guests
 
     with guests(2, names=("shop", ODD_NAME)) as made:
         yield made
@@ -48,7 +48,7 @@ def lab() -> Iterator[object]:
 
 @pytest.fixture
 def backend(lab: object) -> Iterator[object]:
-    from measuring import open_backend
+    from tests.libvirt.measuring import open_backend
 
     opened = open_backend(lab)  # type: ignore[arg-type]
     yield opened

@@ -11,12 +11,11 @@ import sys
 import time
 from pathlib import Path
 
-from guests import Lab, guests
-from measuring import cpu_seconds, open_backend
-
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.linux import TaskReader
 from profiler.collectors import collect
+from tests.libvirt.guests import Lab, guests
+from tests.libvirt.measuring import cpu_seconds, open_backend
 
 _READINGS = 30
 _WARM_UP = 5

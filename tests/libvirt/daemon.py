@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from image import CACHE, LabError, run
-from private import STATE, folder
+from tests.libvirt.image import CACHE, LabError, run
+from tests.libvirt.private import STATE, folder
 
 _READY_S = 20.0
 _FIRST_ANSWER_S = 60.0  # libvirtd asks QEMU what it can do, once; its cache is kept between runs

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from daemon import Daemon
-from image import Image, LabError, image, run
+from tests.libvirt.daemon import Daemon
+from tests.libvirt.image import Image, LabError, image, run
 
 _SUBNET = "10.78.0"
 _FIRST_ADDRESS = 11

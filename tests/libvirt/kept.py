@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from guests import guests
+from tests.libvirt.guests import guests
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored

@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from guests import Guest, Lab
-from lab_source import LabSource
-
 from profiler.backends.base import Counters
 from profiler.backends.instance_ids import instance_id
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.source import HostSource
 from profiler.collectors import Collected, collect
+from tests.libvirt.guests import Guest, Lab
+from tests.libvirt.lab_source import LabSource
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 

@@ -6,11 +6,10 @@ import sys
 import time
 from pathlib import Path
 
-from guests import Lab, guests
-from lab_source import LabSource
-from measuring import open_backend, over
-
 from profiler.backends.source import RecordingSource
+from tests.libvirt.guests import Lab, guests
+from tests.libvirt.lab_source import LabSource
+from tests.libvirt.measuring import open_backend, over
 
 RECORDING = Path(__file__).parents[1] / "recordings" / "libvirt-tcg.json"
 _READINGS = 3

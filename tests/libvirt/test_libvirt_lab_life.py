@@ -12,9 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-from guests import Lab
-from image import LabError
-from measuring import during, open_backend, over
 
 from profiler.backends import BackendError
 from profiler.backends.instance_ids import instance_id
@@ -22,6 +19,9 @@ from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.source import LiveSource
 from profiler.collectors import Drop
 from profiler.observed import Instance
+from tests.libvirt.guests import Lab
+from tests.libvirt.image import LabError
+from tests.libvirt.measuring import during, open_backend, over
 
 pytestmark = pytest.mark.libvirt
 

@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from guests import Guest, Lab
-from measuring import (
+
+from profiler.backends.libvirt.backend import LibvirtBackend
+from tests.libvirt.guests import Guest, Lab
+from tests.libvirt.measuring import (
     Window,
     cpu_seconds,
     driver_threads,
@@ -18,8 +20,6 @@ from measuring import (
     switches,
     vcpu_threads,
 )
-
-from profiler.backends.libvirt.backend import LibvirtBackend
 
 # the time of three tries, with guests booted anew for each
 pytestmark = [pytest.mark.libvirt, pytest.mark.measured, pytest.mark.timeout(900)]

@@ -10,13 +10,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from guests import Guest, Lab
-from image import LabError, run
-from measuring import cpu_seconds, vcpu_threads
 
 from advisor.domain import Command
 from advisor.render import commands, plan
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning, parse_cpus
+from tests.libvirt.guests import Guest, Lab
+from tests.libvirt.image import LabError, run
+from tests.libvirt.measuring import cpu_seconds, vcpu_threads
 
 pytestmark = [pytest.mark.libvirt, pytest.mark.timeout(900)]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from synthetic import World
+
+from tests.models.synthetic import World
 
 Row = dict[str, object]
 Rows = tuple[Row, ...]

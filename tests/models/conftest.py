@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from synthetic import World
 
 from models import training
 from models.data.dataset import Dataset, load_dataset
 from models.features.examples import Examples, build_examples, metrics_of
 from models.learning.learned_predictor import LearnedPredictor
+from tests.models.synthetic import World
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from held_out_cases import table
-from synthetic import World
-
 from models import training
 from models.learning.held_out import HELD_OUT, write_held_out
+from tests.models.held_out_cases import table
+from tests.models.synthetic import World
 
 
 def fit(folder: Path) -> Path:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic import batch, host, instance
 
 from models.data.dataset import Dataset
 from models.data.scene import ProfileTable, SceneBatch
@@ -26,6 +25,7 @@ from models.learning.held_out import held_out_of
 from models.learning.learned_predictor import LearnedPredictor
 from models.learning.residual_model import NOTHING_LEARNED
 from models.physics.prior import PriorPredictor
+from tests.models.synthetic import batch, host, instance
 
 TARGETS = ("throughput", "latency", "jitter")
 BOOSTERS = {f"{target}-booster{number}.txt" for target in TARGETS for number in range(SEEDS)}

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bad_cases import LEARNABLE, METRICS, Rows, Tables, copied, only_runs, sound, with_many_metrics
-from synthetic import World
 
 from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.data.profile import WorkloadProfile
@@ -30,6 +28,8 @@ from models.physics.prior import PRIOR_HALF_WIDTH, PriorPredictor
 from models.prediction import InterferencePrediction
 from models.training import fit_predictor
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
+from tests.models.bad_cases import LEARNABLE, METRICS, Rows, Tables, copied, only_runs, sound, with_many_metrics
+from tests.models.synthetic import World
 
 CPUS = 2
 LEAST_FACTOR = np.exp(2 * 2 * 0.15 * PRIOR_HALF_WIDTH)  # upper over lower bound where the prior sees no contention

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import TABLE, Floats, batch, host, instance
 
 from models.features.feature_matrix import FeatureMatrix, build_matrix
 from models.learning.boosting import (
@@ -22,6 +21,7 @@ from models.learning.boosting import (
     fit_forest,
     predict,
 )
+from tests.models.synthetic import TABLE, Floats, batch, host, instance
 
 ROWS = 300
 

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_examples import Group, grouped
-from synthetic import Floats
 
 from models.features.folds import Fold
 from models.features.repeats import GroupedExamples
@@ -16,6 +14,8 @@ from models.learning.boosting import SEEDS_OF_MANY
 from models.learning.cross_validation import OutOfFoldPredictions, cross_val_predict, expanded, with_effects
 from models.learning.effects import PENALTIES, Regularisation, terms_of
 from models.learning.residual_model import BASE_LEARNERS, LEAST_ROWS, StackingWeights
+from tests.models.made_examples import Group, grouped
+from tests.models.synthetic import Floats
 
 PROTOCOLS = ("unseen_pair", "unseen_workload")
 GROUPS = st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=3).map(tuple), min_size=10, max_size=40)

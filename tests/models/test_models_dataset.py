@@ -11,11 +11,11 @@ import pyarrow.parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from synthetic import COLOCATION_COLUMNS, PLATFORM_COLUMNS, PROFILE_COLUMNS, World
 
 from models.data.dataset import Dataset, DatasetError, load_dataset, throughput_ratio
 from models.features.examples import build_examples, measured, metrics_of
 from profiler.observed import Host, Instance, NetworkSettings, Outcome, Pinning
+from tests.models.synthetic import COLOCATION_COLUMNS, PLATFORM_COLUMNS, PROFILE_COLUMNS, World
 
 PAPERS = Path(__file__).resolve().parents[2] / "datasets" / "papers"
 PLATFORM = {"platform": "p", "kind": "xen", "pcpus": "2", "memory_mb": "4096", "nic_mbit": "100"}

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import PROFILES, TABLE, batch, host, instance
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable
 from models.physics.demands import ASSUMED_BURST_MS, burst_ms, capacity, demands, weights
 from models.physics.prior import solve
+from tests.models.synthetic import PROFILES, TABLE, batch, host, instance
 
 
 def test_a_burst_is_cpu_time_per_execution() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from checked_rows import HALF, honest, one, series
 
 from models.evaluation.drift import alarms, detect, split
 from models.evaluation.prediction_checks import FEW, WINDOW
+from tests.models.checked_rows import HALF, honest, one, series
 
 SEEDS = range(20)
 

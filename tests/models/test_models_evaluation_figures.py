@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import Floats, World
 
 from models.data.dataset import load_dataset
 from models.evaluation import methods
@@ -25,6 +24,7 @@ from models.evaluation.results_table import average_ranks, ranks
 from models.evaluation.row_groups import limiting, repeats
 from models.evaluation.run import evaluate
 from models.features.examples import Examples, Neighbour, build_examples, metrics_of
+from tests.models.synthetic import Floats, World
 
 
 def rows(

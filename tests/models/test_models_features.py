@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
 from models.features.feature_matrix import (
     LIMITS,
@@ -18,6 +17,7 @@ from models.features.feature_matrix import (
     cpu_overlap,
     socket_overlap,
 )
+from tests.models.synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
 METRICS = ("cpu", "driver_domain.cpu", "net_mbit", "llc_misses")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_examples import PAIRS, Group, made_up
 
 from models.features.folds import pair_folds, workload_folds
+from tests.models.made_examples import PAIRS, Group, made_up
 
 
 @settings(max_examples=60, deadline=None)

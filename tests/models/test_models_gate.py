@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from held_out_cases import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.evaluation import comparison
 from models.evaluation.gate import NEGLIGIBLE, gate
 from models.learning.held_out import HeldOutPredictions
+from tests.models.held_out_cases import table
 
 
 def test_a_model_better_than_prior_and_active_passes_with_its_numbers() -> None:

@@ -9,13 +9,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from held_out_cases import table
 from hypothesis import given
 from hypothesis import strategies as st
 
 from models.data.tables import DatasetError
 from models.learning import held_out
 from models.learning.held_out import COLUMNS, HELD_OUT, HeldOutPredictions, held_out_of, read_held_out, write_held_out
+from tests.models.held_out_cases import table
 
 names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12)
 ratios = st.floats(1e-3, 1e3)

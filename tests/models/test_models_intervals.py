@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from synthetic import Floats
 
 from models.learning.intervals import (
     FEW,
@@ -25,6 +24,7 @@ from models.learning.intervals import (
     hints_of,
     out_of_fold_scales,
 )
+from tests.models.synthetic import Floats
 
 SCORES = st.lists(st.floats(0, 100), min_size=1, max_size=60)
 

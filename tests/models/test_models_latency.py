@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import NAMES, TABLE, Floats, Scene, batch, dedicated, host, instance, instances, scenes, shared
 
 from models.data.dataset import load_dataset
 from models.data.profile import WorkloadProfile
@@ -21,6 +20,19 @@ from models.physics.prior import PriorPredictor, solve
 from models.physics.queueing import behind_turns, budget_runs_out, cap_stall, processor_sharing
 from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, NetworkSettings
+from tests.models.synthetic import (
+    NAMES,
+    TABLE,
+    Floats,
+    Scene,
+    batch,
+    dedicated,
+    host,
+    instance,
+    instances,
+    scenes,
+    shared,
+)
 
 DATASETS = Path(__file__).resolve().parents[2] / "datasets"
 PAGES = ProfileTable.build([WorkloadProfile("pages", {"cpu": 0.0, "driver_domain.cpu": 60.0})])

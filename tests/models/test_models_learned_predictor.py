@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import Scene, batch, host, instance, scenes
 
 from models.data.dataset import Dataset
 from models.data.profile import WorkloadProfile
@@ -19,6 +18,7 @@ from models.features.feature_matrix import build_matrix
 from models.learning.fitted_target import FittedTarget
 from models.learning.learned_predictor import LearnedPredictor, _same
 from models.physics.prior import PriorPredictor
+from tests.models.synthetic import Scene, batch, host, instance, scenes
 
 
 @pytest.fixture(scope="session")

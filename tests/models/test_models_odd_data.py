@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, World, batch, host, instance, write_csv
 
 from models.data.dataset import DatasetError, load_dataset
 from models.data.scene import ProfileTable
 from models.learning.learned_predictor import LearnedPredictor
 from models.learning.residual_model import LEAST_ROWS
 from models.training import fit_predictor
+from tests.models.synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, World, batch, host, instance, write_csv
 
 Rows = list[dict[str, object]]
 

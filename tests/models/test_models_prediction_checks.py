@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from checked_rows import HALF, honest, one, series
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
@@ -26,6 +25,7 @@ from models.evaluation.prediction_checks import (
     widen,
     widening,
 )
+from tests.models.checked_rows import HALF, honest, one, series
 
 ratios = st.floats(0.01, 2.0)
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import NAMES, PROFILES, TABLE, Floats, Scene, batch, dedicated, host, instance, scenes, shared
 
 from models.data.dataset import load_dataset
 from models.data.profile import WorkloadProfile
@@ -18,6 +17,19 @@ from models.physics import htb
 from models.physics.demands import GOODPUT
 from models.physics.prior import PriorPredictor, band, prior_spread, solve
 from profiler.observed import Host, Instance
+from tests.models.synthetic import (
+    NAMES,
+    PROFILES,
+    TABLE,
+    Floats,
+    Scene,
+    batch,
+    dedicated,
+    host,
+    instance,
+    scenes,
+    shared,
+)
 
 PAPERS = Path(__file__).resolve().parents[2] / "datasets" / "papers"
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from profiling_cases import BEGIN_S, PERIOD_S, cpu_samples, host_samples, profiled, recorded
 
 from models.data.profile import WorkloadProfile
 from models.profiling.load_estimation import DemandLevel, InstanceLimits, at_full_load, is_alike, load_levels, use
@@ -17,6 +16,7 @@ from models.profiling.profiles import SOLO_CPU, profile_windows
 from models.profiling.window_selection import LEAST_WINDOWS
 from models.profiling.windows import FILLED, align, by_series
 from profiler.observed import MetricSample
+from tests.models.profiling_cases import BEGIN_S, PERIOD_S, cpu_samples, host_samples, profiled, recorded
 
 BOUNDS = settings(max_examples=50, deadline=None)
 WHOLE = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from checked_rows import honest, one, series
 
 from models.evaluation.prediction_checks import WINDOW, figures
 from models.evaluation.quality import assess, compare
+from tests.models.checked_rows import honest, one, series
 
 
 def test_nothing_observed_says_how_to_observe() -> None:

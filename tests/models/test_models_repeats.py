@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_examples import made_up
 
 from models.features.examples import Examples
 from models.features.repeats import group_repeats, target_of
+from tests.models.made_examples import made_up
 
 RATIOS = st.lists(st.floats(0.01, 1.0), min_size=1, max_size=12)
 

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_examples import made_up
-from synthetic import Floats
 
 from models.features.examples import Examples, Neighbour
 from models.features.repeats import group_repeats
@@ -26,6 +24,8 @@ from models.learning.residual_model import (
     fit_base_learners,
     stacked,
 )
+from tests.models.made_examples import made_up
+from tests.models.synthetic import Floats
 
 
 def judged(rows: int, seed: int = 0) -> tuple[Examples, Floats, Floats]:

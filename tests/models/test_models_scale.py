@@ -8,13 +8,13 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 import pytest
-from synthetic import World
 
 from models import scale
 from models.data.dataset import load_dataset
 from models.features.examples import build_examples, metrics_of
 from models.scale import StreamedDatasets, boosting, stream
 from models.scale.feature_file import MeasuredRows
+from tests.models.synthetic import World
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from distributed import LocalCluster
-from synthetic import World
 
 from models import training
 from models.arrays import Floats
@@ -26,6 +25,7 @@ from models.scale import cluster
 from models.scale.boosting import train_here
 from models.scale.cluster import ClusterError, connected
 from models.scale.feature_file import FeatureFile, MeasuredRows
+from tests.models.synthetic import World
 from tests.servers.dask import scheduler, workers
 
 ROWS, TREES = 3000, 30

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
-from synthetic import COLOCATION_COLUMNS, World, write_csv
 
 from models import scale
 from models.data.dataset import DatasetError, load_dataset
@@ -23,6 +22,7 @@ from models.scale import run_stream
 from models.scale.boosting import chunks
 from models.scale.columns import hashes
 from models.scale.first_pass import choose, survey_of
+from tests.models.synthetic import COLOCATION_COLUMNS, World, write_csv
 
 CELL = {
     "workload": st.sampled_from(["w0", "w1", "w2", "elsewhere"]),

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import HOST_NUMBERS, ProfileTable, SceneBatch, slot_values, stack
 from profiler.observed import NET_MODES, IsolationSettings, NetworkSettings, Pinning
+from tests.models.synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
 
 def profile(name: str, platform: str = "", **metrics: float) -> WorkloadProfile:

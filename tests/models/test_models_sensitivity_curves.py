@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import batch, host, instance
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable
 from models.features.feature_matrix import build_matrix
 from models.features.sensitivity_curves import REPORTER, curve_columns, families, read_sweep
+from tests.models.synthetic import batch, host, instance
 
 LEVELS = (10, 20, 40)
 

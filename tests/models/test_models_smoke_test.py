@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from made_models import fit
 
 from models.learning import smoke_test
 from models.learning.artifact import SUMS
 from models.learning.smoke_test import SmokeTestError
+from tests.models.made_models import fit
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import importlib.metadata
 from pathlib import Path
 
 import pytest
-from synthetic import COLOCATION_COLUMNS, World, write_csv
 
 from models.data.dataset import DatasetError, load_dataset
 from models.learning import artifact
 from models.learning.residual_model import BASE_LEARNERS
 from models.training import LIBRARIES, train
+from tests.models.synthetic import COLOCATION_COLUMNS, World, write_csv
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from cloud_scene import HOSTS, scheduler
+
+from tests.openstack.cloud_scene import HOSTS, scheduler
 
 if TYPE_CHECKING:
-    from openstack_lab.lab import OpenStackLab
-    from relay import Relay
-    from served import Service
+    from tests.openstack.openstack_lab.lab import OpenStackLab
+    from tests.openstack.relay import Relay
+    from tests.openstack.served import Service
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,8 +30,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenStackLab]:
     """Keystone, Placement, Nova and 100 simulated computes that are all alike."""
     if os.environ.get("COTENANT_TEST_OPENSTACK") != "1":
         pytest.skip("starts a real OpenStack for minutes; make test-openstack asks for it")
-    from openstack_lab import install
-    from openstack_lab.lab import openstack_lab
+    from tests.openstack.openstack_lab import install
+    from tests.openstack.openstack_lab.lab import openstack_lab
 
     if reason := install.missing():
         pytest.skip(reason)
@@ -49,7 +50,7 @@ def environment(lab: OpenStackLab) -> Mapping[str, str]:
 @pytest.fixture(scope="session")
 def relay(lab: OpenStackLab) -> Iterator[Relay]:
     """What the scheduler asks, told to ask with filter and weigher."""
-    from relay import relaying
+    from tests.openstack.relay import relaying
 
     with relaying() as made:
         lab.restart_scheduler(scheduler(made.url))
@@ -59,7 +60,7 @@ def relay(lab: OpenStackLab) -> Iterator[Relay]:
 @pytest.fixture(scope="session")
 def served(environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One service for the session, that has read the cloud once."""
-    from served import serving
+    from tests.openstack.served import serving
 
     # On a busy machine 30 boots take longer than the minute that answers are held by default.
     with serving(tmp_path_factory.mktemp("service"), env={"COTENANT_RESERVE_S": "900"}) as made:

@@ -17,11 +17,10 @@ from typing import Any
 import requests
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
-
-from openstack_lab.lab import OpenStackLab, openstack_lab  # noqa: E402 - the folder is not a package
+sys.path.insert(0, str(HERE.parents[1]))
 
 from advisor.inventories.openstack import OpenStack  # noqa: E402
+from tests.openstack.openstack_lab.lab import OpenStackLab, openstack_lab  # noqa: E402
 
 HOSTS = {
     **{f"h{number:02d}": {"vcpus": 16, "memory_mb": 65_536, "pcpus": 0} for number in range(1, 9)},

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from cloud_scene import TIMEOUT_S
+from tests.openstack.cloud_scene import TIMEOUT_S
 
 Harm = Callable[["_Answers", bytes], None]
 

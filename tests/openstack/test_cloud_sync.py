@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from openstack_lab.lab import OpenStackLab
-    from relay import Relay
-    from served import Service
+    from tests.openstack.openstack_lab.lab import OpenStackLab
+    from tests.openstack.relay import Relay
+    from tests.openstack.served import Service
 
 ALL = {"hypervisors", "services", "aggregates", "zones", "flavors", "placement", "servers"}
 

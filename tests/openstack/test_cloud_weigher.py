@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
-from cloud_scene import HOSTS, TIMEOUT_S, scheduler
-from relay import HARMS, Harm, Relay, relaying
 
 from advisor.domain import Instance, Inventory, PlacementRequest
 from advisor.service import Advisor
 from advisor.settings import Settings
+from tests.openstack.cloud_scene import HOSTS, TIMEOUT_S, scheduler
+from tests.openstack.relay import HARMS, Harm, Relay, relaying
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from openstack_lab.lab import OpenStackLab
-    from served import Service
+    from tests.openstack.openstack_lab.lab import OpenStackLab
+    from tests.openstack.served import Service
 
 BUSY = {"metrics": {"cpu": 95.0, "driver_domain.cpu": 20.0}}
 BOOTS = 30

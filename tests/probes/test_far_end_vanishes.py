@@ -8,9 +8,9 @@ import threading
 import time
 
 import pytest
-from two_ends import children, responder, run
 
 from profiler.probes.base import ProbeError
+from tests.probes.two_ends import children, responder, run
 
 LONG = {
     "tcp": ("--megabytes", "1000000"),

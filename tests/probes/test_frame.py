@@ -19,7 +19,6 @@ from statistics import quantiles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from two_ends import gone
 
 from profiler.cli import main
 from profiler.collectors.windows import percentile
@@ -30,6 +29,7 @@ from profiler.probes.base import Progress, RawSeries, Stopped
 from profiler.probes.environment import CounterReading, doubts, surroundings
 from profiler.probes.run import write_series
 from profiler.probes.statistics import described, log_bins
+from tests.probes.two_ends import gone
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "profiler.cli", "probe"]

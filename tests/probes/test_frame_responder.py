@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from two_ends import children, gone
-from two_ends import responder as another_responder
 
 from profiler.probes.base import ProbeError
 from profiler.probes.framing import MAX_LINE, TOKEN_BYTES, ControlChannel, FramingError, number, whole
 from profiler.probes.responder import MOST_SESSIONS, Responder
 from profiler.probes.sessions import Peer, ProbeSession, far_end
+from tests.probes.two_ends import children, gone
+from tests.probes.two_ends import responder as another_responder
 
 ROOT = Path(__file__).parents[2]
 SERVE = [sys.executable, "-m", "profiler.cli", "probe", "serve", "--json", "--listen"]

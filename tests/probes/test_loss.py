@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from two_ends import FAR, StopAfter, joined, needs_namespaces, needs_tun, responder, run, shape, values
 
 from profiler.probes.base import ProbeError
 from profiler.probes.loss import PROBE
 from profiler.probes.loss_report import read_report
 from profiler.probes.throughput_buckets import pack
+from tests.probes.two_ends import FAR, StopAfter, joined, needs_namespaces, needs_tun, responder, run, shape, values
 
 CPU = Path("/sys/fs/cgroup/cpu")
 needs_cap = pytest.mark.skipif(

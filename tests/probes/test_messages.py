@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from two_ends import StopOnce, responder, run
 
 from profiler.probes.base import ProbeError
 from profiler.probes.messages import PROBE
 from profiler.probes.messages_sizes import LARGEST, MessagePoint, NetpipeOutputError, at, read_netpipe, sizes
 from profiler.probes.services.netpipe import listens
+from tests.probes.two_ends import StopOnce, responder, run
 
 RECORDED = Path(__file__).parents[1] / "recordings" / "probes" / "netpipe-loopback.out"
 needs_netpipe = pytest.mark.skipif(

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-from two_ends import StopAfter, run
 
 from profiler.observed import ProbeResult
 from profiler.probes.base import ProbeError, Progress
@@ -18,6 +17,7 @@ from profiler.probes.requests import PROBE, _threads
 from profiler.probes.requests_client import RequestClient
 from profiler.probes.services.responses import MOST_BYTES
 from profiler.probes.sessions import far_end
+from tests.probes.two_ends import StopAfter, run
 
 
 def found(result: ProbeResult) -> dict[str, float]:

@@ -8,7 +8,13 @@ import subprocess
 import sys
 
 import pytest
-from two_ends import (
+
+from profiler.probes.base import ProbeError
+from profiler.probes.datagrams import set_buffer
+from profiler.probes.endpoint_cpu import EndpointCpu
+from profiler.probes.tcp import read_tcp_info
+from profiler.probes.throughput import far_effort, unpacked
+from tests.probes.two_ends import (
     FAR,
     StopAfter,
     joined,
@@ -20,12 +26,6 @@ from two_ends import (
     stuttering,
     values,
 )
-
-from profiler.probes.base import ProbeError
-from profiler.probes.datagrams import set_buffer
-from profiler.probes.endpoint_cpu import EndpointCpu
-from profiler.probes.tcp import read_tcp_info
-from profiler.probes.throughput import far_effort, unpacked
 
 
 def test_a_transfer_over_loopback_arrives_whole() -> None:

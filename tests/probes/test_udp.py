@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from two_ends import (
+
+from profiler.probes.base import ProbeError
+from profiler.probes.endpoint_cpu import EndpointCpu
+from profiler.probes.throughput_buckets import BUCKET_BYTES, pack
+from profiler.probes.udp import PROBE, _evaluate, _UdpTransfer
+from tests.probes.two_ends import (
     FAR,
     StopAfter,
     joined,
@@ -15,11 +20,6 @@ from two_ends import (
     stuttering,
     values,
 )
-
-from profiler.probes.base import ProbeError
-from profiler.probes.endpoint_cpu import EndpointCpu
-from profiler.probes.throughput_buckets import BUCKET_BYTES, pack
-from profiler.probes.udp import PROBE, _evaluate, _UdpTransfer
 
 
 @pytest.mark.measured

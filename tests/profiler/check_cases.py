@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checked_host import (
+from tests.profiler.checked_host import (
     CPU,
     CPUFREQ,
     CPUIDLE,

@@ -8,9 +8,8 @@ import platform
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fake_host import FakeHost
-
 from profiler.checks import Check, check_host
+from tests.profiler.fake_host import FakeHost
 
 CPU = "/sys/devices/system/cpu"
 KVM_POLL = "/sys/module/kvm/parameters/halt_poll_ns"

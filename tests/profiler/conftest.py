@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recorded import RECORDINGS
+
+from tests.profiler.recorded import RECORDINGS
 
 
 @pytest.fixture

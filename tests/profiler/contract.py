@@ -7,16 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fake_host import FakeHost
-from libvirt_host import LibvirtHost, open_backend
-from recorded import RECORDINGS
-from xen_host import first_second, two_guests
-
 from profiler.backends import Backend, Counters, LxcBackend, RecordedBackend
 from profiler.backends.source import HostSource
 from profiler.backends.xen.backend import XenBackend
 from profiler.collectors import Collected
 from profiler.metrics import EIGHT
+from tests.profiler.fake_host import FakeHost
+from tests.profiler.libvirt_host import LibvirtHost, open_backend
+from tests.profiler.recorded import RECORDINGS
+from tests.profiler.xen_host import first_second, two_guests
 
 _OF_INSTANCES = tuple(metric.name for metric in EIGHT if "instance" in metric.scopes)
 _OF_HOSTS = tuple(metric.name for metric in EIGHT if metric.default_scope == "host")

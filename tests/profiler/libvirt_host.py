@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fake_host import FakeHost
-
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.connection import LibvirtConnection
+from tests.profiler.fake_host import FakeHost
 
 UUID = "b9e6c92f-9135-4c69-87a6-{:012d}"
 RUNNING, PAUSED, CRASHED = 1, 3, 6

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from steady_backend import SteadyBackend
 
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace
 from profiler.backends import BackendError, Counters
 from profiler.collectors.windows import MetricWindow
+from tests.profiler.steady_backend import SteadyBackend
 
 CPU = ("a", "instance", "cpu")
 TICK = 0.05

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from steady_backend import SteadyBackend
 
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -27,6 +26,7 @@ from profiler.agent.spool import Spool
 from profiler.collectors.windows import MetricWindow
 from profiler.metrics import EIGHT
 from profiler.observed import Host, Instance
+from tests.profiler.steady_backend import SteadyBackend
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_double import Double, Reply, serving
 
 from profiler.agent.batch import decode
 from profiler.cli import main
+from tests.profiler.api_double import Double, Reply, serving
 
 RUN = [sys.executable, "-W", "error", "-m", "profiler.cli", "run"]
 FAST = ["--every", "0.1", "--window", "1", "--backend", "lxc"]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from contract import CASES, MAKERS, Case, check_whole
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unsteady import Unsteady
 
 from profiler.backends import Backend, BackendError, Counters
 from profiler.collectors import collect
 from profiler.observed import Instance, check_id
+from tests.profiler.contract import CASES, MAKERS, Case, check_whole
+from tests.profiler.unsteady import Unsteady
 
 
 @pytest.fixture(params=CASES, ids=[case.name for case in CASES])

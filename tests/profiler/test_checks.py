@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from check_cases import CASES, CLOCK, Case
-from checked_host import CPU, CheckedHost, bare_host, dom0, virtual_host
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.checks import RULES, Check, check_host, worst_first
 from profiler.checks.xen import traced_already
+from tests.profiler.check_cases import CASES, CLOCK, Case
+from tests.profiler.checked_host import CPU, CheckedHost, bare_host, dom0, virtual_host
 
 RECORDINGS = Path(__file__).parents[2].with_name("shared") / "recordings" / "xen"
 HOSTS: dict[str, Callable[[], CheckedHost]] = {"bare": bare_host, "virtual": virtual_host, "dom0": dom0}

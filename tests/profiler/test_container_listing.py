@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 
 import pytest
-from fake_host import FakeHost
 
 from profiler.backends import BackendError, LxcBackend
 from profiler.backends.instance_ids import instance_id
 from profiler.observed import Instance, check_id
+from tests.profiler.fake_host import FakeHost
 
 DOCKER_ID = "ab12" * 16
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 
 import pytest
-from fake_host import FakeHost
 
 from profiler.backends import LxcBackend
 from profiler.collectors import collect
+from tests.profiler.fake_host import FakeHost
 
 INSIDE = "lo: 70 1 0 0 0 0 0 0 70 1 0 0 0 0 0 0\neth0: 30 1 0 0 0 0 0 0 10 1 0 0 0 0 0 0\n"
 OUTSIDE = "lo: 5 1 0 0 0 0 0 0 5 1 0 0 0 0 0 0\nveth9: 10 1 0 0 0 0 0 0 32 1 0 0 0 0 0 0\n"

@@ -6,13 +6,13 @@ import errno
 from itertools import pairwise
 
 import pytest
-from contract import MAKERS
-from fake_host import FakeHost
 
 from profiler.backends import BackendError, LxcBackend
 from profiler.backends.lxc import control_groups
 from profiler.backends.lxc.control_groups import GroupsV2
 from profiler.collectors import collect
+from tests.profiler.contract import MAKERS
+from tests.profiler.fake_host import FakeHost
 
 DOCKER_ID = "ab12" * 16
 BOTH = pytest.mark.parametrize("version", ["v1", "v2"])

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from contract import check_whole
-from real_container import GATEWAY, RealContainers
 
 from profiler.backends import Counters, LxcBackend
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.lxc.netlink import namespace_id, veths_by_namespace
 from profiler.backends.source import LiveSource
 from profiler.collectors import Collected, collect
+from tests.profiler.contract import check_whole
+from tests.profiler.real_container import GATEWAY, RealContainers
 
 pytestmark = pytest.mark.lab
 BUSY = ["perl", "-e", "1 while 1"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from fake_host import FakeHost
 
 from profiler.backends import BackendError, detection
 from profiler.backends.detection import find_backend, passed_over
+from tests.profiler.fake_host import FakeHost
 
 KINDS = ("xen", "libvirt", "lxc")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from libvirt_host import CRASHED, DIRECT, PAUSED, STARTED, UUID, LibvirtHost, domain_xml, open_backend
 
 from profiler.backends import BackendError, Counters
 from profiler.backends.instance_ids import instance_id
@@ -16,6 +15,7 @@ from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.libvirt.processes import search_processes
 from profiler.collectors import collect
 from profiler.observed import Instance
+from tests.profiler.libvirt_host import CRASHED, DIRECT, PAUSED, STARTED, UUID, LibvirtHost, domain_xml, open_backend
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import errno
 
 from hypothesis import given
 from hypothesis import strategies as st
-from libvirt_host import LibvirtHost, open_backend
 
 from profiler.backends.libvirt.events import KVM_COUNTERS
 from profiler.collectors import collect
+from tests.profiler.libvirt_host import LibvirtHost, open_backend
 
 
 def _host() -> LibvirtHost:

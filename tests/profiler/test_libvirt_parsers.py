@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from libvirt_host import LIMITED, PINNED, domain_xml, stats_of
-from recorded import RECORDINGS
 
 from profiler.parse import ParseError
 from profiler.parse.libvirt import (
@@ -22,6 +20,8 @@ from profiler.parse.libvirt import (
     parse_vcpu_times,
     scheduler_number,
 )
+from tests.profiler.libvirt_host import LIMITED, PINNED, domain_xml, stats_of
+from tests.profiler.recorded import RECORDINGS
 
 RECORDING = RECORDINGS / "libvirt-tcg.json"
 

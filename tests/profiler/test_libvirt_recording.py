@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded import RECORDINGS
 
 from profiler.backends import BackendError, RecordedBackend
 from profiler.backends.libvirt.backend import LibvirtBackend
@@ -19,6 +18,7 @@ from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.source import RecordedReading, RecordedSource
 from profiler.collectors import Collected, collect
 from profiler.metrics import EIGHT
+from tests.profiler.recorded import RECORDINGS
 
 RECORDING = RECORDINGS / "libvirt-tcg.json"
 

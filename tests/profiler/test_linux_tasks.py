@@ -10,10 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from fake_host import FakeHost
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded import recorded_files
 
 from lab.processes import wait_until
 from profiler.backends import TaskCounters
@@ -30,6 +28,8 @@ from profiler.parse.proc import (
     task_io_by_line,
 )
 from profiler.parse.text import count
+from tests.profiler.fake_host import FakeHost
+from tests.profiler.recorded import recorded_files
 
 IO = "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 1\ncancelled_write_bytes: 0\n"
 PRESSURE = "some avg10=0.28 avg60=0.24 avg300=0.35 total=6823884\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from contract import MAKERS, Case
-from fake_host import FakeHost
 
 from profiler.backends import Backend, BackendError, Counters, LxcBackend, RecordedBackend
 from profiler.checks import Check
@@ -19,6 +17,8 @@ from profiler.collectors import collect
 from profiler.definitions import DEFINITIONS
 from profiler.metric_availability import NOBODY, Availability, availability, unavailable
 from profiler.metrics import EIGHT
+from tests.profiler.contract import MAKERS, Case
+from tests.profiler.fake_host import FakeHost
 
 NAMES = [metric.name for metric in EIGHT]
 OF_INSTANCES = [metric.name for metric in EIGHT if metric.default_scope == "instance"]

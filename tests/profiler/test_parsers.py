@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded import RECORDINGS, recorded_files
 
 from profiler import parse
 from profiler.parse import ParseError
+from tests.profiler.recorded import RECORDINGS, recorded_files
 
 # Formats of version 2: kernel, Documentation/admin-guide/cgroup-v2.rst
 CPU_STAT_V2 = "usage_usec 73808942\nuser_usec 48111789\nsystem_usec 25697152\nnr_periods 0\nthrottled_usec 0\n"

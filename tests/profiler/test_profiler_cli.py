@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from steady_backend import SteadyBackend
 
 from profiler.backends import BackendError
 from profiler.cli import main, shared_options
+from tests.profiler.steady_backend import SteadyBackend
 
 EIGHT = {"event", "switch", "pages_exchanged", "execution", "pages_per_execution", "cpu", "waiting", "block"}
 

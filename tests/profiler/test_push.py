@@ -16,7 +16,6 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from api_double import Double, Reply, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from profiler.agent.log import Log
 from profiler.agent.push import Pusher
 from profiler.agent.spool import Spool
 from profiler.collectors.samples import SampleRow
+from tests.profiler.api_double import Double, Reply, serving
 
 SECRET = "tok-3n-of-nobody"
 

@@ -7,7 +7,13 @@ import itertools
 from pathlib import Path
 
 import pytest
-from xen_host import (
+
+from profiler.backends import BackendError, RecordedBackend
+from profiler.backends.source import RecordingSource
+from profiler.backends.xen.backend import XenBackend
+from profiler.backends.xen.runstates import LAG_S
+from profiler.collectors import collect
+from tests.profiler.xen_host import (
     IDLE,
     RUN,
     WAIT,
@@ -24,13 +30,7 @@ from xen_host import (
     two_readings,
     values_of,
 )
-from xen_host import xen_backend_for_contract as contract
-
-from profiler.backends import BackendError, RecordedBackend
-from profiler.backends.source import RecordingSource
-from profiler.backends.xen.backend import XenBackend
-from profiler.backends.xen.runstates import LAG_S
-from profiler.collectors import collect
+from tests.profiler.xen_host import xen_backend_for_contract as contract
 
 WEB = "web_shop-87c9a8b1"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 
 import pytest
-from xen_host import (
+
+from profiler.collectors import collect
+from tests.profiler.xen_host import (
     Guest,
     a_second_later,
     backend_on,
     two_guests,
     values_of,
 )
-
-from profiler.collectors import collect
 
 WEB = "web_shop-87c9a8b1"
 

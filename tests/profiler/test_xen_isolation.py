@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 
 import pytest
-from xen_host import (
+
+from profiler.observed import Instance
+from tests.profiler.xen_host import (
     backend_on,
     two_guests,
 )
-
-from profiler.observed import Instance
 
 WEB = "web_shop-87c9a8b1"
 

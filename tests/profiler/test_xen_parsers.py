@@ -7,8 +7,6 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_xen_recordings import RECORDINGS
-from xen_host import Guest, XenHost, two_guests
 
 from profiler.parse import ParseError
 from profiler.parse.xen_dom0 import (
@@ -32,6 +30,8 @@ from profiler.parse.xl_host import (
     parse_xl_info,
 )
 from profiler.parse.xl_json import parse_xl_long
+from tests.profiler.test_xen_recordings import RECORDINGS
+from tests.profiler.xen_host import Guest, XenHost, two_guests
 
 Parser = Callable[[str], object]
 HOST = two_guests()

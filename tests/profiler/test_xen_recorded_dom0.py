@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_xen_recordings import MHZ, RECORDINGS, needs_recordings
-from test_xen_trace import _plain, _plain_times
-from xen_host import BLOCK, RUN, WAIT, XenHost
 
 from profiler.backends.xen.backend import XenBackend
 from profiler.backends.xen.runstates import LAG_S
 from profiler.collectors import collect
 from profiler.observed import Instance
+from tests.profiler.test_xen_recordings import MHZ, RECORDINGS, needs_recordings
+from tests.profiler.test_xen_trace import _plain, _plain_times
+from tests.profiler.xen_host import BLOCK, RUN, WAIT, XenHost
 
 TRACE = "xentrace-sched-min-0x21000.bin"
 VALUES = {

@@ -11,13 +11,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_xen_recordings import MHZ, RECORDINGS, TRACES, needs_recordings
-from xen_host import BLOCK, IDLE, OFF, RUN, WAIT, TraceWriter, change, first_second, lost, record, stamp
-from xen_host import MHZ as FAKE_MHZ
 
 from profiler.backends.xen.runstates import LAG_S, RunStates, VcpuTimes
 from profiler.parse import ParseError
 from profiler.parse.xentrace import TraceStream
+from tests.profiler.test_xen_recordings import MHZ, RECORDINGS, TRACES, needs_recordings
+from tests.profiler.xen_host import BLOCK, IDLE, OFF, RUN, WAIT, TraceWriter, change, first_second, lost, record, stamp
+from tests.profiler.xen_host import MHZ as FAKE_MHZ
 
 _Record = tuple[int, int | None, int, tuple[int, ...]]  # pCPU, time stamp, event, words
 

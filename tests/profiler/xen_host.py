@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from fake_host import FakeHost
-
 from profiler.backends import Counters
 from profiler.backends.xen.backend import XenBackend
 from profiler.backends.xen.trace import Mode
 from profiler.collectors import Collected
+from tests.profiler.fake_host import FakeHost
 
 T = TypeVar("T")
 

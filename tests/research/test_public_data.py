@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import made_up
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from models.data.dataset import Dataset, DatasetError, load_dataset, throughput_
 from research.benchmarks.public_data import gavel, pitot, spec2017
 from research.benchmarks.public_data.__main__ import main
 from research.benchmarks.public_data.dataset_writer import FILES, Converted, write_whole
+from tests.research import made_up
 
 
 def loaded(converted: Converted, folder: Path) -> Dataset:

@@ -21,7 +21,7 @@ import sys
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 port = int(sys.argv[1])
 sys.argv = ["keystone"]
-from keystone.server.wsgi import initialize_public_application
+from tests.servers.keystone.server.wsgi import initialize_public_application
 WSGIRequestHandler.log_message = lambda *_: None
 make_server("127.0.0.1", port, initialize_public_application()).serve_forever()
 """

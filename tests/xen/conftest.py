@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from xen_lab import REPOSITORY, Lab
-from xen_machine import boot
-from xen_needs import missing
-from xen_root import prepare
-from xen_scene import Guest
+
+from tests.xen.xen_lab import REPOSITORY, Lab
+from tests.xen.xen_machine import boot
+from tests.xen.xen_needs import missing
+from tests.xen.xen_root import prepare
+from tests.xen.xen_scene import Guest
 
 ASKED = os.environ.get("COTENANT_TEST_XEN") == "1"
 CACHE = REPOSITORY / "var" / "xen-lab"

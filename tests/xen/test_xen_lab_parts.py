@@ -19,13 +19,14 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xen_archive import Entry, initramfs
-from xen_channel import Channel, ChannelError
-from xen_lab import Lab
-from xen_machine import Machine
-from xen_root import LabError, machine_sources, unpacked_kernel
-from xen_scene import Guest
-from xen_witness import GuestTimes, Traced, Witness, guest_upcalls, list_seconds, ring_slots
+
+from tests.xen.xen_archive import Entry, initramfs
+from tests.xen.xen_channel import Channel, ChannelError
+from tests.xen.xen_lab import Lab
+from tests.xen.xen_machine import Machine
+from tests.xen.xen_root import LabError, machine_sources, unpacked_kernel
+from tests.xen.xen_scene import Guest
+from tests.xen.xen_witness import GuestTimes, Traced, Witness, guest_upcalls, list_seconds, ring_slots
 
 names = st.text("abcdefgh._-", min_size=1, max_size=8).filter(lambda name: name.strip("."))
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from xen_lab import Lab
-from xen_scene import Guest, Profiled, Scene
-from xen_witness import Traced, dom0_busy_seconds, guest_upcalls, list_seconds, octets, packets, ring_slots
 
 from profiler.cli import main
+from tests.xen.xen_lab import Lab
+from tests.xen.xen_scene import Guest, Profiled, Scene
+from tests.xen.xen_witness import Traced, dom0_busy_seconds, guest_upcalls, list_seconds, octets, packets, ring_slots
 
 SCHEDULER = "credit"
 pytestmark = [pytest.mark.xen, pytest.mark.timeout(1800)]  # the first test builds and boots

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from xen_lab import Lab
-from xen_scene import Guest, Scene
-from xen_witness import Traced, list_seconds
+
+from tests.xen.xen_lab import Lab
+from tests.xen.xen_scene import Guest, Scene
+from tests.xen.xen_witness import Traced, list_seconds
 
 SCHEDULER = "credit2"
 # As the drop-in for Xen starts the agent: root without any capability, the kernel's file systems read-only.

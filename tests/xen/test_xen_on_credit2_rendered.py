@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from xen_lab import Lab
-from xen_scene import Guest
 
 from advisor.domain import Command
 from advisor.render import commands, plan
 from advisor.render.xen import HINTS
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
+from tests.xen.xen_lab import Lab
+from tests.xen.xen_scene import Guest
 
 SCHEDULER = "credit2"
 pytestmark = [pytest.mark.xen, pytest.mark.timeout(1800)]

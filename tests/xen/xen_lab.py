@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from xen_channel import ChannelError, Done, Order
-from xen_machine import GUEST_FILES, Machine, guest_image
-from xen_root import Parts
-from xen_scene import Guest, Profiled, Scene
-from xen_witness import GuestTimes, Traced, Witness
+from tests.xen.xen_channel import ChannelError, Done, Order
+from tests.xen.xen_machine import GUEST_FILES, Machine, guest_image
+from tests.xen.xen_root import Parts
+from tests.xen.xen_scene import Guest, Profiled, Scene
+from tests.xen.xen_witness import GuestTimes, Traced, Witness
 
 REPOSITORY = Path(__file__).parents[2]
 _ATTEMPTS = 5  # to make a guest answer or get busy

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from xen_archive import Entry, initramfs
-from xen_channel import Channel
-from xen_root import LabError, Parts
+from tests.xen.xen_archive import Entry, initramfs
+from tests.xen.xen_channel import Channel
+from tests.xen.xen_root import LabError, Parts
 
 GUEST_FILES = Path(__file__).parent / "guest"
 CLIENT_ADDRESS = "10.9.0.254"  # of the tap device, where the clients are; dom0-init has 10.9.0.1

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xen_witness import GuestTimes, Witness
+from tests.xen.xen_witness import GuestTimes, Witness
 
 
 @dataclass(frozen=True, slots=True)

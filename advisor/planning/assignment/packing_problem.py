@@ -98,39 +98,42 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
     movers = _movers(snapshot, goal)
     bare = snapshot
     if movers:
-        bare = without_instances(snapshot, [one.id for one in movers])
+        bare = without_instances(snapshot, [instance.id for instance in movers])
     kind_of_host = {host.id: host.kind for host in snapshot.hosts}
     number: dict[tuple[object, ...], int] = {}
     kinds: list[Instance] = []
     members: list[list[str]] = []
     came: list[str | None] = []
 
-    def kind(one: Instance, moves: bool, resident: bool) -> int:
-        on = kind_of_host.get(one.host or "") if resident else None
+    def kind(instance: Instance, moves: bool, resident: bool) -> int:
+        host_kind = kind_of_host.get(instance.host or "") if resident else None
         key = (
-            moves, on, one.workload, one.vcpus, one.memory_mb, one.disk_gb, one.load, one.settings, one.service,
-            one.min_throughput_ratio, one.max_latency_ratio, one.exclusive,
+            moves, host_kind, instance.workload, instance.vcpus, instance.memory_mb, instance.disk_gb,
+            instance.load, instance.settings, instance.service,
+            instance.min_throughput_ratio, instance.max_latency_ratio, instance.exclusive,
         )  # fmt: skip
         if key not in number:
             number[key] = len(kinds)
-            kinds.append(replace(one, host=None))
+            kinds.append(replace(instance, host=None))
             members.append([])
-            came.append(on if moves else None)
+            came.append(host_kind if moves else None)
         return number[key]
 
-    moving = {one.id for one in movers}
-    fixed = tuple(tuple(sorted(kind(one, False, True) for one in there)) for there in bare.residents)
+    moving = {instance.id for instance in movers}
+    fixed = tuple(tuple(sorted(kind(instance, False, True) for instance in residents)) for residents in bare.residents)
     initial: list[list[int]] = [[] for _ in snapshot.hosts]
     current_host: dict[str, str | None] = {}
     waiting = []
-    for one in (*goal.newcomers, *movers):
-        its = kind(one, True, one.id in moving)
-        members[its].append(one.id)
-        current_host[one.id] = one.host if one.id in moving and one.host not in goal.emptied else None
-        if current_host[one.id] is None:
-            waiting.append(its)
+    for instance in (*goal.newcomers, *movers):
+        kind_number = kind(instance, True, instance.id in moving)
+        members[kind_number].append(instance.id)
+        current_host[instance.id] = (
+            instance.host if instance.id in moving and instance.host not in goal.emptied else None
+        )
+        if current_host[instance.id] is None:
+            waiting.append(kind_number)
         else:
-            initial[snapshot.names.positions[one.host or ""]].append(its)
+            initial[snapshot.names.positions[instance.host or ""]].append(kind_number)
     classes, class_of_host = _classes(snapshot.hosts)
     needs = _needs(kinds, classes, snapshot.scenes.table)
     room = np.stack(
@@ -143,18 +146,20 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         ids_of_kind=tuple(tuple(ids) for ids in members),
         current_host=current_host,
         fixed=fixed,
-        initial=tuple(tuple(sorted(there)) for there in initial),
+        initial=tuple(tuple(sorted(movers_here)) for movers_here in initial),
         waiting=tuple(waiting),
         classes=classes,
         class_of_host=class_of_host,
-        allowed=allowed_hosts(bare, goal, kinds, {at: on for at, on in enumerate(came) if members[at]}, fresh_s),
+        allowed=allowed_hosts(
+            bare, goal, kinds, {at: host_kind for at, host_kind in enumerate(came) if members[at]}, fresh_s
+        ),
         room=room,
         needs=needs,
         min_ratio=_limits(kinds, classes, snapshot.scenes.table, goal.keep_ratio),
         max_latency=np.array([np.inf if k.max_latency_ratio is None else k.max_latency_ratio for k in kinds]),
         exclusive=np.array([k.exclusive for k in kinds], dtype=bool),
-        needs_by_class=[[tuple(each) for each in one] for one in needs.transpose(1, 0, 2).tolist()],
-        exclusive_kinds=frozenset(number for number, one in enumerate(kinds) if one.exclusive),
+        needs_by_class=[[tuple(each) for each in kind_needs] for kind_needs in needs.transpose(1, 0, 2).tolist()],
+        exclusive_kinds=frozenset(number for number, instance in enumerate(kinds) if instance.exclusive),
         room_with_slack=[tuple(each) for each in with_slack(room).tolist()],
     )
 

@@ -11,7 +11,7 @@ from advisor.domain import Host, Instance
 from advisor.planning.assignment.packing_problem import Kinds, PackingProblem
 from advisor.rounding import SLACK
 from advisor.scheduling.scoring import cautious_loss, harm
-from advisor.snapshot.rows import HOST_FIELDS, SLOT_FIELDS
+from advisor.snapshot.host_arrays import HOST_FIELDS, SLOT_FIELDS
 from models.arrays import Floats, Ints
 from models.data.scene import SceneBatch, build_batch
 from models.prediction import Predictor

@@ -40,23 +40,23 @@ def enumerate_patterns(state: SearchState, start: Sequence[Kinds]) -> PatternSet
     """All feasible patterns that fit, those of `start` included; None where there are more than MAX_PATTERNS."""
     problem = state.problem
     supply = Counter(problem.waiting)
-    for there in problem.initial:
-        supply.update(there)
+    for movers_here in problem.initial:
+        supply.update(movers_here)
     groups = _groups(problem)
     wanted: list[tuple[int, Kinds]] = []
     for hosts in groups:
         fair = MAX_SHARE_FACTOR * MAX_PATTERNS // len(groups)  # gives up early where many groups have many patterns
-        found = _possible(problem, hosts[0], supply, min(fair, MAX_PATTERNS - len(wanted)))
-        if found is None:
+        movers_of_group = _possible(problem, hosts[0], supply, min(fair, MAX_PATTERNS - len(wanted)))
+        if movers_of_group is None:
             return None
-        wanted += [(hosts[0], movers) for movers in found]
+        wanted += [(hosts[0], movers) for movers in movers_of_group]
     state.evaluator.evaluate(wanted)
     number = {hosts[0]: at for at, hosts in enumerate(groups)}
     kept = [(host, movers) for host, movers in wanted if state.feasible(host, movers)]
     known = set(kept)
     for hosts in groups:
-        kept += [(hosts[0], there) for there in dict.fromkeys(start[host] for host in hosts)
-                 if (hosts[0], there) not in known]  # fmt: skip
+        kept += [(hosts[0], movers_here) for movers_here in dict.fromkeys(start[host] for host in hosts)
+                 if (hosts[0], movers_here) not in known]  # fmt: skip
     return PatternSet(
         hosts=groups,
         group=np.array([number[host] for host, _ in kept], dtype=np.int64),

@@ -77,10 +77,10 @@ class SearchState:
     @property
     def tolerated(self) -> Counter[int]:
         """How many instances of each kind were below a limit initially."""
-        found: Counter[int] = Counter()
-        for there in self._tolerated:
-            found.update({kind: count for kind, (_, count) in there.items()})
-        return found
+        counts: Counter[int] = Counter()
+        for by_kind in self._tolerated:
+            counts.update({kind: count for kind, (_, count) in by_kind.items()})
+        return counts
 
     def pattern(self, host: int) -> Pattern:
         """The pattern of a host now."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from core_clouds import ask
 
 from advisor.domain import Instance, PlacementRequest
 from advisor.explanation import CandidateArrays
@@ -14,6 +13,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable, build_batch
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
+from tests.advisor.core.core_clouds import ask
 
 
 def shown_of(

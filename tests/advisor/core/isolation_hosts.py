@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from core_clouds import WORKLOADS, host, vm
 from hypothesis import strategies as st
 
 from advisor import mitigation
@@ -17,6 +16,7 @@ from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.physics.prior import PriorPredictor
 from models.prediction import InterferencePrediction, Predictor
 from profiler.observed import NetworkSettings
+from tests.advisor.core.core_clouds import WORKLOADS, host, vm
 
 PROFILES = (
     *WORKLOADS,

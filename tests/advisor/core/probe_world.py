@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
-from pathlib import Path
 
 import numpy as np
-from core_clouds import NOW, cloud, host, request, vm
 
 from advisor.domain import ProbePair, WorkloadProfile
 from advisor.placement.decision import recommend
@@ -20,10 +17,8 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor
 from models.probe_plan import Z90
-
-sys.path.append(str(Path(__file__).parents[2] / "models"))
-
-from synthetic import World
+from tests.advisor.core.core_clouds import NOW, cloud, host, request, vm
+from tests.models.synthetic import World
 
 WORLD = World()
 WORKLOADS = WORLD.workloads

@@ -9,11 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from core_clouds import FRESH_S, NOW, Failing, ask, cloud, host, request, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
-from test_core_placement_properties import Case, cases, tight
 
 from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile, recommendation_as_json
 from advisor.placement.request_normalization import NEWCOMER
@@ -22,6 +20,8 @@ from advisor.prediction.context import QuestionContext
 from advisor.serving import recommendations
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
+from tests.advisor.core.core_clouds import FRESH_S, NOW, Failing, ask, cloud, host, request, vm
+from tests.advisor.core.test_core_placement_properties import Case, cases, tight
 
 STRANGE = ("-x", "0", "Domain-0", "a" * 61)  # names that tools read otherwise
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import WORKLOADS, ask, cloud, host, only, request, vm
-from core_shown import shown_of
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +17,8 @@ from advisor.explanation import CandidateArrays, explain
 from models.data.scene import SceneBatch
 from models.physics.prior import RESOURCES, PriorPredictor
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
+from tests.advisor.core.core_clouds import WORKLOADS, ask, cloud, host, only, request, vm
+from tests.advisor.core.core_shown import shown_of
 
 
 def reasons(*residents: Instance, newcomer: Instance, **of_host: Any) -> tuple[Reason, ...]:
@@ -51,7 +51,7 @@ def test_without_contention_nobody_is_named() -> None:
 def test_who_was_slow_before_is_no_loss_and_no_lie() -> None:
     found = losses(vm("b1", "bulk", on="h1"), vm("b2", "bulk", on="h1"), newcomer=vm())
     assert [one.resource for one in found] == ["none"]
-    assert found[0].text == "n costs nobody throughput: b1 keeps 0.52 of its own speed (0.52 without n)."
+    assert found[0].text == "n costs no instance throughput: b1 keeps 0.52 of its own speed (0.52 without n)."
 
 
 def test_of_two_that_want_as_much_the_newcomer_is_named_for_it_is_what_changes() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from core_clouds import FRESH_S, WORKLOADS, cloud, host, request, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, PlacementRequest, WorkloadProfile
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
+from tests.advisor.core.core_clouds import FRESH_S, WORKLOADS, cloud, host, request, vm
 
 NAMES = ("h1", "h2", "h3", "h4")
 DRIVER_PERCENT = {one.name: one.metrics.get("driver_domain.cpu", 0.0) for one in WORKLOADS}

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import NOW, WORKLOADS, host, vm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from advisor.snapshot import ClusterSnapshot
 from advisor.store import counters, instances, pending
 from advisor.store.pending import Pending
 from profiler.observed import MetricSample
+from tests.advisor.core.core_clouds import NOW, WORKLOADS, host, vm
 from tests.servers.fixtures import sqlite_with_tables
 
 HOSTS, VMS = ("a", "b", "B"), ("x", "y", "Y", "z")

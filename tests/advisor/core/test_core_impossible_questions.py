@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from core_clouds import ask, cloud, codes, host, request, vm
 
 from advisor.domain import IsolationSettings, Pinning
 from advisor.errors import InvalidInput
 from advisor.placement.request_checks import check_request
+from tests.advisor.core.core_clouds import ask, cloud, codes, host, request, vm
 
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "beside itself": ({"affinity": ("n",)}, "affinity", "n cannot stand beside itself; leave it out of affinity"),

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import host, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isolation_hosts import TABLE, Counting, Shared, broken, crowded_hosts, looser, shared
 
 from advisor import mitigation
 from advisor.domain import IsolationSettings, MitigationStep, Pinning, WorkloadProfile
@@ -21,6 +19,8 @@ from models.physics import htb
 from models.physics.prior import PriorPredictor
 from models.prediction import InterferencePrediction
 from profiler.observed import NetworkSettings
+from tests.advisor.core.core_clouds import host, vm
+from tests.advisor.core.isolation_hosts import TABLE, Counting, Shared, broken, crowded_hosts, looser, shared
 
 COST = ["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import FRESH_S, NOW, cloud, host, vm
 
 from advisor.domain import Host, Instance, Move
 from advisor.placement import moves as moving
@@ -18,6 +17,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
+from tests.advisor.core.core_clouds import FRESH_S, NOW, cloud, host, vm
 
 
 class Crowded:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import cloud, host, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, IsolationSettings, Pinning
 from advisor.scheduling import pinning
 from advisor.snapshot import ClusterSnapshot
+from tests.advisor.core.core_clouds import cloud, host, vm
 
 
 def options(snapshot: ClusterSnapshot, newcomer: Instance) -> dict[str, pinning.PinningOption]:
@@ -183,7 +183,7 @@ def cases(draw: st.DrawFn) -> Case:
 def test_options_keep_to_the_host_and_leave_alone_what_is_not_theirs(case: Case) -> None:
     snapshot, there = case.snapshot(), case.there
     found = cpus(snapshot, case.newcomer)
-    assert len(found) <= pinning.MOST_PER_HOST
+    assert len(found) <= pinning.MAX_PER_HOST
     assert found["unpinned"] == list(range(there.pcpus))
     own = set(there.driver_cpus) if len(there.driver_cpus) < there.pcpus else set()
     held = {

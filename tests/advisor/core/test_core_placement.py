@@ -7,7 +7,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from core_clouds import (
+
+from advisor.domain import Constraints, IsolationSettings, Recommendation, Scene, WorkloadProfile
+from advisor.placement.decision import predict_scene, recommend
+from advisor.prediction.active import ActivePredictor
+from advisor.prediction.context import QuestionContext
+from advisor.rounding import SLACK
+from models.physics.prior import PriorPredictor
+from profiler.observed import NetworkSettings, Pinning
+from tests.advisor.core.core_clouds import (
     NOW,
     WORKLOADS,
     Failing,
@@ -20,14 +28,6 @@ from core_clouds import (
     request,
     vm,
 )
-
-from advisor.domain import Constraints, IsolationSettings, Recommendation, Scene, WorkloadProfile
-from advisor.placement.decision import predict_scene, recommend
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
-from advisor.rounding import SLACK
-from models.physics.prior import PriorPredictor
-from profiler.observed import NetworkSettings, Pinning
 
 ONE: dict[str, Any] = {"pcpus": 1}
 
@@ -346,7 +346,7 @@ def test_the_best_host_of_all_is_tried_even_where_others_break_nothing() -> None
     answer = ask(cloud(hosts, residents), question)
     assert (hosts_of(answer), codes(answer)) == (["b"], {"a": "limit.neighbour"})
     assert answer.rejected[0].rungs
-    assert answer.rejected[0].reason.endswith("and nothing that was tried mends it")
+    assert answer.rejected[0].reason.endswith("and no mitigation step restores it")
 
 
 def test_a_limit_of_latency_is_judged_by_the_expected_ratio_of_who_has_it() -> None:

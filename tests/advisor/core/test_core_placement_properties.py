@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import NOW, WORKLOADS, ask, cloud, host, request, vm
 from hypothesis import event, given, seed, settings
 from hypothesis import strategies as st
-from isolation_hosts import looser
 
 from advisor.domain import Candidate, Host, Instance, IsolationSettings, PlacementRequest, Recommendation, Scene
 from advisor.placement.decision import predict_scene
@@ -19,6 +17,8 @@ from advisor.rounding import SLACK
 from advisor.validation import misfit
 from models.physics.prior import PriorPredictor
 from profiler.observed import NetworkSettings
+from tests.advisor.core.core_clouds import NOW, WORKLOADS, ask, cloud, host, request, vm
+from tests.advisor.core.isolation_hosts import looser
 
 NAMES = [*(workload.name for workload in WORKLOADS), None]
 

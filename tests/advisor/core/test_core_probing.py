@@ -8,22 +8,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from core_clouds import FRESH_S, ask, cloud, host, hosts_of, request, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probe_world import ONE_CPU, Model, made_cloud, measured, regret
 
 from advisor.domain import Instance, ProbePlan, ProbeRequest
 from advisor.errors import InvalidInput
 from advisor.experiments import probe_planning
 from advisor.experiments.decisions import decision, lay_out
-from advisor.experiments.shared_errors import Errors
+from advisor.experiments.shared_errors import SharedErrors
 from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction, Predictor
+from tests.advisor.core.core_clouds import FRESH_S, ask, cloud, host, hosts_of, request, vm
+from tests.advisor.core.probe_world import ONE_CPU, Model, made_cloud, measured, regret
 
 RUN_S = 20 + probe_planning.WARMUP_S + probe_planning.AROUND_S
 
@@ -53,7 +53,7 @@ def test_measuring_the_plan_lowers_regret_more_than_measuring_as_many_random_pai
         wanted = {f"n{number}": f"w{draw.integers(6)}" for number in range(3)}
         instances = [vm(name, workload) for name, workload in wanted.items()]
         model = Model(seed)
-        errors = Errors(("same",))
+        errors = SharedErrors(("same",))
         questions = probe_planning._asked(snapshot, ProbeRequest(1.0), instances, FRESH_S)
         probe_planning._decisions(snapshot, model, questions, errors)
         found = plan(snapshot, instances, model, budget_s=12 * 60.0)
@@ -214,7 +214,7 @@ def test_todays_choice_is_the_one_that_where_gives(seed: int, objective: str, li
     kept, _ = filters.apply(snapshot, question, fresh_s=FRESH_S)
     asked = lay_out(snapshot, question, kept)
     band = PriorPredictor().predict(asked.scenes).throughput
-    one = decision(snapshot, asked, band, Errors(probe_planning.PROBE_PINNINGS))
+    one = decision(snapshot, asked, band, SharedErrors(probe_planning.PROBE_PINNINGS))
     ratios = one.uncertain
     assert one.hosts[int(one.choose(ratios.expected[None], ratios.lower[None])[0])] == hosts_of(answer)[0]
     assert list(one.hosts) == sorted(one.hosts, key=[host.id for host in snapshot.hosts].index)
@@ -228,7 +228,7 @@ def test_hosts_that_are_alike_count_as_one() -> None:
     question = request(vm("n", "spin"))
     asked = lay_out(snapshot, question, list(range(40)))
     one = decision(
-        snapshot, asked, PriorPredictor().predict(asked.scenes).throughput, Errors(probe_planning.PROBE_PINNINGS)
+        snapshot, asked, PriorPredictor().predict(asked.scenes).throughput, SharedErrors(probe_planning.PROBE_PINNINGS)
     )
     assert set(one.hosts) <= {"h00", "h20"}
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from core_clouds import prediction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from advisor.scheduling.scoring import (
     score,
     tied,
 )
+from tests.advisor.core.core_clouds import prediction
 
 NAN = float("nan")
 
@@ -135,7 +135,13 @@ def test_a_latency_limit_is_broken_where_it_was_held_before() -> None:
     before = np.array([[1.0, 1.0], [1.95, 1.0], [1.0, 1.0]])
     everybody, nobody = np.ones(ratio.shape, dtype=bool), np.full(ratio.shape, NAN)
     found = score(
-        prediction(ratio.tolist()), everybody, np.ones(ratio.shape), nobody, np.zeros(3), "worst", Waiting(most, before)
+        prediction(ratio.tolist()),
+        everybody,
+        np.ones(ratio.shape),
+        nobody,
+        np.zeros(3),
+        "worst",
+        Waiting(most, before),
     )
     assert found.breaks_neighbour.tolist() == [True, False, False]
     assert found.breaks_newcomer.tolist() == [False, False, True]

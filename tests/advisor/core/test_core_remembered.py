@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from core_clouds import FRESH_S, NOW, ask, cloud, host, request, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import KEY_BYTES, MOST_PARTS, PredictionCache
 from advisor.prediction.context import QuestionContext
 from models.physics.prior import PriorPredictor
+from tests.advisor.core.core_clouds import FRESH_S, NOW, ask, cloud, host, request, vm
 
 ROW = 2 * 3 * 8 + KEY_BYTES  # bytes of a block here with its key
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import FRESH_S, NOW, WORKLOADS, cloud, host, prediction, request, vm
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -21,13 +20,21 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.context import QuestionContext
 from advisor.scheduling import filters, pinning, scoring
-from advisor.scheduling.newcomer import latency_limits_of, limits_of, newcomer_slot, profile_row, used_share, without_it
+from advisor.scheduling.newcomer import (
+    latency_limits_of,
+    limits_of,
+    newcomer_slot,
+    profile_row,
+    used_share,
+    without_newcomer,
+)
 from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import load_dataset
 from models.data.scene import SceneBatch, stack
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction, Predictor
 from models.training import fit_predictor
+from tests.advisor.core.core_clouds import FRESH_S, NOW, WORKLOADS, cloud, host, prediction, request, vm
 
 LAB = Path(__file__).parents[3] / "datasets" / "lab-neighbours"
 
@@ -83,7 +90,7 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
         return []
     hosts = np.array(kept)
     table, row, _ = profile_row(snapshot, asked)
-    base = without_it(snapshot, asked, hosts, table)
+    base = without_newcomer(snapshot, asked, hosts, table)
     options = pinning.options(base, asked.instance)
     values = newcomer_slot(base, snapshot, hosts, asked.instance, row)
     absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})

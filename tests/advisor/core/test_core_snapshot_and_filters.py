@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import FRESH_S, cloud, host, request, vm
 
 from advisor.domain import Host, Instance, IsolationSettings, Pinning, PlacementRequest, WorkloadProfile
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
+from tests.advisor.core.core_clouds import FRESH_S, cloud, host, request, vm
 
 
 def rejected(snapshot: ClusterSnapshot, question: PlacementRequest) -> dict[str, tuple[str, str]]:
@@ -97,7 +97,7 @@ CASES: dict[str, Case] = {
     "disk": (host(disk_gb=100.0), {}, vm(disk_gb=91.0), "capacity.disk", "needs 91 GB of disk, 90 GB free"),
     "pins": (host(), {}, vm(pins="0:7"), "capacity.pinning", "pinned to pCPU 7, the host has 0-3"),
     "exclusive": (
-        host(), {}, vm(exclusive=True), "constraint.exclusive", "n shares its host with nobody, and r is on this one",
+        host(), {}, vm(exclusive=True), "constraint.exclusive", "n requires a host for itself, and r is on this one",
     ),
     "driver domain": (
         host(driver_overcommit=0.05), {}, vm(workload="web"), "capacity.driver_domain",
@@ -200,7 +200,7 @@ def test_an_instance_that_shares_its_host_with_nobody_keeps_others_away_and_take
     hosts = [host("h1"), host("h2"), host("h3")]
     lonely = vm("lonely", on="h1", exclusive=True)
     taken = cloud(hosts, [lonely, vm("r", on="h2")])
-    assert rejected(taken, request()) == {"h1": ("constraint.exclusive", "lonely shares its host with nobody")}
+    assert rejected(taken, request()) == {"h1": ("constraint.exclusive", "lonely requires a host for itself")}
     assert kept(taken, request(replace(lonely, id="other", host=None))) == ["h3"]
     assert kept(taken, request(replace(lonely, host=None))) == ["h1", "h3"]
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_clouds import NOW, WORKLOADS, cloud, host, vm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.snapshot import ClusterSnapshot
-from advisor.snapshot.rows import Rows
+from advisor.snapshot.host_arrays import HostArrays
 from models.physics.prior import PriorPredictor
+from tests.advisor.core.core_clouds import NOW, WORKLOADS, cloud, host, vm
 
 HOSTS = ("a", "b", "c", "d")
 VMS = tuple(f"v{at}" for at in range(8))
@@ -171,7 +171,7 @@ def test_only_hosts_that_something_happened_to_are_laid_out_again(monkeypatch: p
     snapshot = cloud([host(name) for name in HOSTS], [vm("x", on="a"), vm("y", "web", on="b"), vm("z", on="c")])
     asked: list[list[str]] = []
 
-    def lay_out(hosts: Any, *rest: Any) -> Rows:
+    def lay_out(hosts: Any, *rest: Any) -> HostArrays:
         asked.append([one.id for one in hosts])
         return real(hosts, *rest)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from core_clouds import FRESH_S, NOW, ask, cloud, codes, host, hosts_of, request, vm
-
 from advisor.domain import PlacementRequest, Recommendation
 from advisor.placement import sequential
 from advisor.placement.mitigation_step import NEEDS_SETTINGS
@@ -11,6 +9,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
+from tests.advisor.core.core_clouds import FRESH_S, NOW, ask, cloud, codes, host, hosts_of, request, vm
 
 
 def in_turn(snapshot: ClusterSnapshot, *requests: PlacementRequest) -> tuple[Recommendation, ...]:
@@ -58,5 +57,5 @@ def test_a_host_that_only_other_settings_would_save_is_refused_and_the_others_ke
     assert [(one.rank, one.host, one.rungs) for one in answer.candidates] == [(1, "c", ()), (2, "b", ())]
     (refused,) = answer.rejected
     assert (refused.host, refused.code) == ("a", NEEDS_SETTINGS)
-    assert refused.reason.startswith("r would fall to 0.5") and "nobody's settings are to change" in refused.reason
+    assert refused.reason.startswith("r would fall to 0.5") and "settings of instances may not change" in refused.reason
     assert not refused.rungs

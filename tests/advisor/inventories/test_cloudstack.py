@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cloudstack_server import C1, H1, H2, H3, KEY, SECRET, SHAPED, Cloud, host, machine, offering, serving
 
 from advisor.inventories.cloudstack import CloudStack
 from advisor.inventories.cloudstack.calls import Account, Api, account, signature, signed
@@ -17,6 +16,20 @@ from advisor.inventories.sources import open_source
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import NetworkSettings
+from tests.advisor.inventories.cloudstack_server import (
+    C1,
+    H1,
+    H2,
+    H3,
+    KEY,
+    SECRET,
+    SHAPED,
+    Cloud,
+    host,
+    machine,
+    offering,
+    serving,
+)
 from tests.servers.running import free_port
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openstack_replay import RECORDING, Answer, Replay, replaying
 from typer.testing import CliRunner
 
 from advisor.inventories.openstack import OpenStack
@@ -18,6 +17,7 @@ from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import open_source
 from api.cli import app
 from profiler.observed import NetworkSettings
+from tests.advisor.inventories.openstack_replay import RECORDING, Answer, Replay, replaying
 
 pytestmark = [
     pytest.mark.skipif(not RECORDING.exists(), reason="nothing is recorded"),

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
-from planning_cases import NOW, host, vm
 
 from advisor.domain import Instance, Inventory, Plan, PlanRequest, Usage
 from advisor.errors import NotFound
@@ -17,6 +16,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor
+from tests.advisor.planning.planning_cases import NOW, host, vm
 
 HOSTS = (host("h1", pcpus=4), host("h2", pcpus=4), host("h3", pcpus=4))
 PRESSED = [vm(f"p{number}", on="h1", min_throughput_ratio=0.9 if number == 0 else None) for number in range(5)]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planning_cases import NOW, WORKLOADS
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Objective, Pinning, PlacementRequest
 from advisor.planning.assignment import pattern_sets
@@ -27,6 +26,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
+from tests.advisor.planning.planning_cases import NOW, WORKLOADS
 
 SMALL_CLOUD = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 KEEP = 0.7

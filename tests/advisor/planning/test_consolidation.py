@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planning_cases import NOW, WORKLOADS
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning
 from advisor.planning.assignment.allowed_hosts import request_of
@@ -27,6 +26,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
+from tests.advisor.planning.planning_cases import NOW, WORKLOADS
 
 KEEP = 0.7
 HOSTS = 66  # more than are all asked about for each instance, and more than the solver takes

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from planning_asked import HOSTS, PRESSED, FailsLater, Swift, plan
-from planning_cases import cloud, vm
 
 from advisor.domain import PlanRequest, WhatIf
 from advisor.errors import BrokenArtifact
 from advisor.prediction.active import ActivePredictor
+from tests.advisor.planning.planning_asked import HOSTS, PRESSED, FailsLater, Swift, plan
+from tests.advisor.planning.planning_cases import cloud, vm
 
 
 @pytest.mark.parametrize("times", [0, 1, 2])

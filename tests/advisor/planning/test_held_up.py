@@ -6,9 +6,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from planning_asked import plan
-from planning_cases import WORKLOADS
-from test_assign import assigned, below, ratios, snapshot, vm
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlanRequest, Search
 from advisor.planning.cloud_evaluation import CloudEvaluation
@@ -17,6 +14,9 @@ from advisor.reports import plan_view
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable
 from models.physics.prior import PriorPredictor
+from tests.advisor.planning.planning_asked import plan
+from tests.advisor.planning.planning_cases import WORKLOADS
+from tests.advisor.planning.test_assign import assigned, below, ratios, snapshot, vm
 
 HALF = IsolationSettings(cap_percent=50)
 FIRST = IsolationSettings(pinning=Pinning(((0,),)))

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import NOW, WORKLOADS, host, vm
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.planning.migration_feasibility import FeasibilityChecker
 from advisor.planning.migration_order import InstanceChange, MigrationOrder, schedule
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
+from tests.advisor.planning.planning_cases import NOW, WORKLOADS, host, vm
 
 PRIOR = PriorPredictor()
 KEEP = 0.8

@@ -7,9 +7,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from planning_asked import HOSTS, plan
-from planning_cases import NOW, cloud, host, vm
-from test_assign import assigned, snapshot
 
 from advisor.domain import (
     Growth,
@@ -37,6 +34,9 @@ from api.web import picture, plan_view
 from api.web.plan_fields import KINDS
 from api.web.plan_form import PlanForm
 from models.physics.prior import PriorPredictor
+from tests.advisor.planning.planning_asked import HOSTS, plan
+from tests.advisor.planning.planning_cases import NOW, cloud, host, vm
+from tests.advisor.planning.test_assign import assigned, snapshot
 
 PRIOR = PriorPredictor()
 SMALL = host("h1", 4096)

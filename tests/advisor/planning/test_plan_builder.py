@@ -6,8 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from planning_asked import HOSTS, PRESSED, plan, there
-from planning_cases import NOW, WORKLOADS, cloud, host, vm
 
 from advisor.domain import Growth, Inventory, PlanRequest, Scene, WhatIf
 from advisor.placement.decision import predict_scene
@@ -16,6 +14,8 @@ from advisor.planning.plan_context import PlanContext, stage_changes
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
+from tests.advisor.planning.planning_asked import HOSTS, PRESSED, plan, there
+from tests.advisor.planning.planning_cases import NOW, WORKLOADS, cloud, host, vm
 
 
 def test_admitted_instances_stand_where_the_steps_put_them_with_their_candidate() -> None:

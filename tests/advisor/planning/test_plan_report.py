@@ -19,8 +19,6 @@ from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
 import pytest
-from planning_cases import NOW, cloud, effect, plan_by_hand, vm
-from planning_cases import host as planning_host
 
 from advisor.domain import (
     Band,
@@ -39,7 +37,7 @@ from advisor.domain import (
     Variant,
 )
 from advisor.errors import InvalidInput, OutOfSpace
-from advisor.explanation.attribution import Harm, who_hurts_whom
+from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
 from advisor.reports import plan_as_files, plan_as_html, write_plan_report
 from advisor.reports.model_card import card_section
 from advisor.reports.number_format import cell
@@ -48,6 +46,8 @@ from advisor.reports.plan_background import of_plan
 from advisor.reports.plan_sentences import headline
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
+from tests.advisor.planning.planning_cases import NOW, cloud, effect, plan_by_hand, vm
+from tests.advisor.planning.planning_cases import host as planning_host
 
 LOADING = {"script", "link", "iframe", "img", "object", "embed", "base", "form", "image"}
 HOSTILE = (
@@ -385,10 +385,10 @@ def test_who_hurts_whom_is_the_prediction_with_and_without_the_neighbour() -> No
     assert alone["a", "b"].taken == pytest.approx(0, abs=0.01)
 
 
-def _harm(there: tuple[Instance, ...]) -> tuple[Harm, ...]:
+def _harm(there: tuple[Instance, ...]) -> tuple[AttributedLoss, ...]:
     inventory = cloud(*there)
     snapshot = ClusterSnapshot.build(inventory, seen={}, pending=(), taken_at=NOW)
-    return who_hurts_whom(snapshot, PriorPredictor(), ["nowhere", "h2", "h1"])
+    return attribute_interference(snapshot, PriorPredictor(), ["nowhere", "h2", "h1"])
 
 
 def test_pressure_after_a_plan_counts_who_comes_and_what_is_set() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from planning_asked import HOSTS, plan
-from planning_cases import cloud, host, vm
 
 from advisor.domain import Growth, IsolationSettings, Pinning, PlanRequest, WhatIf
 from advisor.errors import InvalidInput
+from tests.advisor.planning.planning_asked import HOSTS, plan
+from tests.advisor.planning.planning_cases import cloud, host, vm
 
 
 @pytest.mark.parametrize(

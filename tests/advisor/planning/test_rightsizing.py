@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from planning_asked import HOSTS, carried_out, plan
-from planning_cases import cloud, host, vm
 
 from advisor.domain import Instance, IsolationSettings, PlanKind, PlanRequest
+from tests.advisor.planning.planning_asked import HOSTS, carried_out, plan
+from tests.advisor.planning.planning_cases import cloud, host, vm
 
 
 def test_who_uses_a_tenth_of_its_vcpus_is_made_smaller_and_who_is_unknown_is_left_alone() -> None:

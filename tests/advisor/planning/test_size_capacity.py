@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import NOW
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.planning.size_capacity import first_fit, free_room, repeat_mix, size_bound
 from advisor.snapshot import ClusterSnapshot
+from tests.advisor.planning.planning_cases import NOW
 
 SIZES = st.tuples(st.integers(1, 4), st.integers(0, 5))
 ROOMS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9)), min_size=1, max_size=3)

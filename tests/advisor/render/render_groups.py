@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from render_machine import need
 
 from profiler.observed import Host, Instance, IsolationSettings, parse_cpus
+from tests.advisor.render.render_machine import need
 
 HOST = Host("h1", "lxc", pcpus=os.cpu_count() or 1, memory_mb=1024, labels={"kernel": os.uname().release})
 FILES = {

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from render_simulators import Machine
 
 from advisor.domain import Candidate, Inventory, PlacementRequest, WorkloadProfile
 from advisor.placement.decision import recommend
@@ -23,6 +22,7 @@ from models.data.scene import ProfileTable, build_batch
 from models.physics.cap_periods import cap_period_ms
 from models.physics.prior import PriorPredictor
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
+from tests.advisor.render.render_simulators import Machine
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 WORKLOADS = (

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from render_groups import HOST, Group, busy_group, cpu_percents
-from render_machine import do, run, undo
 
 from advisor.domain import Command
 from advisor.render import commands, plan
 from profiler.observed import IsolationSettings, Pinning
+from tests.advisor.render.render_groups import HOST, Group, busy_group, cpu_percents
+from tests.advisor.render.render_machine import do, run, undo
 
 pytestmark = pytest.mark.lab
 

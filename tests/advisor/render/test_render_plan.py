@@ -8,14 +8,14 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from render_simulators import Machine
-from render_strategies import PLACES, Place, isolations
 
 from advisor.domain import Command
 from advisor.errors import InvalidInput
 from advisor.render import commands, plan
 from advisor.render.tc import class_minor
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning, parse_cpus
+from tests.advisor.render.render_simulators import Machine
+from tests.advisor.render.render_strategies import PLACES, Place, isolations
 
 HOST = Host("h1", "xen", pcpus=4, memory_mb=8192, nic_mbit=1000, labels={"uplink": "eth0"})
 LXC = replace(HOST, kind="lxc")

@@ -6,12 +6,12 @@ from dataclasses import fields, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from render_simulators import Machine
-from render_strategies import PLACES, SERVICES, VCPUS, Place, isolations
 
 from advisor.errors import InvalidInput
 from advisor.render import commands, plan
 from profiler.observed import Instance, IsolationSettings, NetworkSettings, Pinning
+from tests.advisor.render.render_simulators import Machine
+from tests.advisor.render.render_strategies import PLACES, SERVICES, VCPUS, Place, isolations
 
 EVERYTHING = IsolationSettings(Pinning(((1,), (2,))), 150, 7, NetworkSettings("dedicated", 7), 7)
 

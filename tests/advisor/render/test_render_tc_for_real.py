@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from render_machine import do, need, run, undo
 
 from advisor.domain import Command
 from advisor.render import commands, plan
@@ -19,6 +18,7 @@ from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
 from models.physics.prior import solve
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings
+from tests.advisor.render.render_machine import do, need, run, undo
 
 pytestmark = pytest.mark.lab
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from replay_cases import write_csv
 from typer.testing import CliRunner, Result
 
 from advisor.replay import parallel
 from api.cli import app
+from tests.advisor.replay.replay_cases import write_csv
 
 TYPE = """
 hosts:
@@ -30,7 +30,7 @@ def trace(tmp_path: Path) -> Path:
     return write_csv(tmp_path / "trace.csv", rows)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> Result:
+def simulate(monkeypatch: pytest.MonkeyPatch, *words: object) -> Result:
     monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0})  # a process of its own takes longer to start
     return CliRunner().invoke(app, ["replay", *map(str, words)])
 
@@ -42,7 +42,7 @@ def test_policies_are_shown_side_by_side_with_what_was_assumed(
     words = (trace, "--host-type", tmp_path / "type.yaml", "--policies", "cotenant,first-fit,lower_bound", "--seeds", 2)
     reported: list[Path] = []
     monkeypatch.setattr("advisor.offline.write_replay_report", lambda _, path: reported.append(path))
-    shown = run(monkeypatch, *words, "--report", tmp_path / "out.html")
+    shown = simulate(monkeypatch, *words, "--report", tmp_path / "out.html")
     assert shown.exit_code == 0, shown.output
     assert "8 instances of trace.csv (csv) over 0.8 hours, 9 steps" in shown.output
     table = shown.output[: shown.output.index(" seed")].splitlines()
@@ -53,7 +53,7 @@ def test_policies_are_shown_side_by_side_with_what_was_assumed(
     assert "These are the figures of the first of 2 seeds" in shown.output
     assert "nothing was measured on hosts" in shown.output
     assert reported == [tmp_path / "out.html"]
-    answer = json.loads(run(monkeypatch, *words, "--json").stdout)
+    answer = json.loads(simulate(monkeypatch, *words, "--json").stdout)
     assert [one["policy"] for one in answer["policies"]] == ["cotenant", "first fit", "lower bound"]
     first_fit = answer["policies"][1]
     assert lines["first fit"][2] == f"{first_fit['hosts_mean']:.2f}"
@@ -75,7 +75,7 @@ def test_policies_are_shown_side_by_side_with_what_was_assumed(
 def test_what_cannot_be_done_is_said_in_one_sentence(
     trace: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], says: str
 ) -> None:
-    refused = run(monkeypatch, trace, *words)
+    refused = simulate(monkeypatch, trace, *words)
     assert refused.exit_code == 2
     assert says in refused.stderr
     assert refused.stderr.splitlines()[-1].startswith("cotenant: ")
@@ -92,6 +92,6 @@ def test_a_host_type_is_exactly_one_host_that_may_be_used(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
 ) -> None:
     (tmp_path / "type.yaml").write_text(text)
-    refused = run(monkeypatch, trace, "--host-type", tmp_path / "type.yaml")
+    refused = simulate(monkeypatch, trace, "--host-type", tmp_path / "type.yaml")
     assert refused.exit_code == 2
     assert says in refused.stderr

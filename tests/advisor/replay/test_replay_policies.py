@@ -8,29 +8,29 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay_cases import HOST, made_trace, replayed
 
 from advisor.domain import Host, Instance, Replay, Replayed, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.replay import evaluation, summary
-from advisor.replay.evaluation import BIN, BINS, Judged, judge
-from advisor.replay.packed_cloud import Cloud, bin_bound, fewest_kept, room
+from advisor.replay.evaluation import BIN, BINS, ReplayPredictions, predict_replay
+from advisor.replay.packed_cloud import PackedCloud, bin_bound, fewest_kept, room
 from advisor.replay.policies import policy_of
-from advisor.replay.simulation import Placed, Ran, Work
+from advisor.replay.simulation import PlacementLog, SimulationResult, SimulationTask
 from advisor.replay.summary import conclusion
 from advisor.replay.trace import Trace
-from advisor.replay.workloads import LEAST_LOAD, demand_of
+from advisor.replay.workloads import MIN_LOAD, demand_of
 from models.data.scene import ProfileTable, build_batch
 from models.physics.prior import PriorPredictor
+from tests.advisor.replay.replay_cases import HOST, made_trace, replayed
 
 WEB = WorkloadProfile("web", {"cpu": 80.0, "net_mbit": 200.0, "ipc": 1.2}, origin="given")
 PLACING = ("cotenant", "first fit", "best fit", "nova-like", "random")
 
 
-def work(policy: str = "first fit", *, net: bool = False, hosts: int = 5, **options: object) -> Work:
+def work(policy: str = "first fit", *, net: bool = False, hosts: int = 5, **options: object) -> SimulationTask:
     trace = made_trace(net=net)
     demand = demand_of(trace, (), replace(HOST, labels={}), (WEB,) if net else (), 1)
-    given = Work(policy, 1, 0, demand, hosts, PriorPredictor(), PriorPredictor(), 4, 0.8, "pack", 0.95)  # type: ignore[arg-type]
+    given = SimulationTask(policy, 1, 0, demand, hosts, PriorPredictor(), PriorPredictor(), 4, 0.8, "pack", 0.95)  # type: ignore[arg-type]
     return replace(given, **options)  # type: ignore[arg-type]
 
 
@@ -42,15 +42,15 @@ def found() -> Replay:
 @pytest.mark.parametrize("net", [False, True])
 def test_what_a_replay_predicts_is_what_the_predictor_says_of_each_host_at_each_moment(net: bool) -> None:
     one = work("random", net=net)
-    where = Placed.by(one).where
-    judged = judge(one.demand, where, one.first, one.judge, 0.8)
+    where = PlacementLog.by(one).where
+    predictions = predict_replay(one.demand, where, one.first, one.evaluator, 0.8)
     trace = one.demand.trace
     ratios: list[float] = []
     for moment, places in enumerate(where):
         lowest, below = np.inf, 0
         for host in sorted(set(places[places >= 0].tolist())):
             there = np.flatnonzero(places == host).tolist()
-            loads = {who: max(float(np.float64(trace.cpu[one.first + moment, who])), LEAST_LOAD) for who in there}
+            loads = {who: max(float(np.float64(trace.cpu[one.first + moment, who])), MIN_LOAD) for who in there}
             profiles = []
             for who in there:
                 cpu = 100.0 * trace.vcpus[who]
@@ -63,18 +63,20 @@ def test_what_a_replay_predicts_is_what_the_predictor_says_of_each_host_at_each_
             expected = PriorPredictor().predict(scene, ()).throughput.expected[0]
             lowest, below = min(lowest, expected.min()), below + int((expected < 0.8).sum())
             ratios += expected.tolist()
-        assert judged.worst[moment] == pytest.approx(lowest, abs=1e-6)
-        assert judged.below[moment] == below
-    assert judged.count == len(ratios) == int(judged.expected.sum())
-    assert judged.total == pytest.approx(sum(ratios))
-    assert np.flatnonzero(judged.expected).min() == pytest.approx(min(ratios) / BIN, abs=1.0)
+        assert predictions.worst[moment] == pytest.approx(lowest, abs=1e-6)
+        assert predictions.below[moment] == below
+    assert predictions.count == len(ratios) == int(predictions.expected.sum())
+    assert predictions.total == pytest.approx(sum(ratios))
+    assert np.flatnonzero(predictions.expected).min() == pytest.approx(min(ratios) / BIN, abs=1.0)
 
 
 def test_who_is_faster_than_alone_is_not_told_as_slower() -> None:
     """A learned model may say so of everybody; where nobody is, nobody is slowed."""
-    nobody = Judged(np.zeros(2, dtype=np.int64), np.full(2, np.inf), *(np.zeros(BINS, dtype=np.int64),) * 2, 0, 0.0)
+    nobody = ReplayPredictions(
+        np.zeros(2, dtype=np.int64), np.full(2, np.inf), *(np.zeros(BINS, dtype=np.int64),) * 2, 0, 0.0
+    )
     faster = replace(nobody, worst=np.array([1.02, np.inf]), count=1, total=1.02)
-    ran = [Ran("random", 1, 0, np.ones(2, dtype=np.int64), one) for one in (faster, nobody)]
+    ran = [SimulationResult("random", 1, 0, np.ones(2, dtype=np.int64), one) for one in (faster, nobody)]
     for seen, worst, over_time in ((ran, 1.02, (1.02, 1.0)), (ran[1:], 1.0, (1.0, 1.0))):
         found = summary.replayed(seen, (1,))
         assert (found.worst, found.worst_over_time) == (worst, over_time)
@@ -92,9 +94,9 @@ def test_how_many_moments_are_predicted_together_changes_nothing(monkeypatch: py
     where = np.where(trace.present, 0, -1)
     assert (where[:, 0] < 0).any()
     together, apart = (
-        judge(demand, where, 0, PriorPredictor(), 0.8)
-        for cells in (evaluation.CELLS, 1)
-        if not monkeypatch.setattr(evaluation, "CELLS", cells)
+        predict_replay(demand, where, 0, PriorPredictor(), 0.8)
+        for cells in (evaluation.MAX_CELLS, 1)
+        if not monkeypatch.setattr(evaluation, "MAX_CELLS", cells)
     )
     np.testing.assert_array_equal(together.below, apart.below)
     np.testing.assert_allclose(together.worst, apart.worst, rtol=1e-9)
@@ -103,7 +105,7 @@ def test_how_many_moments_are_predicted_together_changes_nothing(monkeypatch: py
 @pytest.mark.parametrize("policy", PLACING)
 def test_no_policy_promises_more_than_there_is_room_for(policy: str) -> None:
     one = work(policy, hosts=1)
-    placed = Placed.by(one)
+    placed = PlacementLog.by(one)
     trace, (vcpus, memory_mb) = one.demand.trace, room(HOST)
     for moment, places in enumerate(placed.where):
         present = trace.present[one.first + moment]
@@ -122,13 +124,13 @@ def test_a_policy_knows_nothing_of_what_is_still_to_come(policy: str) -> None:
     other = one.demand.trace.cpu.copy()
     other[half:] = np.where(np.isnan(other[half:]), np.nan, 1.0)
     changed = replace(one, demand=replace(one.demand, trace=replace(one.demand.trace, cpu=other)))
-    before, after = (Placed.by(it).where[: half - one.first + 1] for it in (one, changed))
+    before, after = (PlacementLog.by(it).where[: half - one.first + 1] for it in (one, changed))
     np.testing.assert_array_equal(before, after)
 
 
 def test_first_fit_takes_the_first_best_fit_the_fullest_and_nova_the_emptiest_host() -> None:
     trace = made_trace()
-    cloud = Cloud(HOST, 3, trace)
+    cloud = PackedCloud(HOST, 3, trace)
     by_name = {}
     demand = demand_of(trace, (), HOST, (), 1)
     for policy in ("first fit", "best fit", "nova-like"):
@@ -239,7 +241,7 @@ def test_a_host_of_a_replay_takes_all_that_its_overcommit_gives_in_decimals() ->
     """45 x 1.4 is 63, a little less in binary fractions."""
     there = replace(HOST, pcpus=45, cpu_overcommit=1.4)
     trace = replace(made_trace(3), vcpus=np.array([21, 21, 21]), memory_mb=np.ones(3), cpu=np.ones((1, 3), np.float32))
-    one = Cloud(there, 1, trace)
+    one = PackedCloud(there, 1, trace)
     for who in range(3):
         assert one.fits(who).tolist() == [True]
         one.put(who, 0)

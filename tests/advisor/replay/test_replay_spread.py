@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from replay_cases import made_trace, replayed
 
 from advisor.domain import Replayed, ReplayRequest
 from advisor.errors import ClusterFailed, InvalidInput
 from advisor.replay.parallel import spread
 from models.scale import cluster
+from tests.advisor.replay.replay_cases import made_trace, replayed
 from tests.servers.dask import scheduler, workers
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Dask's own sockets at its end

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from replay_cases import PUBLIC, STEP_S, write_csv, write_parquet
 
 from advisor.errors import InvalidInput
 from advisor.replay import cells, grid, load_trace
+from tests.advisor.replay.replay_cases import PUBLIC, STEP_S, write_csv, write_parquet
 
 public = pytest.mark.skipif(not PUBLIC.is_dir(), reason="the public traces are not at hand")
 WRITERS = {"csv": write_csv, "parquet": write_parquet}
@@ -193,9 +193,9 @@ def test_however_a_file_is_cut_into_pieces_it_says_the_same(tmp_path: Path, monk
     rows = many(5, 40)
     paths = [write(tmp_path / f"trace.{form}", rows) for form, write in WRITERS.items()]
     whole = [load_trace(path)[0] for path in paths]
-    monkeypatch.setattr(grid, "AT_ONCE", 3)
+    monkeypatch.setattr(grid, "ROWS_PER_BATCH", 3)
     monkeypatch.setattr(cells, "BLOCK_BYTES", 256)
-    monkeypatch.setattr(cells, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(cells, "ROWS_PER_PIECE", 7)
     for path, before in zip(paths, whole, strict=True):
         after, _ = load_trace(path)
         np.testing.assert_array_equal(after.cpu, before.cpu)
@@ -207,7 +207,7 @@ def test_however_a_file_is_cut_into_pieces_it_says_the_same(tmp_path: Path, monk
 
 
 def test_only_the_first_instances_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid, "MOST_CELLS", 40)
+    monkeypatch.setattr(grid, "MAX_CELLS", 40)
     path = write_csv(tmp_path / "trace.csv", many(20, 10))
     with pytest.raises(InvalidInput, match="fewer instances"):
         load_trace(path)

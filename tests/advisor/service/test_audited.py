@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from made_models import make
-from service_clock import Clock
 
 from advisor.access.audit import Operation
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, PlanRequest, WorkloadProfile
 from advisor.errors import AdvisorError, RefusedByGate
 from advisor.service import Advisor
 from profiler.observed import Colocation, MetricSample, Outcome
+from tests.advisor.service.service_clock import Clock
+from tests.models.made_models import make
 
 # Told by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync.
 ELSEWHERE = {"token.create", "token.revoke", "inventory.follow", "session.begin", "session.end", "session.refuse"}

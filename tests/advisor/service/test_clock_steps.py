@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from service_clock import Clock
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.inventories.reading import Reading
@@ -13,6 +12,7 @@ from advisor.service import Advisor
 from advisor.serving.recommendations import FORMER, RecommendationCache
 from advisor.snapshot import ClusterSnapshot
 from profiler.observed import MetricSample
+from tests.advisor.service.service_clock import Clock
 
 HOUR, DAY = 3600.0, 86_400.0
 HOSTS = tuple(Host(name, "kvm", 2, 4096, labels={"source": "test"}) for name in ("h1", "h2"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from service_clock import Clock
 
 from advisor.domain import Histories, Host, Instance, Inventory
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from profiler.observed import MetricSample
+from tests.advisor.service.service_clock import Clock
 
 HOSTS = tuple(Host(name, "kvm", pcpus=4, memory_mb=4096) for name in ("h1", "h2"))
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from service_clock import Clock
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlacementRequest, WorkloadProfile
 from advisor.errors import AdvisorError, Conflict, InvalidInput, NotFound, StaleGeneration
 from advisor.inventories import writes as inventory
 from advisor.service import Advisor
 from profiler.observed import NetworkSettings
+from tests.advisor.service.service_clock import Clock
 
 HOST = Host("h1", "xen", 4, 8192)
 OTHER = Host("h2", "kvm", 8, 8192)

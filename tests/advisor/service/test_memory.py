@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from service_clock import Clock
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.prediction import cache
@@ -15,6 +14,7 @@ from advisor.prediction.cache import PredictionCache
 from advisor.service import Advisor
 from advisor.serving.recommendations import RecommendationCache
 from profiler.observed import Colocation, MetricSample, Outcome
+from tests.advisor.service.service_clock import Clock
 
 TURNS = 100
 MOST_PER_TURN = 5  # objects: an answer, a candidate or a profile that is kept for each is more; collecting differs by 3

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from service_clock import Clock
-from two_models import ASKED, CLOUD, HOSTS, Sure, placed, rows_of, seen, use
 
 import models.learning.artifact
 from advisor.domain import Host, Instance, Scene, WorkloadProfile
@@ -16,6 +14,8 @@ from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import Colocation, IsolationSettings, Outcome, Pinning
+from tests.advisor.service.service_clock import Clock
+from tests.advisor.service.two_models import ASKED, CLOUD, HOSTS, Sure, placed, rows_of, seen, use
 
 pytestmark = pytest.mark.usefixtures("cloud")
 

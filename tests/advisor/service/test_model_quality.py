@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from service_clock import Clock
-from two_models import ASKED, CLOUD, HOSTS, placed, rows_of, seen
 
 from advisor.domain import Host, Instance, PlanRequest, Scene, WhatIf
 from advisor.errors import NotFound
 from advisor.service import Advisor
 from advisor.settings import Settings
+from tests.advisor.service.service_clock import Clock
+from tests.advisor.service.two_models import ASKED, CLOUD, HOSTS, placed, rows_of, seen
 
 pytestmark = pytest.mark.usefixtures("cloud")
 

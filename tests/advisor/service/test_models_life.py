@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_models import make, seal
-from service_clock import Clock
 
 from advisor.domain import Activation
 from advisor.errors import AdvisorError, BrokenArtifact, Conflict, NotFound, RefusedByGate
@@ -20,6 +18,8 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import models
 from advisor.store.engine import Database
+from tests.advisor.service.service_clock import Clock
+from tests.models.made_models import make, seal
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from service_clock import Clock
 
 import models.learning.artifact
 from advisor import offline, store
@@ -24,6 +23,7 @@ from advisor.store.engine import Database
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction
+from tests.advisor.service.service_clock import Clock
 
 PAPERS = Path(__file__).parents[3] / "datasets" / "papers"
 HOSTS = (Host("h1", "xen", 4, 8192), Host("h2", "xen", 4, 8192))

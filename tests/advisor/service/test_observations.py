@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from service_clock import Clock
 
 from advisor.domain import Host, Instance, PlacementRequest
 from advisor.errors import Conflict, InvalidInput
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import Colocation, MetricSample, Outcome
+from tests.advisor.service.service_clock import Clock
 
 REQUEST = PlacementRequest(Instance("new"), dry_run=True)
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from service_clock import Clock
 
 from advisor.domain import (
     Host,
@@ -27,6 +26,7 @@ from advisor.placement import decision
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import IsolationSettings, Pinning
+from tests.advisor.service.service_clock import Clock
 
 BUSY = WorkloadProfile("busy", {"cpu": 100.0})
 HOSTS = tuple(Host(f"h{number}", "kvm", 2, 4096) for number in range(1, 5))

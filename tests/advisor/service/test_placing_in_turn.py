@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from service_clock import Clock
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from advisor.settings import Settings
+from tests.advisor.service.service_clock import Clock
 
 EQUAL = Inventory(
     tuple(Host(f"h{number}", "kvm", 1, 16_384.0) for number in range(4)),

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from service_clock import Clock
 
 from advisor.domain import Host, Instance, Inventory, PlanRequest
 from advisor.planning import rightsizing
 from advisor.service import Advisor
 from profiler.observed import MetricSample
+from tests.advisor.service.service_clock import Clock
 
 HOSTS = tuple(Host(f"h{at}", "kvm", pcpus=8, memory_mb=65_536) for at in range(5))
 THERE = tuple(Instance(f"i{at}", 4, 1024.0, host=f"h{at % 5}") for at in range(20))

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
-from store_strategies import ids, times
 
 from advisor.store import observed
 from advisor.store.engine import Database
 from models.evaluation.prediction_checks import ROLES, TARGETS, CheckedPrediction
+from tests.advisor.store.store_strategies import ids, times
 
 ROW = CheckedPrediction(
     "s0", datetime(2026, 1, 2, tzinfo=UTC), "m", "active", "throughput", "I", "web", "a", 0.8, 0.7, 0.9, False, 0.75

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import sqlalchemy as sa
-import store_strategies as make
 from hypothesis import HealthCheck, given, settings
 
 from advisor.store import (
@@ -25,6 +24,7 @@ from advisor.store import (
 )
 from advisor.store.engine import Database
 from profiler.observed import Host, Pinning
+from tests.advisor.store import store_strategies as make
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

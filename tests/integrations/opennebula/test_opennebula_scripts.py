@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import bridge
 import pytest
 import uvicorn
 from hypothesis import HealthCheck, given
@@ -29,8 +30,6 @@ from api.app import create_app
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE.parents[2] / "integrations" / "opennebula"
-sys.path.append(str(SCRIPTS))
-import bridge  # noqa: E402 - the module beside the scripts
 
 FEW = bounds(max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 TIMEOUT_S = 1.0  # where nothing comes

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import openstack
 
-from openstack_lab import install, places, starting
-from openstack_lab.places import Places, Sections
-from openstack_lab.processes import Processes
+from tests.openstack.openstack_lab import install, places, starting
+from tests.openstack.openstack_lab.places import Places, Sections
+from tests.openstack.openstack_lab.processes import Processes
 
 INTEGRATION = install.REPOSITORY / "integrations" / "nova"
 IMAGE = "11111111-1111-4111-8111-111111111111"  # the one that inside/standins.py knows

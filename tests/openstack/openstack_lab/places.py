@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from openstack_lab.install import VENV
-from openstack_lab.processes import free_ports
+from tests.openstack.openstack_lab.install import VENV
+from tests.openstack.openstack_lab.processes import free_ports
 
 PORTS = ("keystone", "placement", "nova", "standins", "mariadb", "rabbitmq", "rabbitmq_peers", "epmd")
 DATABASES = ("nova_api", "nova", "nova_cell0", "placement")  # Keystone alone is content with SQLite

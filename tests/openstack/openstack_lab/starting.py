@@ -8,13 +8,13 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from openstack_lab import install
-from openstack_lab.install import BIN, INSIDE
-from openstack_lab.places import DATABASES
-from openstack_lab.processes import answers, listens
+from tests.openstack.openstack_lab import install
+from tests.openstack.openstack_lab.install import BIN, INSIDE
+from tests.openstack.openstack_lab.places import DATABASES
+from tests.openstack.openstack_lab.processes import answers, listens
 
 if TYPE_CHECKING:
-    from openstack_lab.lab import OpenStackLab
+    from tests.openstack.openstack_lab.lab import OpenStackLab
 
 
 def start(lab: OpenStackLab) -> None:

@@ -1,4 +1,4 @@
-"""Rows: hosts and who is on them as arrays, of which a few rows are exchanged without making the others again."""
+"""HostArrays: hosts and residents as arrays, in which single rows can be replaced."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ Bytes = NDArray[np.bytes_]
 
 SLOT_FIELDS = tuple(slot_values(Instance("any"), 0, 1, 1))
 HOST_FIELDS = tuple(field.name for field in fields(SceneBatch) if field.name not in {"table", *SLOT_FIELDS})
-_PER_SLOT = {"driver_asked": 0.0, "min_ratio": np.nan, "max_latency": np.nan}  # with what stands where nobody sits
+_SLOT_FILL = {"driver_asked": 0.0, "min_ratio": np.nan, "max_latency": np.nan}  # field: value of an empty slot
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class HostArrays:
     """H hosts with up to N residents each.
 
-    `residents[h]` are in the order of the slots of scene h of `scenes`: by what they are (workload, profile, vCPUs,
-    load, settings, limits) and only then by id, so that hosts alike are arrays alike. `used_*` (H,) is what residents
-    hold, `room_*` (H,) how much of it may be promised there, inf = nobody knows. `driver_asked` (H, N) is what each
-    asks of the driver domain when it has the host to itself, in CPUs, 0 = nothing or unknown. `min_ratio` and
-    `max_latency` (H, N) are their limits, nan = none. Equal `fingerprints` (H,) mean equal predictions.
+    `residents[h]` are in the slot order of scene h: by workload, profile, vCPUs, load, settings and limits, then by id,
+    so that equal hosts have equal arrays. `used_*` (H,) is what residents hold, `room_*` (H,) what may be promised, inf
+    = unknown. `driver_asked` (H, N) is each resident's demand on the driver domain alone, in CPUs, 0 = none or unknown.
+    `min_ratio` and `max_latency` (H, N) are their limits, nan = none. Equal `fingerprints` (H,) mean equal predictions.
     """
 
     residents: tuple[tuple[Instance, ...], ...]
@@ -47,13 +46,13 @@ class Rows:
     fingerprints: Bytes
 
 
-def exchanged(old: Rows, source: Ints, new: Rows, at: Ints) -> Rows:
-    """Rows `source` (H,) of `old`, -1 = none, with those at `at` taken from `new`: the same as if all were new.
+def with_replaced_rows(old: HostArrays, source: Ints, new: HostArrays, positions: Ints) -> HostArrays:
+    """Rows `source` (H,) of `old`, -1 = none, with those at `positions` taken from `new`; equal to laying out all anew.
 
-    Both have the same profiles, by the table of `new`, and scenes of the same width.
+    Both have the same profiles (in the table of `new`) and scenes of the same width.
     """
     stays = np.ones(len(source), dtype=bool)
-    stays[at] = False
+    stays[positions] = False
     kept = old.scenes.present[source[stays]].sum(axis=1)
     slots = max(int(kept.max(initial=0)), new.scenes.slots)
     in_place = len(source) == len(old.residents) and bool((source == np.arange(len(source))).all())
@@ -61,13 +60,13 @@ def exchanged(old: Rows, source: Ints, new: Rows, at: Ints) -> Rows:
     def exchange(before: NDArray[Any], after: NDArray[Any]) -> NDArray[Any]:
         kind = np.promote_types(before.dtype, after.dtype)  # a longer name of a platform needs more room
         out = before.astype(kind) if in_place else before[source].astype(kind, copy=False)
-        out[at] = after
+        out[positions] = after
         return out
 
     def exchange_slots(before: NDArray[Any], after: NDArray[Any], nobody: Any) -> NDArray[Any]:
-        return exchange(_fit(before, slots, nobody), _fit(after, slots, nobody))
+        return exchange(_with_slot_count(before, slots, nobody), _with_slot_count(after, slots, nobody))
 
-    nobody = _nobody(new.scenes.table, new.scenes.driver_cpus.shape[1])
+    nobody = _empty_slot_scene(new.scenes.table, new.scenes.driver_cpus.shape[1])
     scenes = SceneBatch(
         table=new.scenes.table,
         **{name: exchange(getattr(old.scenes, name), getattr(new.scenes, name)) for name in HOST_FIELDS},
@@ -76,24 +75,26 @@ def exchanged(old: Rows, source: Ints, new: Rows, at: Ints) -> Rows:
             for name in SLOT_FIELDS
         },
     )
-    residents = [old.residents[one] if one >= 0 else () for one in source.tolist()]
-    for place, there in zip(at.tolist(), new.residents, strict=True):
-        residents[place] = there
+    residents = [old.residents[row] if row >= 0 else () for row in source.tolist()]
+    for place, new_residents in zip(positions.tolist(), new.residents, strict=True):
+        residents[place] = new_residents
     arrays = {}
-    for name in (field.name for field in fields(Rows) if field.name not in {"residents", "scenes"}):
+    for name in (field.name for field in fields(HostArrays) if field.name not in {"residents", "scenes"}):
         before, after = getattr(old, name), getattr(new, name)
-        arrays[name] = exchange_slots(before, after, _PER_SLOT[name]) if name in _PER_SLOT else exchange(before, after)
-    return Rows(residents=tuple(residents), scenes=scenes, **arrays)
+        arrays[name] = (
+            exchange_slots(before, after, _SLOT_FILL[name]) if name in _SLOT_FILL else exchange(before, after)
+        )
+    return HostArrays(residents=tuple(residents), scenes=scenes, **arrays)
 
 
-def _nobody(table: ProfileTable, width: int) -> SceneBatch:
-    """A scene with one slot where nobody sits, the first of two: the other makes it have a slot at all."""
+def _empty_slot_scene(table: ProfileTable, width: int) -> SceneBatch:
+    """A scene with one empty slot; the second scene only gives the batch a slot."""
     host = Host("any", "lxc", pcpus=width, memory_mb=1.0)
     return build_batch([(host, ()), (host, (Instance("any"),))], table)
 
 
-def _fit(values: NDArray[Any], slots: int, nobody: Any) -> NDArray[Any]:
-    """The same with that many slots: (H, slots, ...); what is cut off is empty."""
+def _with_slot_count(values: NDArray[Any], slots: int, nobody: Any) -> NDArray[Any]:
+    """The same with that many slots, (H, slots, ...); cut-off slots are empty."""
     missing = slots - values.shape[1]
     if missing <= 0:
         return values[:, :slots]
