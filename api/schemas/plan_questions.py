@@ -35,8 +35,8 @@ class WhatIfBody(Schema):
 
     hosts: list[HostItem] = Field(default=[], description="in addition, or instead of the one of the same id")
     remove: Ids = Field(default=[], description="hosts that are gone; who was there is placed anew")
-    cpu_overcommit: Positive | None = None
-    memory_overcommit: Positive | None = None
+    cpu_overcommit: Positive | None = Field(default=None, description="on every host; null = as it is")
+    memory_overcommit: Positive | None = Field(default=None, description="on every host; null = as it is")
     pinning: PinningPolicy = Field(
         default="as_it_is", description="unpinned: nobody is; own: everybody has pCPUs of its own where they suffice"
     )
@@ -109,7 +109,7 @@ class PlanBody(Schema):
         allOf=_RULES,
     )
 
-    kind: PlanKind = "admit"
+    kind: PlanKind = Field(default="admit", description="which question, see docs/planning.md")
     instances: list[InstanceItem] = Field(default=[], description="to place, or the mix of which more should fit")
     empty: Ids = Field(default=[], description="hosts to be emptied (evacuate)")
     hosts: Ids | None = Field(
@@ -118,25 +118,29 @@ class PlanBody(Schema):
     movable: Ids | None = Field(
         default=None, description="instances that may move; null = all whose pinning the caller did not give"
     )
-    objective: Objective = "worst"
+    objective: Objective = Field(
+        default="worst", description="worst: best worst-off instance; total: combined score; pack: fewest hosts"
+    )
     keep_ratio: Ratio = Field(default=0.8, description="T/B that who has no limit of its own must keep")
-    max_moves: Count | None = None
+    max_moves: Count | None = Field(default=None, description="most moves; null = any number")
     move_gain: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
         default=0.05, description="T/B that a move must give the worst-off whom it changes, beside what is uncertain"
     )
     at_once: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
         default=2, description="moves in one stage"
     )
-    growth: GrowthBody | None = None
-    what_if: WhatIfBody | None = None
+    growth: GrowthBody | None = Field(default=None, description="how demand grows (capacity)")
+    what_if: WhatIfBody | None = Field(default=None, description="the imagined cloud (what_if)")
     then: Then | None = Field(
         default=None, description="asked of the imagined cloud: admit, rebalance, consolidate or capacity"
     )
-    commands: Flag = False
+    commands: Flag = Field(default=False, description="give the commands of every step")
     time_limit_s: Annotated[float, Field(strict=True, gt=0, le=3600)] = Field(
         default=30.0, description="after it the best so far is answered; the request's own deadline ends it sooner"
     )
-    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1), WHOLE] = 1
+    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1), WHOLE] = Field(
+        default=1, description="the same seed finds the same plan"
+    )
 
     def to_domain(self) -> PlanRequest:
         """The domain's request; InvalidInput names what is wrong."""

@@ -68,7 +68,7 @@ def page() -> str:
         mine = [one for one in found if one.name.split()[0] == program]
         parts.append(f"## {program}\n\n{text}\n{_overview(mine)}")
         parts += [_section(one) for one in mine]
-    return "\n".join(parts).rstrip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip() + "\n"
 
 
 def _overview(found: Sequence[Command]) -> str:
