@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -23,9 +24,8 @@ from advisor.domain import Host, Instance, Inventory, PlacementRequest, Workload
 from advisor.errors import Conflict, InvalidInput, OutOfSpace, SchemaMismatch
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import archive, backup, migrate
+from advisor.store import archive, backup, migrate, samples
 from advisor.store.engine import Database
-from advisor.telemetry import ingest
 from profiler.observed import MetricSample
 from tests.servers.fixtures import postgres_server
 from tests.servers.running import as_child
@@ -224,7 +224,7 @@ def test_a_backup_is_of_one_moment_while_others_write(
 
     def and_meanwhile(connection: sa.Connection, table: sa.Table) -> Iterator[archive.Row]:
         with database.write() as writing:
-            ingest.samples.add(writing, [MetricSample("h1", None, "host", table.name, 1.0, 5.0)])
+            samples.add(writing, [MetricSample("h1", None, "host", table.name, 1.0, 5.0)])
         return read(connection, table)
 
     before = content(database)
@@ -302,7 +302,8 @@ def test_a_backup_under_way_is_left_alone_by_another_one(new: New, tmp_path: Pat
 def test_a_backup_that_is_taken_for_a_leftover_before_it_is_locked_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, flock, taken = tmp_path / "a.backup", fcntl.flock, []
+    path, flock = tmp_path / "a.backup", fcntl.flock
+    taken: list[Any] = []
 
     def late(handle: int, how: int) -> None:
         if not taken:

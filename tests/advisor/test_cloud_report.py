@@ -192,13 +192,14 @@ def test_a_report_that_cannot_be_deleted_is_not_told_as_gone(
     def busy(path: Path) -> None:
         raise OSError(errno.EBUSY, "Device or resource busy")
 
-    monkeypatch.setattr(folders.shutil, "rmtree", busy)
+    monkeypatch.setattr(shutil, "rmtree", busy)
     assert folders.prune(tmp_path, 1) == []
     assert "2026-03-01T120000Z cannot be deleted: Device or resource busy" in caplog.text
 
 
 def test_a_schedule_goes_on_after_errors_and_stops_when_it_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    stop, turns = threading.Event(), []
+    stop = threading.Event()
+    turns: list[int] = []
 
     def work() -> None:
         turns.append(len(turns))

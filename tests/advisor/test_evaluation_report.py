@@ -37,7 +37,7 @@ PROTOCOL: dict[str, Any] = {
     "by_platform": LABELS, "by_resource": LABELS,
     "by_predicted": [{"predicted": at / 4, "measured": at / 4, "rows": 25, "coverage": 0.9} for at in (1, 2, 3)],
 }  # fmt: skip
-CURVE = {"x": [0, 1, 2], "draws": 2, "rows": 8, "models": {
+CURVE: dict[str, Any] = {"x": [0, 1, 2], "draws": 2, "rows": 8, "models": {
     "cotenant": {"mae": [0.3, 0.2, 0.1], "mae_intervals": [[0.2, 0.4], [0.1, 0.3], [0.05, 0.2]]},
     "knn": {"mae": [0.3, 0.3, 0.2], "mae_intervals": [None] * 3}}}  # fmt: skip
 

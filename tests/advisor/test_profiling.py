@@ -73,7 +73,8 @@ def test_only_the_time_that_was_asked_for_counts(advisor: Advisor) -> None:
 
 
 def _later(advisor: Advisor) -> Advisor:
-    advisor.telemetry._clock = lambda: datetime.fromtimestamp(NOW.timestamp() + 60, UTC)
+    telemetry: Any = advisor.telemetry
+    telemetry._clock = lambda: datetime.fromtimestamp(NOW.timestamp() + 60, UTC)
     return advisor
 
 

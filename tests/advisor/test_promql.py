@@ -247,7 +247,7 @@ def test_a_real_scrape_of_the_real_exporter_is_understood(tmp_path: Path) -> Non
     try:
         with prometheus({"scrape_configs": [agents]}) as running:
             for number in (1, 2, 3):
-                _until(lambda at=number: len(_times(running.url)) >= at)
+                _until(lambda: len(_times(running.url)) >= number)  # noqa: B023 - it is called at once
                 page = series_text(view("h1", measured(number)))
             _until(lambda: len(_times(running.url)) >= 4)
             found = read(running.url)

@@ -144,7 +144,7 @@ def test_without_the_database_nobody_gets_in_and_nothing_is_told_of_it(
 
     client = Client(create_app(advisor, settings))
     assert client.get("/metrics", headers=bearer(texts["read"])).status_code == 200
-    advisor.access.tokens._read = gone  # type: ignore[method-assign]
+    advisor.access.tokens._read = gone
     time.sleep(CACHE_S)
     assert client.get("/metrics", headers=bearer(texts["read"])).status_code == 200, "who watches must hear of it"
     assert client.get("/metrics").status_code == 401

@@ -274,7 +274,8 @@ class Hanging:
 
 
 def test_forged_tokens_hold_up_neither_valid_ones_of_keystone_nor_ours(advisor: Advisor, settings: Settings) -> None:
-    advisor.access.keystone = keystone = Hanging()  # type: ignore[assignment]
+    access: Any = advisor.access
+    access.keystone = keystone = Hanging()
     _, ours = advisor.access.tokens.create("ours", "read", lasts=None)
     app = create_app(advisor, settings)
 

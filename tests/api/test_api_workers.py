@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -71,10 +73,10 @@ def test_a_signal_while_workers_start_ends_all_of_them(at: int, monkeypatch: pyt
 
     def start(number: int) -> None:
         if number == at:
-            handlers[serving.signal.SIGTERM](serving.signal.SIGTERM, None)
+            handlers[signal.SIGTERM](signal.SIGTERM, None)
 
     context = Context(start)
-    monkeypatch.setattr(serving.multiprocessing, "get_context", lambda _: context)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
     with socket.socket() as listener:
         workers = serving._Workers(Settings(), listener, 3)
         assert workers.run(lambda: told.append("listens")) == 0
@@ -88,8 +90,8 @@ def test_a_worker_that_does_not_end_is_killed(
 ) -> None:
     handlers: dict[int, Callable[..., None]] = {}
     monkeypatch.setattr("signal.signal", handlers.__setitem__)
-    context = Context(lambda _: handlers[serving.signal.SIGTERM](serving.signal.SIGTERM, None), stubborn=True)
-    monkeypatch.setattr(serving.multiprocessing, "get_context", lambda _: context)
+    context = Context(lambda _: handlers[signal.SIGTERM](signal.SIGTERM, None), stubborn=True)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
     with socket.socket() as listener:
         serving._Workers(Settings(), listener, 1).run(lambda: None)
     assert not context.made[0].alive

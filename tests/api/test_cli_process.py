@@ -19,7 +19,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from api.cli import app, ask, main
+from advisor import offline
+from api.cli import app, main
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 PROGRAM = (sys.executable, "-W", "error", "-c", "from api.cli import main; main()")
@@ -64,7 +65,7 @@ def test_what_nobody_foresaw_is_one_sentence_without_a_traceback(
     def broken(_: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(ask.offline, "load_inventory", broken)
+    monkeypatch.setattr(offline, "load_inventory", broken)
     monkeypatch.setattr(sys, "argv", ["cotenant", "where", "x.yaml", "--instance", "y"])
     monkeypatch.delenv("COTENANT_LOG_LEVEL", raising=False)
     with pytest.raises(SystemExit, match="1"):

@@ -119,7 +119,12 @@ def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.M
 
 def test_train_does_not_begin_where_its_model_could_not_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[object] = []
-    monkeypatch.setattr("api.cli.learn.offline.train", lambda *_, **__: begun.append(1) or Path("var/models/m-1"))
+
+    def train(*_: object, **__: object) -> Path:
+        begun.append(1)
+        return Path("m-1")
+
+    monkeypatch.setattr("api.cli.learn.offline.train", train)
     refused = run("train", "--dataset", "a", "--database", "nonsense://x")
     assert (refused.exit_code, begun) == (2, [])
     assert refused.stderr == "cotenant: database 'nonsense' is not supported; use sqlite or postgresql\n"
@@ -132,7 +137,12 @@ def test_train_takes_all_datasets_that_lie_there(monkeypatch: pytest.MonkeyPatch
         if name != "not-one":
             Path("datasets", name, "dataset.yaml").write_text("", encoding="utf-8")
     asked: list[Path] = []
-    monkeypatch.setattr("api.cli.learn.offline.train", lambda datasets, **_: asked.extend(datasets) or Path("m-1"))
+
+    def train(datasets: list[Path], **_: object) -> Path:
+        asked.extend(datasets)
+        return Path("m-1")
+
+    monkeypatch.setattr("api.cli.learn.offline.train", train)
     assert run("train", "--no-register").exit_code == 0
     assert asked == [Path("datasets/a"), Path("datasets/b")]
 

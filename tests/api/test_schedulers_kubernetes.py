@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
-from advisor.domain import Host, Inventory, WorkloadProfile
+from advisor.domain import Host, Inventory, PlacementRequest, WorkloadProfile
 from advisor.errors import InvalidInput, StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -82,7 +83,7 @@ def scheduled(client: Client, uid: str) -> str:
     fit = client.ask("POST", "/kubernetes/filter", json=body).json()["NodeNames"]
     rows = client.ask("POST", "/kubernetes/prioritize", json={**body, "NodeNames": fit}).json()
     best = max(row["Score"] for row in rows)
-    return random.Random(uid).choice([row["Host"] for row in rows if row["Score"] == best])
+    return random.Random(uid).choice([str(row["Host"]) for row in rows if row["Score"] == best])
 
 
 def test_pods_in_quick_succession_spread_as_if_placed_one_by_one(equal: Advisor, settings: Settings) -> None:
@@ -126,11 +127,13 @@ def test_a_prioritised_pod_is_stored_once_with_one_candidate(equal: Advisor, set
 
 def test_the_size_is_what_kubernetes_counts_a_pod_with(equal: Advisor, settings: Settings) -> None:
     """The containers together, or one that runs before them alone, and the overhead."""
-    asked = []
-    spied = Bent(
-        equal,
-        placements={"in_turn": lambda some, **_: asked.extend(some) or equal.placements.in_turn(some, hold=False)},
-    )
+    asked: list[PlacementRequest] = []
+
+    def in_turn(some: Sequence[PlacementRequest], **_: object) -> object:
+        asked.extend(some)
+        return equal.placements.in_turn(some, hold=False)
+
+    spied = Bent(equal, placements={"in_turn": in_turn})
     body = pod("p")
     body["spec"] = {
         "containers": [{"resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}, {"resources": None},

@@ -221,9 +221,9 @@ def test_every_answer_has_one_entry_in_the_audit_log(xapi: Xapi, pool: Advisor) 
 
 
 def test_storage_that_is_away_is_told_in_words(pool: Advisor, settings: Settings) -> None:
-    bent = Bent(pool, placements={"in_turn": failing(StorageUnavailable("the database does not answer"))})
+    bent: Any = Bent(pool, placements={"in_turn": failing(StorageUnavailable("the database does not answer"))})
     with pytest.raises(RefusedError) as error:
-        Xapi(Client(create_app(bent, settings))).vm_recommendations("v0", 3)  # type: ignore[arg-type]
+        Xapi(Client(create_app(bent, settings))).vm_recommendations("v0", 3)
     assert error.value.message == "the database does not answer"
 
 
@@ -278,7 +278,7 @@ def test_no_parameters_break_the_service(client: Client) -> None:
 
 
 def test_a_token_is_the_password_and_needs_scope_write(pool: Advisor, settings: Settings) -> None:
-    scopes = {scope: pool.access.tokens.create(scope, scope, lasts=None)[1] for scope in ("read", "write")}  # type: ignore[arg-type]
+    scopes = {scope: pool.access.tokens.create(scope, scope, lasts=None)[1] for scope in ("read", "write")}
     client = Client(create_app(pool, settings))
     raw = (
         f'<Envelope xmlns="{soap.ENVELOPE}"><Body><VMGetRecommendations xmlns="{soap.DWM}"><request>'

@@ -41,8 +41,8 @@ PAGES = [
 
 
 def _page(advisor: Advisor, settings: Settings, place: Callable[..., Any], path: str = NEW) -> tuple[int, Page]:
-    bent = Bent(advisor, placements={"place": lambda request: EncodedRecommendation.of(place(request))})
-    shown = Client(create_app(bent, settings)).page(path)  # type: ignore[arg-type]
+    bent: Any = Bent(advisor, placements={"place": lambda request: EncodedRecommendation.of(place(request))})
+    shown = Client(create_app(bent, settings)).page(path)
     return shown.status_code, Page(shown.text)
 
 

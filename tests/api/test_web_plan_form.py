@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from api.web.plan_form import PlanForm
 
 H1 = Host("h1", "xen", 4, 8192, numa=((0, 1), (2, 3)))
 NEW = Instance("new-1", vcpus=2, memory_mb=2048)
-ASKED = {"commands": False, "time_limit_s": 10.0}
+ASKED: dict[str, Any] = {"commands": False, "time_limit_s": 10.0}
 
 
 def host(name: str) -> Host:

@@ -98,7 +98,7 @@ def test_who_signs_in_reads_pages_and_who_signs_out_does_not_any_more(advisor: A
     shown = browser.get("/cloud")
     assert shown.status_code == 200
     assert "operators &lt;b&gt;" in shown.text
-    stored = str(list(advisor._database._engine.raw_connection().execute("SELECT * FROM sessions")))  # type: ignore[union-attr]
+    stored = str(list(advisor._database._engine.raw_connection().execute("SELECT * FROM sessions")))
     assert browser.cookie["Cookie"].partition("=")[2] not in stored
     assert browser.post("/signout", {}).headers["location"] == "/signin"
     assert browser.get("/cloud").status_code == 303
@@ -359,11 +359,12 @@ class Keystone:
 def test_a_token_of_keystone_signs_in_too_and_is_asked_about_again(
     advisor: Advisor, browser: Browser, settings: Settings
 ) -> None:
-    advisor.access.keystone = advisor.access.sessions._keystone = known = Keystone()  # type: ignore[assignment]
+    access: Any = advisor.access
+    access.keystone = access.sessions._keystone = known = Keystone()
     assert browser.sign_in("gAAAA-of-another").status_code == 401
     assert browser.sign_in("gAAAA-of-keystone").status_code == 303
     assert "keystone:u1" in browser.get("/cloud").text
-    stored = str(list(advisor._database._engine.raw_connection().execute("SELECT * FROM sessions")))  # type: ignore[union-attr]
+    stored = str(list(advisor._database._engine.raw_connection().execute("SELECT * FROM sessions")))
     assert "gAAAA-of-keystone" not in stored
     known.valid = False
     assert browser.get("/cloud").status_code == 303

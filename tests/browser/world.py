@@ -66,7 +66,7 @@ def small(folder: Path) -> Iterator[Service]:
     )
     with Advisor(settings) as advisor:
         fill(advisor, folder)
-        secrets = {
+        secrets: dict[str, str] = {
             scope: advisor.access.tokens.create(f"{scope} token", scope, lasts=None)[1] for scope in TOKEN_SCOPES
         }
         with _listening(advisor, settings) as url:
@@ -81,7 +81,7 @@ def large(folder: Path, hosts: int = 1000) -> Iterator[Service]:
     )
     with Advisor(settings) as advisor:
         example = load_inventory(ROOT / "examples" / "cloud.yaml")
-        names = [one.name for one in example.workloads if not one.name.startswith("bubble")] or [None]
+        names = [one.name for one in example.workloads if not one.name.startswith("bubble")]
         made = tuple(Host(f"host-{n:04}", "lxc", 8, 65536, platform="lab-2cpu") for n in range(hosts))
         there = tuple(
             Instance(
@@ -172,7 +172,7 @@ def fill(advisor: Advisor, folder: Path) -> None:
         _tell(advisor, asked, off)
     advisor.placements.place(PlacementRequest(replace(shop, id="shop-79"), commands=True))
     more = tuple(replace(shop, id=f"more-{number}") for number in range(3))
-    for asked in (
+    for plan in (
         PlanRequest("admit", more, commands=True),
         PlanRequest("rebalance", keep_ratio=0.9, commands=True),
         PlanRequest("evacuate", empty=("h4",), keep_ratio=0.5, commands=True),
@@ -181,7 +181,7 @@ def fill(advisor: Advisor, folder: Path) -> None:
         PlanRequest("what_if", what_if=WhatIf(remove=("h2",)), keep_ratio=0.6),
         PlanRequest("right_size"),
     ):
-        advisor.plans.make(replace(asked, time_limit_s=3.0))
+        advisor.plans.make(replace(plan, time_limit_s=3.0))
 
 
 def _samples(instance: Instance) -> Iterator[MetricSample]:

@@ -78,12 +78,12 @@ def command_of(words: list[str]) -> tuple[set[str], list[str]]:
     parser = profiler_cli._parser() if words[0] == "cotenant-profiler" else lab_cli._parser()
     rest = words[1:]
     while True:
-        inner = [one for one in parser._actions if isinstance(one.choices, dict)]
+        inner = [one.choices for one in parser._actions if isinstance(one.choices, dict)]
         if not inner or not rest or rest[0].startswith("-"):
             return {option for action in parser._actions for option in action.option_strings} | {"--version"}, rest
         name = rest.pop(0)
-        assert name in inner[0].choices, f"there is no command {name}"
-        parser = inner[0].choices[name]
+        assert name in inner[0], f"there is no command {name}"
+        parser = inner[0][name]
 
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(shown())), ids=lambda text: str(text)[:60])

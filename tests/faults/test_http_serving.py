@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import threading
 import time
 import urllib.request
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.running import Running
 from tests.servers.service import Service
 
 QUESTION = {"instance": {"id": "n"}, "dry_run": True}
@@ -36,16 +38,19 @@ def metric(service: Service, name: str) -> float:
 
 def children(service: Service) -> list[int]:
     """Processes of the service that listen, by their command line: multiprocessing has one of its own beside them."""
-    assert service.running.process
-    pid = service.running.process.pid
+    pid = process(service).pid
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     commands = {int(one): Path(f"/proc/{one}/cmdline").read_bytes() for one in found}
     return [one for one, command in commands.items() if b"spawn_main" in command]
 
 
+def process(service: Service) -> subprocess.Popen[bytes]:
+    assert isinstance(service.running, Running) and service.running.process
+    return service.running.process
+
+
 def ended(service: Service) -> int:
-    assert service.running.process
-    return service.running.process.wait(60)
+    return process(service).wait(60)
 
 
 @pytest.mark.parametrize("service", [(2, 0)], indirect=True)
@@ -63,8 +68,7 @@ def test_workers_count_together_are_replaced_and_end_together(service: Service) 
         time.sleep(0.1)
     assert service.ask("GET", "/healthz").status == 200, "the other one answers meanwhile"
     workers = children(service)
-    assert service.running.process
-    service.running.process.send_signal(signal.SIGTERM)
+    process(service).send_signal(signal.SIGTERM)
     assert ended(service) == 0
     assert not [one for one in workers if Path(f"/proc/{one}").exists()]
 
@@ -72,8 +76,7 @@ def test_workers_count_together_are_replaced_and_end_together(service: Service) 
 @pytest.mark.parametrize("service", [(2, 0)], indirect=True)
 def test_workers_end_with_their_parent(service: Service) -> None:
     workers = children(service)
-    assert service.running.process
-    service.running.process.kill()
+    process(service).kill()
     ended(service)
     deadline = time.monotonic() + 60
     while [one for one in workers if Path(f"/proc/{one}").exists()]:
@@ -84,8 +87,7 @@ def test_workers_end_with_their_parent(service: Service) -> None:
 @pytest.mark.parametrize("service", [(1, 3)], indirect=True)
 def test_a_service_that_is_to_stop_says_so_first_and_answers_on(service: Service) -> None:
     assert service.ask("GET", "/readyz").status == 200
-    assert service.running.process
-    service.running.process.send_signal(signal.SIGTERM)
+    process(service).send_signal(signal.SIGTERM)
     deadline = time.monotonic() + 3
     while (answer := service.ask("GET", "/readyz")).status == 200:
         assert time.monotonic() < deadline
@@ -114,8 +116,7 @@ def test_no_answer_is_cut_off_when_the_service_stops_under_load(service: Service
         one.start()
     while len(statuses) < 8:
         time.sleep(0.01)
-    assert service.running.process
-    service.running.process.send_signal(signal.SIGTERM)
+    process(service).send_signal(signal.SIGTERM)
     code = ended(service)
     over.set()
     for one in crowd:

@@ -46,7 +46,7 @@ def _at_once(*works: object) -> None:
 def test_what_one_replica_writes_the_other_answers_with_at_once(two: tuple[Advisor, Advisor]) -> None:
     one, other = two
     for number in range(5):
-        one.put_host(Host(f"h{number}", "kvm", 4, 8192))
+        one.inventory.put_host(Host(f"h{number}", "kvm", 4, 8192))
         began = time.monotonic()
         assert other.cloud.ready()["hosts"] == number + 1
         answer = other.placements.place(
@@ -75,16 +75,16 @@ def test_of_writers_that_read_the_same_generation_one_wins_and_no_update_is_lost
 
     _at_once(lambda: write(two[0], "a"), lambda: write(two[1], "b"))
     assert sorted(written) == list(range(1, 2 * ROUNDS + 1))  # each got a generation of its own
-    assert {host.id for host in two[0].hosts(limit=1000).items} == {
+    assert {host.id for host in two[0].inventory.hosts(limit=1000).items} == {
         f"{name}{number}" for name in "ab" for number in range(ROUNDS)
     }
     with pytest.raises(StaleGeneration):
-        two[0].put_inventory(Inventory((), ()), mode="replace", generation=written[0])
+        two[0].inventory.put(Inventory((), ()), mode="replace", generation=written[0])
 
 
 def test_answers_of_two_replicas_do_not_fill_the_same_place(two: tuple[Advisor, Advisor]) -> None:
     """Each host has memory for one: two replicas that do not see each other's answers would give it twice."""
-    two[0].put_inventory(
+    two[0].inventory.put(
         Inventory(tuple(Host(f"h{number}", "kvm", 4, 1024.0) for number in range(8)), ()), mode="merge", generation=None
     )
     given: list[str] = []
@@ -99,7 +99,7 @@ def test_answers_of_two_replicas_do_not_fill_the_same_place(two: tuple[Advisor, 
 
 
 def test_samples_that_two_replicas_get_at_once_are_stored_once(two: tuple[Advisor, Advisor]) -> None:
-    two[0].put_inventory(
+    two[0].inventory.put(
         Inventory((Host("h1", "kvm", 4, 1024), Host("h2", "kvm", 4, 1024)), ()), mode="merge", generation=None
     )
     begin = datetime.now(UTC).timestamp() - 5000
@@ -129,12 +129,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_model_that_one_replica_activates_answers_on_all(two: tuple[Advisor, Advisor], trained: Path) -> None:
     assert [advisor.cloud.ready()["model"] for advisor in two] == ["prior", "prior"]
-    version = two[0].register_model(trained).version
-    two[0].activate_model(version, force=True)
+    version = two[0].models.register(trained).version
+    two[0].models.activate(version, force=True)
     assert [(advisor.cloud.ready()["model"], advisor.cloud.ready()["degraded"]) for advisor in two] == [
         (version, False)
     ] * 2
-    two[1].roll_back_model()
+    two[1].models.roll_back()
     assert [advisor.cloud.ready()["model"] for advisor in two] == ["prior", "prior"]
 
 

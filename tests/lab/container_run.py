@@ -13,6 +13,7 @@ from typing import Any
 from lab.campaign import Member
 from lab.control_groups import GroupMaker
 from lab.instances import RunSetup
+from lab.instances.base import Program
 from lab.instances.containers import ContainerInstances, LabContainer
 from lab.processes import LabProcess, wait_until
 from lab.resource_registry import ResourceRegistry
@@ -112,7 +113,7 @@ for attempt in range(3):
 _PYTHON = [sys.executable, "-I", "-S", "-c"]
 
 
-def echo(container: LabContainer, *, outside: bool = False) -> LabProcess:
+def echo(container: LabContainer, *, outside: bool = False) -> Program:
     """A program that sends UDP datagrams back: in the container, or beside the load generators."""
     start = container.start if outside else container.start_inside
     return start([*_PYTHON, _ECHO])

@@ -123,8 +123,8 @@ def large(rounds: int = 3, names: int = 12, *, triples: int = 40, windows: int =
 
 def _variants(made: Made, draw: random.Random, repeat: int) -> None:
     for neighbour, load in itertools.product(("cpu", "disk-read", "web-1m"), (0.3, 0.6)):
-        labels, settings = (f"web-1k.load{load}", neighbour), ({"load": load}, {})
-        made.add("same", labels, [1 - 0.5 * load * draw.random(), 0.9], repeat, settings=settings)
+        labels = (f"web-1k.load{load}", neighbour)
+        made.add("same", labels, [1 - 0.5 * load * draw.random(), 0.9], repeat, settings=({"load": load}, {}))
     for cap in (25, 50, 75):
         made.add("same", ("web-1k", f"cpu.cap{cap}"), [1 - cap / 250, 0.95], repeat, settings=({}, {"cap": cap}))
     for weight in (64, 512, 1024):

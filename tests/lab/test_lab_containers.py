@@ -18,7 +18,7 @@ from lab.control_groups import GroupMaker
 from lab.errors import RunError, StopRequested
 from lab.instances import RunSetup
 from lab.instances.containers import ContainerInstances
-from lab.processes import call, wait_until
+from lab.processes import LabProcess, call, wait_until
 from lab.resource_registry import ResourceRegistry
 from lab.workloads import CpuWorkload, Listens, Site, WebWorkload, Workload
 from tests.lab.container_run import containers, left_of, placed, registered
@@ -140,7 +140,7 @@ def test_a_server_that_dies_in_the_middle_is_named_whatever_else_failed(follows:
         pytest.raises(RunError, match=r"^nginx of one\.1 ended with status -9: ") as caught,
         containers([placed(0)], [WebWorkload(1)]) as (one,),
     ):
-        assert one.server is not None
+        assert isinstance(one.server, LabProcess)
         os.kill(one.server.pid, signal.SIGKILL)
         assert wait_until(lambda: one.complaint() is not None, 60)
         if follows:
@@ -161,7 +161,7 @@ def test_stopping_while_servers_start_removes_everything() -> None:
 @pytest.mark.usefixtures("runs")
 def test_a_stop_request_is_not_turned_into_a_failed_run() -> None:
     with pytest.raises(StopRequested), containers([placed(0)], [Server()]) as (one,):
-        assert one.server is not None
+        assert isinstance(one.server, LabProcess)
         os.kill(one.server.pid, signal.SIGKILL)
         assert wait_until(lambda: one.complaint() is not None, 60)
         raise StopRequested("SIGTERM")

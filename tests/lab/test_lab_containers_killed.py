@@ -47,7 +47,7 @@ while True:
 def test_after_kill_9_at_any_moment_nothing_runs_on_and_clean_removes_the_rest(
     tmp_path: Path, backing: str, seed: int
 ) -> None:
-    argv = [sys.executable, "-c", _LAB, Path(__file__).parents[2], tmp_path, backing]
+    argv: list[str | Path] = [sys.executable, "-c", _LAB, Path(__file__).parents[2], tmp_path, backing]
     with native_programs_alone() if backing == "native" else nullcontext():
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as lab:
             assert lab.stdout is not None

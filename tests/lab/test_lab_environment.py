@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,7 +94,7 @@ def test_versions_come_from_the_package_system_or_the_programs() -> None:
 
 @pytest.mark.lab
 def test_without_a_package_system_programs_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_versions.shutil, "which", lambda _name: None)
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
     assert program_versions.versions(["sysbench"])["sysbench"].startswith("1.")
 
 

@@ -145,7 +145,7 @@ def test_a_damaged_journal_is_refused_by_name(
     directory, campaign = tmp_path_factory.mktemp("any"), read_campaign(TINY)
     journal = Journal(directory, campaign)
     entry = one_round(campaign, 1)[0].entry()
-    entry[data.draw(st.sampled_from(sorted(entry)))] = value  # type: ignore[assignment]
+    entry[data.draw(st.sampled_from(sorted(entry)))] = value
     line = data.draw(st.sampled_from([json.dumps(entry), json.dumps(value), "{", "[[" * 50_000]))
     journal.path.write_text(f"{journal.path.read_text()}{line}\n", encoding="utf-8")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_a_group_of_that_name_that_is_somebody_elses_is_refused_and_stays() -> N
 @pytest.mark.lab
 def test_an_id_that_anything_on_this_host_carries_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     taken, free = "aaaaa1", "aaaaa2"
-    monkeypatch.setattr(registry_module.secrets, "token_hex", lambda _, ids=iter([taken, taken, free]): next(ids))
+    monkeypatch.setattr(secrets, "token_hex", lambda _, ids=iter([taken, taken, free]): next(ids))
     call(["ip", "netns", "add", f"other-{taken}"])
     try:
         with registered() as (registry, _):

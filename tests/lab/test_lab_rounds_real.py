@@ -56,7 +56,8 @@ def test_kill_9_within_a_further_round_loses_no_finished_run_and_the_same_round_
 @pytest.mark.measured
 def test_no_run_begins_when_the_minutes_are_over_and_more_minutes_go_on(tmp_path: Path, state: Path) -> None:
     campaign = write_campaign(tmp_path / "c.yaml", warmup_s=0, pairs=[["cpu", "cpu"]])
-    common = ["run", campaign, "--dataset", tmp_path / "data", "--state", state, "--json", "--rounds", "2"]
+    common: list[str | Path] = ["run", campaign, "--dataset", tmp_path / "data", "--state", state]
+    common += ["--json", "--rounds", "2"]
     short = json.loads(lab(*common, "--most-minutes", "0.01").stdout)
     assert (short["finished"], short["total"], short["ending"]) == (1, 4, "out of time")
     rest = json.loads(lab(*common, "--most-minutes", "5").stdout)

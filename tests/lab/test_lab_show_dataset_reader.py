@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,9 @@ def test_an_outcome_that_stands_twice_is_refused(tmp_path: Path, made: Made) -> 
 @pytest.mark.parametrize(
     "damage", [lambda raw: raw[:-9], lambda raw: b"no gzip", lambda raw: raw[:20] + b"\0" + raw[21:]]
 )
-def test_a_damaged_gzip_file_is_refused_in_one_sentence(tmp_path: Path, made: Made, damage: object) -> None:
+def test_a_damaged_gzip_file_is_refused_in_one_sentence(
+    tmp_path: Path, made: Made, damage: Callable[[bytes], bytes]
+) -> None:
     path = made.write(tmp_path) / "series.csv.gz"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(LabError, match=r"series\.csv\.gz"):

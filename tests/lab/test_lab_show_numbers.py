@@ -71,6 +71,7 @@ def test_restless_windows_widen_the_interval(tmp_path: Path) -> None:
         for repeat in (1, 2, 3):
             made.add("same", ("a", "b"), (0.5 + repeat / 1000, 0.9), repeat, windows=windows)
         cell = _shown(made, tmp_path / str(windows)).forms["same"].matrix["a"]["b"]
+        assert cell.upper is not None and cell.lower is not None
         widths.append(cell.upper - cell.lower)
     assert widths[1] > 3 * widths[0]
 

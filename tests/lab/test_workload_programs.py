@@ -53,12 +53,12 @@ class _Server:
     def _serve(self) -> None:
         peers: dict[int, socket.socket] = {}
         while True:
-            for ready in select.select([self.listener, self.wake, *peers], [], [])[0]:
+            for ready in select.select([self.listener.fileno(), self.wake, *peers], [], [])[0]:
                 if ready == self.wake:
                     for peer in peers.values():
                         peer.close()
                     return
-                if ready is self.listener:
+                if ready == self.listener.fileno():
                     peer, _ = self.listener.accept()
                     peers[peer.fileno()] = peer
                 elif not self._answer(peers[ready]):

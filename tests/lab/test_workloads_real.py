@@ -24,14 +24,14 @@ pytestmark = [
 ]
 REPOSITORY = Path(__file__).parents[2]
 
-SERVED = {
+SERVED: dict[str, dict[str, object]] = {
     "web": {"kind": "web", "size_kb": 10, "load": 0.05},
     "bulk": {"kind": "bulk"},
     "udp": {"kind": "bulk", "transport": "udp", "streams": 2, "load": 0.1},
     "keys": {"kind": "key-value", "keys": 500},
     "stream": {"kind": "stream", "clients": 2},
 }
-ALONE = {
+ALONE: dict[str, dict[str, object]] = {
     "mix": {"kind": "disk-mix", "pairs": 2, "files": 1},
     "game": {"kind": "game", "bots": 2},
     "map": {"kind": "game-map", "changes": 2, "cache": "cold"},

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.arrays import Floats
 from models.features.feature_matrix import FeatureMatrix, build_matrix
 from models.learning.boosting import (
     MANY_ROWS,
@@ -21,7 +22,7 @@ from models.learning.boosting import (
     fit_forest,
     predict,
 )
-from tests.models.synthetic import TABLE, Floats, batch, host, instance
+from tests.models.synthetic import TABLE, batch, host, instance
 
 ROWS = 300
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.arrays import Floats
 from models.features.folds import Fold
 from models.features.repeats import GroupedExamples
 from models.learning import cross_validation
@@ -15,7 +16,6 @@ from models.learning.cross_validation import OutOfFoldPredictions, cross_val_pre
 from models.learning.effects import PENALTIES, Regularisation, terms_of
 from models.learning.residual_model import BASE_LEARNERS, LEAST_ROWS, StackingWeights
 from tests.models.made_examples import Group, grouped
-from tests.models.synthetic import Floats
 
 PROTOCOLS = ("unseen_pair", "unseen_workload")
 GROUPS = st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=3).map(tuple), min_size=10, max_size=40)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.arrays import Floats
 from models.features.examples import Neighbour
 from models.features.feature_matrix import cpu_overlap
 from models.learning.effects import (
@@ -23,7 +24,7 @@ from models.learning.effects import (
     terms_of,
 )
 from models.learning.learned_predictor import scene_effects
-from tests.models.synthetic import NAMES, TABLE, Floats, Scene, batch, host, instance, scenes
+from tests.models.synthetic import NAMES, TABLE, Scene, batch, host, instance, scenes
 
 KEYS = [
     *(f"{kind}|{domain}|{name}" for kind in ("victim", "neighbour") for domain in ("near", "far") for name in NAMES),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.arrays import Floats
 from models.data.dataset import DatasetError, load_dataset
 from models.evaluation import methods
 from models.evaluation.baselines import BASELINES
@@ -23,7 +24,7 @@ from models.evaluation.run import evaluate
 from models.features.examples import Examples, build_examples, metrics_of
 from models.learning.fitted_target import TargetEstimate
 from models.learning.residual_model import LEAST_ROWS
-from tests.models.synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, Floats, World, write_csv
+from tests.models.synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, World, write_csv
 
 MODELS = {
     "cotenant", "prior", "ones", "mean", "additive", "koh_linear", "knn", "matrix_factorisation", "random_forest",

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.arrays import Floats
 from models.data.dataset import load_dataset
 from models.evaluation import methods
 from models.evaluation.bootstrap import interval, resampled_means
@@ -24,7 +25,7 @@ from models.evaluation.results_table import average_ranks, ranks
 from models.evaluation.row_groups import limiting, repeats
 from models.evaluation.run import evaluate
 from models.features.examples import Examples, Neighbour, build_examples, metrics_of
-from tests.models.synthetic import Floats, World
+from tests.models.synthetic import World
 
 
 def rows(
@@ -87,6 +88,7 @@ def test_copies_of_a_row_in_its_cluster_do_not_make_an_interval_narrower() -> No
     values = np.random.default_rng(0).normal(size=50)
     once = resampled_means(np.arange(50), values[:, None])
     often = resampled_means(np.repeat(np.arange(50), 9), np.repeat(values, 9)[:, None])
+    assert once is not None and often is not None
     np.testing.assert_allclose(once, often)
 
 
@@ -119,7 +121,7 @@ def plain_accuracy(examples: Examples, guess: Floats) -> float | None:
         ratios = [examples.ratio[at], examples.ratio[to]]
         spread = [part.std(ddof=1) / np.sqrt(len(part)) if len(part) > 1 else 0.01 for part in ratios]
         gap = ratios[0].mean() - ratios[1].mean()
-        if one[0] == other[0] and abs(gap) > 2 * np.hypot(*spread):
+        if one[0] == other[0] and abs(gap) > 2 * np.hypot(spread[0], spread[1]):
             said = guess[at].mean() - guess[to].mean()
             right.append(0.5 if abs(said) < 1e-9 else float((said > 0) == (gap > 0)))
     return float(np.mean(right)) if right else None
@@ -131,7 +133,7 @@ def test_the_ranking_is_that_of_a_plain_loop(seed: int) -> None:
     random = np.random.default_rng(seed)
     count = int(random.integers(2, 40))
     victims = [f"v{at}" for at in random.integers(0, 3, count)]
-    beside = [(f"n{at}",) for at in random.integers(0, 6, count)]
+    beside: list[tuple[str, ...]] = [(f"n{at}",) for at in random.integers(0, 6, count)]
     examples = rows(random.uniform(0.2, 1, count), victims, beside)
     guess = np.round(random.uniform(0.2, 1, count), 1)
     expected = plain_accuracy(examples, guess)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -151,7 +152,7 @@ def test_every_metric_of_the_table_can_be_asked_for() -> None:
     assert set(TABLE.columns) == {name.removeprefix("own ") for name in matrix.names if name.startswith("own ")}
 
 
-TWO_NODES = {"pcpus": 4, "numa": ((0, 1), (2, 3))}
+TWO_NODES: dict[str, Any] = {"pcpus": 4, "numa": ((0, 1), (2, 3))}
 
 
 def test_socket_pressure_counts_the_part_of_a_neighbours_cpus_on_ones_own_nodes() -> None:

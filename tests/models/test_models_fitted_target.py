@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from models.arrays import Floats
 from models.features.examples import Examples
 from models.learning.fitted_target import ALONE, FittedTarget, TargetEstimate, fit_target
 from models.learning.intervals import OUTSIDE_FACTOR
 from models.learning.learned_predictor import LearnedPredictor
 from models.learning.residual_model import LEAST_ROWS, NOTHING_LEARNED, StackingWeights
-from tests.models.synthetic import Floats
 
 
 @pytest.fixture

@@ -39,7 +39,9 @@ def tables(draw: st.DrawFn) -> list[HeldOutPredictions]:
                 tuple(keys),
                 tuple(platforms),
                 tuple(pairs),
-                *numbers[:, :3].T,
+                numbers[:, 0],
+                numbers[:, 1],
+                numbers[:, 2],
                 lower,
                 np.full(len(rows), np.inf) if unbounded else upper,
             )

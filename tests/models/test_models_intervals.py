@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from models.arrays import Floats
 from models.learning.intervals import (
     FEW,
     HINTS,
@@ -24,7 +25,6 @@ from models.learning.intervals import (
     hints_of,
     out_of_fold_scales,
 )
-from tests.models.synthetic import Floats
 
 SCORES = st.lists(st.floats(0, 100), min_size=1, max_size=60)
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from models.arrays import Floats
 from models.features.folds import Fold
 from models.learning.kernel_ridge import CENTRES, KernelRidge, fit_feature_space, fit_kernel_ridge
-from tests.models.synthetic import Floats
 
 NAMES = ("own cpu", "own llc_misses", "near cpu", "near llc_misses", "host cpu", "prior", "load")
 

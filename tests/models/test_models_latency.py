@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.arrays import Floats
 from models.data.dataset import load_dataset
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
@@ -18,12 +19,11 @@ from models.physics.demands import GOODPUT
 from models.physics.latency import BACKLOG_MBIT
 from models.physics.prior import PriorPredictor, solve
 from models.physics.queueing import behind_turns, budget_runs_out, cap_stall, processor_sharing
-from profiler.host_kinds import TRAITS
+from profiler.host_kinds import TRAITS, HostKind
 from profiler.observed import Host, Instance, NetworkSettings
 from tests.models.synthetic import (
     NAMES,
     TABLE,
-    Floats,
     Scene,
     batch,
     dedicated,
@@ -184,7 +184,7 @@ def test_a_higher_cap_never_raises_its_owners_latency_or_jitter(scene: Scene, da
 
 
 @pytest.mark.parametrize("kind", ["xen", "kvm", "lxc"])
-def test_who_asks_more_than_its_share_waits_behind_turns_and_who_asks_less_does_not(kind: str) -> None:
+def test_who_asks_more_than_its_share_waits_behind_turns_and_who_asks_less_does_not(kind: HostKind) -> None:
     others = [instance(workload="spin") for _ in range(2)]
     for workload, turns in (("spin", 2 * TRAITS[kind].turn_ms), ("asks", 0.0)):
         _, jitter = ratios(host(kind), instance(workload=workload, load=1.0), *others, table=BURSTS)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.arrays import Floats
 from models.data.dataset import load_dataset
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
@@ -21,7 +22,6 @@ from tests.models.synthetic import (
     NAMES,
     PROFILES,
     TABLE,
-    Floats,
     Scene,
     batch,
     dedicated,

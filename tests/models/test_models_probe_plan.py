@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import erf, exp, log, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def question(options: Sequence[Sequence[tuple[float, float, int | None]]]) -> Ch
 
 
 def planned(
-    questions: Sequence[Choice], budget: float = 100.0, pairs: Sequence[int] | None = None, **more: int
+    questions: Sequence[Choice], budget: float = 100.0, pairs: Sequence[int] | None = None, **more: Any
 ) -> MeasurementPlan:
     """A plan in which each error is a pair of its own and costs 1."""
     count = 1 + max(int(error) for one in questions for error in one.uncertain.errors)
@@ -84,7 +85,8 @@ def test_what_another_measurement_has_decided_is_not_measured_again() -> None:
 
 
 def test_gains_of_equal_pairs_diminish() -> None:
-    options = [[(0.8, 0.0, None)], *([(0.75, 0.15, error)] for error in range(4))]
+    options: list[list[tuple[float, float, int | None]]] = [[(0.8, 0.0, None)]]
+    options += [[(0.75, 0.15, error)] for error in range(4)]
     gains = [step.gain for step in planned([question(options)]).steps]
     assert len(gains) > 2
     assert gains[1] < gains[0]
@@ -118,7 +120,7 @@ def test_what_cannot_be_measured_is_not_proposed() -> None:
 
 
 def test_the_dearer_of_two_equal_pairs_waits() -> None:
-    options = [[(0.8, 0.0, None)], [(0.75, 0.15, 0)], [(0.75, 0.15, 1)]]
+    options: list[list[tuple[float, float, int | None]]] = [[(0.8, 0.0, None)], [(0.75, 0.15, 0)], [(0.75, 0.15, 1)]]
     found = plan([question(options)], np.array([0, 1]), lambda _, pair: 5.0 if pair == 0 else 1.0, 100.0)
     assert [step.pair for step in found.steps] == [1, 0]
 
@@ -151,7 +153,8 @@ def test_a_plan_keeps_its_budget_repeats_nothing_and_leaves_no_more_regret_than_
 @given(st.floats(0.2, 1.2), st.floats(0.01, 0.5), st.floats(0.0, 0.3))
 def test_ratios_drawn_have_the_predicted_median_and_ends(expected: float, down: float, up: float) -> None:
     band = expected, expected * exp(-down), expected * exp(up)
-    one = UncertainRatios(*(np.array([end]) for end in band), np.array([0, 1]), np.array([[0.6, 0.8]]))
+    median, lower, upper = (np.array([end]) for end in band)
+    one = UncertainRatios(median, lower, upper, np.array([0, 1]), np.array([[0.6, 0.8]]))
     assert one.at(np.array([[0.0], [-Z90], [Z90]]))[:, 0] == pytest.approx(band)
     drawn = np.array([[0.0, 0.0]])
     assert [float(end[0, 0]) for end in one.known(drawn, np.array([False, False]))] == pytest.approx(band[:2])

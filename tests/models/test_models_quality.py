@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from models.evaluation.prediction_checks import WINDOW, figures
+from models.evaluation.prediction_checks import WINDOW, CheckedPrediction, figures
 from models.evaluation.quality import assess, compare
 from tests.models.checked_rows import honest, one, series
 
@@ -71,7 +71,7 @@ def test_a_drift_outside_the_training_data_says_so() -> None:
     assert all("outside the training data" in text for text in quality.verdict)
 
 
-def other(rows: list, version: str, seed: int, spread: float) -> list:
+def other(rows: list[CheckedPrediction], version: str, seed: int, spread: float) -> list[CheckedPrediction]:
     """Another model's rows of the same measurements, which errs by `spread` half widths more or less."""
     errors = np.random.default_rng(seed).normal(size=len(rows)) * spread * 0.1
     return [

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.arrays import Floats
 from models.features.examples import Examples, Neighbour
 from models.features.repeats import group_repeats
 from models.learning.effects import Effects
@@ -25,7 +26,6 @@ from models.learning.residual_model import (
     stacked,
 )
 from tests.models.made_examples import made_up
-from tests.models.synthetic import Floats
 
 
 def judged(rows: int, seed: int = 0) -> tuple[Examples, Floats, Floats]:

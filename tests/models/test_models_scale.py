@@ -12,7 +12,8 @@ import pytest
 from models import scale
 from models.data.dataset import load_dataset
 from models.features.examples import build_examples, metrics_of
-from models.scale import StreamedDatasets, boosting, stream
+from models.learning.boosting import booster_options
+from models.scale import StreamedDatasets, stream
 from models.scale.feature_file import MeasuredRows
 from tests.models.synthetic import World
 
@@ -33,7 +34,7 @@ def test_a_streamed_booster_predicts_as_one_from_memory(folder: Path, tmp_path: 
     assert list(found.datasets) == [dataset]  # so few rows are all in the sample
     for target, booster in found.boosters.items():
         examples = build_examples([dataset], metrics_of([dataset]), target=target)
-        options, rounds = boosting.booster_options(len(examples), seed=0, monotone=examples.monotone)
+        options, rounds = booster_options(len(examples), seed=0, monotone=examples.monotone)
         residual = np.log(examples.ratio / examples.base)
         single = lightgbm.Dataset(examples.x.astype(np.float32), residual, params=dict(options))
         reference = lightgbm.train(options, single, num_boost_round=rounds)

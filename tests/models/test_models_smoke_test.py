@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def _not_tried_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_good_artifact_predicts_and_is_tried_once(artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smoke_test.run(artifact)
-    monkeypatch.setattr(smoke_test.subprocess, "run", pytest.fail)
+    monkeypatch.setattr(subprocess, "run", pytest.fail)
     smoke_test.run(artifact)
 
 
@@ -71,10 +72,10 @@ def test_no_secret_of_the_service_reaches_the_other_process(artifact: Path, monk
 
     def run(*_: object, env: dict[str, str], **__: object) -> None:
         given.update(env)
-        raise smoke_test.subprocess.TimeoutExpired("x", 1)
+        raise subprocess.TimeoutExpired("x", 1)
 
     monkeypatch.setenv("COTENANT_DATABASE", "postgresql://u:secret@h/d")
-    monkeypatch.setattr(smoke_test.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(SmokeTestError):
         smoke_test.run(artifact)
     assert "PATH" in given

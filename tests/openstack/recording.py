@@ -90,11 +90,11 @@ def recorded(lab: OpenStackLab) -> Iterator[list[dict[str, Any]]]:
         )
         return response
 
-    requests.Session.send = send  # type: ignore[assignment, method-assign]
+    requests.Session.send = send
     try:
         yield found
     finally:
-        requests.Session.send = original  # type: ignore[method-assign]
+        requests.Session.send = original
 
 
 def scrubbed(lab: OpenStackLab, text: str) -> str:

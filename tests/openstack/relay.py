@@ -70,7 +70,7 @@ class _Server(ThreadingHTTPServer):
 @contextmanager
 def relaying(port: int = 0) -> Iterator[Relay]:
     """A relay on loopback; with a port on that one."""
-    handler = type("Answers", (_Answers,), {})
+    handler: Any = type("Answers", (_Answers,), {})
     with _Server(("127.0.0.1", port), handler) as server:
         relay = handler.relay = Relay(server.server_address[1])
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -87,7 +87,7 @@ def slow(answers: _Answers, _: bytes) -> None:
     time.sleep(3 * TIMEOUT_S)
 
 
-def dripping(answers: _Answers, _: bytes) -> None:
+def dripping(answers: _Answers, _body: bytes) -> None:
     """Never pauses for long and never ends: each read is in time, the whole is not."""
     answers.send_response(200)
     answers.send_header("Content-Length", "100000")

@@ -143,7 +143,7 @@ def test_thirty_boots_in_quick_succession_spread_as_one_by_one(
 
 def one_by_one(service: Service, folder: Path) -> Counter[str]:
     """Where the same servers go when the inventory shows each before the next is asked about."""
-    cloud = Inventory(*(tuple(all_of(service, noun)) for noun in ("hosts", "instances", "workloads")))
+    cloud = everything(service)
     found: Counter[str] = Counter()
     with Advisor(Settings(database=f"sqlite:///{folder}/one-by-one.sqlite3", state_dir=folder)) as advisor:
         advisor.inventory.put(cloud, mode="replace", generation=None)
@@ -160,11 +160,11 @@ def one_by_one(service: Service, folder: Path) -> Counter[str]:
     return found
 
 
-def all_of(service: Service, noun: str) -> list[object]:
+def everything(service: Service) -> Inventory:
     with Advisor(
         Settings(database=f"sqlite:///{service.folder}/var/cotenant.sqlite3", state_dir=service.folder)
     ) as there:
-        return list(getattr(there, noun)(limit=1000).items)
+        return there.cloud.inventory()
 
 
 @pytest.mark.measured

@@ -165,8 +165,8 @@ def test_it_runs_as_nobody_on_a_read_only_root_file_system(wheels: list[Path], t
     program = "import sys; from api.cli import main; sys.argv[0] = 'cotenant'; main()"
     inside = {**variables(), "COTENANT_DATABASE": "sqlite:////mnt/state/db.sqlite3", "COTENANT_STATE_DIR": "/mnt/state"}
     environment = {**inside, "PATH": os.environ["PATH"]}
-    argv = ["unshare", "--mount", "--propagation", "private", sys.executable, READ_ONLY, packages, "--"]
-    argv += ["-c", program, "serve", "--listen", "127.0.0.1:0", "--workers", workers]
+    argv: list[str | Path] = ["unshare", "--mount", "--propagation", "private", sys.executable, READ_ONLY, packages]
+    argv += ["--", "-c", program, "serve", "--listen", "127.0.0.1:0", "--workers", workers]
     log = tmp_path / "log"
     with log.open("w") as said:
         process = subprocess.Popen(argv, stderr=said, stdout=said, env=environment, cwd="/")

@@ -21,7 +21,7 @@ from profiler.agent.exposition import page
 from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, AgentView
 from profiler.agent.push import PushStatus
 from profiler.agent.spool import SpoolStatus
-from profiler.collectors.windows import MetricWindow, Statistic
+from profiler.collectors.windows import Key, MetricWindow, Statistic
 from profiler.metrics import ADDITIONAL_UNITS, EIGHT
 from profiler.observed import Colocation, Outcome
 from tests.servers.prometheus import Prometheus, prometheus, promtool
@@ -72,7 +72,7 @@ def _outcome() -> Colocation:
 
 
 def _view() -> AgentView:
-    keys = [("i1", "instance", metric.name) for metric in EIGHT if "instance" in metric.scopes]
+    keys: list[Key] = [("i1", "instance", metric.name) for metric in EIGHT if "instance" in metric.scopes]
     keys += [("i1", "instance", name) for name in ADDITIONAL_UNITS]
     keys += [(None, scope, metric.name) for metric in EIGHT for scope in metric.scopes if scope != "instance"]
     keys += [(None, "host", "steal"), (None, "host", "busy")]

@@ -16,7 +16,7 @@ class SteadyBackend:
     name = "recorded"
     host = "h1"
 
-    def __init__(self, trouble: Callable[[int], None] = lambda _number: None) -> None:
+    def __init__(self, trouble: Callable[[int], object] = lambda _number: None) -> None:
         self.trouble = trouble
         self.names: tuple[str, ...] = ("a",)
         self.skew_s = 0.0

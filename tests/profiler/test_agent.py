@@ -13,10 +13,10 @@ import pytest
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace
 from profiler.backends import BackendError, Counters
-from profiler.collectors.windows import MetricWindow
+from profiler.collectors.windows import Key, MetricWindow
 from tests.profiler.steady_backend import SteadyBackend
 
-CPU = ("a", "instance", "cpu")
+CPU: Key = ("a", "instance", "cpu")
 TICK = 0.05
 
 

@@ -82,7 +82,12 @@ def test_a_log_that_nobody_reads_does_not_stop_the_agent() -> None:
 def test_lines_of_many_threads_do_not_mix() -> None:
     said = io.StringIO()
     log = Log(said)
-    threads = [threading.Thread(target=lambda: [log.info("event", text="x" * 50) for _ in range(50)]) for _ in range(8)]
+
+    def work() -> None:
+        for _ in range(50):
+            log.info("event", text="x" * 50)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -91,7 +91,7 @@ def _moody(double: Double, chance: random.Random) -> None:
 def test_kill_9_at_any_moment_loses_nothing_that_was_spooled_and_counts_nothing_twice(tmp_path: Path) -> None:
     spool, chance = tmp_path / "spool", random.Random(3)
     with serving() as double:
-        arguments = [*FAST, "--no-exporter", "--push", double.url, "--spool", spool]
+        arguments: list[str | Path] = [*FAST, "--no-exporter", "--push", double.url, "--spool", spool]
         _moody(double, chance)
         watch = _Watch(spool)
         for _ in range(6):

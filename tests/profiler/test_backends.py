@@ -75,7 +75,7 @@ def test_every_metric_is_a_value_or_absent_with_a_reason(case: Case) -> None:
 
 def test_cpu_waiting_and_block_fill_the_virtual_cpus(case: Case) -> None:
     _, first, second = _two(case)
-    rows = {row.instance: row.values for row in collect(first, second).rows if row.scope == "instance"}
+    rows = {row.instance: row.values for row in collect(first, second).rows if row.scope == "instance" and row.instance}
     for name, values in rows.items():
         parts = [values[metric] for metric in ("cpu", "waiting", "block")]
         assert sum(parts) == pytest.approx(max(100 * second.instances[name].vcpus, values["cpu"]), rel=1e-3)

@@ -145,7 +145,7 @@ def test_cpu_waiting_and_block_fill_the_virtual_cpus(cpu: int, wait: int, vcpus:
     parts = [paper_metrics.cpu(deltas), paper_metrics.waiting(deltas), paper_metrics.block(deltas)]
     known = [part for part in parts if part is not None]
     assert min(known) >= 0
-    assert sum(known) == pytest.approx(max(100 * vcpus, paper_metrics.cpu(deltas)))
+    assert sum(known) == pytest.approx(max(100 * vcpus, paper_metrics.cpu(deltas) or 0))
 
 
 def test_own_tasks_queueing_for_each_other_are_not_waiting_when_the_instance_is_busy() -> None:

@@ -79,7 +79,7 @@ class Library:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     made = Library()
-    monkeypatch.setitem(sys.modules, "libvirt", made)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "libvirt", made)
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import struct
 
 import pytest
@@ -55,7 +56,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
                 raise TimeoutError(errno.ETIMEDOUT, "timed out")
             return packets.pop(0)
 
-    monkeypatch.setattr(netlink.socket, "socket", Kernel)
+    monkeypatch.setattr(socket, "socket", Kernel)
     return packets
 
 

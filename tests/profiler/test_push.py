@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def bench(tmp_path: Path, double: Double) -> Iterator[Bench]:
     made.close()
 
 
-def script(*replies: Reply):
+def script(*replies: Reply) -> Callable[[object], Reply]:
     """These replies first, then whatever the API would say."""
     coming = list(replies)
     return lambda _samples: coming.pop(0) if coming else Reply()

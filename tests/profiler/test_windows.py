@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.collectors import Collected, SampleRow
-from profiler.collectors.windows import MetricWindow, WindowAggregator, percentile
+from profiler.collectors.windows import Key, MetricWindow, WindowAggregator, percentile
 
-CPU = ("a", "instance", "cpu")
+CPU: Key = ("a", "instance", "cpu")
 values = st.floats(0, 1e9, allow_subnormal=False)
 seconds = st.floats(0.05, 3)
 

@@ -77,9 +77,14 @@ def test_a_tool_opens_its_output_by_name_as_xentrace_does() -> None:
 def test_more_than_a_pipe_holds_by_default_waits_for_the_reading() -> None:
     child = TraceChild(("sh", "-c", "head -c 900000 /dev/zero; sleep 9"))
     try:
-        sizes = [len(_data(child.read()))]
-        _soon(lambda: sizes.append(len(_data(child.read()))) or sum(sizes) == 900_000)
-        assert sum(sizes) == 900_000
+        data = bytearray()
+
+        def whole() -> bool:
+            data.extend(_data(child.read()))
+            return len(data) == 900_000
+
+        _soon(whole)
+        assert len(data) == 900_000
     finally:
         child.close()
 

@@ -80,8 +80,8 @@ def test_times_are_those_of_a_plain_reading(name: str) -> None:
     plain = _plain_times(data, until)
     assert {domain << 16 | vcpu for domain, vcpus in times.items() for vcpu in vcpus} == set(plain)
     for key, cycles in plain.items():
-        expected = [round(cycles[state] * 1000 / MHZ) for state in (RUN, WAIT, BLOCK)]
-        assert times[key >> 16][key & 0xFFFF] == VcpuTimes(*expected, cycles[-1])
+        run, wait, block = (round(cycles[state] * 1000 / MHZ) for state in (RUN, WAIT, BLOCK))
+        assert times[key >> 16][key & 0xFFFF] == VcpuTimes(run, wait, block, cycles[-1])
 
 
 @needs_recordings

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from profiler.backends import Counters
+from profiler.backends.xen import Mode
 from profiler.backends.xen.backend import XenBackend
-from profiler.backends.xen.trace import Mode
 from profiler.collectors import Collected
 from tests.profiler.fake_host import FakeHost
 

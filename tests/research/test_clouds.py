@@ -53,7 +53,7 @@ CPU = {"a": 100.0, "b": 40.0, "c": 20.0, "d": 5.0}
 
 def world(seats: int = 2, **measured: tuple[float, ...]) -> MeasuredWorld:
     """Four workloads on one CPU; pairs share it fairly, and what is named is measured otherwise (`a_b=(0.9, 1)`)."""
-    found = {
+    found: dict[tuple[str, ...], MeasuredSet] = {
         together: MeasuredSet(tuple(min(1.0, 100 / (CPU[one] + CPU[other])) for _ in together), 0.0)
         for together in combinations_with_replacement(CPU, 2)
         for one, other in [together]
@@ -196,6 +196,7 @@ def test_the_lowest_host_of_a_situation_is_offered_after_any_history() -> None:
     class Checked:
         def __init__(self) -> None:
             self.asked = 0
+            self.hosts: list[Situation] = [()] * 12
 
         def choose(self, offered: Offer, workload: str, random: np.random.Generator) -> SituationChoice:
             self.asked += 1
@@ -209,7 +210,6 @@ def test_the_lowest_host_of_a_situation_is_offered_after_any_history() -> None:
             return SituationChoice(choice)
 
     checked = Checked()
-    checked.hosts = [()] * 12
     fill(w, 12, arrivals(w.workloads, 24, seed=1), checked, 1)
     assert checked.asked == 24
 
@@ -227,7 +227,7 @@ def test_a_decision_is_right_when_none_was_better_and_with_ties_when_a_tied_one_
     w = world(a_b=(0.5, 0.5), a_c=(1.0, 1.0), a_d=(0.6, 0.6))
     said = Decisions()
     judge(w, offer(("b",), ("c",), ("d",)), "a", choice, said)
-    assert said == Decisions(1, pytest.approx(regret), tied, right, with_ties)
+    assert said == Decisions(1, pytest.approx(regret), tied, right, with_ties)  # type: ignore[arg-type]
 
 
 def test_a_difference_inside_the_measurements_noise_is_none_and_one_situation_is_no_decision() -> None:

@@ -19,7 +19,9 @@ from research.benchmarks.http_load import LoadedCloud
 def test_a_slope_is_found_and_told_from_none() -> None:
     questions = np.arange(100) * 200.0
     noise = np.random.default_rng(0).normal(0.0, 300.0, 100)
-    grows, flat = soak.slope(questions, 400_000 + 0.7 * questions + noise), soak.slope(questions, 400_000 + noise)
+    growing, steady = (400_000 + rise * questions + noise for rise in (0.7, 0.0))
+    asked = questions.tolist()
+    grows, flat = soak.slope(asked, growing.tolist()), soak.slope(asked, steady.tolist())
     assert grows.low < 700 < grows.high
     assert grows.low > 0
     assert flat.low < 0 < flat.high

@@ -51,7 +51,7 @@ class Answer:
         if not self.scores and all(self.refused.get(host, UNKNOWN[0]) in UNKNOWN for host in hosts):
             return [0.0] * len(hosts)
         clamped = {host: min(max(score, 0.0), 1.0) for host, score in self.scores.items()}
-        best = max(clamped.get(self.first, 0.0), LEAD)
+        best = max(clamped[self.first] if self.first else 0.0, LEAD)
         most = best - LEAD if self.scores else 1.0
         rest = max(min(clamped.values(), default=0.0) - LEAD, 0.0)
 

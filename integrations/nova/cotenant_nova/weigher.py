@@ -23,7 +23,7 @@ class CotenantWeigher(weights.BaseHostWeigher):
     def weight_multiplier(self, host_state: Any) -> float:
         """As configured, or as the host's aggregates say."""
         own = settings.CONF[settings.GROUP].weight_multiplier
-        return utils.get_weight_multiplier(host_state, "cotenant_weight_multiplier", own)
+        return float(utils.get_weight_multiplier(host_state, "cotenant_weight_multiplier", own))
 
     def _weigh_object(self, host_state: Any, spec: Any) -> float:
         raise NotImplementedError("hosts are weighed together")

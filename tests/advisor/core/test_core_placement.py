@@ -358,7 +358,7 @@ def test_a_limit_of_latency_is_judged_by_the_expected_ratio_of_who_has_it() -> N
     for most, hit in ((limit * 1.001, False), (limit * 0.999, True)):
         some = replace(calm, max_latency_ratio=max(most, 1.0))
         answer = ask(cloud(hosts, [some]), request(vm("n", "calm", load=0.5)))
-        rungs = {one.host: one.rungs for one in (*answer.candidates, *answer.rejected)}
+        rungs = {one.host: one.rungs for one in answer.candidates} | {one.host: one.rungs for one in answer.rejected}
         assert bool(rungs["a"]) == hit
 
 
@@ -373,7 +373,7 @@ def test_a_latency_limit_that_nothing_mends_has_a_code_of_its_own(
     mine: dict[str, Any], other: dict[str, Any], code: str, says: str
 ) -> None:
     """Two that want one CPU whole: neither accepts less than nearly half of it, and one not to wait."""
-    keep = {"min_throughput_ratio": 0.45}
+    keep: dict[str, Any] = {"min_throughput_ratio": 0.45}
     answer = ask(cloud([host(**ONE)], [vm("r", on="h1", **keep, **other)]), request(vm("n", **keep, **mine)))
     assert codes(answer) == {"h1": code}
     assert says in answer.rejected[0].reason

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Instance, ProbePlan, ProbeRequest
+from advisor.domain import PROBE_PINNINGS, Instance, ProbePlan, ProbeRequest
 from advisor.errors import InvalidInput
 from advisor.experiments import probe_planning
 from advisor.experiments.decisions import decision, lay_out
@@ -214,7 +214,7 @@ def test_todays_choice_is_the_one_that_where_gives(seed: int, objective: str, li
     kept, _ = filters.apply(snapshot, question, fresh_s=FRESH_S)
     asked = lay_out(snapshot, question, kept)
     band = PriorPredictor().predict(asked.scenes).throughput
-    one = decision(snapshot, asked, band, SharedErrors(probe_planning.PROBE_PINNINGS))
+    one = decision(snapshot, asked, band, SharedErrors(PROBE_PINNINGS))
     ratios = one.uncertain
     assert one.hosts[int(one.choose(ratios.expected[None], ratios.lower[None])[0])] == hosts_of(answer)[0]
     assert list(one.hosts) == sorted(one.hosts, key=[host.id for host in snapshot.hosts].index)
@@ -227,9 +227,7 @@ def test_hosts_that_are_alike_count_as_one() -> None:
     snapshot = cloud(hosts, [vm(f"r{number}", "web", on=f"h{number:02}") for number in range(20)])
     question = request(vm("n", "spin"))
     asked = lay_out(snapshot, question, list(range(40)))
-    one = decision(
-        snapshot, asked, PriorPredictor().predict(asked.scenes).throughput, SharedErrors(probe_planning.PROBE_PINNINGS)
-    )
+    one = decision(snapshot, asked, PriorPredictor().predict(asked.scenes).throughput, SharedErrors(PROBE_PINNINGS))
     assert set(one.hosts) <= {"h00", "h20"}
 
 

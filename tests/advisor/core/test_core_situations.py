@@ -139,11 +139,11 @@ EDGES = ("expected", "lower", "upper")
 
 
 def _rows(said: InterferencePrediction, rows: slice) -> InterferencePrediction:
-    bands = (
+    throughput, latency, jitter = (
         replace(band, **{edge: getattr(band, edge)[rows] for edge in EDGES})
         for band in (said.throughput, said.latency, said.jitter)
     )
-    return InterferencePrediction(*bands, said.outside[rows])
+    return InterferencePrediction(throughput, latency, jitter, said.outside[rows])
 
 
 def check_same(answer: Recommendation, reference: Sequence[Plain], snapshot: ClusterSnapshot) -> None:

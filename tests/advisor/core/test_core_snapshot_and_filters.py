@@ -157,7 +157,7 @@ def test_what_just_fits_is_kept() -> None:
     ids=["vCPUs", "memory", "disk", "driver domain"],
 )  # fmt: skip
 def test_what_fits_to_the_last_bit_in_decimals_is_kept_whatever_binary_fractions_make_of_it(
-    there: Host, residents: list[dict[str, object]], newcomer: dict[str, object]
+    there: Host, residents: list[dict[str, Any]], newcomer: dict[str, Any]
 ) -> None:
     company = [vm(f"r{at}", on="h1", **{"memory_mb": 1.0, **one}) for at, one in enumerate(residents)]
     asked = vm(**{"memory_mb": 1.0, **newcomer})

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
-from advisor.snapshot import ClusterSnapshot
+from advisor.snapshot import ClusterSnapshot, layout
 from advisor.snapshot.host_arrays import HostArrays
 from models.physics.prior import PriorPredictor
 from tests.advisor.core.core_clouds import NOW, WORKLOADS, cloud, host, vm
@@ -173,9 +173,8 @@ def test_only_hosts_that_something_happened_to_are_laid_out_again(monkeypatch: p
 
     def lay_out(hosts: Any, *rest: Any) -> HostArrays:
         asked.append([one.id for one in hosts])
-        return real(hosts, *rest)
+        return layout.lay_out(hosts, *rest)
 
-    real = module.lay_out
     monkeypatch.setattr(module, "lay_out", lay_out)
     now: dict[str, Any] = {"seen": {}, "pending": (), "taken_at": NOW}
     snapshot.changed(**now)

@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def replaying() -> Iterator[Replay]:
     """On a free port of loopback."""
-    handler = type("Handler", (_Handler,), {})
+    handler: Any = type("Handler", (_Handler,), {})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         replay = handler.replay = Replay(f"http://127.0.0.1:{server.server_address[1]}")

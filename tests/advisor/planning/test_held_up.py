@@ -4,6 +4,8 @@ nothing helps."""
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -26,7 +28,7 @@ def kvm(name: str, pcpus: int = 8, memory_mb: float = 65_536, overcommit: float 
     return Host(name, "kvm", pcpus, memory_mb, cpu_overcommit=overcommit)
 
 
-def some(number: int, on: str, **more: object) -> list[Instance]:
+def some(number: int, on: str, **more: Any) -> list[Instance]:
     return [vm(f"i{at}", on=on, **more) for at in range(number)]
 
 
@@ -54,7 +56,7 @@ def test_right_sizing_gives_no_cap_by_which_somebody_keeps_less_than_it_must_wit
         inventory = Inventory(
             (kvm("a", 2),), (*some(2, "a"), vm("poor", on="a", min_throughput_ratio=limit)), WORKLOADS
         )
-        used = {one.id: [1.0] * 60 for one in inventory.instances}
+        used: dict[str, Sequence[float]] = {one.id: [1.0] * 60 for one in inventory.instances}
         found = plan(inventory, PlanRequest(kind="right_size", keep_ratio=0.6), used)
         return [one.settings.cap_percent for one in found.steps if one.settings]
 

@@ -21,6 +21,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable, build_batch
 from models.physics.cap_periods import cap_period_ms
 from models.physics.prior import PriorPredictor
+from profiler.host_kinds import HostKind
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 from tests.advisor.render.render_simulators import Machine
 
@@ -50,7 +51,8 @@ def answered(host: Host, residents: Sequence[Instance], newcomer: Instance) -> t
 
 @st.composite
 def crowded(draw: st.DrawFn) -> tuple[Host, list[Instance], Instance]:
-    kind = draw(st.sampled_from(["xen", "kvm", "lxc"]))
+    kinds: list[HostKind] = ["xen", "kvm", "lxc"]
+    kind = draw(st.sampled_from(kinds))
     host = Host(
         "h1", kind, draw(st.integers(1, 4)), 65_536, nic_mbit=1000, labels={"uplink": "eth0"},
         driver_cpus=draw(st.sampled_from([(), (0,)])), cpu_overcommit=9.0, driver_overcommit=9.0,

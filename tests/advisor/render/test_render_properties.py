@@ -35,7 +35,8 @@ def test_undo_after_do_restores_the_state(
     host, instance = place.host(), place.instance("shop-7", number, IsolationSettings(), service)
     shaped = IsolationSettings(network=NetworkSettings("dedicated", 50))
     neighbour = place.instance("batch-1", 57, shaped)
-    tools, neighbours = Machine(), ()
+    tools = Machine()
+    neighbours: tuple[Instance, ...] = ()
     if beside_a_shaped_one:
         tools.do(commands(host, neighbour, IsolationSettings(), shaped, neighbours=(), **place.options))  # type: ignore[arg-type]
         neighbours = (neighbour,)

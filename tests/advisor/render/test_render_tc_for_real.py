@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import pytest
 
@@ -227,7 +228,8 @@ def test_beside_a_sender_without_a_class_the_tree_keeps_what_the_prior_says(benc
     latency instance, which is served first.
     """
     host, table = replace(HOST, nic_mbit=200), ProfileTable.build([WorkloadProfile("bulk", {"net_mbit": 1000.0})])
-    for service, promised in (("throughput", 100.0), ("throughput", 150.0), ("latency", 150.0)):
+    services: tuple[Literal["throughput", "latency"], ...] = ("throughput", "throughput", "latency")
+    for service, promised in zip(services, (100.0, 150.0, 150.0), strict=True):
         shaped = IsolationSettings(network=NetworkSettings("dedicated", promised))
         guest = replace(GUEST, service=service, workload="bulk")
         made = _plain_where_needed(bench, plan(host, guest, shaped, (OTHER,), {}))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from advisor.replay import parallel
 from api.cli import app
 from tests.advisor.replay.replay_cases import write_csv
 
@@ -31,7 +31,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def simulate(monkeypatch: pytest.MonkeyPatch, *words: object) -> Result:
-    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0})  # a process of its own takes longer to start
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})  # a process of its own takes longer to start
     return CliRunner().invoke(app, ["replay", *map(str, words)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,7 +55,8 @@ def test_what_a_replay_predicts_is_what_the_predictor_says_of_each_host_at_each_
             profiles = []
             for who in there:
                 cpu = 100.0 * trace.vcpus[who]
-                rate = {"net_mbit": float(trace.net_mbit[one.first + moment, who]) / loads[who]} if net else {}
+                used = trace.net_mbit
+                rate = {} if used is None else {"net_mbit": float(used[one.first + moment, who]) / loads[who]}
                 profiles.append(WorkloadProfile(f"p{who}", {"cpu": cpu, **rate}))
             instances = [
                 Instance(f"i{who}", int(trace.vcpus[who]), workload=f"p{who}", load=loads[who]) for who in there
@@ -177,7 +179,7 @@ def test_figures_add_up(found: Replay) -> None:
 
 def test_the_same_question_has_the_same_answer_and_shards_are_clouds_of_their_own(found: Replay) -> None:
     again = replayed(made_trace(), ReplayRequest(hosts=5, history_s=1200, seeds=(1, 2), rebalance_s=1800))
-    timeless = {"decision_s": 0.0, "longest_decision_s": 0.0}
+    timeless: dict[str, Any] = {"decision_s": 0.0, "longest_decision_s": 0.0}
     assert [replace(one, **timeless) for one in again.policies] == [replace(one, **timeless) for one in found.policies]
     request = ReplayRequest(("first fit", "lower bound"), hosts=5, history_s=1200)
     whole, dealt = (replayed(made_trace(), replace(request, shards=shards)) for shards in (1, 3))

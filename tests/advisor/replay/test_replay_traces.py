@@ -90,6 +90,7 @@ def test_a_damaged_cell_is_refused_or_kept_as_it_is(
         return
     if column in {"cpu_percent", "net_mbit"}:
         who, step = int(rows[at]["instance"][3:]), int(rows[at]["time_s"] / STEP_S)
+        assert trace.net_mbit is not None
         read = trace.cpu[step, who] * 100 * (who + 1) if column == "cpu_percent" else trace.net_mbit[step, who]
         assert read == pytest.approx(float(text), rel=1e-5, abs=1e-5)
         same = np.ones(trace.cpu.shape, dtype=bool)

@@ -22,7 +22,7 @@ def filled(advisor: Advisor, clock: Clock) -> Advisor:
     advisor.inventory.put(Inventory(HOSTS, there), mode="replace", generation=None)
     now = clock().timestamp()
     samples = [
-        MetricSample(host, owner, scope, metric, value, now - 10 * number)
+        MetricSample(host, owner, scope, metric, value, now - 10 * number)  # type: ignore[arg-type]
         for number in range(60)
         for host, owner, scope, metric, value in (
             ("h1", "a", "instance", "cpu", 10.0 + number % 3),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_what_is_missing_is_not_found(advisor: Advisor, what: str) -> None:
 
 
 def test_a_missing_answer_plan_or_model_is_not_found(advisor: Advisor) -> None:
-    services = {"recommendation": advisor.placements, "plan": advisor.plans, "model": advisor.models}
+    services: dict[str, Any] = {"recommendation": advisor.placements, "plan": advisor.plans, "model": advisor.models}
     for what, service in services.items():
         with pytest.raises(NotFound, match=f"there is no {what} ghost"):
             service.get("ghost")
@@ -228,12 +229,14 @@ def test_a_label_that_no_command_can_be_made_of_is_refused_on_every_way_in(
     before, bad = everything(advisor), replace(thing, labels=labels)
     several = "hosts" if isinstance(thing, Host) else "instances"
     put = advisor.inventory.put_host if isinstance(thing, Host) else advisor.inventory.put_instance
-    cloud = replace(CLOUD, **{several: (*getattr(CLOUD, several)[1:], bad)})
-    for way, field in (
+    changed: dict[str, Any] = {several: (*getattr(CLOUD, several)[1:], bad)}
+    cloud = replace(CLOUD, **changed)
+    ways: list[tuple[Callable[[], object], str]] = [
         (lambda: put(bad), f"labels.{wrong}"),  # type: ignore[arg-type]
         (lambda: advisor.inventory.put(cloud, mode="merge", generation=None), f"{several}[1].labels.{wrong}"),
         (lambda: advisor.inventory.put(cloud, mode="replace", generation=None), f"{several}[1].labels.{wrong}"),
-    ):
+    ]
+    for way, field in ways:
         with pytest.raises(InvalidInput) as refused:
             way()
         assert refused.value.field == field

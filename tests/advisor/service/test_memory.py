@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -103,5 +104,6 @@ def test_a_host_that_stays_keeps_no_predictions_of_those_that_went(advisor: Advi
     advisor.cloud.now()
     advisor.inventory.put(Inventory(many[:1], guests[:1], busy), mode="replace", generation=None)
     advisor.cloud.now()
-    (row,) = advisor.cloud._overview._known.values()
+    cloud: Any = advisor.cloud
+    (row,) = cloud._overview._known.values()
     assert row.base is None, "a view would keep what was predicted of all of them"

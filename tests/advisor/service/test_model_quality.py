@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -90,8 +91,9 @@ def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor:
     assert plan.after["h1"][0].throughput_ratio.upper > 0.8 * math.exp(0.1)
     again = advisor.plans.make(imagined)
     assert [step.host for step in again.steps] == ["h1"]
+    outcomes: Any = advisor.outcomes
     with advisor._database.read() as connection:
-        own = advisor.outcomes._monitor.factors(connection, "prior", HOSTS)["h1"]
+        own = outcomes._monitor.factors(connection, "prior", HOSTS)["h1"]
     bands = [told.after["h1"][0].throughput_ratio for told in (of_prior, again)]
     assert math.log(bands[1].upper) == pytest.approx(own * math.log(bands[0].upper))
     assert own > 1.5 * factor, "each model is widened by what was observed of it"
@@ -105,7 +107,8 @@ def test_only_platforms_that_leave_their_intervals_are_remembered(advisor: Advis
         advisor.inventory.delete_host(f"gone-{number}")
     watch(advisor, clock, WILD)
     assert set(advisor.placements.place(ASKED).recommendation.widened) == {"h1", "h2"}
-    assert set(advisor.outcomes._monitor._factors[2]) == {"I"}
+    outcomes: Any = advisor.outcomes
+    assert set(outcomes._monitor._factors[2]) == {"I"}
 
 
 @pytest.mark.usefixtures("two")

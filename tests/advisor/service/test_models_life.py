@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -241,11 +242,12 @@ def test_harm_to_any_file_of_an_artifact_keeps_it_from_answering(
             continue  # without its last line feed it says the same
         kept = (home / name).read_bytes()
         harm(home / name)
-        for call in (
+        calls: list[Callable[[], object]] = [
             lambda: advisor.models.activate("m-new", force=True),
             lambda: advisor.models.shadow("m-new"),
             lambda: advisor.models.judge("m-new"),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(BrokenArtifact, match="m-new"):
                 call()
         (home / name).write_bytes(kept)
@@ -276,7 +278,11 @@ def test_a_registered_model_that_was_altered_with_fitting_checksums_does_not_ans
     target = json.loads(file.read_text(encoding="utf-8"))
     file.write_text(json.dumps(target | {"calibration": {}}), encoding="utf-8")
     seal(settings.model_dir / "m-new")
-    for call in (lambda: advisor.models.activate("m-new", force=True), lambda: advisor.models.shadow("m-new")):
+    calls: list[Callable[[], object]] = [
+        lambda: advisor.models.activate("m-new", force=True),
+        lambda: advisor.models.shadow("m-new"),
+    ]
+    for call in calls:
         with pytest.raises(BrokenArtifact, match="m-new"):
             call()
     assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "prior": "candidate"}
@@ -299,7 +305,7 @@ def test_of_two_activations_at_once_one_wins(
 ) -> None:
     versions = [register("m-1", 0.02), register("m-2", 0.02, seed=1)]
     _meet(monkeypatch, ModelRegistry, "_judge")
-    outcomes = _at_once([lambda version=version: advisor.models.activate(version) for version in versions])
+    outcomes = _at_once([partial(advisor.models.activate, version) for version in versions])
     won = [one for one in outcomes if not isinstance(one, AdvisorError)]
     (lost,) = (one for one in outcomes if isinstance(one, AdvisorError))
     assert isinstance(lost, Conflict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC
+from typing import Literal
 
 from hypothesis import strategies as st
 
@@ -43,7 +44,7 @@ cpu_sets = st.lists(st.integers(0, 63), unique=True, max_size=4).map(lambda cpus
 pinnings = st.builds(Pinning, st.lists(cpu_sets, min_size=1, max_size=3).map(tuple))
 
 
-def _network(mode: str, rate: float, extra: float | None) -> NetworkSettings:
+def _network(mode: Literal["shared", "dedicated"], rate: float, extra: float | None) -> NetworkSettings:
     return NetworkSettings(mode, rate, None if extra is None else rate + extra)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def test_an_answer_is_stored_in_a_fraction_of_its_text(database: Database) -> No
     long = answer("r1")
     texts = tuple(f"Nothing that was tried on h{number} keeps every limit." for number in range(300))
     with database.write() as connection:
-        recommendations.add(connection, Recommendation(**{**_fields(long), "notes": texts}))
+        recommendations.add(connection, replace(long, notes=texts))
         stored = connection.scalar(sa.select(recommendations.recommendations.c.answer))
         assert recommendations.get(connection, "r1").notes == texts  # type: ignore[union-attr]
     assert len(json.dumps(stored)) < len("".join(texts)) / 3

@@ -123,7 +123,7 @@ def test_migrations_are_found_from_any_folder(empty_url: str, tmp_path: Path, mo
 
 
 def test_every_table_can_be_made_on_postgresql() -> None:
-    dialect = postgresql.dialect()
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     for table in schema.metadata.sorted_tables:
         statement = str(sa.schema.CreateTable(table).compile(dialect=dialect))
         assert "WITHOUT ROWID" not in statement

@@ -12,7 +12,6 @@ from typing import Any, get_args
 import pytest
 import sqlalchemy as sa
 
-from advisor.access import tokens as module
 from advisor.access.audit import PURGE_EVERY, Audit, Operation, acting
 from advisor.access.tokens import CACHE_S, Tokens
 from advisor.errors import InvalidInput, NotFound, StorageUnavailable
@@ -87,7 +86,7 @@ def test_an_unknown_id_costs_the_same_work_as_a_wrong_secret(bench: Bench, monke
         compared.append((len(one), len(other)))
         return real(one, other)
 
-    monkeypatch.setattr(module.hmac, "compare_digest", compare)
+    monkeypatch.setattr(hmac, "compare_digest", compare)
     for asked in (f"cot_{token.id}_{'A' * 43}", f"cot_{'0' * 16}_{'A' * 43}", "nonsense"):
         assert bench.tokens.caller(asked) is None
     assert compared == [(64, 64)] * 3

@@ -15,9 +15,12 @@ word = sys.stdin.read().split()[0]
 with Path(os.environ["COTENANT_TEST_SEEN"]).open("a", encoding="ascii") as seen:
     seen.write(word + "\n")
 root = ElementTree.fromstring(base64.b64decode(word, validate=True))
-memory = {one.findtext("ID"): float(one.findtext("TEMPLATE/MEMORY")) for one in root.iterfind("VM_POOL/VM")}
+memory = {one.findtext("ID"): float(one.findtext("TEMPLATE/MEMORY", "")) for one in root.iterfind("VM_POOL/VM")}
 free = {
-    one.findtext("ID"): (float(one.findtext("HOST_SHARE/MAX_MEM")) - float(one.findtext("HOST_SHARE/MEM_USAGE"))) / 1024
+    one.findtext("ID"): (
+        float(one.findtext("HOST_SHARE/MAX_MEM", "")) - float(one.findtext("HOST_SHARE/MEM_USAGE", ""))
+    )
+    / 1024
     for one in root.iterfind("HOST_POOL/HOST")
 }
 plan = ElementTree.Element("PLAN")

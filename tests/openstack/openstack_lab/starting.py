@@ -41,12 +41,12 @@ def _start_mariadb(lab: OpenStackLab) -> None:
     )
     if user:
         os.chown(secret, pwd.getpwnam(user).pw_uid, -1)
-    argv = (
+    install = (
         "mariadb-install-db", "--no-defaults", f"--datadir={data}/data", "--skip-test-db",
         "--auth-root-authentication-method=normal",
     )  # fmt: skip
     with lab.processes.log("mariadb-install").open("ab") as out:
-        subprocess.run(argv, check=True, stdout=out, stderr=out, user=user)
+        subprocess.run(install, check=True, stdout=out, stderr=out, user=user)
     argv = (
         "mariadbd", "--no-defaults", f"--datadir={data}/data", f"--socket={data}/socket", f"--pid-file={data}/pid",
         f"--port={lab.places.ports['mariadb']}", "--bind-address=127.0.0.1", "--skip-log-bin", "--skip-name-resolve",
