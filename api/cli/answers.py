@@ -86,10 +86,10 @@ def show_reasons(candidate: Candidate) -> None:
 def _show_ladder(host: str, steps: Sequence[MitigationStep]) -> None:
     """What was tried because the placement alone breaks a limit there."""
     say()
-    end = ":" if any(step.satisfies for step in steps) else ", and none mends it:"
+    end = ":" if any(step.satisfies for step in steps) else ", and none is enough:"
     say(f"On {host} the placement alone breaks a limit; tried in order of cost{end}")
     rows = [(f"  {one.action.replace('_', ' ')}", "yes" if one.satisfies else "no", one.text) for one in steps]
-    print_table(("  step", "mends it", "what"), rows)
+    print_table(("  step", "enough", "what"), rows)
 
 
 def _show_changes(candidate: Candidate) -> None:

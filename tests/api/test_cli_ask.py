@@ -52,7 +52,7 @@ def test_the_ladder_is_told_with_what_mends_it_and_whose_settings_change(monkeyp
     assert "Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95." in told[3]
     assert told[4] == "  batch-1 gets: cap 60 %"
     assert "; batch-1 gets: cap 60 %" in shown.splitlines()[3]  # the table does not hide it
-    assert "On h8 the placement alone breaks a limit; tried in order of cost, and none mends it:" in shown
+    assert "On h8 the placement alone breaks a limit; tried in order of cost, and none is enough:" in shown
     assert shown.count("breaks a limit") == 2
 
 
