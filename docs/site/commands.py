@@ -109,7 +109,7 @@ def _click_parameter(one: Any, context: Any) -> Parameter:
 def _value(one: Any, context: Any) -> str:
     if one.metavar or one.min is not None or one.max is not None:
         return one.metavar or "N"
-    return one.display_type_rich(ctx=context).strip("[]<>")
+    return str(one.display_type_rich(ctx=context)).strip("[]<>")
 
 
 def _range(one: Any) -> str:

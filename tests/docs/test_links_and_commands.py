@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 from collections.abc import Iterator
@@ -78,7 +79,7 @@ def command_of(words: list[str]) -> tuple[set[str], list[str]]:
     parser = profiler_cli._parser() if words[0] == "cotenant-profiler" else lab_cli._parser()
     rest = words[1:]
     while True:
-        inner = [one for one in parser._actions if isinstance(one.choices, dict)]
+        inner = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
         if not inner or not rest or rest[0].startswith("-"):
             return {option for action in parser._actions for option in action.option_strings} | {"--version"}, rest
         name = rest.pop(0)
