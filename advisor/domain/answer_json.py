@@ -52,7 +52,7 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
         "newcomer": _effect(candidate.newcomer),
         "neighbours": _effects(candidate.neighbours),
         "changes": _changes(candidate.changes),
-        "rungs": _rungs(candidate.rungs),
+        "mitigation": _mitigation(candidate.rungs),
         "notes": list(candidate.notes),
         "reasons": [_reason(one) for one in candidate.reasons],
     }
@@ -61,8 +61,8 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
     return answer
 
 
-def _rungs(rungs: Sequence[MitigationStep]) -> list[Json]:
-    """The steps of the isolation ladder that were tried, in their order."""
+def _mitigation(steps: Sequence[MitigationStep]) -> list[Json]:
+    """The mitigation steps that were tried, in their order."""
     return [
         {
             "action": one.action,
@@ -73,7 +73,7 @@ def _rungs(rungs: Sequence[MitigationStep]) -> list[Json]:
             "driver_cpus": None if one.driver_cpus is None else list(one.driver_cpus),
             "notes": list(one.notes),
         }
-        for one in rungs
+        for one in steps
     ]
 
 
@@ -82,7 +82,7 @@ def _rejection(rejection: Rejection) -> Json:
         "host": rejection.host,
         "code": rejection.code,
         "reason": rejection.reason,
-        "rungs": _rungs(rejection.rungs),
+        "mitigation": _mitigation(rejection.rungs),
     }
 
 

@@ -19,7 +19,7 @@ from api.schemas.plans import PlanAnswer
 STANDARD = PlanRequest()
 # Options that are not called as their fields are.
 OPTIONS = {
-    "instances": "--add", "whatif": "--what-if", "growth.instances_per_month": "--growth",
+    "instances": "--add", "what_if": "--what-if", "growth.instances_per_month": "--growth",
     "growth.load_percent_per_month": "--load-growth", "growth.months": "--months", "time_limit_s": "--time-limit",
 }  # fmt: skip
 
@@ -128,7 +128,7 @@ def plan(
         move_gain=move_gain,
         at_once=at_once,
         growth=grows,
-        whatif=offline.load_what_if(what_if) if what_if else None,
+        what_if=offline.load_what_if(what_if) if what_if else None,
         then=then,
         commands=commands,
         time_limit_s=time_limit,

@@ -58,7 +58,7 @@ class NewInstance(Schema):
         }
     )
 
-    name: Id = Field(description="its name; it may be in the inventory already")
+    id: Id = Field(description="its name; it may be in the inventory already")
     vcpus: Cpus = Field(default=1, description="virtual CPUs")
     memory_mb: Amount = Field(default=0.0, description="memory in MB")
     disk_gb: Amount = Field(default=0.0, description="disk in GB")
@@ -87,7 +87,7 @@ class NewInstance(Schema):
         if self.workload is not None and self.profile is not None:
             raise InvalidInput("give workload or profile, not both", field="instance.profile")
         instance = Instance(
-            id=self.name,
+            id=self.id,
             vcpus=self.vcpus,
             memory_mb=self.memory_mb,
             disk_gb=self.disk_gb,
@@ -100,7 +100,7 @@ class NewInstance(Schema):
             exclusive=self.exclusive,
             labels=self.labels,
         )
-        profile = None if self.profile is None else WorkloadProfile(name=self.name, metrics=self.profile)
+        profile = None if self.profile is None else WorkloadProfile(name=self.id, metrics=self.profile)
         return instance, profile
 
 
@@ -132,7 +132,7 @@ class PlacementBody(Schema):
     model_config = examples(
         {
             "instance": {
-                "name": "shop-7",
+                "id": "shop-7",
                 "vcpus": 2,
                 "memory_mb": 4096,
                 "workload": "web-1k",
@@ -158,7 +158,7 @@ class PlacementBody(Schema):
     explain: Flag = Field(default=True, description="give reasons")
     commands: Flag = Field(default=False, description="give the commands that apply each candidate's settings")
     dry_run: Flag = Field(default=False, description="hold nothing: the answer reserves no host")
-    mend: Flag = Field(
+    mitigate: Flag = Field(
         default=True,
         description="try other settings on hosts where a limit would break; false: such hosts are rejected",
     )
@@ -176,7 +176,7 @@ class PlacementBody(Schema):
             explain=self.explain,
             commands=self.commands,
             dry_run=self.dry_run,
-            mend=self.mend,
+            mend=self.mitigate,
         )
 
 
@@ -194,7 +194,7 @@ class ReasonOut(AnswerBody):
     ratio: Figure = Field(default=None, description="the throughput ratio that the text speaks of")
 
 
-class RungOut(AnswerBody):
+class MitigationStepOut(AnswerBody):
     """One step of the isolation ladder as it was tried where a limit would break."""
 
     action: MitigationAction = Field(description="what kind of setting it changes")
@@ -239,8 +239,8 @@ class CandidateOut(AnswerBody):
     newcomer: NewcomerOut = Field(description="what happens to the newcomer")
     neighbours: list[EffectOut] = Field(description="what happens to each neighbour")
     changes: dict[str, SettingsOut] = Field(default={}, description="settings that neighbours get, by instance")
-    rungs: list[RungOut] = Field(
-        default=[], description="steps of the isolation ladder that were tried here; the last one mended it"
+    mitigation: list[MitigationStepOut] = Field(
+        default=[], description="steps that were tried here because a limit would break; the last one keeps it"
     )
     notes: list[str] = Field(default=[], description="what must be known before the settings are followed")
     reasons: list[ReasonOut] = Field(description="why the host stands where it stands")
@@ -253,7 +253,7 @@ class RejectionOut(AnswerBody):
     host: str = Field(description="the host")
     code: str = Field(description="see docs/answers.md")
     reason: str = Field(description="the code as a sentence")
-    rungs: list[RungOut] = Field(default=[], description="steps of the isolation ladder that did not mend it")
+    mitigation: list[MitigationStepOut] = Field(default=[], description="steps that were tried in vain")
 
 
 class PlacementAnswer(AnswerBody):

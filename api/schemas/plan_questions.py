@@ -45,7 +45,7 @@ class WhatIfBody(Schema):
     def to_domain(self) -> WhatIf:
         """The domain's WhatIf; InvalidInput names the host that is wrong."""
         return WhatIf(
-            hosts=each_to_domain("whatif.hosts", self.hosts, HostItem.as_domain),
+            hosts=each_to_domain("what_if.hosts", self.hosts, HostItem.as_domain),
             remove=tuple(self.remove),
             cpu_overcommit=self.cpu_overcommit,
             memory_overcommit=self.memory_overcommit,
@@ -84,8 +84,8 @@ _RULES = [
     },
     {
         "if": {"properties": {"kind": {"const": "what_if"}}, "required": ["kind"]},
-        "then": {"required": ["whatif"], "properties": {"whatif": {"type": "object", "minProperties": 1}}},
-        "else": {"properties": {"whatif": {"type": "null"}, "then": {"type": "null"}}},
+        "then": {"required": ["what_if"], "properties": {"what_if": {"type": "object", "minProperties": 1}}},
+        "else": {"properties": {"what_if": {"type": "null"}, "then": {"type": "null"}}},
     },
     {"if": {"not": _asks("capacity")}, "then": {"properties": {"growth": {"type": "null"}}}},
     {
@@ -130,7 +130,7 @@ class PlanBody(Schema):
         default=2, description="moves in one stage"
     )
     growth: GrowthBody | None = Field(default=None, description="how demand grows (capacity)")
-    whatif: WhatIfBody | None = Field(default=None, description="the imagined cloud (what_if)")
+    what_if: WhatIfBody | None = Field(default=None, description="the imagined cloud (what_if)")
     then: Then | None = Field(
         default=None, description="asked of the imagined cloud: admit, rebalance, consolidate or capacity"
     )
@@ -156,7 +156,7 @@ class PlanBody(Schema):
             move_gain=self.move_gain,
             at_once=self.at_once,
             growth=self.growth.to_domain() if self.growth else None,
-            whatif=self.whatif.to_domain() if self.whatif else None,
+            what_if=self.what_if.to_domain() if self.what_if else None,
             then=self.then,
             commands=self.commands,
             time_limit_s=self.time_limit_s,
@@ -174,7 +174,7 @@ class PlanBody(Schema):
             "growth": None if request.growth is None else GrowthBody.model_construct(
                 **{name: getattr(request.growth, name) for name in GrowthBody.model_fields}
             ),
-            "whatif": None if request.whatif is None else WhatIfBody.of(request.whatif),
+            "what_if": None if request.what_if is None else WhatIfBody.of(request.what_if),
         }  # fmt: skip
         same: dict[str, Any] = {name: getattr(request, name) for name in cls.model_fields if name not in lists}
         return cls.model_construct(**same, **lists)

@@ -68,7 +68,7 @@ class QualityOut(AnswerBody):
     """How a model's predictions held of late: `status` is no_data, too_few, ok or drift, `verdict` says it in words."""
 
     version: str = Field(description="the model")
-    window: int = Field(description="rows per group")
+    last: int = Field(description="most observations of a group that are looked at")
     status: str = Field(description="no_data, too_few, ok or drift")
     verdict: list[str] = Field(description="what was found and what to do, as sentences")
     groups: list[GroupOut] = Field(description="figures by role, target and scope")
@@ -77,4 +77,5 @@ class QualityOut(AnswerBody):
     @classmethod
     def of(cls, quality: ModelQuality) -> QualityOut:
         """From the domain."""
-        return cls.model_validate(asdict(quality))
+        told = asdict(quality)
+        return cls.model_validate({"last": told.pop("window"), **told})

@@ -58,7 +58,7 @@ def make(
         return _form(request, inventory, models, asked)
     try:
         check_batch(wanted.instances, settings, "instances")
-        check_batch(wanted.whatif.hosts if wanted.whatif else (), settings, "whatif.hosts")
+        check_batch(wanted.what_if.hosts if wanted.what_if else (), settings, "what_if.hosts")
         plan = plans.make(wanted)
     except InvalidInput as error:
         asked.blame(error)

@@ -82,13 +82,13 @@ def test_a_limit_that_the_placement_alone_breaks_is_mended_on_the_way() -> None:
     assert result.exit_code == 0
     (candidate,) = json.loads(result.stdout)["candidates"]
     assert candidate["newcomer"]["throughput_ratio"]["expected"] >= 0.65
-    assert [(rung["action"], rung["satisfies"]) for rung in candidate["rungs"]] == [("weight", False), ("cap", True)]
+    assert [(one["action"], one["satisfies"]) for one in candidate["mitigation"]] == [("weight", False), ("cap", True)]
     assert candidate["changes"]["batch-1"]["isolation"]["cap_percent"] == 70.0
     assert candidate["reasons"][0]["text"] == (
         "n keeps 0.65 of its own speed, held back by the CPU: batch-1 asks for 0.70 CPUs of it "
         "under the settings that it gets here, and both take turns on the same CPUs (L8)."
     )
-    last = candidate["rungs"][-1]["effects"]
+    last = candidate["mitigation"][-1]["effects"]
     assert [one["instance"] for one in last] == ["n", "batch-1"]
     assert last[0]["throughput_ratio"] == candidate["newcomer"]["throughput_ratio"]
     assert last[1]["throughput_ratio"] == candidate["neighbours"][0]["throughput_ratio"]

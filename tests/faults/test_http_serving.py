@@ -15,7 +15,7 @@ import pytest
 
 from tests.servers.service import Service
 
-QUESTION = {"instance": {"name": "n"}, "dry_run": True}
+QUESTION = {"instance": {"id": "n"}, "dry_run": True}
 
 
 @pytest.fixture
