@@ -19,7 +19,7 @@ from profiler.probes import load
 
 PROGRAMS = {
     "cotenant": "The server side: questions, plans, models, the service and its database.",
-    "cotenant-profiler": "The host side: reads and measures what runs on a host. It needs Python alone.",
+    "cotenant-profiler": "The host side: reads and measures what runs on a host.",
     "cotenant-lab": "Campaigns that measure workloads alone and together.",
 }
 
@@ -124,11 +124,9 @@ def _default(one: Any) -> str:
         return one.show_default
     if one.default in (None, False, "", ()) or not one.show_default or callable(one.default):
         return ""
-    return (
-        "yes"
-        if one.default is True
-        else code(f"{one.default:g}" if isinstance(one.default, float) else str(one.default))
-    )
+    if one.default is True:
+        return "yes"
+    return code(f"{one.default:g}" if isinstance(one.default, float) else str(one.default))
 
 
 def _of_argparse(parser: argparse.ArgumentParser, name: str, text: str) -> Iterator[Command]:
