@@ -109,9 +109,9 @@ def plan(
 ) -> None:
     """Say what should become of a whole cloud.
 
-    Places instances (admit), restores limits with the fewest moves (rebalance), empties hosts (evacuate), needs fewer of them
-    (consolidate), says how many more fit (capacity), compares with an imagined cloud (what_if), or suits sizes and caps
-    to what is used (right_size). No server and no database are needed, and nothing is carried out.
+    Places instances (admit), restores limits with the fewest moves (rebalance), empties hosts (evacuate), needs fewer
+    hosts (consolidate), says how many more instances fit (capacity), compares with an imagined cloud (what_if), or suits
+    sizes and caps to what is used (right_size). No server and no database are needed, and nothing is carried out.
     """
     cloud = offline.load_inventory(inventory)
     grows = growth_of(growth, load_growth, months)
