@@ -110,8 +110,8 @@ def plan(
     """Say what should become of a whole cloud.
 
     Places instances (admit), restores limits with the fewest moves (rebalance), empties hosts (evacuate), needs fewer
-    hosts (consolidate), says how many more instances fit (capacity), compares with an imagined cloud (what_if), or suits
-    sizes and caps to what is used (right_size). No server and no database are needed, and nothing is carried out.
+    hosts (consolidate), says how many more instances fit (capacity), compares with an imagined cloud (what_if), or
+    suits sizes and caps to what is used (right_size). No server and no database are needed, and nothing is carried out.
     """
     cloud = offline.load_inventory(inventory)
     grows = growth_of(growth, load_growth, months)
