@@ -23,7 +23,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels lint setup lab-tools server-tools bench docs wheels agent clean
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels lint setup lab-tools server-tools bench docs wheels agent release clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -129,6 +129,9 @@ wheels: setup  ## build the wheels of the server and of the profiler, in build/w
 	@rm -rf build/lib packaging/profiler/build  # setuptools would pack what an earlier build left there
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --wheel-dir build/wheels ./packaging/profiler .
+
+release: setup  ## tag the version that both distributions and the changelog agree on; pushes nothing
+	$(BIN)/python packaging/release.py
 
 agent: setup  ## build the agent as one file, build/cotenant-profiler.pyz
 	$(BIN)/python packaging/build_agent.py

@@ -1,0 +1,74 @@
+"""Tags the version that pyproject.toml and CHANGELOG.md agree on: `make release`.
+
+The tag's message is that version's section of the changelog. Nothing is pushed.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+UNRELEASED = "Unreleased"
+
+
+class ReleaseError(Exception):
+    """Why there is nothing to tag yet, in one sentence."""
+
+
+def agreed_version(root: Path) -> str:
+    """The version of both distributions, of the server's requirement of the profiler, and of the changelog."""
+    server = _project(root / "pyproject.toml")
+    found = {
+        "pyproject.toml": server["version"],
+        "packaging/profiler/pyproject.toml": _project(root / "packaging/profiler/pyproject.toml")["version"],
+        "the requirement of cotenant-profiler": _required_profiler(server["dependencies"]),
+        "CHANGELOG.md": next((title for title, _ in changelog(root) if title != UNRELEASED), "no version"),
+    }
+    if len(set(found.values())) > 1:
+        raise ReleaseError("versions differ: " + ", ".join(f"{where} has {one}" for where, one in found.items()))
+    return str(server["version"])
+
+
+def changelog(root: Path) -> list[tuple[str, str]]:
+    """The sections of the changelog, newest first: version or `Unreleased`, and text."""
+    text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^## (\S+).*$", text, flags=re.MULTILINE)
+    return [(title, body.strip()) for title, body in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def make_tag(root: Path) -> str:
+    """Tag the commit that is checked out, and return the tag. Raises ReleaseError where it is not to be released."""
+    tag = f"v{agreed_version(root)}"
+    sections = dict(changelog(root))
+    if sections.get(UNRELEASED):
+        raise ReleaseError(f"CHANGELOG.md has lines under {UNRELEASED}: they need a version")
+    if _git(root, "status", "--porcelain"):
+        raise ReleaseError("there are changes that are not committed")
+    if _git(root, "tag", "--list", tag):
+        raise ReleaseError(f"{tag} is there already")
+    _git(root, "tag", "--annotate", "--cleanup=verbatim", "--message", sections[tag.removeprefix("v")], tag)
+    return tag
+
+
+def _project(path: Path) -> dict[str, Any]:
+    return dict(tomllib.loads(path.read_text(encoding="utf-8"))["project"])
+
+
+def _required_profiler(requirements: list[str]) -> str:
+    return next(one.partition("==")[2] for one in requirements if one.startswith("cotenant-profiler=="))
+
+
+def _git(root: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=root, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"tagged {make_tag(ROOT)}; `git push --tags` publishes it\n")
+    except ReleaseError as error:
+        sys.exit(f"not released: {error}")

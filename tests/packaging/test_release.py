@@ -1,0 +1,94 @@
+"""A version is tagged only when both distributions and the changelog name it."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("release", ROOT / "packaging" / "release.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+release: Any = _load()
+
+
+def git(root: Path, *words: str) -> str:
+    author = ["-c", "user.name=somebody", "-c", "user.email=somebody@localhost", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", *author, *words], cwd=root, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of version 1.2.0, all of which is committed."""
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "somebody")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "somebody@localhost")
+    (tmp_path / "packaging/profiler").mkdir(parents=True)
+    project = '[project]\nversion = "1.2.0"\n'
+    (tmp_path / "pyproject.toml").write_text(project + 'dependencies = ["a>=1", "cotenant-profiler==1.2.0"]\n')
+    (tmp_path / "packaging/profiler/pyproject.toml").write_text(project)
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## Unreleased\n\n## 1.2.0 (2026-12-01)\n\n- # of hosts is shown.\n\n## 1.1.0\n\n- x\n"
+    )
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "--quiet", "--message", "all")
+    return tmp_path
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_both_distributions_and_the_newest_version_of_the_changelog_agree() -> None:
+    assert release.agreed_version(ROOT)
+
+
+def test_the_tag_carries_the_section_of_its_version(tree: Path) -> None:
+    assert release.make_tag(tree) == "v1.2.0"
+    assert git(tree, "tag", "--list", "--format=%(refname:short) %(contents)") == "v1.2.0 - # of hosts is shown."
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("pyproject.toml", 'version = "1.2.0"', 'version = "1.3.0"'),
+        ("pyproject.toml", "cotenant-profiler==1.2.0", "cotenant-profiler==1.1.0"),
+        ("packaging/profiler/pyproject.toml", "1.2.0", "1.3.0"),
+        ("CHANGELOG.md", "## 1.2.0", "## 1.3.0"),
+    ],
+)
+def test_where_one_place_names_another_version_nothing_is_tagged(tree: Path, path: str, old: str, new: str) -> None:
+    change(tree / path, old, new)
+    git(tree, "commit", "--quiet", "--all", "--message", "other")
+    with pytest.raises(release.ReleaseError, match="versions differ: "):
+        release.make_tag(tree)
+    assert git(tree, "tag") == ""
+
+
+def test_lines_without_a_version_changes_without_a_commit_and_a_tag_that_is_there_are_refused(tree: Path) -> None:
+    change(tree / "CHANGELOG.md", "## Unreleased\n", "## Unreleased\n\n- New.\n")
+    with pytest.raises(release.ReleaseError, match="they need a version"):
+        release.make_tag(tree)
+    change(tree / "CHANGELOG.md", "- New.\n", "")
+    with pytest.raises(release.ReleaseError, match="not committed"):
+        release.make_tag(tree)
+    git(tree, "checkout", "--quiet", ".")
+    release.make_tag(tree)
+    with pytest.raises(release.ReleaseError, match=r"v1\.2\.0 is there already"):
+        release.make_tag(tree)
