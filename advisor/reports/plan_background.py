@@ -48,7 +48,9 @@ def of_plan(
         notes.append("Who hurts whom is left out: which pCPUs each would have of its own is not kept in the plan.")
     else:
         harm = attribute_interference(_snapshot(then, plan.created_at), predictor, worst_first(plan.after))
-    lost = {one.instance for there in plan.after.values() for one in there} - {one.id for one in then.instances}
+    lost = {one.instance for there in plan.after.values() for one in there} - {
+        instance.id for instance in then.instances
+    }
     if lost:
         notes.append(
             f"Of {_count(len(lost))} only the name is known; pressure and harm after the plan do not count "

@@ -37,4 +37,4 @@ def listing(
 ) -> PageOut[PlanItem]:
     """Plans that were made, newest first; of one kind."""
     page, generation = plans.page(kind=kind, cursor=cursor, limit=limit), inventory.generation()
-    return PageOut(items=[PlanItem.of(one, generation) for one in page.items], next_cursor=page.next_cursor)
+    return PageOut(items=[PlanItem.of(item, generation) for item in page.items], next_cursor=page.next_cursor)

@@ -167,7 +167,7 @@ class PlanBody(Schema):
     def of(cls, request: PlanRequest) -> PlanBody:
         """From the domain, unchecked."""
         lists: dict[str, Any] = {
-            "instances": [InstanceItem.of(one) for one in request.instances],
+            "instances": [InstanceItem.of(instance) for instance in request.instances],
             "empty": list(request.empty),
             "hosts": None if request.hosts is None else list(request.hosts),
             "movable": None if request.movable is None else list(request.movable),

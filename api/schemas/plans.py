@@ -68,7 +68,7 @@ class PlanStepOut(AnswerBody):
         if step.gain is not None:
             told["gain"] = BandOut.of(step.gain)
         if step.commands:
-            told["commands"] = [_command(one) for one in step.commands]
+            told["commands"] = [_command(command) for command in step.commands]
         return cls(
             instance=step.instance,
             host=step.host,
@@ -213,7 +213,7 @@ class PlanAnswer(AnswerBody):
         if plan.capacity is not None:
             told["capacity"] = CapacityOut.of(plan.capacity)
         if plan.variants:
-            told["variants"] = [VariantOut.of(one) for one in plan.variants]
+            told["variants"] = [VariantOut.of(variant) for variant in plan.variants]
         return cls(
             id=plan.id,
             created_at=plan.created_at,
@@ -251,8 +251,8 @@ class PlanItem(AnswerBody):
         return cls(**same, stale=None if entry.generation is None else entry.generation != generation)
 
 
-def _command(one: Command) -> CommandOut:
-    return CommandOut(tool=one.tool, argv=list(one.argv), undo=list(one.undo), note=one.note)
+def _command(command: Command) -> CommandOut:
+    return CommandOut(tool=command.tool, argv=list(command.argv), undo=list(command.undo), note=command.note)
 
 
 def _by_host(effects: Mapping[str, tuple[Effect, ...]]) -> dict[str, list[EffectOut]]:

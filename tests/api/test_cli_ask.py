@@ -43,12 +43,12 @@ def told(result: Result) -> str:
     return lines[0]
 
 
-def test_the_ladder_is_told_with_what_mends_it_and_whose_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ladder_is_told_with_what_is_enough_and_whose_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisor.offline.where", lambda cloud, request, **_: answer(request))
     shown = run("where", CLOUD, "--instance", "shop.yaml", "--explain").stdout
     told = shown[shown.index("On h1 the placement alone breaks a limit") :].splitlines()
     assert told[0] == "On h1 the placement alone breaks a limit; tried in order of cost:"
-    assert [line.split()[:2] for line in told[1:4]] == [["step", "mends"], ["weight", "no"], ["cap", "yes"]]
+    assert [line.split()[:2] for line in told[1:4]] == [["step", "enough"], ["weight", "no"], ["cap", "yes"]]
     assert "Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95." in told[3]
     assert told[4] == "  batch-1 gets: cap 60 %"
     assert "; batch-1 gets: cap 60 %" in shown.splitlines()[3]  # the table does not hide it
