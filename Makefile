@@ -24,7 +24,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent release clean
+.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent release clean
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -48,8 +48,12 @@ run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, prin
 # Nothing here depends on how fast or how quiet the machine is, so that tests share the CPUs. Files go out in their
 # order: with those of many tests first, the slow ones that have few would come last and leave a CPU idle.
 test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
-test: setup lab-tools server-tools lint  ## every check, and every test that does not measure the machine
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not measured"
+test: setup lab-tools server-tools lint  ## lint, types, and every test that needs no longer target
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not measured and not lab" --ignore tests/browser
+
+test-real: setup lab-tools server-tools  ## the lab's real processes, control groups and networks (root), and pages in Chromium
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "lab and not measured"
+	$(BIN)/python -m pytest -m "not measured" tests/browser
 
 test-measured: setup lab-tools server-tools  ## tests of real time, rates and scheduling: alone on the machine, up to three tries
 	$(BIN)/python -m pytest -m measured

@@ -20,10 +20,10 @@ def origins(datasets: object) -> str:
     if not is_section("datasets", datasets) or not isinstance(datasets, list):
         return ""
     counts: dict[str, float] = {}
-    for one in datasets:
-        number = one.get("colocations")
+    for dataset in datasets:
+        number = dataset.get("colocations")
         if isinstance(number, int | float):
-            counts[str(one.get("origin", "?"))] = counts.get(str(one.get("origin", "?")), 0) + number
+            counts[str(dataset.get("origin", "?"))] = counts.get(str(dataset.get("origin", "?")), 0) + number
     total = sum(counts.values())
     return ", ".join(f"{name} {100 * count / total:.0f} %" for name, count in sorted(counts.items())) if total else ""
 

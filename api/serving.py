@@ -148,7 +148,7 @@ class _Workers:
         if not self._stopping:
             told()
         while not self._stopping:
-            wait([one.process.sentinel for one in self._workers], timeout=1.0)
+            wait([worker.process.sentinel for worker in self._workers], timeout=1.0)
             self._replace_the_dead()
         self._listener.close()  # else it would go on to take connections that nobody answers
         self._end()
@@ -158,12 +158,12 @@ class _Workers:
         """Wait for all workers; one that was being started when the signal came has not been told yet."""
         self._tell_to_end()
         ends = time.monotonic() + self._settings.drain_s + GRACE_S + SPARE_S
-        for one in self._workers:
-            one.process.join(max(ends - time.monotonic(), 0.0))
-            if one.process.is_alive():
-                log.error("worker %d did not end; it is killed", one.number)
-                one.process.kill()
-                one.process.join()
+        for worker in self._workers:
+            worker.process.join(max(ends - time.monotonic(), 0.0))
+            if worker.process.is_alive():
+                log.error("worker %d did not end; it is killed", worker.number)
+                worker.process.kill()
+                worker.process.join()
 
     def _start(self) -> _Worker:
         listens = self._spawn.Event()
@@ -172,11 +172,11 @@ class _Workers:
         return _Worker(process, listens)
 
     def _all_listen(self) -> bool:
-        for one in self._workers:
-            while not one.listens.wait(0.05):
+        for worker in self._workers:
+            while not worker.listens.wait(0.05):
                 if self._stopping:
                     return True
-                if not one.process.is_alive():
+                if not worker.process.is_alive():
                     return False
         return True
 
@@ -195,9 +195,9 @@ class _Workers:
         self._tell_to_end()
 
     def _tell_to_end(self) -> None:
-        for one in self._workers:
-            if one.process.is_alive():
-                one.process.terminate()
+        for worker in self._workers:
+            if worker.process.is_alive():
+                worker.process.terminate()
 
 
 def _work(settings: Settings, listener: socket.socket, listens: Event) -> None:

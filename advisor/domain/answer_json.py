@@ -34,7 +34,7 @@ def body_as_json(recommendation: Recommendation) -> Json:
     """What was decided."""
     commands = recommendation.request.commands
     return {
-        "candidates": [_candidate(one, commands=commands) for one in recommendation.candidates],
+        "candidates": [_candidate(candidate, commands=commands) for candidate in recommendation.candidates],
         "rejected": [_rejection(one) for one in recommendation.rejected],
         "notes": list(recommendation.notes),
     }
@@ -52,28 +52,28 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
         "newcomer": _effect(candidate.newcomer),
         "neighbours": _effects(candidate.neighbours),
         "changes": _changes(candidate.changes),
-        "rungs": _rungs(candidate.rungs),
+        "mitigation": _mitigation(candidate.rungs),
         "notes": list(candidate.notes),
-        "reasons": [_reason(one) for one in candidate.reasons],
+        "reasons": [_reason(reason) for reason in candidate.reasons],
     }
     if commands:
-        answer["commands"] = [_command(one) for one in candidate.commands]
+        answer["commands"] = [_command(command) for command in candidate.commands]
     return answer
 
 
-def _rungs(rungs: Sequence[MitigationStep]) -> list[Json]:
-    """The steps of the isolation ladder that were tried, in their order."""
+def _mitigation(steps: Sequence[MitigationStep]) -> list[Json]:
+    """The mitigation steps that were tried, in their order."""
     return [
         {
-            "action": one.action,
-            "text": one.text,
-            "changes": _changes(one.changes),
-            "effects": _effects(one.effects),
-            "satisfies": one.satisfies,
-            "driver_cpus": None if one.driver_cpus is None else list(one.driver_cpus),
-            "notes": list(one.notes),
+            "action": step.action,
+            "text": step.text,
+            "changes": _changes(step.changes),
+            "effects": _effects(step.effects),
+            "satisfies": step.satisfies,
+            "driver_cpus": None if step.driver_cpus is None else list(step.driver_cpus),
+            "notes": list(step.notes),
         }
-        for one in rungs
+        for step in steps
     ]
 
 
@@ -82,7 +82,7 @@ def _rejection(rejection: Rejection) -> Json:
         "host": rejection.host,
         "code": rejection.code,
         "reason": rejection.reason,
-        "rungs": _rungs(rejection.rungs),
+        "mitigation": _mitigation(rejection.rungs),
     }
 
 
@@ -95,7 +95,7 @@ def _changes(changes: Mapping[str, IsolationSettings]) -> Json:
 
 
 def _effects(effects: Sequence[Effect]) -> list[Json]:
-    return [{"instance": one.instance, **_effect(one)} for one in effects]
+    return [{"instance": effect.instance, **_effect(effect)} for effect in effects]
 
 
 def _effect(effect: Effect) -> Json:

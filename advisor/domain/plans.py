@@ -60,7 +60,7 @@ class PlanRequest:
     be emptied (evacuate), `hosts` those that may be used, None = all, `movable` who may move, None = everybody without
     a pinning that the caller made. `keep_ratio` is the T/B that whoever has no limit of its own must keep. A move must
     gain more than `move_gain` (T/B of the worst-off whom it changes) and more than is uncertain. `at_once` moves may
-    run together, one per host. `whatif` is the cloud that is imagined, `then` the question that is asked there
+    run together, one per host. `what_if` is the cloud that is imagined, `then` the question that is asked there
     (capacity, admit, consolidate, rebalance), None = only what happens to everybody. After `time_limit_s` the best so
     far is answered.
     """
@@ -76,7 +76,7 @@ class PlanRequest:
     move_gain: float = 0.05
     at_once: int = 2
     growth: Growth | None = None
-    whatif: WhatIf | None = None
+    what_if: WhatIf | None = field(default=None, metadata={"formerly": "whatif"})  # in older stored plans
     then: PlanKind | None = None
     commands: bool = False
     time_limit_s: float = 30.0

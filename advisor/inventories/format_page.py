@@ -165,7 +165,7 @@ def _table(rows: Mapping[str, Row], defaults: Mapping[str, Any], needed: tuple[s
 
 
 def _defaults(kind: type) -> Mapping[str, Any]:
-    return {one.name: one.default for one in fields(kind) if one.default is not MISSING}
+    return {field.name: field.default for field in fields(kind) if field.default is not MISSING}
 
 
 def _shown(value: Any) -> str:

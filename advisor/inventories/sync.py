@@ -53,19 +53,21 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
     hosts_were = {host.id: host for host in stored.hosts}
     told = _made(reading.hosts, lambda facts: _host(facts, hosts_were.get(facts["id"]), reading), left_out)
     hosts_now = {**hosts_were, **{host.id: host for host in told}}
-    were = {one.id: one for one in stored.instances}
+    were = {instance.id: instance for instance in stored.instances}
     running = _made(
         reading.instances,
         lambda facts: _instance(facts, were.get(facts["id"]), hosts_now, reading),
         left_out,
     )
     not_taken = {str(facts["id"]) for facts in reading.instances} - {one.id for one in running}
-    mine = {one.id for one in stored.instances if one.labels.get(SOURCE) == reading.source}
+    mine = {instance.id for instance in stored.instances if instance.labels.get(SOURCE) == reading.source}
     gone = reading.gone & were.keys()
     if reading.every_instance and mine:
         absent = mine - {one.id for one in running} - reading.unclear - not_taken
         gone |= absent if reading.instances or reading.gone or reading.unclear else frozenset()
-    still = {one.id: one.host for one in stored.instances if one.id not in gone} | {one.id: one.host for one in running}
+    still = {instance.id: instance.host for instance in stored.instances if instance.id not in gone} | {
+        one.id: one.host for one in running
+    }
     gone_hosts = _gone_hosts(reading, stored.hosts, {host.id for host in told}, set(still.values()), left_out)
     return SyncDiff(
         hosts=tuple(host for host in told if hosts_were.get(host.id) != host),

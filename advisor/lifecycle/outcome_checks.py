@@ -84,7 +84,9 @@ def of_placement(
         return ()
     by_target = {"throughput": ratios}
     source = source_of(answer.id)
-    known = {one.id: one for one in inventory.instances} | {answer.request.instance.id: answer.request.instance}
+    known = {instance.id: instance for instance in inventory.instances} | {
+        answer.request.instance.id: answer.request.instance
+    }
     there = next((one for one in inventory.hosts if one.id == host), None)
     platform = platform_of(there) if there else host
     factor = answer.widened.get(host, 1.0)
@@ -106,9 +108,9 @@ def platform_of(host: Host) -> str:
 def _jitter(colocation: Colocation) -> dict[str, float]:
     """Co-located over solo jitter per instance, where both were measured and are not 0."""
     return {
-        one.instance.id: one.colocated / one.solo
-        for one in colocation.outcomes
-        if one.outcome == "jitter_ms" and one.solo and one.colocated
+        outcome.instance.id: outcome.colocated / outcome.solo
+        for outcome in colocation.outcomes
+        if outcome.outcome == "jitter_ms" and outcome.solo and outcome.colocated
     }
 
 
@@ -135,7 +137,7 @@ def _scene_at(
         profile = replace(answer.request.profile, name=f"asked {newcomer.id}", platform="")
         newcomer, profiles = replace(newcomer, workload=profile.name), (profile,)
     newcomer = replace(newcomer, settings=settings_there(newcomer, candidate))
-    there = tuple(one for one in neighbours if one is not None)
+    there = tuple(neighbour for neighbour in neighbours if neighbour is not None)
     scene = _possible(host, (*there, newcomer), ())
     return None if scene is None else replace(scene, workloads=profiles)
 

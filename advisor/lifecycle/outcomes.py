@@ -14,14 +14,14 @@ def page(connection: Connection, which: AnsweredAs, *, cursor: str | None, limit
     found = recommendations.list_with_outcomes(
         connection, told=which == "told", real=which == "real", cursor=cursor, limit=limit
     )
-    return Page(tuple(beside(*one) for one in found.items), found.next_cursor)
+    return Page(tuple(beside(*item) for item in found.items), found.next_cursor)
 
 
 def beside(answer: Recommendation, outcome: RecordedOutcome | None) -> RecommendationOutcome:
     """An answer and its outcome, instance by instance: the newcomer first, then as it was told."""
     if outcome is None:
         return RecommendationOutcome(answer)
-    there = next((one for one in answer.candidates if one.host == outcome.host), None)
+    there = next((candidate for candidate in answer.candidates if candidate.host == outcome.host), None)
     bands = {one.instance: one.throughput_ratio for one in (there.newcomer, *there.neighbours)} if there else {}
     newcomer = answer.request.instance.id
     names = sorted(outcome.ratios, key=lambda name: (name != newcomer, name))

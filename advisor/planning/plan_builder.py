@@ -205,10 +205,10 @@ def _refused(solved: StagedAssignment, requested: tuple[Instance, ...]) -> tuple
 
 def _what_if(context: PlanContext, snapshot: ClusterSnapshot, evaluation: CloudEvaluation, models: Models) -> _Draft:
     """The current and the imagined cloud side by side, each with what the request asks of it."""
-    request, whatif = context.request, context.request.whatif
-    assert whatif is not None  # noqa: S101 - checked on its way in
-    cloud, homeless, notes = imagine(snapshot, whatif)
-    other = replace(context, chosen=by_name(models(whatif.model))) if whatif.model else context
+    request, what_if = context.request, context.request.what_if
+    assert what_if is not None  # noqa: S101 - checked on its way in
+    cloud, homeless, notes = imagine(snapshot, what_if)
+    other = replace(context, chosen=by_name(models(what_if.model))) if what_if.model else context
     anywhere = replace(other.part(0.0, 0.2), request=replace(request, hosts=None))
     imagined_before, moved = cloud, assign_and_stage(anywhere, cloud, "admit", homeless) if homeless else None
     cloud = moved.ordered.after if moved else imagined_before

@@ -38,9 +38,9 @@ def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
     if request.growth is not None:
         _check_growth(request.growth, effective_kind)
     if request.kind == "what_if":
-        _check_what_if(snapshot, request.whatif)
-    elif request.whatif is not None:
-        raise InvalidInput(f"whatif is only allowed for what_if, not for {request.kind}", field="whatif")
+        _check_what_if(snapshot, request.what_if)
+    elif request.what_if is not None:
+        raise InvalidInput(f"what_if is only allowed for what_if, not for {request.kind}", field="what_if")
 
 
 def _effective_kind(request: PlanRequest) -> PlanKind:
@@ -103,7 +103,7 @@ def _check_numbers(request: PlanRequest) -> None:
 
 
 def _check_hosts(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
-    imagined = request.whatif or WhatIf()
+    imagined = request.what_if or WhatIf()
     known = {host.id for host in (*snapshot.hosts, *imagined.hosts)} - set(imagined.remove)
     if request.hosts is not None:
         _known("hosts", request.hosts, known, "host")
@@ -141,31 +141,31 @@ def _check_movable(snapshot: ClusterSnapshot, request: PlanRequest, effective_ki
 
 def _check_what_if(snapshot: ClusterSnapshot, imagined: WhatIf | None) -> None:
     if imagined is None or imagined == WhatIf():
-        raise InvalidInput("what_if needs at least one change; without one it is the current cloud", field="whatif")
-    _one_of("whatif.pinning", imagined.pinning, PINNING_POLICIES)
-    _unique("whatif.hosts", (host.id for host in imagined.hosts), "host")
+        raise InvalidInput("what_if needs at least one change; without one it is the current cloud", field="what_if")
+    _one_of("what_if.pinning", imagined.pinning, PINNING_POLICIES)
+    _unique("what_if.hosts", (host.id for host in imagined.hosts), "host")
     known = {host.id for host in snapshot.hosts}
-    _known("whatif.remove", imagined.remove, known, "host")
+    _known("what_if.remove", imagined.remove, known, "host")
     in_both = sorted({host.id for host in imagined.hosts} & set(imagined.remove))
     if in_both:
-        raise InvalidInput(f"host {in_both[0]} is both added and removed; keep one of them", field="whatif.remove")
+        raise InvalidInput(f"host {in_both[0]} is both added and removed; keep one of them", field="what_if.remove")
     if not (known | {host.id for host in imagined.hosts}) - set(imagined.remove):
-        raise InvalidInput("no host would be left", field="whatif.remove")
+        raise InvalidInput("no host would be left", field="what_if.remove")
     for name in ("cpu_overcommit", "memory_overcommit"):
         if getattr(imagined, name) == 0:
-            raise InvalidInput(f"{name} 0 leaves no room for any instance", field=f"whatif.{name}")
+            raise InvalidInput(f"{name} 0 leaves no room for any instance", field=f"what_if.{name}")
     by_id = {host.id: host for host in imagined.hosts}
     for host, residents in zip(snapshot.hosts, snapshot.residents, strict=True):
         problem = misfit(by_id[host.id], residents) if host.id in by_id and imagined.pinning == "as_it_is" else None
         if problem:
-            raise InvalidInput(f"{problem}; choose another pinning for the imagined cloud", field="whatif.hosts")
+            raise InvalidInput(f"{problem}; choose another pinning for the imagined cloud", field="what_if.hosts")
     if imagined.model is not None:
         try:
             check_id(imagined.model, "model")
         except ValueError as error:
-            raise InvalidInput(str(error), field="whatif.model") from error
+            raise InvalidInput(str(error), field="what_if.model") from error
         if imagined.model.startswith("."):
-            raise InvalidInput(f"{imagined.model} is no version of a model", field="whatif.model")
+            raise InvalidInput(f"{imagined.model} is no version of a model", field="what_if.model")
 
 
 def _one_of(field: str, value: str, known: Iterable[str]) -> None:

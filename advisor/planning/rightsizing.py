@@ -243,11 +243,11 @@ def _reason(former: Instance, then: Instance, why: str, helped: Sequence[str]) -
     return why
 
 
-def _sized(one: Instance, vcpus: int) -> Instance:
-    pinning, cap = one.settings.pinning, one.settings.cap_percent
+def _sized(instance: Instance, vcpus: int) -> Instance:
+    pinning, cap = instance.settings.pinning, instance.settings.cap_percent
     kept = None if pinning is None else Pinning(pinning.cpus[:vcpus])
     most = None if cap is None else min(cap, 100.0 * vcpus)
-    return replace(one, vcpus=vcpus, settings=replace(one.settings, pinning=kept, cap_percent=most))
+    return replace(instance, vcpus=vcpus, settings=replace(instance.settings, pinning=kept, cap_percent=most))
 
 
 def _gain(before: Mapping[str, Band], after: Mapping[str, Band]) -> Band:

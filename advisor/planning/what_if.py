@@ -12,14 +12,16 @@ from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 
 
-def imagine(snapshot: ClusterSnapshot, whatif: WhatIf) -> tuple[ClusterSnapshot, tuple[Instance, ...], tuple[str, ...]]:
+def imagine(
+    snapshot: ClusterSnapshot, what_if: WhatIf
+) -> tuple[ClusterSnapshot, tuple[Instance, ...], tuple[str, ...]]:
     """The imagined cloud, the instances whose host is gone, and notes.
 
     An added host counts as seen now. Pins fit their host: with unchanged pinning, validation has rejected those beyond
     its pCPUs.
     """
-    hosts = {host.id: host for host in snapshot.hosts} | {host.id: host for host in whatif.hosts}
-    hosts = {name: _promising(host, whatif) for name, host in hosts.items() if name not in set(whatif.remove)}
+    hosts = {host.id: host for host in snapshot.hosts} | {host.id: host for host in what_if.hosts}
+    hosts = {name: _promising(host, what_if) for name, host in hosts.items() if name not in set(what_if.remove)}
     residents = [instance for residents_here in snapshot.residents for instance in residents_here]
     staying = [instance for instance in residents if instance.host in hosts]
     homeless = tuple(
@@ -28,9 +30,9 @@ def imagine(snapshot: ClusterSnapshot, whatif: WhatIf) -> tuple[ClusterSnapshot,
         if instance.host not in hosts
     )
     notes = []
-    if whatif.pinning == "unpinned":
+    if what_if.pinning == "unpinned":
         staying = [_pinned(instance, None) for instance in staying]
-    elif whatif.pinning == "own":
+    elif what_if.pinning == "own":
         staying, crowded = _with_own(hosts, staying)
         if crowded:
             notes.append(f"There are not enough pCPUs on {_listed(crowded)}: instances there have none of their own.")
@@ -39,7 +41,7 @@ def imagine(snapshot: ClusterSnapshot, whatif: WhatIf) -> tuple[ClusterSnapshot,
         are = "is" if len(homeless) == 1 else "are"
         notes.append(f"{lose} host and {are} placed anew.")
     ages = dict(zip((host.id for host in snapshot.hosts), snapshot.age_s.tolist(), strict=True))
-    ages |= {host.id: 0.0 for host in whatif.hosts}
+    ages |= {host.id: 0.0 for host in what_if.hosts}
     seen = {name: snapshot.taken_at - timedelta(seconds=age) for name, age in ages.items() if isfinite(age)}
     inventory = Inventory(tuple(hosts.values()), tuple(staying), snapshot.workloads)
     cloud = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=snapshot.taken_at)
@@ -66,8 +68,8 @@ def _full(cloud: ClusterSnapshot) -> Iterator[tuple[str, list[str]]]:
         yield name, [host.id for host, full in zip(cloud.hosts, over.tolist(), strict=True) if full]
 
 
-def _promising(host: Host, whatif: WhatIf) -> Host:
-    cpu, memory = whatif.cpu_overcommit, whatif.memory_overcommit
+def _promising(host: Host, what_if: WhatIf) -> Host:
+    cpu, memory = what_if.cpu_overcommit, what_if.memory_overcommit
     return replace(
         host,
         cpu_overcommit=host.cpu_overcommit if cpu is None else cpu,

@@ -46,12 +46,12 @@ def _parts(candidates: Sequence[Candidate]) -> int:
     """How much candidates hold: neighbours, reasons, commands, and steps of the ladder with whom they touch."""
     return sum(
         1
-        + len(one.neighbours)
-        + len(one.reasons)
-        + len(one.commands)
-        + len(one.changes)
-        + sum(1 + len(rung.effects) + len(rung.changes) for rung in one.rungs)
-        for one in candidates
+        + len(candidate.neighbours)
+        + len(candidate.reasons)
+        + len(candidate.commands)
+        + len(candidate.changes)
+        + sum(1 + len(rung.effects) + len(rung.changes) for rung in candidate.rungs)
+        for candidate in candidates
     )
 
 

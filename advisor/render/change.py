@@ -30,7 +30,7 @@ class Phase(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RenderOptions:
     """What commands depend on beside host and instance: Xen's `scheduler`, the version of control groups (`cgroup`) on
     Linux, and the `uplink` that tc shapes, None = as the host's labels say."""
 

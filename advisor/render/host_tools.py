@@ -8,7 +8,7 @@ from typing import Protocol
 
 from advisor.domain import Command
 from advisor.render import kvm, lxc, xen
-from advisor.render.change import Options, SettingsChange, Step
+from advisor.render.change import RenderOptions, SettingsChange, Step
 from profiler.host_kinds import HostKind
 from profiler.observed import Host, Instance
 
@@ -16,7 +16,7 @@ from profiler.observed import Host, Instance
 class HostTool(Protocol):
     """Commands of one kind of hypervisor, each with its undo. A command without argv says why there is none."""
 
-    def steps(self, change: SettingsChange, options: Options) -> Iterator[Step]:
+    def steps(self, change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
         """Pins, weight, cap and disk limit of what runs."""
         ...
 
@@ -24,7 +24,7 @@ class HostTool(Protocol):
         """The network limit at the instance's own interface, where tc cannot shape the uplink; None = it cannot be."""
         ...
 
-    def definition(self, change: SettingsChange, options: Options) -> Iterator[Step]:
+    def definition(self, change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
         """What to write down, so that the instance starts with its settings."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from advisor.render.change import Options, SettingsChange, Step, bytes_per_second, only_said
+from advisor.render.change import RenderOptions, SettingsChange, Step, bytes_per_second, only_said
 from advisor.render.groups import period_and_quota, shares, v2_weight
 from advisor.render.names import disk_target, iothreads, mac_address
 from advisor.render.policing import policed
@@ -14,7 +14,7 @@ from advisor.render.virsh import other_threads
 from profiler.observed import format_cpus
 
 
-def definition(change: SettingsChange, options: Options) -> Iterator[Step]:
+def definition(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """Elements for the domain's definition (virsh edit), so that it starts with its settings."""
     parts = (_cputune(change, options.cgroup), _iotune(change), _bandwidth(change, options.uplink))
     text = "".join(ElementTree.tostring(part, encoding="unicode") for part in parts if part is not None)

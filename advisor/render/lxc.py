@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import Options, Phase, SettingsChange, Step, bytes_per_second, more, only_said, replaced
+from advisor.render.change import (
+    Phase,
+    RenderOptions,
+    SettingsChange,
+    Step,
+    bytes_per_second,
+    more,
+    only_said,
+    replaced,
+)
 from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
 from advisor.render.names import DISK, disk_number, group_path, kernel_version
 from models.physics.cap_periods import DEFAULT_US, is_short
@@ -17,7 +26,7 @@ from profiler.observed import Host, Instance, Pinning
 BURST_SINCE = (5, 14)  # cpu.max.burst and cpu.cfs_burst_us came with Linux 5.14 (sched-bwc.rst)
 
 
-def steps(change: SettingsChange, options: Options) -> Iterator[Step]:
+def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """What control groups can do of a change; see `Phase` for the order."""
     group, cgroup = group_path(change.instance), options.cgroup
     yield from _pin(change, group)
@@ -140,7 +149,7 @@ def interface(change: SettingsChange) -> None:
     del change
 
 
-def definition(change: SettingsChange, options: Options) -> Iterator[Step]:
+def definition(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """Nothing: the managers of containers differ."""
     del change, options
     yield from ()

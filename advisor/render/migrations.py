@@ -88,15 +88,15 @@ def _live(migration: Command, source: Host, target: Host) -> Command:
     return replace(migration, note=f"{note}; {migration.note}" if migration.note else note)
 
 
-def _by_cloud(target: str, one: Instance, source: Host, to: Host) -> Command:
+def _by_cloud(target: str, instance: Instance, source: Host, to: Host) -> Command:
     if target == "openstack":
-        server = _plain(one.id, "instance", openstack.TOOL)
+        server = _plain(instance.id, "instance", openstack.TOOL)
         start = (openstack.TOOL, "--os-compute-api-version", LIVE_TO_HOST, "server", "migrate", "--live-migration")
         argv, undo = (
             (*start, "--host", _plain(host.id, "host", openstack.TOOL), "--wait", server) for host in (to, source)
         )
         return Command(openstack.TOOL, argv, undo, "the scheduler checks the host")
-    call = (cloudstack.TOOL, "migrate", "virtualmachine", f"virtualmachineid={one.id}")
+    call = (cloudstack.TOOL, "migrate", "virtualmachine", f"virtualmachineid={instance.id}")
     return Command(cloudstack.TOOL, (*call, f"hostid={to.id}"), (*call, f"hostid={source.id}"))
 
 
@@ -127,9 +127,9 @@ def _unshaped(former: Instance, source: Host, left: Sequence[Instance]) -> Itera
 
 
 def _changed(
-    host: Host, one: Instance, now: IsolationSettings, wanted: IsolationSettings, beside: Sequence[Instance]
+    host: Host, instance: Instance, now: IsolationSettings, wanted: IsolationSettings, beside: Sequence[Instance]
 ) -> tuple[Command, ...]:
-    return commands(host, one, now, wanted, neighbours=beside)
+    return commands(host, instance, now, wanted, neighbours=beside)
 
 
 def _on(host: Host, rendered: Sequence[Command]) -> Iterator[Command]:

@@ -51,7 +51,7 @@ def domain_name(instance: Instance) -> str:
         raise InvalidInput(
             f"no command can be rendered for instance {name!r}: tools would take that name for something else; "
             "give the VM a name with a letter in it",
-            field="instance.name",
+            field="instance.id",
         )
     return name
 
@@ -155,7 +155,7 @@ def _not_an_option(name: str, what: str) -> str:
     if name.startswith("-"):
         raise InvalidInput(
             f"no command can be rendered for {what} {name[:60]!r}: tools would read that name as an option",
-            field="instance.name",
+            field="instance.id",
         )
     return name
 

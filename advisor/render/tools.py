@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
 from advisor.render import cloudstack, openstack, tc
-from advisor.render.change import Options, SettingsChange, Step
+from advisor.render.change import RenderOptions, SettingsChange, Step
 from advisor.render.host_tools import HOST_TOOLS
 from advisor.render.names import target_of
 from profiler.observed import Host, Instance
@@ -18,14 +18,14 @@ class Tools:
     """`target` is native, openstack or cloudstack."""
 
     target: str
-    options: Options
+    options: RenderOptions
 
     @classmethod
     def of(cls, host: Host, target: str | None, scheduler: str, cgroup: int, uplink: str | None) -> Tools:
         """InvalidInput for a target or a version that there is not."""
         if cgroup not in (1, 2):
             raise InvalidInput(f"control groups have version 1 or 2, not {cgroup}", field="cgroup")
-        return cls(target_of(host, target), Options(scheduler, cgroup, uplink))
+        return cls(target_of(host, target), RenderOptions(scheduler, cgroup, uplink))
 
     def cpu_and_disk(self, change: SettingsChange) -> Iterator[Step]:
         """Pins, weight, cap and disk limit; for CloudStack the whole offering."""

@@ -37,9 +37,9 @@ def _reasons(
         for command in driver.commands(host, driver_cpus, instances, tools.target) if driver_cpus else ():
             if not command.argv:
                 yield command.note
-        for one in instances:
-            if one.id in changes:
-                change = SettingsChange(host, one, one.settings, changes[one.id])
+        for instance in instances:
+            if instance.id in changes:
+                change = SettingsChange(host, instance, instance.settings, changes[instance.id])
                 for step in (*tools.cpu_and_disk(change), *tools.network(change, None)):
                     if step.needs:
                         yield f"needs {step.needs} to be carried out"

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import Options, Phase, SettingsChange, Step, bytes_per_second, more, only_said, replaced
+from advisor.render.change import (
+    Phase,
+    RenderOptions,
+    SettingsChange,
+    Step,
+    bytes_per_second,
+    more,
+    only_said,
+    replaced,
+)
 from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight, weight_note
 from advisor.render.names import DISK, address, disk_target, domain_name, iothreads, mac_address
 from advisor.render.policing import Policed, loosens, policed
@@ -15,7 +24,7 @@ from profiler.observed import Host, Instance, format_cpus
 NO_QUOTA = -1  # any negative value (virsh(1), schedinfo)
 
 
-def steps(change: SettingsChange, options: Options) -> Iterator[Step]:
+def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """What virsh can do of a change, but the network; see `Phase` for the order."""
     name = domain_name(change.instance)
     for vcpu, now, then in change.moved_vcpus():

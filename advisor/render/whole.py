@@ -58,7 +58,7 @@ def plan(
     if strangers:
         raise InvalidInput(f"instance {strangers[0]} is to be changed and is not on host {host.id}", field="changes")
     if newcomer.id in known:
-        raise InvalidInput(f"instance {newcomer.id} is on host {host.id} already", field="instance.name")
+        raise InvalidInput(f"instance {newcomer.id} is on host {host.id} already", field="instance.id")
     tools = Tools.of(host, target, scheduler, cgroup, uplink)
     settled = replace(host, driver_cpus=driver_cpus) if driver_cpus else host  # where emulator threads go with a pin
     entering = SettingsChange(settled, newcomer, IsolationSettings(), wanted, comes=True)

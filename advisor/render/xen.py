@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import Options, Phase, SettingsChange, Step, more, only_said, replaced
+from advisor.render.change import Phase, RenderOptions, SettingsChange, Step, more, only_said, replaced
 from advisor.render.names import address, domain_name, mac_address
 from advisor.render.policing import policed
 from profiler.observed import Host, Instance, format_cpus
@@ -21,7 +21,7 @@ HINTS = {
 DOM0 = "Domain-0"
 
 
-def steps(change: SettingsChange, options: Options) -> Iterator[Step]:
+def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """What xl can do of a change; see `Phase` for the order."""
     name = domain_name(change.instance)
     for vcpu, now, then in change.moved_vcpus():
@@ -72,7 +72,7 @@ def interface(change: SettingsChange) -> None:
     del change
 
 
-def definition(change: SettingsChange, options: Options) -> Iterator[Step]:
+def definition(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """Lines for the domain's configuration (xl.cfg, xl-network-configuration), so that it starts with its settings."""
     wanted, instance = change.wanted, change.instance
     lines = []

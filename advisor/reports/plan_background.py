@@ -44,11 +44,13 @@ def of_plan(
     harm: tuple[AttributedLoss, ...] = ()
     if predictor is None or predictor.version != plan.model_version:
         notes.append("Who hurts whom is left out: the model that made this plan is not the one that answers now.")
-    elif plan.request.whatif is not None and plan.request.whatif.pinning == "own":
+    elif plan.request.what_if is not None and plan.request.what_if.pinning == "own":
         notes.append("Who hurts whom is left out: which pCPUs each would have of its own is not kept in the plan.")
     else:
         harm = attribute_interference(_snapshot(then, plan.created_at), predictor, worst_first(plan.after))
-    lost = {one.instance for there in plan.after.values() for one in there} - {one.id for one in then.instances}
+    lost = {one.instance for there in plan.after.values() for one in there} - {
+        instance.id for instance in then.instances
+    }
     if lost:
         notes.append(
             f"Of {_count(len(lost))} only the name is known; pressure and harm after the plan do not count "
@@ -82,13 +84,13 @@ def _cloud(inventory: Inventory, plan: Plan, *, afterwards: bool) -> Inventory:
     """The cloud with everybody where the plan has them before or after it, with the settings of that time."""
     effects, settings = (plan.after, _settings(plan)) if afterwards else (plan.before, {})
     hosts = {host.id: host for host in inventory.hosts}
-    whatif = plan.request.whatif
-    if whatif is not None:  # an imagined host with a known id replaces it only afterwards
-        imagined = {host.id: host for host in whatif.hosts}
+    what_if = plan.request.what_if
+    if what_if is not None:  # an imagined host with a known id replaces it only afterwards
+        imagined = {host.id: host for host in what_if.hosts}
         hosts = hosts | imagined if afterwards else imagined | hosts
     there: list[Host] = [hosts[name] for name in sorted(effects) if name in hosts]
     known = {instance.id: instance for instance in (*plan.request.instances, *inventory.instances)}
-    unpinned = afterwards and whatif is not None and whatif.pinning == "unpinned"
+    unpinned = afterwards and what_if is not None and what_if.pinning == "unpinned"
     placed = []
     for host in there:
         for effect in effects[host.id]:

@@ -49,7 +49,7 @@ def replay_report(replay: Replay) -> ReportDocument:
             Section(
                 "assumed",
                 "What was assumed",
-                sentences=[one.replace(" %", f"{NBSP}%") for one in replay.assumptions],
+                sentences=[assumption.replace(" %", f"{NBSP}%") for assumption in replay.assumptions],
             ),
             _how(replay),
         ],

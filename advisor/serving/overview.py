@@ -81,13 +81,13 @@ def detail(view: CloudView, chosen: ActivePredictor, cloud: CloudNow, host_id: s
     position = snapshot.index(host_id)
     if position is None:
         raise NotFound(f"there is no host {host_id}")
-    now = next(one for one in cloud.hosts if one.host.id == host_id)
+    now = next(host for host in cloud.hosts if host.host.id == host_id)
     scene, there = snapshot.scenes.take(np.array([position])), snapshot.residents[position]
 
     def ask(answering: ActivePredictor) -> HostDetail:
         predictor = answering.predictor
         effects = {one.instance: one for one in scene_effects(predictor.predict(scene), [one.id for one in there])}
-        in_order = tuple(effects[one.instance.id] for one in now.residents)
+        in_order = tuple(effects[resident.instance.id] for resident in now.residents)
         return HostDetail(now, in_order, _slowing(snapshot, host_id, predictor), answering.degraded)
 
     return active.ask(chosen, ask)
@@ -99,14 +99,14 @@ def widened(found: HostDetail, factors: interval_inflation.Factors) -> HostDetai
     return (
         found
         if factor is None
-        else replace(found, effects=tuple(interval_inflation.effect(one, factor) for one in found.effects))
+        else replace(found, effects=tuple(interval_inflation.effect(effect, factor) for effect in found.effects))
     )
 
 
 def _slowing(snapshot: ClusterSnapshot, host_id: str, predictor: Predictor) -> tuple[Slowing, ...]:
     """Who would be how much faster without whom, the largest loss first."""
     pairs = attribute_interference(snapshot, predictor, [host_id], most_residents=None)
-    found = [Slowing(one.victim, one.neighbour, one.taken) for one in pairs]
+    found = [Slowing(pair.victim, pair.neighbour, pair.taken) for pair in pairs]
     return tuple(sorted(found, key=lambda one: (-one.loss, one.victim, one.neighbour)))
 
 
@@ -124,7 +124,7 @@ def _hosts(snapshot: ClusterSnapshot, expected: Floats, coming: set[str]) -> lis
     return found
 
 
-def _badness(one: HostNow) -> tuple[float, float, str]:
-    worst = one.worst
-    most = max((value for value in one.pressure.values() if value is not None), default=0.0)
-    return (worst.expected if worst else float("inf"), -most, one.host.id)
+def _badness(now: HostNow) -> tuple[float, float, str]:
+    worst = now.worst
+    most = max((value for value in now.pressure.values() if value is not None), default=0.0)
+    return (worst.expected if worst else float("inf"), -most, now.host.id)

@@ -80,8 +80,8 @@ class DatabasePlacements:
             looks = [one for one in answers if not (holds_next and one.candidates)]
             if looks:
                 with self._write() as connection:
-                    for one in looks:
-                        self._note(connection, one)
+                    for look in looks:
+                        self._note(connection, look)
             return answers
         with self._one_at_a_time:
             for attempt in range(1, _ATTEMPTS + 1):
@@ -170,9 +170,9 @@ class DatabasePlacements:
         self._stored()
         return True
 
-    def _keep(self, connection: Connection, one: EncodedRecommendation, *, held: bool) -> None:
-        told = one.head
-        recommendations.add(connection, told, one.kept)
+    def _keep(self, connection: Connection, recommendation: EncodedRecommendation, *, held: bool) -> None:
+        told = recommendation.head
+        recommendations.add(connection, told, recommendation.kept)
         first = told.candidates[0].host if told.candidates else None
         about = [told.id, told.request.instance.id, *filter(None, [first])]
         detail = {"host": first, "dry_run": told.request.dry_run, "held": held, "model": told.model_version}

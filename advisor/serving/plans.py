@@ -130,7 +130,7 @@ class DatabasePlans:
 
     def _widened(self, found: Plan, hosts: Sequence[Host]) -> Plan:
         """With intervals as wide as each model's must be: an imagined cloud may be told by another one."""
-        imagined = found.request.whatif.model if found.request.whatif else None
+        imagined = found.request.what_if.model if found.request.what_if else None
         with self._read() as connection:
             wide = interval_inflation.plan(found, self._monitor.factors(connection, found.model_version, hosts))
             if imagined is None:

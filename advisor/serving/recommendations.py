@@ -114,9 +114,9 @@ class RecommendationCache:
         found = self._kept.find(_key(question))
         return found[:2] if found is not None and abs(now - found[1].seen) <= FORMER else None
 
-    def keep(self, question: str, one: EncodedRecommendation) -> None:
+    def keep(self, question: str, recommendation: EncodedRecommendation) -> None:
         """Remember it, in place of what was answered before."""
-        self._kept.keep(_key(question), (one, self.moment, one.size + QUESTION * len(question)))
+        self._kept.keep(_key(question), (recommendation, self.moment, recommendation.size + QUESTION * len(question)))
 
     @contextmanager
     def deciding(self) -> Iterator[bool]:

@@ -79,8 +79,8 @@ class _Advised:
             return inventory
         return replace(
             inventory,
-            hosts=tuple(self.hosts.get(one.id, one) for one in inventory.hosts),
-            instances=tuple(self.instances.get(one.id, one) for one in inventory.instances),
+            hosts=tuple(self.hosts.get(host.id, host) for host in inventory.hosts),
+            instances=tuple(self.instances.get(instance.id, instance) for instance in inventory.instances),
         )
 
 
@@ -226,7 +226,7 @@ def _as_advised(inventory: Inventory, held: Sequence[Pending]) -> _Advised:
     if not any(one.changes or one.driver_cpus is not None for one in held):
         return found
     by_host = {host.id: host for host in inventory.hosts}
-    placed = {one.id: one for one in inventory.instances if one.host}
+    placed = {instance.id: instance for instance in inventory.instances if instance.host}
     there = {**{one.placed.id: one.placed for one in held}, **placed}
     for one in sorted(held, key=attrgetter("expires_at", "recommendation")):
         if one.placed.id in placed:  # it does not count any more
@@ -246,7 +246,7 @@ def _named(items: Sequence[T], names: Collection[str]) -> dict[str, T | None]:
     """Those of these names, None = there is none."""
     if not names:
         return {}
-    return {**dict.fromkeys(names), **{one.id: one for one in items if one.id in names}}
+    return {**dict.fromkeys(names), **{item.id: item for item in items if item.id in names}}
 
 
 def _with_profiles(known: Sequence[WorkloadProfile], held: Sequence[Pending]) -> tuple[WorkloadProfile, ...]:

@@ -40,7 +40,10 @@ def text(value: Any) -> str:
 
 
 def decode(kind: type[T], data: Any) -> T:
-    """Inverse of `encode` for a value of type `kind`; fields that the data lacks get their defaults."""
+    """Inverse of `encode` for a value of type `kind`; fields that the data lacks get their defaults.
+
+    A field whose metadata has `formerly` is also read by that name, which it had when the value was stored.
+    """
     return cast(T, _decoder(cast(Hashable, kind))(data))
 
 
@@ -82,5 +85,10 @@ def _mapping(inner: Decode) -> Decode:
 
 def _dataclass(kind: type[Any]) -> Decode:
     hints = get_type_hints(kind)
-    readers = {field.name: _decoder(hints[field.name]) for field in fields(kind)}
-    return lambda data: kind(**{name: read(data[name]) for name, read in readers.items() if name in data})
+    readers = {
+        key: (field.name, _decoder(hints[field.name]))
+        for field in fields(kind)
+        for key in (field.name, field.metadata.get("formerly"))
+        if key is not None
+    }
+    return lambda data: kind(**{name: read(data[key]) for key, (name, read) in readers.items() if key in data})

@@ -60,7 +60,9 @@ def body_of(recommendation: Recommendation) -> dict[str, Any]:
 def add(connection: sa.Connection, recommendation: Recommendation, body: bytes | None = None) -> None:
     """Insert an answer; IntegrityError when its id is taken. `body` is the text of its `body_of`, if it is at hand."""
     text = codec.text(body_of(recommendation)).encode() if body is None else body
-    head = {one.name: getattr(recommendation, one.name) for one in fields(recommendation) if one.name not in _BODY}
+    head = {
+        field.name: getattr(recommendation, field.name) for field in fields(recommendation) if field.name not in _BODY
+    }
     row = {
         "id": recommendation.id,
         "created_at": recommendation.created_at,

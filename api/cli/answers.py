@@ -83,13 +83,13 @@ def show_reasons(candidate: Candidate) -> None:
         say(f"  {reason.text}")
 
 
-def _show_ladder(host: str, rungs: Sequence[MitigationStep]) -> None:
+def _show_ladder(host: str, steps: Sequence[MitigationStep]) -> None:
     """What was tried because the placement alone breaks a limit there."""
     say()
-    end = ":" if any(rung.satisfies for rung in rungs) else ", and none mends it:"
+    end = ":" if any(step.satisfies for step in steps) else ", and none is enough:"
     say(f"On {host} the placement alone breaks a limit; tried in order of cost{end}")
-    rows = [(f"  {one.action.replace('_', ' ')}", "yes" if one.satisfies else "no", one.text) for one in rungs]
-    print_table(("  step", "mends it", "what"), rows)
+    rows = [(f"  {one.action.replace('_', ' ')}", "yes" if one.satisfies else "no", one.text) for one in steps]
+    print_table(("  step", "enough", "what"), rows)
 
 
 def _show_changes(candidate: Candidate) -> None:

@@ -91,11 +91,11 @@ def _find(cloud: Inventory, wanted: str) -> tuple[Instance, str | None, Inventor
             raise InvalidInput(f"{path} holds {len(instances)} instances, one is needed; use plan for many")
         found = instances[0]
     else:
-        named = [one for one in cloud.instances if one.id == wanted]
+        named = [instance for instance in cloud.instances if instance.id == wanted]
         if not named:
             raise InvalidInput(f"--instance {wanted}: there is no such file, and no instance of that name")
         found = named[0]
-    others = replace(cloud, instances=tuple(one for one in cloud.instances if one.id != found.id))
+    others = replace(cloud, instances=tuple(instance for instance in cloud.instances if instance.id != found.id))
     # A pinning speaks of the pCPUs of the host that it leaves; that of one without a host is part of the question.
     pinning = None if found.host else found.settings.pinning
     return replace(found, host=None, settings=replace(found.settings, pinning=pinning)), found.host, others

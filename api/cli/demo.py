@@ -81,7 +81,7 @@ def _answer(*, as_json: bool) -> None:
 def _known(cloud: Inventory) -> dict[str, int]:
     """How many hosts and instances there are, and of how many instances the workload is known."""
     profiles = {workload.name for workload in cloud.workloads}
-    profiled = sum(one.workload in profiles for one in cloud.instances)
+    profiled = sum(instance.workload in profiles for instance in cloud.instances)
     return {
         "hosts": len(cloud.hosts),
         "instances": len(cloud.instances),

@@ -19,7 +19,7 @@ from api.schemas.plans import PlanAnswer
 STANDARD = PlanRequest()
 # Options that are not called as their fields are.
 OPTIONS = {
-    "instances": "--add", "whatif": "--what-if", "growth.instances_per_month": "--growth",
+    "instances": "--add", "what_if": "--what-if", "growth.instances_per_month": "--growth",
     "growth.load_percent_per_month": "--load-growth", "growth.months": "--months", "time_limit_s": "--time-limit",
 }  # fmt: skip
 
@@ -109,9 +109,9 @@ def plan(
 ) -> None:
     """Say what should become of a whole cloud.
 
-    Places instances (admit), mends with the fewest moves (rebalance), empties hosts (evacuate), needs fewer of them
-    (consolidate), says how many more fit (capacity), compares with an imagined cloud (what_if), or suits sizes and caps
-    to what is used (right_size). No server and no database are needed, and nothing is carried out.
+    Places instances (admit), restores limits with the fewest moves (rebalance), empties hosts (evacuate), needs fewer
+    hosts (consolidate), says how many more instances fit (capacity), compares with an imagined cloud (what_if), or
+    suits sizes and caps to what is used (right_size). No server and no database are needed, and nothing is carried out.
     """
     cloud = offline.load_inventory(inventory)
     grows = growth_of(growth, load_growth, months)
@@ -128,7 +128,7 @@ def plan(
         move_gain=move_gain,
         at_once=at_once,
         growth=grows,
-        whatif=offline.load_what_if(what_if) if what_if else None,
+        what_if=offline.load_what_if(what_if) if what_if else None,
         then=then,
         commands=commands,
         time_limit_s=time_limit,

@@ -67,7 +67,10 @@ def summary(plan: Plan) -> Iterator[str]:
     """What was reached, how the cloud stands, and how far from the best that is."""
     kind = plan.request.kind
     if "admit" in {kind, plan.request.then}:
-        asked, found = {one.id for one in plan.request.instances}, {step.instance for step in plan.steps if step.host}
+        asked, found = (
+            {instance.id for instance in plan.request.instances},
+            {step.instance for step in plan.steps if step.host},
+        )
         yield f"{len(asked & found)} of {len(asked)} instances placed."
     elif plan.search is not None and plan.search.ended == "already fine" and not plan.steps:
         yield "Already fine: nothing is to be done."
@@ -142,15 +145,15 @@ def show_variants(variants: Sequence[Variant]) -> None:
         return
     rows = [
         (
-            one.name,
-            f"{one.sums.hosts_used} of {one.sums.hosts}",
-            one.sums.instances,
-            one.sums.below,
-            f"{one.sums.worst:.2f}",
-            f"{one.sums.mean:.2f}",
-            "" if one.fit is None else one.fit,
+            variant.name,
+            f"{variant.sums.hosts_used} of {variant.sums.hosts}",
+            variant.sums.instances,
+            variant.sums.below,
+            f"{variant.sums.worst:.2f}",
+            f"{variant.sums.mean:.2f}",
+            "" if variant.fit is None else variant.fit,
         )
-        for one in variants
+        for variant in variants
     ]
     header = ("cloud", "hosts used", "instances", "below", "worst T/B", "mean T/B", "fit")
     print_table(header, rows, right=(2, 3, 4, 5, 6))

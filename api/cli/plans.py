@@ -32,7 +32,7 @@ def list_plans(
     """List plans that were made, newest first."""
     with Advisor(settings(database=database)) as advisor:
         generation = advisor.inventory.generation()
-        found = [PlanItem.of(one, generation) for one in advisor.plans.page(kind=kind, limit=limit).items]
+        found = [PlanItem.of(item, generation) for item in advisor.plans.page(kind=kind, limit=limit).items]
     if as_json:
         print_json([one.model_dump(mode="json") for one in found])
         return

@@ -97,9 +97,9 @@ def _show(plan: ProbePlan) -> None:
         print_table(HEADERS, [_row(rank, step) for rank, step in enumerate(plan.steps, 1)], right=(0, 5, 6, 7, 8))
         say()
     rows = [
-        (one.instance, one.host, f"{one.probability_before:.0%}", f"{one.probability_after:.0%}",
-         f"{one.regret_before:.3f}", f"{one.regret_after:.3f}")
-        for one in plan.decisions
+        (decision.instance, decision.host, f"{decision.probability_before:.0%}", f"{decision.probability_after:.0%}",
+         f"{decision.regret_before:.3f}", f"{decision.regret_after:.3f}")
+        for decision in plan.decisions
     ]  # fmt: skip
     if rows:
         headers = ("decision", "now", "in doubt", "after the plan", "expected regret", "after the plan")
@@ -115,7 +115,7 @@ def _show(plan: ProbePlan) -> None:
 
 def _row(rank: int, step: ProbeStep) -> tuple[object, ...]:
     pair = step.pair
-    turns = [f"{one.instance}: {one.before} -> {one.after}" for one in step.turns]
+    turns = [f"{turn.instance}: {turn.before} -> {turn.after}" for turn in step.turns]
     return (
         rank,
         f"{pair.first} + {pair.second}",
@@ -158,7 +158,7 @@ def _asked(cloud: Inventory, wanted: list[str] | None) -> tuple[Instance, ...] |
         if path.is_file() or path.suffix in {".yaml", ".yml", ".json"}:
             there = offline.load_instances(path)
         else:
-            there = tuple(one for one in cloud.instances if one.id == name)
+            there = tuple(instance for instance in cloud.instances if instance.id == name)
         if not there:
             raise InvalidInput(f"--instance {name}: there is no such file, and no instance of that name")
         found |= {one.id: one for one in there}

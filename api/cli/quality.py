@@ -36,7 +36,7 @@ def quality(
     if as_json:
         print_json(found.model_dump(mode="json"))
         return
-    say(f"Model {found.version}, the last {found.window} observations of each group:")
+    say(f"Model {found.version}, the last {found.last} observations of each group:")
     for sentence in found.verdict:
         say(f"  {sentence}")
     if found.groups:

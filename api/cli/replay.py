@@ -145,13 +145,13 @@ def show(found: Replay) -> None:
         f"{found.instances} instances of {found.trace} ({found.form}) over {hours:.1f} hours, {found.steps} steps, on "
         f"{found.hosts} hosts ({found.host_type}); limit: T/B of {found.keep_ratio:g}. Ratios are predicted."
     )
-    print_table(COLUMNS, [_row(one) for one in found.policies], right=range(1, len(COLUMNS)))
+    print_table(COLUMNS, [_row(policy) for policy in found.policies], right=range(1, len(COLUMNS)))
     if len(found.seeds) > 1:
         say()
         rows = [
-            (one.policy, it.seed, f"{it.hosts_mean:.2f}", f"{it.violation_share:.2%}", f"{it.worst:.2f}", it.moves)
-            for one in found.policies
-            for it in one.repeats
+            (policy.policy, it.seed, f"{it.hosts_mean:.2f}", f"{it.violation_share:.2%}", f"{it.worst:.2f}", it.moves)
+            for policy in found.policies
+            for it in policy.repeats
         ]
         print_table(("policy", "seed", "hosts (mean)", "below limit", "worst", "moves"), rows, right=range(1, 6))
     say()
@@ -163,13 +163,13 @@ def show(found: Replay) -> None:
         say(f"Judged by {found.judge_version} ({found.judge_origin}).")
 
 
-def _row(one: Replayed) -> tuple[object, ...]:
-    hosts = (one.policy, f"{one.hosts_mean:.2f}", max(one.hosts_used, default=0))
-    if one.mean is None or one.worst is None:
+def _row(replayed: Replayed) -> tuple[object, ...]:
+    hosts = (replayed.policy, f"{replayed.hosts_mean:.2f}", max(replayed.hosts_used, default=0))
+    if replayed.mean is None or replayed.worst is None:
         return (*hosts, *("",) * (len(COLUMNS) - len(hosts)))
-    each = f"{1000 * one.decision_s / one.decisions:.1f}" if one.decisions else ""
-    below = f"{one.violation_share:.2%}"
-    return (*hosts, below, f"{one.worst:.3f}", f"{one.mean:.4f}", one.moves, one.refused, each)
+    each = f"{1000 * replayed.decision_s / replayed.decisions:.1f}" if replayed.decisions else ""
+    below = f"{replayed.violation_share:.2%}"
+    return (*hosts, below, f"{replayed.worst:.3f}", f"{replayed.mean:.4f}", replayed.moves, replayed.refused, each)
 
 
 def _policies(names: str) -> tuple[PolicyName, ...]:

@@ -154,7 +154,7 @@ def _as_json(reading: Reading, news: SyncDiff, *, dry_run: bool) -> dict[str, An
         ],
         "told_hosts": len(news.told),
         "hosts": [host.id for host in news.hosts],
-        "instances": [one.id for one in news.instances],
+        "instances": [instance.id for instance in news.instances],
         "gone_hosts": list(news.gone_hosts),
         "gone_instances": list(news.gone_instances),
         "left_out": list(news.left_out),

@@ -17,7 +17,7 @@ def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, response: Respon
     answer is kept. Without `kind` the instances are placed.
     """
     check_batch(body.instances, settings, "instances")
-    check_batch(body.whatif.hosts if body.whatif else (), settings, "whatif.hosts")
+    check_batch(body.what_if.hosts if body.what_if else (), settings, "what_if.hosts")
     answer = plans.make(body.to_domain())
     response.headers["Location"] = f"/v1/plans/{answer.id}"
     return PlanAnswer.of(answer, plans.age(answer))
@@ -37,4 +37,4 @@ def listing(
 ) -> PageOut[PlanItem]:
     """Plans that were made, newest first; of one kind."""
     page, generation = plans.page(kind=kind, cursor=cursor, limit=limit), inventory.generation()
-    return PageOut(items=[PlanItem.of(one, generation) for one in page.items], next_cursor=page.next_cursor)
+    return PageOut(items=[PlanItem.of(item, generation) for item in page.items], next_cursor=page.next_cursor)

@@ -27,11 +27,17 @@ def drs_plan(cluster: PathId, cloud: CloudDep, placements: PlacementDep, migrati
     if not hosts:
         raise NotFound(f"the inventory has no hosts of cluster {cluster}")
     inside = set(hosts)
-    targets = {one.id: hosts for one in inventory.instances if one.host in inside}
+    targets = {instance.id: hosts for instance in inventory.instances if instance.host in inside}
     moves = [
-        DrsMove(virtualmachine=one.instance, source=one.source, destination=one.target, gain=one.gain, reason=one.why)
-        for one in placements.improvements(targets, most=migrations, within_s=WITHIN_S)
-        if one.target
+        DrsMove(
+            virtualmachine=improvement.instance,
+            source=improvement.source,
+            destination=improvement.target,
+            gain=improvement.gain,
+            reason=improvement.why,
+        )
+        for improvement in placements.improvements(targets, most=migrations, within_s=WITHIN_S)
+        if improvement.target
     ]
     parameters = {"command": "executeClusterDrsPlan", "id": cluster} if moves else {}
     for number, move in enumerate(moves):

@@ -39,7 +39,7 @@ class HostScores:
 
     @classmethod
     def of(cls, answer: Recommendation, named: Sequence[str]) -> HostScores:
-        scores = {one.host: one.score for one in answer.candidates}
+        scores = {candidate.host: candidate.score for candidate in answer.candidates}
         refused = {one.host: one.reason for one in answer.rejected if one.code not in UNSURE}
         unknown = {one.host for one in answer.rejected if one.code in UNSURE}
         left = [name for name in dict.fromkeys(named) if name not in scores and name not in refused]

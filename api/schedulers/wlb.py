@@ -160,7 +160,9 @@ class _Pool:
         hosts = labelled or [host for host in inventory.hosts if host.kind == "xen" and POOL not in host.labels]
         if not hosts:
             raise NotFound(f"the inventory has no hosts of pool {uuid[:60]}; put them with the label {POOL}")
-        return cls({host.id: _uuid(host) for host in hosts}, {one.id: one for one in inventory.instances})
+        return cls(
+            {host.id: _uuid(host) for host in hosts}, {instance.id: instance for instance in inventory.instances}
+        )
 
     def named(self, uuid: str) -> str:
         """Our name of a host; NotFound when it is none of the pool."""
@@ -173,7 +175,7 @@ class _Pool:
         """A VM as the inventory has it, or one of which nothing is known."""
         if uuid in self.instances:
             return self.instances[uuid]
-        labelled = next((one for one in self.instances.values() if one.labels.get(UUID) == uuid), None)
+        labelled = next((instance for instance in self.instances.values() if instance.labels.get(UUID) == uuid), None)
         if labelled is not None:
             return labelled
         try:
@@ -187,7 +189,7 @@ class _Pool:
 
     def targets(self) -> dict[str, list[str]]:
         """Everybody on the pool's hosts, and where each may go."""
-        return {one.id: list(self.hosts) for one in self.instances.values() if one.host in self.hosts}
+        return {instance.id: list(self.hosts) for instance in self.instances.values() if instance.host in self.hosts}
 
 
 def _uuid(thing: Host | Instance) -> str:

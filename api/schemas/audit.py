@@ -13,13 +13,13 @@ from api.schemas.base import AnswerBody, Time
 class AuditOut(AnswerBody):
     """Who changed or was told what: `objects` are the ids that it is about, `detail` what else there is to say."""
 
-    id: str
-    at: Time
+    id: str = Field(description="the entry's id")
+    at: Time = Field(description="when")
     actor: str = Field(description="`local`, `token:ID` or `keystone:USER`")
     request_id: str = Field(description="as in the log and in X-Request-ID; empty for a command")
-    operation: str
-    objects: list[str]
-    detail: dict[str, Any]
+    operation: str = Field(description="what was done, see docs/access.md")
+    objects: list[str] = Field(description="ids that it is about")
+    detail: dict[str, Any] = Field(description="counts and names")
 
     @classmethod
     def of(cls, entry: AuditEntry) -> AuditOut:

@@ -16,9 +16,9 @@ JITTER = "standard deviation of latency over alone; null in answers stored befor
 class BandOut(AnswerBody):
     """A predicted ratio with its 90 % interval; 1.0 = as alone."""
 
-    expected: Figure
-    lower: Figure
-    upper: Figure
+    expected: Figure = Field(description="the expected ratio")
+    lower: Figure = Field(description="lower end of the interval")
+    upper: Figure = Field(description="upper end of the interval")
 
     @classmethod
     def of(cls, band: Band) -> BandOut:
@@ -29,10 +29,10 @@ class BandOut(AnswerBody):
 class EffectOut(AnswerBody):
     """What happens to one instance."""
 
-    instance: str
+    instance: str = Field(description="the instance")
     before: BandOut | None = Field(default=None, description="without the newcomer; null for the newcomer itself")
-    throughput_ratio: BandOut
-    latency_ratio: BandOut
+    throughput_ratio: BandOut = Field(description="T/B")
+    latency_ratio: BandOut = Field(description="latency over its latency alone")
     jitter_ratio: BandOut | None = Field(default=None, description=JITTER)
     outside_training: bool = Field(default=False, description="the question lies outside the training data")
 
@@ -52,8 +52,8 @@ class EffectOut(AnswerBody):
 class ModelRef(AnswerBody):
     """Which model answered, and where its training data came from."""
 
-    version: str
-    origin: str
+    version: str = Field(description="the model's version, or prior")
+    origin: str = Field(description="where its training data came from")
 
 
 class SceneBody(Schema):
@@ -67,9 +67,13 @@ class SceneBody(Schema):
         }
     )
 
-    host: HostItem
-    instances: Annotated[list[InstanceItem], Field(min_length=1, max_length=1000)]
-    workloads: Annotated[list[WorkloadItem], Field(max_length=1000)] = Field(default=[])
+    host: HostItem = Field(description="the host")
+    instances: Annotated[list[InstanceItem], Field(min_length=1, max_length=1000)] = Field(
+        description="the instances that share it"
+    )
+    workloads: Annotated[list[WorkloadItem], Field(max_length=1000)] = Field(
+        default=[], description="profiles that are not stored, or replace stored ones"
+    )
 
     def to_domain(self) -> Scene:
         """The domain's Scene; InvalidInput names the item that is wrong."""
@@ -83,10 +87,10 @@ class SceneBody(Schema):
 class SceneAnswer(AnswerBody):
     """What the instances of a scene do to each other, in the scene's order."""
 
-    model: ModelRef
-    degraded: bool
+    model: ModelRef = Field(description="which model answered")
+    degraded: bool = Field(description="the learned model failed and the queueing prior answered")
     combined_score: Figure = Field(description="sum of the expected throughput ratios")
-    effects: list[EffectOut]
+    effects: list[EffectOut] = Field(description="what happens to each instance")
 
     @classmethod
     def of(cls, answer: SceneEffects) -> SceneAnswer:

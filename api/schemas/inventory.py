@@ -51,24 +51,26 @@ class HostBody(Schema):
     )
 
     id: Id | None = Field(default=None, description=SAME)
-    kind: HostKind
-    pcpus: Cpus
-    memory_mb: Positive
-    threads_per_core: Annotated[int, Field(strict=True, ge=1, le=64), WHOLE] = 1
-    cpu_mhz: Positive | None = None
-    l2_mb: Positive | None = None
-    l3_mb: Positive | None = None
-    nic_mbit: Positive | None = None
-    disk_gb: Amount | None = None
-    disk_kind: DiskKind = ""
+    kind: HostKind = Field(description="the hypervisor; lxc stands for containers of any kind")
+    pcpus: Cpus = Field(description="logical CPUs, hyper-threads counted")
+    memory_mb: Positive = Field(description="memory for instances in MB")
+    threads_per_core: Annotated[int, Field(strict=True, ge=1, le=64), WHOLE] = Field(
+        default=1, description="hyper-threads that share a core"
+    )
+    cpu_mhz: Positive | None = Field(default=None, description="clock rate in MHz")
+    l2_mb: Positive | None = Field(default=None, description="second-level cache in MB")
+    l3_mb: Positive | None = Field(default=None, description="last-level cache of the whole host in MB")
+    nic_mbit: Positive | None = Field(default=None, description="rate of the link that instances share, in Mbit/s")
+    disk_gb: Amount | None = Field(default=None, description="disk for instances in GB; null = not checked")
+    disk_kind: DiskKind = Field(default="", description="what the disk is")
     disk_mb_s: Positive | None = Field(default=None, description="what its disk does for all together, measured")
     mem_bw_mb_s: Positive | None = Field(default=None, description="what its memory does for all together, measured")
     numa: list[CpuList] = Field(default=[], max_length=MAX_CPUS, description="pCPUs of each node; empty = one node")
     driver_cpus: CpuList = Field(default=[], description="pCPUs of the driver domain; empty = it may run anywhere")
-    labels: Labels = Field(default={})
-    enabled: Flag = True
-    cpu_overcommit: Positive = 4.0
-    memory_overcommit: Positive = 1.0
+    labels: Labels = Field(default={}, description="free texts; some name bridges, domains or racks")
+    enabled: Flag = Field(default=True, description="whether new instances may go there")
+    cpu_overcommit: Positive = Field(default=4.0, description="vCPUs that may be promised for each pCPU")
+    memory_overcommit: Positive = Field(default=1.0, description="memory that may be promised for each MB")
     driver_overcommit: Positive = Field(
         default=2.0, description="work that guests may ask of the driver domain over what its pCPUs can do"
     )
@@ -86,7 +88,7 @@ class HostBody(Schema):
 class HostItem(HostBody):
     """A host with its id."""
 
-    id: Id
+    id: Id = Field(description="its name")
 
     def as_domain(self) -> Host:
         """The domain's Host."""
@@ -108,23 +110,25 @@ class InstanceBody(Schema):
     )
 
     id: Id | None = Field(default=None, description=SAME)
-    vcpus: Cpus = 1
-    memory_mb: Amount = 0.0
-    disk_gb: Amount = 0.0
+    vcpus: Cpus = Field(default=1, description="virtual CPUs")
+    memory_mb: Amount = Field(default=0.0, description="memory in MB")
+    disk_gb: Amount = Field(default=0.0, description="disk in GB")
     host: Id | None = Field(default=None, description="the host it is on; null = not placed")
     workload: Name | None = Field(default=None, description="name of a known workload; null = unknown")
     load: Annotated[float, Field(strict=True, gt=0, le=10)] = Field(
         default=1.0, description="offered load as a fraction of what it can do alone"
     )
-    pinning: PinningMap | None = None
-    isolation: Isolation = Field(default=Isolation())
-    service: Service = "throughput"
-    min_throughput_ratio: Ratio | None = None
+    pinning: PinningMap | None = Field(default=None, description="which pCPUs each vCPU may use; null = any")
+    isolation: Isolation = Field(default=Isolation(), description="CPU, network and disk settings that it has")
+    service: Service = Field(default="throughput", description="what it is sensitive to")
+    min_throughput_ratio: Ratio | None = Field(
+        default=None, description="the share of its speed alone that it must keep; null = any"
+    )
     max_latency_ratio: Times | None = Field(
         default=None, description="the largest latency ratio (1.0 = as alone) that it accepts; null = any"
     )
     exclusive: Flag = Field(default=False, description="shares its host with nobody")
-    labels: Labels = Field(default={})
+    labels: Labels = Field(default={}, description="free texts; some name domains, taps or interfaces for commands")
 
     @as_input
     def to_domain(self, instance_id: str) -> Instance:
@@ -149,7 +153,7 @@ class InstanceBody(Schema):
 class InstanceItem(InstanceBody):
     """An instance with its id."""
 
-    id: Id
+    id: Id = Field(description="its name")
 
     def as_domain(self) -> Instance:
         """The domain's Instance."""
@@ -187,7 +191,7 @@ class WorkloadBody(Schema):
 class WorkloadItem(WorkloadBody):
     """A workload with its name."""
 
-    name: WorkloadName
+    name: WorkloadName = Field(description="its name")
 
     def as_domain(self) -> WorkloadProfile:
         """The domain's WorkloadProfile."""
@@ -213,9 +217,9 @@ class InventoryBody(Schema):
         }
     )
 
-    hosts: list[HostItem] = Field(default=[])
-    instances: list[InstanceItem] = Field(default=[])
-    workloads: list[WorkloadItem] = Field(default=[])
+    hosts: list[HostItem] = Field(default=[], description="all hosts")
+    instances: list[InstanceItem] = Field(default=[], description="all instances")
+    workloads: list[WorkloadItem] = Field(default=[], description="workload profiles")
     observed_at: Time | None = Field(default=None, description="when the hosts were last seen; null = now")
     mode: Literal["replace", "merge"] = Field(
         default="replace",
@@ -260,4 +264,4 @@ def each_to_domain(field: str, items: Sequence[T], convert: Callable[[T], D]) ->
 class Generation(AnswerBody):
     """The inventory's generation: it grows with every change."""
 
-    generation: int
+    generation: int = Field(description="grows with every change of the inventory")

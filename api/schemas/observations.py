@@ -17,12 +17,12 @@ OutcomeName = Literal["throughput", "latency_mean_ms", "latency_p95_ms", "jitter
 class SampleBody(Schema):
     """One value of one metric at one time."""
 
-    host: Id
+    host: Id = Field(description="the host")
     instance: Id | None = Field(default=None, description="null = of the host or its driver domain")
     scope: Scope | None = Field(default=None, description="default: instance where one is named, else host")
-    metric: Id
-    value: Number
-    time: Time
+    metric: Id = Field(description="its name")
+    value: Number = Field(description="in the metric's unit")
+    time: Time = Field(description="when it was measured; of a window, its end")
 
     def to_domain(self) -> MetricSample:
         """The domain's sample."""
@@ -47,36 +47,36 @@ class SamplesBody(Schema):
         }
     )
 
-    samples: Annotated[list[SampleBody], Field(min_length=1)]
+    samples: Annotated[list[SampleBody], Field(min_length=1)] = Field(description="the samples")
 
 
 class Dropped(AnswerBody):
     """A sample that was not stored, by its position in the request, and why."""
 
-    index: int
-    reason: str
+    index: int = Field(description="position in the request, from 0")
+    reason: str = Field(description="why, as a sentence")
 
 
 class SamplesAnswer(AnswerBody):
     """What became of the samples; `reasons` has one entry for each dropped sample."""
 
-    accepted: int
+    accepted: int = Field(description="samples that were stored")
     duplicate: int = Field(
         description="of a host, instance, scope, metric and time that a sample is stored of; that one stays, "
         "whatever the value of this one"
     )
-    dropped: int
-    reasons: list[Dropped]
+    dropped: int = Field(description="samples that were not stored")
+    reasons: list[Dropped] = Field(description="one entry for each dropped sample")
 
 
 class OutcomeItem(Schema):
     """One instance of a co-location with what it reached alone and beside the others; null = not measured."""
 
-    instance: InstanceItem
-    outcome: OutcomeName = "throughput"
-    solo: Positive | None = None
-    colocated: Amount | None = None
-    unit: Text = ""
+    instance: InstanceItem = Field(description="the instance")
+    outcome: OutcomeName = Field(default="throughput", description="what was measured")
+    solo: Positive | None = Field(default=None, description="what it reached alone")
+    colocated: Amount | None = Field(default=None, description="what it reached beside the others")
+    unit: Text = Field(default="", description="of both values")
 
     def to_domain(self) -> Outcome:
         """The domain's Outcome."""
@@ -108,11 +108,13 @@ class ColocationBody(Schema):
         }
     )
 
-    run: Id
-    repeat: Id = "1"
-    platform: Name
-    driver_cpus: CpuList = Field(default=[])
-    outcomes: Annotated[list[OutcomeItem], Field(min_length=1, max_length=1000)]
+    run: Id = Field(description="name of the measurement")
+    repeat: Id = Field(default="1", description="which repeat of it")
+    platform: Name = Field(description="a host of the inventory, or a measured platform")
+    driver_cpus: CpuList = Field(default=[], description="pCPUs of the driver domain; empty = any")
+    outcomes: Annotated[list[OutcomeItem], Field(min_length=1, max_length=1000)] = Field(
+        description="everybody who shared the host"
+    )
 
     @as_input
     def to_domain(self) -> Colocation:
@@ -129,6 +131,6 @@ class ColocationBody(Schema):
 class Recorded(AnswerBody):
     """Whether the co-location is new."""
 
-    run: str
-    repeat: str
-    new: bool
+    run: str = Field(description="name of the measurement")
+    repeat: str = Field(description="which repeat of it")
+    new: bool = Field(description="false = it was known already")

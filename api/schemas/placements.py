@@ -58,22 +58,28 @@ class NewInstance(Schema):
         }
     )
 
-    name: Id
-    vcpus: Cpus = 1
-    memory_mb: Amount = 0.0
-    disk_gb: Amount = 0.0
-    workload: Name | None = None
+    id: Id = Field(description="its id; it may be in the inventory already")
+    vcpus: Cpus = Field(default=1, description="virtual CPUs")
+    memory_mb: Amount = Field(default=0.0, description="memory in MB")
+    disk_gb: Amount = Field(default=0.0, description="disk in GB")
+    workload: Name | None = Field(default=None, description="name of a known workload")
     profile: Metrics | None = Field(default=None, description="its solo metrics at load 1.0, instead of a workload")
-    load: Annotated[float, Field(strict=True, gt=0, le=10)] = 1.0
-    service: Service = "throughput"
-    min_throughput_ratio: Ratio | None = None
+    load: Annotated[float, Field(strict=True, gt=0, le=10)] = Field(
+        default=1.0, description="offered load as a fraction of what it can do alone"
+    )
+    service: Service = Field(default="throughput", description="what it is sensitive to")
+    min_throughput_ratio: Ratio | None = Field(
+        default=None, description="the share of its speed alone that it must keep; null = any"
+    )
     max_latency_ratio: Times | None = Field(
         default=None, description="the largest latency ratio (1.0 = as alone) that it accepts; null = any"
     )
     exclusive: Flag = Field(default=False, description="shares its host with nobody")
-    pinning: PinningMap | None = None
-    isolation: Isolation = Field(default=Isolation())
-    labels: Labels = Field(default={})
+    pinning: PinningMap | None = Field(
+        default=None, description="which pCPUs each vCPU may use; null = the answer may choose"
+    )
+    isolation: Isolation = Field(default=Isolation(), description="CPU, network and disk settings that it has")
+    labels: Labels = Field(default={}, description="free texts; some name domains, taps or interfaces for commands")
 
     @as_input
     def to_domain(self) -> tuple[Instance, WorkloadProfile | None]:
@@ -81,7 +87,7 @@ class NewInstance(Schema):
         if self.workload is not None and self.profile is not None:
             raise InvalidInput("give workload or profile, not both", field="instance.profile")
         instance = Instance(
-            id=self.name,
+            id=self.id,
             vcpus=self.vcpus,
             memory_mb=self.memory_mb,
             disk_gb=self.disk_gb,
@@ -94,7 +100,7 @@ class NewInstance(Schema):
             exclusive=self.exclusive,
             labels=self.labels,
         )
-        profile = None if self.profile is None else WorkloadProfile(name=self.name, metrics=self.profile)
+        profile = None if self.profile is None else WorkloadProfile(name=self.id, metrics=self.profile)
         return instance, profile
 
 
@@ -105,7 +111,7 @@ class ConstraintsBody(Schema):
     exclude: Ids = Field(default=[], description="none of these hosts")
     affinity: Ids = Field(default=[], description="beside these instances")
     anti_affinity: Ids = Field(default=[], description="apart from these instances")
-    kind: HostKind | None = None
+    kind: HostKind | None = Field(default=None, description="only hosts of this hypervisor")
     allow_stale: Flag = Field(default=False, description="hosts without fresh data may answer too")
 
     def to_domain(self) -> Constraints:
@@ -126,7 +132,7 @@ class PlacementBody(Schema):
     model_config = examples(
         {
             "instance": {
-                "name": "shop-7",
+                "id": "shop-7",
                 "vcpus": 2,
                 "memory_mb": 4096,
                 "workload": "web-1k",
@@ -140,19 +146,19 @@ class PlacementBody(Schema):
         }
     )
 
-    instance: NewInstance
+    instance: NewInstance = Field(description="the instance to place")
     hosts: Ids | None = Field(default=None, description="answer only these hosts; null = all")
-    constraints: ConstraintsBody = Field(default=ConstraintsBody())
+    constraints: ConstraintsBody = Field(default=ConstraintsBody(), description="what a host must satisfy")
     objective: Objective = Field(
         default="worst", description="worst: best worst-off instance; total: combined score; pack: fewest hosts"
     )
     limit: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
         default=5, description="most candidates given"
     )
-    explain: Flag = True
-    commands: Flag = False
+    explain: Flag = Field(default=True, description="give reasons")
+    commands: Flag = Field(default=False, description="give the commands that apply each candidate's settings")
     dry_run: Flag = Field(default=False, description="hold nothing: the answer reserves no host")
-    mend: Flag = Field(
+    mitigate: Flag = Field(
         default=True,
         description="try other settings on hosts where a limit would break; false: such hosts are rejected",
     )
@@ -170,17 +176,17 @@ class PlacementBody(Schema):
             explain=self.explain,
             commands=self.commands,
             dry_run=self.dry_run,
-            mend=self.mend,
+            mend=self.mitigate,
         )
 
 
 class ReasonOut(AnswerBody):
     """One part of an explanation."""
 
-    resource: str
+    resource: str = Field(description="what holds somebody back")
     share: Figure = Field(description="share of the loss, 0-1")
-    text: str
-    neighbour: str | None
+    text: str = Field(description="the reason as a sentence")
+    neighbour: str | None = Field(description="the instance that presses; null = none")
     kind: ReasonKind = Field(
         default="loss", description="what is lost, beside the next host, what would be if, and what is not sure"
     )
@@ -188,11 +194,11 @@ class ReasonOut(AnswerBody):
     ratio: Figure = Field(default=None, description="the throughput ratio that the text speaks of")
 
 
-class RungOut(AnswerBody):
+class MitigationStepOut(AnswerBody):
     """One step of the isolation ladder as it was tried where a limit would break."""
 
-    action: MitigationAction
-    text: str
+    action: MitigationAction = Field(description="what kind of setting it changes")
+    text: str = Field(description="the step as a sentence")
     changes: dict[str, SettingsOut] = Field(description="by instance, together with the steps that it stands on")
     effects: list[EffectOut] = Field(description="the newcomer first; empty where nothing can be predicted")
     satisfies: bool = Field(description="no limit is broken any more: the ladder ends there")
@@ -205,63 +211,63 @@ class RungOut(AnswerBody):
 class CommandOut(AnswerBody):
     """One step to apply and how to undo it; argument lists, never shell text."""
 
-    tool: str
-    argv: list[str]
-    undo: list[str]
-    note: str = ""
+    tool: str = Field(description="the program, such as tc or virsh")
+    argv: list[str] = Field(description="the argument list; empty = see note")
+    undo: list[str] = Field(description="the argument list that takes it back")
+    note: str = Field(default="", description="what cannot be a command, as a sentence")
 
 
 class NewcomerOut(AnswerBody):
     """What happens to the newcomer."""
 
-    throughput_ratio: BandOut
-    latency_ratio: BandOut
+    throughput_ratio: BandOut = Field(description="T/B")
+    latency_ratio: BandOut = Field(description="latency over its latency alone")
     jitter_ratio: BandOut | None = Field(description=JITTER)
-    outside_training: bool
+    outside_training: bool = Field(description="the question lies outside the training data")
 
 
 class CandidateOut(AnswerBody):
     """One host that can take the instance, with the pinning and settings that suit it best there."""
 
-    rank: int
-    host: str
-    score: Figure
-    tied_with: list[str]
-    combined_score: Figure
-    pinning: dict[str, list[int]] | None
-    isolation: Isolation
-    newcomer: NewcomerOut
-    neighbours: list[EffectOut]
+    rank: int = Field(description="1 is the best")
+    host: str = Field(description="the host")
+    score: Figure = Field(description="by the objective that was asked for; higher is better")
+    tied_with: list[str] = Field(description="hosts that are as good for all that is known")
+    combined_score: Figure = Field(description="sum of the expected throughput ratios there")
+    pinning: dict[str, list[int]] | None = Field(description="the pinning that suits it best there; null = none")
+    isolation: Isolation = Field(description="the settings that suit it best there")
+    newcomer: NewcomerOut = Field(description="what happens to the newcomer")
+    neighbours: list[EffectOut] = Field(description="what happens to each neighbour")
     changes: dict[str, SettingsOut] = Field(default={}, description="settings that neighbours get, by instance")
-    rungs: list[RungOut] = Field(
-        default=[], description="steps of the isolation ladder that were tried here; the last one mended it"
+    mitigation: list[MitigationStepOut] = Field(
+        default=[], description="steps that were tried here because a limit would break; the last one keeps it"
     )
     notes: list[str] = Field(default=[], description="what must be known before the settings are followed")
-    reasons: list[ReasonOut]
+    reasons: list[ReasonOut] = Field(description="why the host stands where it stands")
     commands: list[CommandOut] = Field(default=[], description="where they were asked for")
 
 
 class RejectionOut(AnswerBody):
     """A host that cannot take the instance: a stable code and a sentence."""
 
-    host: str
-    code: str
-    reason: str
-    rungs: list[RungOut] = Field(default=[], description="steps of the isolation ladder that did not mend it")
+    host: str = Field(description="the host")
+    code: str = Field(description="see docs/answers.md")
+    reason: str = Field(description="the code as a sentence")
+    mitigation: list[MitigationStepOut] = Field(default=[], description="steps that were tried in vain")
 
 
 class PlacementAnswer(AnswerBody):
     """The ranked answer; an empty list of candidates with reasons is an answer too."""
 
-    id: str
-    created_at: Time
-    model: ModelRef
+    id: str = Field(description="the answer's id")
+    created_at: Time = Field(description="when it was answered")
+    model: ModelRef = Field(description="which model answered")
     degraded: bool = Field(description="the learned model failed and the queueing prior answered")
-    snapshot_age_s: float
-    dry_run: bool
-    notes: list[str]
-    candidates: list[CandidateOut]
-    rejected: list[RejectionOut]
+    snapshot_age_s: float = Field(description="age of the cloud that the answer is about")
+    dry_run: bool = Field(description="it holds no host")
+    notes: list[str] = Field(description="what else to know")
+    candidates: list[CandidateOut] = Field(description="hosts that can take it, best first")
+    rejected: list[RejectionOut] = Field(description="hosts that cannot take it")
 
     @classmethod
     def of(cls, answer: Recommendation) -> PlacementAnswer:
@@ -274,5 +280,7 @@ class OutcomeBody(Schema):
 
     model_config = examples({"host": "h3", "throughput_ratios": {"shop-7": 0.93, "batch-1": 0.98}})
 
-    host: Id
-    throughput_ratios: Annotated[dict[Id, Positive], Field(min_length=1, max_length=10_000)]
+    host: Id = Field(description="the host that it went to")
+    throughput_ratios: Annotated[dict[Id, Positive], Field(min_length=1, max_length=10_000)] = Field(
+        description="measured T/B by instance"
+    )

@@ -35,8 +35,8 @@ class WhatIfBody(Schema):
 
     hosts: list[HostItem] = Field(default=[], description="in addition, or instead of the one of the same id")
     remove: Ids = Field(default=[], description="hosts that are gone; who was there is placed anew")
-    cpu_overcommit: Positive | None = None
-    memory_overcommit: Positive | None = None
+    cpu_overcommit: Positive | None = Field(default=None, description="on every host; null = as it is")
+    memory_overcommit: Positive | None = Field(default=None, description="on every host; null = as it is")
     pinning: PinningPolicy = Field(
         default="as_it_is", description="unpinned: nobody is; own: everybody has pCPUs of its own where they suffice"
     )
@@ -45,7 +45,7 @@ class WhatIfBody(Schema):
     def to_domain(self) -> WhatIf:
         """The domain's WhatIf; InvalidInput names the host that is wrong."""
         return WhatIf(
-            hosts=each_to_domain("whatif.hosts", self.hosts, HostItem.as_domain),
+            hosts=each_to_domain("what_if.hosts", self.hosts, HostItem.as_domain),
             remove=tuple(self.remove),
             cpu_overcommit=self.cpu_overcommit,
             memory_overcommit=self.memory_overcommit,
@@ -84,8 +84,8 @@ _RULES = [
     },
     {
         "if": {"properties": {"kind": {"const": "what_if"}}, "required": ["kind"]},
-        "then": {"required": ["whatif"], "properties": {"whatif": {"type": "object", "minProperties": 1}}},
-        "else": {"properties": {"whatif": {"type": "null"}, "then": {"type": "null"}}},
+        "then": {"required": ["what_if"], "properties": {"what_if": {"type": "object", "minProperties": 1}}},
+        "else": {"properties": {"what_if": {"type": "null"}, "then": {"type": "null"}}},
     },
     {"if": {"not": _asks("capacity")}, "then": {"properties": {"growth": {"type": "null"}}}},
     {
@@ -109,7 +109,7 @@ class PlanBody(Schema):
         allOf=_RULES,
     )
 
-    kind: PlanKind = "admit"
+    kind: PlanKind = Field(default="admit", description="which question, see docs/planning.md")
     instances: list[InstanceItem] = Field(default=[], description="to place, or the mix of which more should fit")
     empty: Ids = Field(default=[], description="hosts to be emptied (evacuate)")
     hosts: Ids | None = Field(
@@ -118,25 +118,29 @@ class PlanBody(Schema):
     movable: Ids | None = Field(
         default=None, description="instances that may move; null = all whose pinning the caller did not give"
     )
-    objective: Objective = "worst"
+    objective: Objective = Field(
+        default="worst", description="worst: best worst-off instance; total: combined score; pack: fewest hosts"
+    )
     keep_ratio: Ratio = Field(default=0.8, description="T/B that who has no limit of its own must keep")
-    max_moves: Count | None = None
+    max_moves: Count | None = Field(default=None, description="most moves; null = any number")
     move_gain: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
         default=0.05, description="T/B that a move must give the worst-off whom it changes, beside what is uncertain"
     )
     at_once: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
         default=2, description="moves in one stage"
     )
-    growth: GrowthBody | None = None
-    whatif: WhatIfBody | None = None
+    growth: GrowthBody | None = Field(default=None, description="how demand grows (capacity)")
+    what_if: WhatIfBody | None = Field(default=None, description="the imagined cloud (what_if)")
     then: Then | None = Field(
         default=None, description="asked of the imagined cloud: admit, rebalance, consolidate or capacity"
     )
-    commands: Flag = False
+    commands: Flag = Field(default=False, description="give the commands of every step")
     time_limit_s: Annotated[float, Field(strict=True, gt=0, le=3600)] = Field(
         default=30.0, description="after it the best so far is answered; the request's own deadline ends it sooner"
     )
-    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1), WHOLE] = 1
+    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1), WHOLE] = Field(
+        default=1, description="the same seed finds the same plan"
+    )
 
     def to_domain(self) -> PlanRequest:
         """The domain's request; InvalidInput names what is wrong."""
@@ -152,7 +156,7 @@ class PlanBody(Schema):
             move_gain=self.move_gain,
             at_once=self.at_once,
             growth=self.growth.to_domain() if self.growth else None,
-            whatif=self.whatif.to_domain() if self.whatif else None,
+            what_if=self.what_if.to_domain() if self.what_if else None,
             then=self.then,
             commands=self.commands,
             time_limit_s=self.time_limit_s,
@@ -163,14 +167,14 @@ class PlanBody(Schema):
     def of(cls, request: PlanRequest) -> PlanBody:
         """From the domain, unchecked."""
         lists: dict[str, Any] = {
-            "instances": [InstanceItem.of(one) for one in request.instances],
+            "instances": [InstanceItem.of(instance) for instance in request.instances],
             "empty": list(request.empty),
             "hosts": None if request.hosts is None else list(request.hosts),
             "movable": None if request.movable is None else list(request.movable),
             "growth": None if request.growth is None else GrowthBody.model_construct(
                 **{name: getattr(request.growth, name) for name in GrowthBody.model_fields}
             ),
-            "whatif": None if request.whatif is None else WhatIfBody.of(request.whatif),
+            "what_if": None if request.what_if is None else WhatIfBody.of(request.what_if),
         }  # fmt: skip
         same: dict[str, Any] = {name: getattr(request, name) for name in cls.model_fields if name not in lists}
         return cls.model_construct(**same, **lists)

@@ -35,22 +35,22 @@ __all__ = ["PlanAnswer", "PlanBody", "PlanItem", "PlanStepOut"]
 class PlanStepOut(AnswerBody):
     """One step; `host` null = no host could take it, for the reasons in `rejected`, or it is taken away (undo)."""
 
-    instance: str
-    host: str | None
+    instance: str = Field(description="the instance")
+    host: str | None = Field(description="where it goes")
     action: PlanAction = Field(default="place", description="remove is in an undo only")
     source: str | None = Field(default=None, description="where it is before")
     stage: int = Field(default=0, description="steps of one stage may run together, the next begins when it is done")
-    why: str = ""
+    why: str = Field(default="", description="the reason as a sentence")
     gain: BandOut | None = Field(default=None, description="what it gives to whom it relieves (T/B)")
     score: Figure = Field(default=None, description="of that host at that step; absent where nobody was placed")
-    tied_with: list[str] = Field(default=[])
-    pinning: dict[str, list[int]] | None = None
-    isolation: Isolation | None = None
+    tied_with: list[str] = Field(default=[], description="hosts that are as good for all that is known")
+    pinning: dict[str, list[int]] | None = Field(default=None, description="its pinning there; null = none")
+    isolation: Isolation | None = Field(default=None, description="its settings there")
     changes: dict[str, SettingsOut] = Field(default={}, description="settings that neighbours get, by instance")
     vcpus: int | None = Field(default=None, description="its new size, where the step changes that")
-    rejected: list[RejectionOut]
+    rejected: list[RejectionOut] = Field(description="hosts that cannot take it")
     commands: list[CommandOut] = Field(default=[], description="where they were asked for")
-    notes: list[str] = Field(default=[])
+    notes: list[str] = Field(default=[], description="what else to know")
 
     @classmethod
     def of(cls, step: PlanStep) -> PlanStepOut:
@@ -68,7 +68,7 @@ class PlanStepOut(AnswerBody):
         if step.gain is not None:
             told["gain"] = BandOut.of(step.gain)
         if step.commands:
-            told["commands"] = [_command(one) for one in step.commands]
+            told["commands"] = [_command(command) for command in step.commands]
         return cls(
             instance=step.instance,
             host=step.host,
@@ -86,13 +86,13 @@ class PlanStepOut(AnswerBody):
 class SumsOut(AnswerBody):
     """A cloud in figures."""
 
-    hosts: int
-    hosts_used: int
-    instances: int
+    hosts: int = Field(description="number of hosts")
+    hosts_used: int = Field(description="hosts with at least one instance")
+    instances: int = Field(description="number of instances")
     below: int = Field(description="instances under their limit, or under keep_ratio where they have none")
     worst: Figure = Field(description="the lowest expected T/B")
-    mean: Figure
-    total: Figure
+    mean: Figure = Field(description="mean expected T/B")
+    total: Figure = Field(description="sum of the expected T/B")
 
     @classmethod
     def of(cls, sums: PlanSums) -> SumsOut:
@@ -103,11 +103,11 @@ class SumsOut(AnswerBody):
 class SearchOut(AnswerBody):
     """How the plan was found."""
 
-    aim: str
-    value: Figure
+    aim: str = Field(description="what was searched for")
+    value: Figure = Field(description="what the plan reaches")
     bound: Figure = Field(description="what no plan can surpass")
     gap: Figure = Field(description="how far value and bound are apart, as a share of the bound")
-    ended: PlanEnd
+    ended: PlanEnd = Field(description="why the search ended, see docs/planning.md")
 
     @classmethod
     def of(cls, search: Search) -> SearchOut:
@@ -118,11 +118,11 @@ class SearchOut(AnswerBody):
 class RunwayOut(AnswerBody):
     """The cloud some months from now."""
 
-    month: float
-    added: int
-    load_factor: float
-    sums: SumsOut
-    fits: bool
+    month: float = Field(description="months from now")
+    added: int = Field(description="instances added by then")
+    load_factor: float = Field(description="load over the load of now")
+    sums: SumsOut = Field(description="the cloud then")
+    fits: bool = Field(description="everybody has a host and keeps its limit")
 
     @classmethod
     def of(cls, point: RunwayPoint) -> RunwayOut:
@@ -143,7 +143,7 @@ class CapacityOut(AnswerBody):
     )
     months_examined: int | None = Field(description="how many months were examined; null = no growth was given")
     outlook: str = Field(description="what was found of these months; empty = no growth was given")
-    runway: list[RunwayOut]
+    runway: list[RunwayOut] = Field(description="the cloud month by month")
 
     @classmethod
     def of(cls, found: Capacity) -> CapacityOut:
@@ -155,10 +155,10 @@ class CapacityOut(AnswerBody):
 class VariantOut(AnswerBody):
     """One of several clouds side by side."""
 
-    name: str
-    sums: SumsOut
-    fit: int | None = None
-    notes: list[str] = Field(default=[])
+    name: str = Field(description="which cloud")
+    sums: SumsOut = Field(description="its figures")
+    fit: int | None = Field(default=None, description="how many more instances of the mix fit")
+    notes: list[str] = Field(default=[], description="what else to know")
 
     @classmethod
     def of(cls, variant: Variant) -> VariantOut:
@@ -172,7 +172,7 @@ class AgeOut(AnswerBody):
     stale: bool | None = Field(description="the inventory was written since; null = nobody knows")
     generation: int = Field(description="of the inventory now")
     hosts: list[str] | None = Field(description="put or deleted since; null = it is no longer known which")
-    instances: list[str] | None
+    instances: list[str] | None = Field(description="put or deleted since; null = it is no longer known which")
 
     @classmethod
     def of(cls, age: PlanAge) -> AgeOut:
@@ -184,25 +184,25 @@ class AgeOut(AnswerBody):
 class PlanAnswer(AnswerBody):
     """A plan, with the predicted effect on each host's instances before and after."""
 
-    id: str
-    created_at: Time
-    kind: PlanKind
-    model: ModelRef
+    id: str = Field(description="the plan's id")
+    created_at: Time = Field(description="when it was made")
+    kind: PlanKind = Field(description="which question it answers")
+    model: ModelRef = Field(description="which model predicted")
     degraded: bool = Field(description="the learned model failed and the queueing prior answered")
     generation: int | None = Field(description="of the inventory that it was made for; null = a file")
     stale: bool | None = Field(default=None, description="the inventory was written since; in answers of the service")
     age: AgeOut | None = Field(default=None, description="the same with what was written since")
-    question: PlanBody
-    notes: list[str]
-    search: SearchOut | None
-    sums_before: SumsOut | None
-    sums_after: SumsOut | None
-    capacity: CapacityOut | None = None
-    variants: list[VariantOut] = Field(default=[])
-    steps: list[PlanStepOut]
+    question: PlanBody = Field(description="the question as it was understood")
+    notes: list[str] = Field(description="what else to know")
+    search: SearchOut | None = Field(description="how it was found; null = nothing was searched for")
+    sums_before: SumsOut | None = Field(description="the cloud before")
+    sums_after: SumsOut | None = Field(description="the cloud after")
+    capacity: CapacityOut | None = Field(default=None, description="how many more fit")
+    variants: list[VariantOut] = Field(default=[], description="clouds side by side")
+    steps: list[PlanStepOut] = Field(description="the steps by stage")
     undo: list[PlanStepOut] = Field(default=[], description="the steps back, in their order")
-    before: dict[str, list[EffectOut]]
-    after: dict[str, list[EffectOut]]
+    before: dict[str, list[EffectOut]] = Field(description="what everybody keeps before, by host")
+    after: dict[str, list[EffectOut]] = Field(description="what everybody keeps after, by host")
 
     @classmethod
     def of(cls, plan: Plan, age: PlanAge | None = None) -> PlanAnswer:
@@ -213,7 +213,7 @@ class PlanAnswer(AnswerBody):
         if plan.capacity is not None:
             told["capacity"] = CapacityOut.of(plan.capacity)
         if plan.variants:
-            told["variants"] = [VariantOut.of(one) for one in plan.variants]
+            told["variants"] = [VariantOut.of(variant) for variant in plan.variants]
         return cls(
             id=plan.id,
             created_at=plan.created_at,
@@ -237,10 +237,10 @@ class PlanAnswer(AnswerBody):
 class PlanItem(AnswerBody):
     """A plan in a listing."""
 
-    id: str
-    created_at: Time
-    kind: PlanKind
-    model_version: str
+    id: str = Field(description="the plan's id")
+    created_at: Time = Field(description="when it was made")
+    kind: PlanKind = Field(description="which question it answers")
+    model_version: str = Field(description="which model predicted")
     generation: int | None = Field(description="of the inventory that it was made for; null = not known")
     stale: bool | None = Field(description="the inventory was written since; null = nobody knows")
 
@@ -251,8 +251,8 @@ class PlanItem(AnswerBody):
         return cls(**same, stale=None if entry.generation is None else entry.generation != generation)
 
 
-def _command(one: Command) -> CommandOut:
-    return CommandOut(tool=one.tool, argv=list(one.argv), undo=list(one.undo), note=one.note)
+def _command(command: Command) -> CommandOut:
+    return CommandOut(tool=command.tool, argv=list(command.argv), undo=list(command.undo), note=command.note)
 
 
 def _by_host(effects: Mapping[str, tuple[Effect, ...]]) -> dict[str, list[EffectOut]]:

@@ -13,9 +13,9 @@ from api.schemas.base import AnswerBody, Figure, Time
 class EstimateOut(AnswerBody):
     """A metric's mean in its unit with its 90 % interval; null = too few windows to say."""
 
-    value: float
-    lower: Figure
-    upper: Figure
+    value: float = Field(description="mean")
+    lower: Figure = Field(description="lower end of its 90 % interval")
+    upper: Figure = Field(description="upper end of its 90 % interval")
     effective_windows: float = Field(description="independent windows that it is worth")
 
     @classmethod
@@ -29,40 +29,40 @@ class EstimateOut(AnswerBody):
 class LoadOut(AnswerBody):
     """Offered load as a fraction of what the instance can do alone (1.0 = saturated), with the range it lies in."""
 
-    value: Figure
-    lower: Figure
-    upper: Figure
+    value: Figure = Field(description="the load")
+    lower: Figure = Field(description="lowest it may be")
+    upper: Figure = Field(description="highest it may be")
     method: str = Field(description="saturated, relative, busiest, idle or unknown")
     sure: str = Field(description="high, fair or low")
-    text: str
+    text: str = Field(description="the load as a sentence")
 
 
 class SpanOut(AnswerBody):
     """A stretch of time."""
 
-    begin: Time
-    end: Time
+    begin: Time = Field(description="when it begins")
+    end: Time = Field(description="when it ends")
 
 
 class PhaseOut(AnswerBody):
     """What the instance does in one of its phases; a phase may come back."""
 
-    number: int
+    number: int = Field(description="1 is the first to appear")
     share: float = Field(description="of all windows, 0-1")
-    spans: list[SpanOut]
-    windows: int
-    solo_windows: int
+    spans: list[SpanOut] = Field(description="when it was seen")
+    windows: int = Field(description="its windows")
+    solo_windows: int = Field(description="windows in which the instance was alone")
     solo: bool = Field(description="the metrics are made of solo windows only")
-    effective_windows: float
-    load: LoadOut
-    metrics: dict[str, EstimateOut]
+    effective_windows: float = Field(description="independent windows that they are worth")
+    load: LoadOut = Field(description="the load level")
+    metrics: dict[str, EstimateOut] = Field(description="by name")
     metrics_at_full_load: dict[str, float] | None = Field(
         description="extrapolated in proportion to load 1.0; null where it was reached or that would be a guess"
     )
     neighbours: dict[str, float] = Field(description="mean CPU in % of who was active beside it, while anybody was")
     enough: bool = Field(description="good enough to be used as a workload's profile")
     reasons: list[str] = Field(description="why it is not enough")
-    remarks: list[str]
+    remarks: list[str] = Field(description="what else to know")
 
     @classmethod
     def of(cls, profile: InstanceProfile, phase: PhaseProfile) -> PhaseOut:
@@ -96,15 +96,15 @@ class PhaseOut(AnswerBody):
 class ProfileAnswer(AnswerBody):
     """An instance's phases in order of first appearance."""
 
-    instance: str
-    host: str
-    begin: Time
-    end: Time
-    windows: int
+    instance: str = Field(description="the instance")
+    host: str = Field(description="where it was measured")
+    begin: Time = Field(description="time of the first window")
+    end: Time = Field(description="time of the last window")
+    windows: int = Field(description="number of windows")
     window_s: float = Field(description="seconds from one window to the next")
-    vcpus: Figure
-    phases: list[PhaseOut]
-    notes: list[str]
+    vcpus: Figure = Field(description="its vCPUs")
+    phases: list[PhaseOut] = Field(description="its phases")
+    notes: list[str] = Field(description="what else to know")
 
     @classmethod
     def of(cls, profile: InstanceProfile) -> ProfileAnswer:

@@ -13,15 +13,15 @@ from api.schemas.base import AnswerBody, Time
 class FiguresOut(AnswerBody):
     """What the rows of a group say; errors are of the ratio, `bias` is observed minus expected."""
 
-    rows: int
+    rows: int = Field(description="observed rows")
     scenes: int = Field(description="measured scenes, whose instances err together; they count, not rows")
-    since: Time
-    until: Time
+    since: Time = Field(description="time of the first")
+    until: Time = Field(description="time of the last")
     coverage: float = Field(description="share of observations inside the model's own 90 % interval")
     coverage_low: float = Field(description="lower end of the coverage's own 90 % interval")
-    coverage_high: float
+    coverage_high: float = Field(description="upper end of that interval")
     error: float = Field(description="mean |observed - expected|")
-    bias: float
+    bias: float = Field(description="mean of observed minus expected")
     outside: float = Field(description="share that lay outside the training data")
 
 
@@ -30,11 +30,11 @@ class AlarmOut(AnswerBody):
 
     kind: str = Field(description="shift: observations moved away from what is expected; coverage: intervals fail")
     detectors: list[str] = Field(description="who noticed: adwin, page_hinkley, binomial")
-    since: Time
-    detected: Time
+    since: Time = Field(description="when it began")
+    detected: Time = Field(description="when it was noticed")
     scenes: int = Field(description="scenes seen since then")
     before: float = Field(description="mean residual in half widths of the interval, or share covered")
-    after: float
+    after: float = Field(description="the same since then")
     off: float = Field(description="mean observed over expected since then")
 
 
@@ -44,37 +44,38 @@ class GroupOut(AnswerBody):
     role: str = Field(description="active, shadow or baseline (the queueing prior beside a learned model)")
     target: str = Field(description="throughput, latency or jitter")
     scope: str = Field(description="all, platform or workload")
-    name: str
-    figures: FiguresOut
-    alarms: list[AlarmOut]
+    name: str = Field(description="of the platform or workload")
+    figures: FiguresOut = Field(description="its figures")
+    alarms: list[AlarmOut] = Field(description="alarms that are raised")
     widening: float | None = Field(description="by which intervals on this platform should be widened; 1 = not at all")
 
 
 class ComparisonOut(AnswerBody):
     """The model beside another one on the same measurements; `difference` below 0 is in its favour."""
 
-    other: str
-    role: str
-    target: str
-    rows: int
-    scenes: int
-    difference: float
+    other: str = Field(description="the other model")
+    role: str = Field(description="shadow or baseline")
+    target: str = Field(description="throughput, latency or jitter")
+    rows: int = Field(description="observed rows")
+    scenes: int = Field(description="measured scenes")
+    difference: float = Field(description="mean error of this model minus that of the other")
     lower: float | None = Field(description="95 % bootstrap interval over scenes; null for a single scene")
-    upper: float | None
-    text: str
+    upper: float | None = Field(description="upper end of its 95 % interval")
+    text: str = Field(description="the comparison as a sentence")
 
 
 class QualityOut(AnswerBody):
     """How a model's predictions held of late: `status` is no_data, too_few, ok or drift, `verdict` says it in words."""
 
-    version: str
-    window: int
-    status: str
-    verdict: list[str]
-    groups: list[GroupOut]
-    beside: list[ComparisonOut]
+    version: str = Field(description="the model")
+    last: int = Field(description="most observations of a group that are looked at")
+    status: str = Field(description="no_data, too_few, ok or drift")
+    verdict: list[str] = Field(description="what was found and what to do, as sentences")
+    groups: list[GroupOut] = Field(description="figures by role, target and scope")
+    beside: list[ComparisonOut] = Field(description="the model beside others")
 
     @classmethod
     def of(cls, quality: ModelQuality) -> QualityOut:
         """From the domain."""
-        return cls.model_validate(asdict(quality))
+        told = asdict(quality)
+        return cls.model_validate({"last": told.pop("window"), **told})

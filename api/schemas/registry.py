@@ -16,7 +16,7 @@ class ModelBody(Schema):
 
     model_config = examples({"version": "2026-01-31-1200-lab"})
 
-    version: Id
+    version: Id = Field(description="name of the folder")
 
 
 class ActivateBody(Schema):
@@ -30,10 +30,10 @@ class ActivateBody(Schema):
 class ActivationOut(AnswerBody):
     """One change of the model that answers; `cause` is activate, force (against the gate) or rollback."""
 
-    at: Time
-    before: str
-    after: str
-    cause: str
+    at: Time = Field(description="when")
+    before: str = Field(description="the version that answered before; prior = the queueing prior alone")
+    after: str = Field(description="the version that answers since; prior = the queueing prior alone")
+    cause: str = Field(description="activate, force or rollback")
 
     @classmethod
     def of(cls, activation: Activation) -> ActivationOut:
@@ -44,10 +44,10 @@ class ActivationOut(AnswerBody):
 class ModelOut(AnswerBody):
     """A registered model: `status` is candidate, shadow, active or retired; `card` is the artifact's card."""
 
-    version: str
-    status: str
-    created_at: Time
-    origin: str
+    version: str = Field(description="the model")
+    status: str = Field(description="candidate, shadow, active or retired")
+    created_at: Time = Field(description="when it was registered")
+    origin: str = Field(description="where its training data came from")
     card: dict[str, Any] = Field(description="figures, training data and settings, as written by the training")
     verdict: dict[str, Any] | None = Field(
         default=None,

@@ -29,9 +29,9 @@ class Network(Schema):
         }
     )
 
-    mode: NetMode = "none"
-    rate_mbit: Positive | None = None
-    ceil_mbit: Positive | None = None
+    mode: NetMode = Field(default="none", description="shared, dedicated or none")
+    rate_mbit: Positive | None = Field(default=None, description="the rate it is guaranteed, in Mbit/s")
+    ceil_mbit: Positive | None = Field(default=None, description="the rate it may borrow up to, in Mbit/s")
 
 
 class Isolation(Schema):
@@ -41,7 +41,7 @@ class Isolation(Schema):
     weight: Annotated[int, Field(strict=True, ge=1, le=MAX_WEIGHT), WHOLE] | None = Field(
         default=None, description="CPU weight on Xen's scale, 256 = default"
     )
-    network: Network | None = None
+    network: Network | None = Field(default=None, description="its traffic class")
     disk_limit_mb_s: Positive | None = Field(default=None, description="read plus write")
 
     @classmethod
@@ -67,8 +67,8 @@ def pinning_map(pinning: Pinning | None) -> dict[str, list[int]] | None:
 class SettingsOut(AnswerBody):
     """What an instance would run under; null = leave as is."""
 
-    pinning: dict[str, list[int]] | None
-    isolation: Isolation
+    pinning: dict[str, list[int]] | None = Field(description="which pCPUs each vCPU may use")
+    isolation: Isolation = Field(description="CPU, network and disk settings")
 
     @classmethod
     def of(cls, settings: IsolationSettings) -> SettingsOut:

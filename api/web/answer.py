@@ -32,7 +32,10 @@ class Card:
     @property
     def reasons(self) -> list[tuple[str, list[Reason]]]:
         """The reasons under what they speak of; kinds without a reason are left out."""
-        found = [(title, [one for one in self.candidate.reasons if one.kind == kind]) for kind, title in _KINDS.items()]
+        found = [
+            (title, [reason for reason in self.candidate.reasons if reason.kind == kind])
+            for kind, title in _KINDS.items()
+        ]
         return [(title, reasons) for title, reasons in found if reasons]
 
     @property
@@ -107,7 +110,10 @@ def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float]) 
     """One candidate with everybody on its host, the newcomer first, then who is worst off."""
     newcomer = picture.row(candidate.newcomer, newcomer=True, limit=instance.min_throughput_ratio)
     neighbours = sorted(candidate.neighbours, key=lambda one: (one.throughput_ratio.expected, one.instance))
-    rows = (newcomer, *(picture.row(one, newcomer=False, limit=limits.get(one.instance)) for one in neighbours))
+    rows = (
+        newcomer,
+        *(picture.row(neighbour, newcomer=False, limit=limits.get(neighbour.instance)) for neighbour in neighbours),
+    )
     settings = picture.settings_in_words(candidate.isolation)
     changes = [(name, picture.settings_in_words(wanted)) for name, wanted in candidate.changes.items()]
     return Card(candidate, rows, settings, changes, candidate.host == instance.host)

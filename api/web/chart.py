@@ -102,7 +102,7 @@ def _chart(metric: str, help_text: str, found: Sequence[History], told: Historie
     )
 
 
-def _path(one: History, told: Histories, top: float) -> str:
+def _path(history: History, told: Histories, top: float) -> str:
     """The line through the middles of the steps, broken where more than one step is missing."""
     span = told.end_s - told.begin_s
     points = [
@@ -110,9 +110,9 @@ def _path(one: History, told: Histories, top: float) -> str:
             round(_LEFT + (_RIGHT - _LEFT) * (at - told.step_s / 2 - told.begin_s) / span, 1),
             round(_BOTTOM - (_BOTTOM - _TOP) * min(max(value / top, 0.0), 1.0), 1),
         )
-        for at, value in zip(one.times, one.values, strict=True)
+        for at, value in zip(history.times, history.values, strict=True)
     ]
-    steps = [True, *(after - before > 2.5 * told.step_s for before, after in pairwise(one.times))]
+    steps = [True, *(after - before > 2.5 * told.step_s for before, after in pairwise(history.times))]
     return "".join(f"{'M' if new else 'L'}{x:g} {y:g}" for (x, y), new in zip(points, steps, strict=True)) + "h.1"
 
 
@@ -132,8 +132,8 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _name(one: History) -> str:
-    return one.instance or f"host {one.host}"
+def _name(history: History) -> str:
+    return history.instance or f"host {history.host}"
 
 
 def _moment(at: float, told: Histories) -> str:

@@ -73,13 +73,13 @@ class Filter:
             wrong["kind"] = f"is none of {', '.join(HOST_KINDS)}"
         return cls(**given, wrong=wrong)
 
-    def lets_through(self, one: HostNow) -> bool:
+    def lets_through(self, now: HostNow) -> bool:
         """Whether a host is to be shown."""
         key, _, value = self.label.partition("=")
         return (
-            self.name.lower() in one.host.id.lower()
-            and (not self.label or "label" in self.wrong or one.host.labels.get(key.strip()) == value.strip())
-            and (not self.kind or "kind" in self.wrong or one.host.kind == self.kind)
+            self.name.lower() in now.host.id.lower()
+            and (not self.label or "label" in self.wrong or now.host.labels.get(key.strip()) == value.strip())
+            and (not self.kind or "kind" in self.wrong or now.host.kind == self.kind)
         )
 
     @property
@@ -93,7 +93,7 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
     """Every host, the one with the worst-off instance first; beyond the last page there is the last one."""
     chosen = Filter.read(request.query_params)
     now, told = datetime.now(UTC), cloud.now()
-    fitting = [one for one in told.hosts if chosen.lets_through(one)]
+    fitting = [host for host in told.hosts if chosen.lets_through(host)]
     last = max((len(fitting) + AT_ONCE - 1) // AT_ONCE, 1)
     number = min(number, last)
     shown = fitting[(number - 1) * AT_ONCE : number * AT_ONCE]
@@ -106,8 +106,8 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
         kinds=HOST_KINDS,
         hosts=[_line(one, told, now) for one in shown],
         fitting=len(fitting),
-        instances=sum(len(one.residents) for one in told.hosts),
-        stale=sum(_is_stale(one, told, now) for one in told.hosts),
+        instances=sum(len(host.residents) for host in told.hosts),
+        stale=sum(_is_stale(host, told, now) for host in told.hosts),
         newest=_newest(told, now),
         worst=_worst(fitting),
         resources=bars.NAMES.values(),
@@ -117,45 +117,49 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
     )
 
 
-def resident(one: ResidentNow, host: str) -> InstanceLine:
+def resident(now: ResidentNow, host: str) -> InstanceLine:
     """One instance where it is, ready to be shown."""
-    limit = one.instance.min_throughput_ratio
+    limit = now.instance.min_throughput_ratio
     return InstanceLine(
-        name=one.instance.id,
+        name=now.instance.id,
         host=host,
-        figure=f"{one.expected:.2f}",
-        level="bad" if one.expected < (picture.KEPT if limit is None else limit) else "good",
+        figure=f"{now.expected:.2f}",
+        level="bad" if now.expected < (picture.KEPT if limit is None else limit) else "good",
         limit="" if limit is None else f"{limit:.2f}",
-        workload=one.instance.workload or "",
-        pending=one.pending,
+        workload=now.instance.workload or "",
+        pending=now.pending,
     )
 
 
-def age(one: HostNow, now: datetime) -> str:
+def age(host_now: HostNow, now: datetime) -> str:
     """How old the news of a host is, in words."""
-    return "never seen" if one.seen_at is None else picture.age_in_words(max((now - one.seen_at).total_seconds(), 0.0))
-
-
-def _line(one: HostNow, told: CloudNow, now: datetime) -> HostLine:
-    return HostLine(
-        name=one.host.id,
-        kind=one.host.kind,
-        labels=", ".join(f"{key}={value}" for key, value in sorted(one.host.labels.items())),
-        enabled=one.host.enabled,
-        instances=len(one.residents),
-        worst=resident(one.worst, one.host.id) if one.worst else None,
-        bars=bars.bars(one.pressure),
-        age=age(one, now),
-        stale=_is_stale(one, told, now),
+    return (
+        "never seen"
+        if host_now.seen_at is None
+        else picture.age_in_words(max((now - host_now.seen_at).total_seconds(), 0.0))
     )
 
 
-def _is_stale(one: HostNow, told: CloudNow, now: datetime) -> bool:
-    return one.seen_at is None or (now - one.seen_at).total_seconds() > told.fresh_s
+def _line(host_now: HostNow, told: CloudNow, now: datetime) -> HostLine:
+    return HostLine(
+        name=host_now.host.id,
+        kind=host_now.host.kind,
+        labels=", ".join(f"{key}={value}" for key, value in sorted(host_now.host.labels.items())),
+        enabled=host_now.host.enabled,
+        instances=len(host_now.residents),
+        worst=resident(host_now.worst, host_now.host.id) if host_now.worst else None,
+        bars=bars.bars(host_now.pressure),
+        age=age(host_now, now),
+        stale=_is_stale(host_now, told, now),
+    )
+
+
+def _is_stale(host_now: HostNow, told: CloudNow, now: datetime) -> bool:
+    return host_now.seen_at is None or (now - host_now.seen_at).total_seconds() > told.fresh_s
 
 
 def _newest(told: CloudNow, now: datetime) -> str:
-    seen = [one.seen_at for one in told.hosts if one.seen_at is not None]
+    seen = [host.seen_at for host in told.hosts if host.seen_at is not None]
     return picture.age_in_words(max((now - max(seen)).total_seconds(), 0.0)) if seen else "nothing seen yet"
 
 

@@ -11,7 +11,7 @@ from api.web import typed
 
 DEFAULTS: Mapping[str, str] = {
     "instance": "",
-    "name": "new-instance",
+    "id": "new-instance",
     "workload": "",
     "vcpus": "2",
     "memory_mb": "2048",
@@ -44,7 +44,7 @@ class Form:
         if given.get("objective", DEFAULTS["objective"]) not in OBJECTIVES:
             message = f"objective {given['objective'][:40]!r} is none of {', '.join(OBJECTIVES)}"
             raise InvalidInput(message, field="objective")
-        return cls(values={**DEFAULTS, **given}, asked=bool(given.get("instance") or given.get("name")))
+        return cls(values={**DEFAULTS, **given}, asked=bool(given.get("instance") or given.get("id")))
 
     @property
     def existing(self) -> str:
@@ -58,7 +58,7 @@ class Form:
         limit, slowest = (
             self._number(name) if self.values[name] else None for name in ("min_throughput_ratio", "max_latency_ratio")
         )
-        self._check("name", typed.name)
+        self._check("id", typed.name)
         if self.values["workload"]:
             self._check("workload", typed.title)
         if self.values["service"] not in {"latency", "throughput"}:
@@ -69,7 +69,7 @@ class Form:
             return None
         try:
             return Instance(
-                id=self.values["name"],
+                id=self.values["id"],
                 vcpus=int(vcpus),
                 memory_mb=memory,
                 workload=self.values["workload"] or None,
@@ -79,7 +79,7 @@ class Form:
                 exclusive=self.values["exclusive"] == "yes",
             )
         except ValueError as error:
-            self.errors["name"] = str(error)
+            self.errors["id"] = str(error)
             return None
 
     def request(self, instance: Instance, *, hosts: tuple[str, ...] | None = None) -> PlacementRequest:
@@ -102,7 +102,7 @@ class Form:
     def blame(self, error: InvalidInput) -> None:
         """Put the advisor's refusal beside the field it speaks of; an instance of the inventory has one field only."""
         name = "instance" if self.existing else (error.field or "").rpartition(".")[2]
-        self.errors[name if name in DEFAULTS else "name"] = error.message
+        self.errors[name if name in DEFAULTS else "id"] = error.message
 
     def _number(self, name: str, *, whole: bool = False) -> float | None:
         try:

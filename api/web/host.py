@@ -96,7 +96,7 @@ def _residents(found: HostDetail) -> list[HostedInstance]:
 
 def _square(found: HostDetail) -> list[Losses]:
     losses = {(one.victim, one.neighbour): one.loss for one in found.slowing}
-    names = [one.instance.id for one in found.now.residents]
+    names = [resident.instance.id for resident in found.now.residents]
     return [
         Losses(victim, tuple(None if name == victim else _cell(losses[victim, name]) for name in names))
         for victim in names
@@ -110,7 +110,7 @@ def _cell(loss: float) -> InterferenceCell:
 
 def _facts(now: HostNow) -> list[tuple[str, str]]:
     """What the host is and how much of it is promised."""
-    it, there = now.host, [one.instance for one in now.residents]
+    it, there = now.host, [resident.instance for resident in now.residents]
     vcpus, memory_mb = sum(one.vcpus for one in there), sum(one.memory_mb for one in there)
     found = [
         ("Kind", it.kind),

@@ -49,8 +49,8 @@ def instance(
         pending=pending,
         row=_row(detail, it) if detail else None,
         age=age(detail.now, datetime.now(UTC)) if detail else None,
-        slowed=[one for one in pairs if one.victim == instance][:MOST_PAIRS],
-        slows=[one for one in pairs if one.neighbour == instance][:MOST_PAIRS],
+        slowed=[pair for pair in pairs if pair.victim == instance][:MOST_PAIRS],
+        slows=[pair for pair in pairs if pair.neighbour == instance][:MOST_PAIRS],
         settings=picture.settings_in_words(it.settings),
         profile=_profile(inventory, it, there[0].host.platform if there else ""),
         told=told,
@@ -65,7 +65,12 @@ def instance(
 def _there(told: CloudNow, name: str) -> tuple[HostNow, Instance, bool] | None:
     """The host that it is on, or that an answer holds for it; as it runs there."""
     return next(
-        ((host, one.instance, one.pending) for host in told.hosts for one in host.residents if one.instance.id == name),
+        (
+            (host, resident.instance, resident.pending)
+            for host in told.hosts
+            for resident in host.residents
+            if resident.instance.id == name
+        ),
         None,
     )
 

@@ -121,14 +121,16 @@ class BesideRow:
     inside: bool | None
 
 
-def beside(one: PredictedVsObserved, *, limit: float | None = None) -> BesideRow:
+def beside(observed: PredictedVsObserved, *, limit: float | None = None) -> BesideRow:
     """What was predicted and what was measured, ready to be drawn."""
-    if one.band is None:
-        return BesideRow(one.instance, None, x(one.measured), f"{one.measured:.2f}", "not predicted there", None)
+    if observed.band is None:
+        return BesideRow(
+            observed.instance, None, x(observed.measured), f"{observed.measured:.2f}", "not predicted there", None
+        )
     nothing = Band(1.0, 1.0, 1.0)
-    drawn = row(Effect(one.instance, one.band, nothing), newcomer=False, limit=limit)
-    words = "inside" if one.inside else "above" if one.measured > one.band.upper else "below"
-    return BesideRow(one.instance, drawn, x(one.measured), f"{one.measured:.2f}", words, one.inside)
+    drawn = row(Effect(observed.instance, observed.band, nothing), newcomer=False, limit=limit)
+    words = "inside" if observed.inside else "above" if observed.measured > observed.band.upper else "below"
+    return BesideRow(observed.instance, drawn, x(observed.measured), f"{observed.measured:.2f}", words, observed.inside)
 
 
 def moment(at: datetime) -> str:

@@ -25,9 +25,10 @@ from api.web.plan_fields import FIELDS, KINDS, MIX_ROWS, FormField
 _LONGEST = 20_000  # characters in one field: a thousand hosts by name
 # Where the advisor's own words for a field differ from the form's.
 _NAMED = {
-    "instances": "count_1", "growth": "per_month", "growth.months": "months", "whatif": "like", "whatif.hosts": "like",
-    "whatif.remove": "remove", "whatif.model": "model", "whatif.pinning": "pinning",
-    "whatif.cpu_overcommit": "cpu_overcommit", "whatif.memory_overcommit": "memory_overcommit",
+    "instances": "count_1", "growth": "per_month", "growth.months": "months",
+    "what_if": "like", "what_if.hosts": "like", "what_if.remove": "remove",
+    "what_if.model": "model", "what_if.pinning": "pinning",
+    "what_if.cpu_overcommit": "cpu_overcommit", "what_if.memory_overcommit": "memory_overcommit",
 }  # fmt: skip
 
 
@@ -88,7 +89,7 @@ class PlanForm:
             move_gain=_or(numbers.get("move_gain"), standard.move_gain),
             at_once=int(_or(numbers.get("at_once"), standard.at_once)),
             growth=self._growth(numbers),
-            whatif=imagined,
+            what_if=imagined,
             then=next((one for one in PLAN_KINDS if one == self.values.get("then")), None),
             commands=self.values["commands"] == "yes",
             time_limit_s=_or(numbers.get("time_limit_s"), 10.0),

@@ -58,7 +58,7 @@ def make(
         return _form(request, inventory, models, asked)
     try:
         check_batch(wanted.instances, settings, "instances")
-        check_batch(wanted.whatif.hosts if wanted.whatif else (), settings, "whatif.hosts")
+        check_batch(wanted.what_if.hosts if wanted.what_if else (), settings, "what_if.hosts")
         plan = plans.make(wanted)
     except InvalidInput as error:
         asked.blame(error)
@@ -136,8 +136,8 @@ def _form(request: Request, inventory: InventoryService, models: ModelService, f
         mix_rows=MIX_ROWS,
         lists={
             "hosts": [host.id for host in inventory.hosts(limit=_OFFERED).items],
-            "instances": [one.id for one in inventory.instances(limit=_OFFERED).items],
-            "workloads": sorted({one.name for one in inventory.workloads(limit=_OFFERED).items}),
+            "instances": [item.id for item in inventory.instances(limit=_OFFERED).items],
+            "workloads": sorted({item.name for item in inventory.workloads(limit=_OFFERED).items}),
             "models": [model.version for model in models.listing()],
         },
     )

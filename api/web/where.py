@@ -33,8 +33,8 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
         answer=found,
         state=state,
         age=picture.age_in_words,
-        instances=[(one.id, one.host) for one in inventory.instances(limit=_OFFERED).items],
-        workloads=[one.name for one in inventory.workloads(limit=_OFFERED).items],
+        instances=[(item.id, item.host) for item in inventory.instances(limit=_OFFERED).items],
+        workloads=[item.name for item in inventory.workloads(limit=_OFFERED).items],
         objectives=OBJECTIVES,
         picture=picture,
     )
@@ -47,9 +47,9 @@ def _ask(form: Form, inventory: InventoryService, placements: PlacementService) 
             return None
         told = placements.place(form.request(instance)).recommendation
         there: Recommendation | None = None
-        if instance.host and all(one.host != instance.host for one in told.candidates):
+        if instance.host and all(candidate.host != instance.host for candidate in told.candidates):
             # With the best one, so that it is told whether both are tied.
-            both = (*(one.host for one in told.candidates[:1]), instance.host)
+            both = (*(candidate.host for candidate in told.candidates[:1]), instance.host)
             there = placements.place(form.request(instance, hosts=both)).recommendation
     except NotFound as error:
         form.errors["instance"] = error.message
@@ -57,8 +57,10 @@ def _ask(form: Form, inventory: InventoryService, placements: PlacementService) 
     except InvalidInput as error:
         form.blame(error)
         return None
-    now = next((one for one in there.candidates if one.host == instance.host), None) if there else None
-    hosts = [one.host for one in told.candidates] + ([now.host] if now else [])
+    now = (
+        next((candidate for candidate in there.candidates if candidate.host == instance.host), None) if there else None
+    )
+    hosts = [candidate.host for candidate in told.candidates] + ([now.host] if now else [])
     return answer(told, instance, _limits(inventory, hosts), now)
 
 

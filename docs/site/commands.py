@@ -19,7 +19,7 @@ from profiler.probes import load
 
 PROGRAMS = {
     "cotenant": "The server side: questions, plans, models, the service and its database.",
-    "cotenant-profiler": "The host side: reads and measures what runs on a host. It needs Python alone.",
+    "cotenant-profiler": "The host side: reads and measures what runs on a host.",
     "cotenant-lab": "Campaigns that measure workloads alone and together.",
 }
 
@@ -68,7 +68,7 @@ def page() -> str:
         mine = [one for one in found if one.name.split()[0] == program]
         parts.append(f"## {program}\n\n{text}\n{_overview(mine)}")
         parts += [_section(one) for one in mine]
-    return "\n".join(parts).rstrip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip() + "\n"
 
 
 def _overview(found: Sequence[Command]) -> str:
@@ -109,7 +109,7 @@ def _click_parameter(one: Any, context: Any) -> Parameter:
 def _value(one: Any, context: Any) -> str:
     if one.metavar or one.min is not None or one.max is not None:
         return one.metavar or "N"
-    return one.display_type_rich(ctx=context).strip("[]<>")
+    return str(one.display_type_rich(ctx=context)).strip("[]<>")
 
 
 def _range(one: Any) -> str:
@@ -124,11 +124,9 @@ def _default(one: Any) -> str:
         return one.show_default
     if one.default in (None, False, "", ()) or not one.show_default or callable(one.default):
         return ""
-    return (
-        "yes"
-        if one.default is True
-        else code(f"{one.default:g}" if isinstance(one.default, float) else str(one.default))
-    )
+    if one.default is True:
+        return "yes"
+    return code(f"{one.default:g}" if isinstance(one.default, float) else str(one.default))
 
 
 def _of_argparse(parser: argparse.ArgumentParser, name: str, text: str) -> Iterator[Command]:

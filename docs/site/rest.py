@@ -27,7 +27,7 @@ def document() -> dict[str, Any]:
 
 def page() -> str:
     """The whole page."""
-    return "\n".join(_parts(document())).rstrip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(_parts(document()))).rstrip() + "\n"
 
 
 def _common(operations: Iterable[Mapping[str, Any]]) -> set[int]:
@@ -164,7 +164,7 @@ def _type(schema: Schema) -> str:
         kinds = [_type(one) for one in schema["anyOf"]]
         return " or ".join(dict.fromkeys(kinds))
     if "enum" in schema:
-        return ", ".join(code(str(one)) for one in schema["enum"])
+        return ", ".join(code(str(one)) or "empty" for one in schema["enum"])
     if "const" in schema:
         return code(str(schema["const"]))
     kind = schema.get("type", "anything")

@@ -30,8 +30,8 @@ def prose(text: str) -> str:
 
 
 def capital(text: str) -> str:
-    """The text with a capital first letter."""
-    return text[:1].upper() + text[1:]
+    """The text with a capital first letter, except in words such as pCPU."""
+    return text if text[1:2].isupper() else text[:1].upper() + text[1:]
 
 
 def made_by(module: str) -> str:

@@ -104,17 +104,17 @@ class GuestBackend:
                 vanished.append(guest.name)
         return found, vanished
 
-    def _domain(self, one: WatchedGuest, tasks: dict[str, TaskCounters]) -> DomainCounters:
+    def _domain(self, guest: WatchedGuest, tasks: dict[str, TaskCounters]) -> DomainCounters:
         absent: dict[str, str] = {}
         try:
-            disk_bytes: int | None = one.machine.disk_bytes()
+            disk_bytes: int | None = guest.machine.disk_bytes()
         except RunError as error:
             disk_bytes = None
             absent["disk_bytes"] = str(error)
-        devices = attempt(absent, "net_bytes", read_interfaces, self._source, str(one.machine.process.pid)) or {}
-        tap = devices.get(one.machine.shape.tap)
+        devices = attempt(absent, "net_bytes", read_interfaces, self._source, str(guest.machine.process.pid)) or {}
+        tap = devices.get(guest.machine.shape.tap)
         if tap is None:
-            absent.setdefault("net_bytes", f"its tap {one.machine.shape.tap} is gone")
+            absent.setdefault("net_bytes", f"its tap {guest.machine.shape.tap} is gone")
         net_bytes = None if tap is None else tap.received + tap.sent
         return DomainCounters(len(tasks), tasks, net_bytes=net_bytes, disk_bytes=disk_bytes, absent=absent)
 

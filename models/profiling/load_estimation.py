@@ -111,11 +111,11 @@ def _load(number: int, phases: Sequence[DemandLevel], limits: InstanceLimits) ->
     return LoadLevel(ratio, min(least, ratio), ratio, "relative", "low", text)
 
 
-def is_alike(one: DemandLevel, other: DemandLevel) -> bool:
+def is_alike(level: DemandLevel, other: DemandLevel) -> bool:
     """Whether two phases do the same work at different loads: all demands differ by about the same factor."""
     ratios = []
     for key, floor in DEMANDS.items():
-        first, second = one.metrics.get(key), other.metrics.get(key)
+        first, second = level.metrics.get(key), other.metrics.get(key)
         if first is None or second is None or max(first, second) <= floor:
             continue
         ratios.append((first + floor / 10) / (second + floor / 10))

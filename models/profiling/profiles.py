@@ -176,8 +176,8 @@ def _reasons(windows: InstanceWindows, rows: PhaseWindows) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _is_doubtful(one: MeanEstimate) -> bool:
-    return one.doubt is None or one.doubt > MOST_DOUBT
+def _is_doubtful(estimate: MeanEstimate) -> bool:
+    return estimate.doubt is None or estimate.doubt > MOST_DOUBT
 
 
 def _remarks(windows: InstanceWindows, rows: PhaseWindows) -> tuple[str, ...]:

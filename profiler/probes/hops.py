@@ -147,8 +147,8 @@ def summarise(rounds: Sequence[HopRound], hops: int, wanted: int) -> tuple[dict[
     return values, tuple(marks)
 
 
-def _at(one: HopRound, hop: int) -> float | None:
-    return one.rtt_ms[hop] if hop < len(one.rtt_ms) else None
+def _at(hop_round: HopRound, hop: int) -> float | None:
+    return hop_round.rtt_ms[hop] if hop < len(hop_round.rtt_ms) else None
 
 
 def _known(series: RawSeries, name: str) -> list[tuple[float, float]]:

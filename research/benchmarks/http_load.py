@@ -77,7 +77,7 @@ class LoadedCloud:
         return [
             json.dumps(
                 {
-                    "instance": {"name": f"new-{at}", "vcpus": 2, "memory_mb": 4096, "workload": name},
+                    "instance": {"id": f"new-{at}", "vcpus": 2, "memory_mb": 4096, "workload": name},
                     "dry_run": not keep,
                 }
             ).encode()

@@ -142,7 +142,7 @@ class Traffic:
     def _question(self, turn: int) -> Request:
         chance = random.Random(turn)
         instance = {
-            "name": f"new-{turn}",
+            "id": f"new-{turn}",
             "vcpus": chance.choice((1, 2, 4)),
             "memory_mb": chance.randint(1024, 8192),
             "workload": chance.choice(self.cloud.names),

@@ -12,7 +12,7 @@ def test_a_host_that_is_imagined_counts_only_afterwards_although_the_ratios_are_
     small, large = (Host("h1", "kvm", pcpus=pcpus, memory_mb=4096) for pcpus in (2, 4))
     cloud = Inventory((small,), (Instance("a", vcpus=1, memory_mb=512, host="h1"),))
     same = {"h1": (Effect("a", Band(1.0, 1.0, 1.0), Band(1.0, 1.0, 1.0)),)}
-    asked = PlanRequest("what_if", whatif=WhatIf(hosts=(large,)))
+    asked = PlanRequest("what_if", what_if=WhatIf(hosts=(large,)))
     plan = Plan("p", datetime(2026, 1, 31, tzinfo=UTC), "prior", "prior", (), before=same, after=same, request=asked)
     found = of_plan(cloud, plan, None)
     assert (found.before["h1"]["cpu"], found.after["h1"]["cpu"]) == (0.5, 0.25)

@@ -132,7 +132,7 @@ def test_an_empty_database_is_reported_as_such_and_older_reports_go(
         ((CLOUD, "--kind", "evacuate"), "--kind evacuate is none of"),
         ((CLOUD, "--database", "sqlite://"), "--database goes without a file"),
         ((CLOUD, "--kind", "capacity"), "capacity needs the instances"),
-        ((CLOUD, "--every", "soon"), "write 30m, 24h or 7d"),
+        ((CLOUD, "--every", "soon"), "write 30s, 24h or 7d"),
         (("missing.yaml",), "missing.yaml"),
     ],
 )
@@ -220,5 +220,5 @@ def test_a_schedule_goes_on_after_errors_and_stops_when_it_is_told(caplog: pytes
 
 def test_a_time_is_read_with_its_unit() -> None:
     assert folders.every_s("24h") == 86_400
-    with pytest.raises(InvalidInput, match="30m"):
+    with pytest.raises(InvalidInput, match="30s"):
         folders.every_s("0h")

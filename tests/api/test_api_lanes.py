@@ -22,7 +22,7 @@ from api.http.lanes import CPUS, Lane
 from api.problems import Busy
 from tests.api.api_client import Bent, Client
 
-QUESTION = {"instance": {"name": "n"}, "dry_run": True}
+QUESTION = {"instance": {"id": "n"}, "dry_run": True}
 
 
 def blocked() -> tuple[threading.Event, Callable[[], str]]:

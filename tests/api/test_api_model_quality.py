@@ -63,7 +63,7 @@ def test_the_table_has_a_line_per_group_and_says_what_to_do() -> None:
 def test_json_is_the_answer_of_the_route() -> None:
     with Advisor(Settings()) as advisor:
         observe(advisor, 0.5)
-        routed = Client(create_app(advisor, Settings())).get("/v1/models/prior/quality?window=20").json()
+        routed = Client(create_app(advisor, Settings())).get("/v1/models/prior/quality?last=20").json()
     assert json.loads(run("prior", "--last", "20", "--json").stdout) == routed
     assert routed["groups"][0]["figures"]["rows"] == 20
 

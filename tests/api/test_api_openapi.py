@@ -136,3 +136,23 @@ def test_the_page_lists_every_operation_and_explains_every_code(client: Client, 
         assert path in page
     for kind in KINDS:
         assert f'<tr id="{kind.code}">' in page, "the type of a problem points here"
+
+
+def test_what_has_an_id_is_called_by_it_and_only_workloads_are_keyed_by_a_name(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    named = {schema for schema, one in schemas.items() if "name" in one.get("properties", {})}
+    kubernetes, no_key = {"Metadata"}, {"GroupOut", "VariantOut"}
+    assert named - kubernetes - no_key == {"WorkloadBody", "WorkloadItem"}
+
+
+def test_a_path_names_a_thing_by_its_kind_and_a_model_by_its_version(document: dict[str, Any]) -> None:
+    found = {name for path in document["paths"] if path.startswith("/v1/") for name in re.findall(r"{(\w+)}", path)}
+    assert found == {"host", "instance", "workload", "placement", "plan", "version"}
+
+
+def test_no_field_or_parameter_has_a_second_word_for_what_another_one_names(document: dict[str, Any]) -> None:
+    fields = {name for one in document["components"]["schemas"].values() for name in one.get("properties", {})}
+    parameters = {one["name"] for _, _, operation in _operations(document) for one in operation.get("parameters", ())}
+    instead_of = {"whatif": "what_if", "rungs": "mitigation", "mend": "mitigate", "anyway": "force", "window": "last"}
+    assert (fields | parameters) & set(instead_of) == set()
+    assert set(instead_of.values()) <= fields | parameters

@@ -98,15 +98,15 @@ def test_the_ladder_and_what_residents_get_are_in_the_answer_and_in_the_schema()
     assert PlacementAnswer.of(told).model_dump(mode="json", exclude_unset=True) == body
     best = body["candidates"][0]
     assert best["changes"]["batch-1"]["isolation"]["cap_percent"] == 60.0
-    assert [(rung["action"], rung["satisfies"]) for rung in best["rungs"]] == [("weight", False), ("cap", True)]
-    assert best["rungs"][1]["effects"][0]["before"]["expected"] == 0.71
-    assert [len(one["rungs"]) for one in body["rejected"]] == [1, 0]
+    assert [(one["action"], one["satisfies"]) for one in best["mitigation"]] == [("weight", False), ("cap", True)]
+    assert best["mitigation"][1]["effects"][0]["before"]["expected"] == 0.71
+    assert [len(one["mitigation"]) for one in body["rejected"]] == [1, 0]
     assert best["reasons"][0]["kind"] == "loss"
 
 
 def test_every_field_of_a_request_reaches_the_advisor() -> None:
     body = {
-        "instance": {"name": "n", "vcpus": 2, "memory_mb": 1, "disk_gb": 2, "profile": {"cpu": 1}, "load": 0.5,
+        "instance": {"id": "n", "vcpus": 2, "memory_mb": 1, "disk_gb": 2, "profile": {"cpu": 1}, "load": 0.5,
                      "service": "latency", "min_throughput_ratio": 0.5, "max_latency_ratio": 2.5, "exclusive": True,
                      "pinning": {"0": [1], "1": [2]},
                      "isolation": {"weight": 128}, "labels": {"a": "b"}},
@@ -140,7 +140,7 @@ def test_every_field_of_a_request_reaches_the_advisor() -> None:
 
 def test_what_a_domain_type_refuses_is_wrong_input() -> None:
     with pytest.raises(InvalidInput, match="without gaps"):
-        NewInstance.model_validate({"name": "n", "pinning": {"1": [1]}}).to_domain()
+        NewInstance.model_validate({"id": "n", "pinning": {"1": [1]}}).to_domain()
     wrong = {"hosts": [{"id": "h", "kind": "kvm", "pcpus": 1, "memory_mb": 1, "driver_cpus": [3]}]}
     with pytest.raises(InvalidInput) as refused:
         InventoryBody.model_validate(wrong).to_domain()
@@ -188,7 +188,7 @@ def test_every_example_in_the_description_is_taken(client: Client) -> None:
     assert tried == 19
 
 
-IMAGINED = {"whatif": {"pinning": "own"}}
+IMAGINED = {"what_if": {"pinning": "own"}}
 NEW = {"instances": [{"id": "new-1"}]}
 PLAN_KINDS = ("admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size")
 PLAN_FIELDS: tuple[dict[str, Any], ...] = (
@@ -219,7 +219,7 @@ def test_the_description_of_a_plan_takes_what_the_service_takes(client: Client) 
 
 
 SAMPLE = {"host": "h", "metric": "cpu", "value": 1}
-NEWCOMER = {"name": "a", "workload": "w"}
+NEWCOMER = {"id": "a", "workload": "w"}
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def test_requests_are_counted_by_route_template_not_by_path(client: Client) -> N
 
 
 def test_questions_and_samples_are_counted_by_what_came_of_them(client: Client) -> None:
-    client.ask("POST", "/v1/placements", json={"instance": {"name": "n"}, "dry_run": True})
-    client.ask("POST", "/v1/placements", json={"instance": {"name": "n", "memory_mb": 1e9}, "dry_run": True})
+    client.ask("POST", "/v1/placements", json={"instance": {"id": "n"}, "dry_run": True})
+    client.ask("POST", "/v1/placements", json={"instance": {"id": "n", "memory_mb": 1e9}, "dry_run": True})
     host = {"id": "x", "kind": "kvm", "pcpus": 2, "memory_mb": 1}
     client.ask("POST", "/v1/predictions", json={"host": host, "instances": [{"id": "a"}, {"id": "b"}]})
     sample = {"host": "h1", "metric": "event", "value": 1, "time": "2026-01-31T12:00:00Z"}
@@ -70,7 +70,7 @@ def test_the_state_is_told_at_every_scrape(client: Client) -> None:
     client.ask("PUT", "/v1/hosts/silent", json={"kind": "kvm", "pcpus": 2, "memory_mb": 1})
     assert _metric(client, "cotenant_hosts") == "7.0"
     assert _metric(client, "cotenant_pending_answers") == "0.0"
-    client.ask("POST", "/v1/placements", json={"instance": {"name": "n"}})
+    client.ask("POST", "/v1/placements", json={"instance": {"id": "n"}})
     assert _metric(client, "cotenant_pending_answers") == "1.0"
 
 
@@ -81,7 +81,7 @@ def test_hosts_that_fell_silent_are_counted(settings: Settings, client: Client) 
 
 
 def test_what_is_remembered_is_counted_as_hits(client: Client) -> None:
-    question = {"instance": {"name": "n"}, "dry_run": True}
+    question = {"instance": {"id": "n"}, "dry_run": True}
     client.ask("POST", "/v1/placements", json=question)
     assert _metric(client, 'cotenant_remembered_answers_total{result="miss"}') == "1.0"
     missed = float(_metric(client, 'cotenant_remembered_lookups_total{result="miss"}') or 0)
@@ -114,7 +114,7 @@ def test_what_is_under_way_is_told_and_returns_to_nothing(client: Client) -> Non
 
 
 def test_promtool_accepts_every_name(client: Client) -> None:
-    client.ask("POST", "/v1/placements", json={"instance": {"name": "n"}})
+    client.ask("POST", "/v1/placements", json={"instance": {"id": "n"}})
     client.get("/v1/hosts/nope")
     try:
         checked = promtool("check", "metrics", text=client.get("/metrics").content)
@@ -175,7 +175,7 @@ with Advisor(settings) as advisor:
             print(client.get("/metrics").text)
         else:
             client.ask("PUT", f"/v1/hosts/{name}", json={"kind": "kvm", "pcpus": 2, "memory_mb": 1})
-            client.ask("POST", "/v1/placements", json={"instance": {"name": "n"}, "dry_run": True})
+            client.ask("POST", "/v1/placements", json={"instance": {"id": "n"}, "dry_run": True})
 """
 
 
@@ -272,7 +272,7 @@ def test_the_access_log_has_neither_query_nor_headers(client: Client, caplog: py
 
 def test_the_access_log_names_the_problem_and_who_asked(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="cotenant.access"):
-        client.ask("POST", "/v1/placements", json={"instance": {"name": "secret-name", "vcpus": 0}})
+        client.ask("POST", "/v1/placements", json={"instance": {"id": "secret-name", "vcpus": 0}})
     told = json.loads(JsonLines().format(caplog.records[-1]))
     assert set(FIELDS) <= set(told)
     assert (told["code"], told["actor"]) == ("input.invalid", "local")

@@ -43,16 +43,16 @@ def told(result: Result) -> str:
     return lines[0]
 
 
-def test_the_ladder_is_told_with_what_mends_it_and_whose_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ladder_is_told_with_what_is_enough_and_whose_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisor.offline.where", lambda cloud, request, **_: answer(request))
     shown = run("where", CLOUD, "--instance", "shop.yaml", "--explain").stdout
     told = shown[shown.index("On h1 the placement alone breaks a limit") :].splitlines()
     assert told[0] == "On h1 the placement alone breaks a limit; tried in order of cost:"
-    assert [line.split()[:2] for line in told[1:4]] == [["step", "mends"], ["weight", "no"], ["cap", "yes"]]
+    assert [line.split()[:2] for line in told[1:4]] == [["step", "enough"], ["weight", "no"], ["cap", "yes"]]
     assert "Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95." in told[3]
     assert told[4] == "  batch-1 gets: cap 60 %"
     assert "; batch-1 gets: cap 60 %" in shown.splitlines()[3]  # the table does not hide it
-    assert "On h8 the placement alone breaks a limit; tried in order of cost, and none mends it:" in shown
+    assert "On h8 the placement alone breaks a limit; tried in order of cost, and none is enough:" in shown
     assert shown.count("breaks a limit") == 2
 
 
@@ -82,13 +82,13 @@ def test_a_limit_that_the_placement_alone_breaks_is_mended_on_the_way() -> None:
     assert result.exit_code == 0
     (candidate,) = json.loads(result.stdout)["candidates"]
     assert candidate["newcomer"]["throughput_ratio"]["expected"] >= 0.65
-    assert [(rung["action"], rung["satisfies"]) for rung in candidate["rungs"]] == [("weight", False), ("cap", True)]
+    assert [(one["action"], one["satisfies"]) for one in candidate["mitigation"]] == [("weight", False), ("cap", True)]
     assert candidate["changes"]["batch-1"]["isolation"]["cap_percent"] == 70.0
     assert candidate["reasons"][0]["text"] == (
         "n keeps 0.65 of its own speed, held back by the CPU: batch-1 asks for 0.70 CPUs of it "
         "under the settings that it gets here, and both take turns on the same CPUs (L8)."
     )
-    last = candidate["rungs"][-1]["effects"]
+    last = candidate["mitigation"][-1]["effects"]
     assert [one["instance"] for one in last] == ["n", "batch-1"]
     assert last[0]["throughput_ratio"] == candidate["newcomer"]["throughput_ratio"]
     assert last[1]["throughput_ratio"] == candidate["neighbours"][0]["throughput_ratio"]

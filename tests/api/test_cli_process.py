@@ -120,7 +120,7 @@ def test_the_service_answers_logs_and_stops_gracefully(
     assert "No token is configured: this machine only." in service.lines[-1]
     loaded = run("sync", str(CLOUD), cwd=tmp_path)
     assert loaded.returncode == 0
-    question = {"instance": {"name": "n", "vcpus": 2, "workload": "web-1k"}}
+    question = {"instance": {"id": "n", "vcpus": 2, "workload": "web-1k"}}
     with httpx.Client(base_url=service.url) as client:
         assert client.get("/readyz").json()["hosts"] == 6
         answer = client.post("/v1/placements", json=question, headers={"Authorization": "Bearer secret"})

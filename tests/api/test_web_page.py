@@ -28,14 +28,14 @@ from tests.api.api_client import Bent, Client
 from tests.api.page_reader import Page
 from tests.api.sample_answer import HOSTILE, answer, effect
 
-NEW = "/?name=shop-7&workload=web-1k&vcpus=2&memory_mb=4096&min_throughput_ratio=0.8&service=latency"
+NEW = "/?id=shop-7&workload=web-1k&vcpus=2&memory_mb=4096&min_throughput_ratio=0.8&service=latency"
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
 PAGES = [
-    *("/", NEW, "/nope", "/?instance=nope", "/?name=&vcpus=x", "/docs", "/cloud", "/cloud?label=a&kind=b"),
+    *("/", NEW, "/nope", "/?instance=nope", "/?id=&vcpus=x", "/docs", "/cloud", "/cloud?label=a&kind=b"),
     *("/hosts/h1", "/hosts/nope", "/instances/shop-3", "/instances/nowhere"),
 ]
 
@@ -221,7 +221,7 @@ def test_names_from_outside_stay_text(advisor: Advisor, settings: Settings) -> N
 
 
 def test_what_was_typed_stays_text(client: Client) -> None:
-    shown = client.get("/", params={"name": HOSTILE, "workload": HOSTILE, "vcpus": HOSTILE, "instance": ""})
+    shown = client.get("/", params={"id": HOSTILE, "workload": HOSTILE, "vcpus": HOSTILE, "instance": ""})
     assert shown.status_code == 422
     assert HOSTILE in [one.get("value") for one in Page(shown.text).all("input")]
 
@@ -254,14 +254,14 @@ def test_every_field_has_a_label_and_every_id_stands_once(client: Client) -> Non
     ("query", "words"),
     [
         ("instance=nope", "there is no instance nope"),
-        ("name=a%20b", "is not 1–255 letters"),
-        pytest.param(f"name={'a' * 300}", "is not 1–255 letters", id="long"),
-        ("name=n&vcpus=0", "is not a whole number from 1 to 4096"),
-        ("name=n&vcpus=2.5", "is not a whole number from 1 to 4096"),
-        ("name=n&memory_mb=nan", "is not a number from 0 to 1000000000"),
-        ("name=n&memory_mb=1e999", "is not a number from 0 to 1000000000"),
-        ("name=n&min_throughput_ratio=2", "is not a number from 0.01 to 1"),
-        ("name=n&service=best", "is neither latency nor throughput"),
+        ("id=a%20b", "is not 1–255 letters"),
+        pytest.param(f"id={'a' * 300}", "is not 1–255 letters", id="long"),
+        ("id=n&vcpus=0", "is not a whole number from 1 to 4096"),
+        ("id=n&vcpus=2.5", "is not a whole number from 1 to 4096"),
+        ("id=n&memory_mb=nan", "is not a number from 0 to 1000000000"),
+        ("id=n&memory_mb=1e999", "is not a number from 0 to 1000000000"),
+        ("id=n&min_throughput_ratio=2", "is not a number from 0.01 to 1"),
+        ("id=n&service=best", "is neither latency nor throughput"),
     ],
 )
 def test_a_mistake_is_named_beside_its_field(client: Client, query: str, words: str) -> None:
@@ -295,13 +295,13 @@ def test_what_is_wrong_with_an_instance_of_the_inventory_stands_beside_its_name(
 
 def test_a_workload_may_be_called_as_the_api_lets_it_be(client: Client, advisor: Advisor) -> None:
     advisor.inventory.put_workload(WorkloadProfile("Web, 1 kB", {"cpu": 50.0}))
-    shown = client.page("/?name=n&workload=Web,%201%20kB")
+    shown = client.page("/?id=n&workload=Web,%201%20kB")
     assert (shown.status_code, '<option value="Web, 1 kB" selected>' in shown.text) == (200, True)
-    assert client.page("/?name=n&workload=a%0Ab").status_code == 422
+    assert client.page("/?id=n&workload=a%0Ab").status_code == 422
 
 
 def test_a_comma_is_a_decimal_point(client: Client) -> None:
-    assert client.page("/?name=n&memory_mb=512&min_throughput_ratio=0,9").status_code == 200
+    assert client.page("/?id=n&memory_mb=512&min_throughput_ratio=0,9").status_code == 200
 
 
 def test_pictures_stay_within_their_edges() -> None:

@@ -70,7 +70,7 @@ def read(**typed: str) -> PlanForm:
             PlanRequest(
                 "what_if",
                 (NEW,),
-                whatif=WhatIf((Host("h1-more-1", "xen", 4, 8192, numa=H1.numa), Host("h1", "xen", 8, 8192))),
+                what_if=WhatIf((Host("h1-more-1", "xen", 4, 8192, numa=H1.numa), Host("h1", "xen", 8, 8192))),
                 then="capacity",
                 **ASKED,
             ),
@@ -121,7 +121,7 @@ def test_what_no_form_of_ours_sends_is_refused_whole(typed: Mapping[str, str], w
 
 def test_what_the_advisor_refuses_stands_beside_the_field_it_means() -> None:
     form = read(kind="what_if")
-    form.blame(InvalidInput("h1 is put twice", field="whatif.hosts"))
+    form.blame(InvalidInput("h1 is put twice", field="what_if.hosts"))
     form.blame(InvalidInput("the cloud is empty", field="inventory"))
     assert form.errors == {"like": "h1 is put twice", "": "the cloud is empty"}
 

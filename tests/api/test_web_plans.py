@@ -68,8 +68,8 @@ def test_a_form_asks_for_no_more_than_the_settings_allow(
 
 def test_a_question_imagines_no_more_hosts_than_the_settings_allow(client: Client) -> None:
     hosts = [{"id": f"n{number}", "kind": "kvm", "pcpus": 1, "memory_mb": 1} for number in range(21)]
-    refused = client.ask("POST", "/v1/plans", json={"kind": "what_if", "whatif": {"hosts": hosts}})
-    assert (refused.status_code, refused.json()["field"]) == (422, "whatif.hosts")
+    refused = client.ask("POST", "/v1/plans", json={"kind": "what_if", "what_if": {"hosts": hosts}})
+    assert (refused.status_code, refused.json()["field"]) == (422, "what_if.hosts")
     assert "at most 20 are taken" in refused.json()["detail"]
 
 

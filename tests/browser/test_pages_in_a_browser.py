@@ -129,7 +129,7 @@ def test_from_an_answer_to_the_host_and_to_an_instance(page: Page) -> None:
 
 
 def test_what_is_wrong_stands_beside_its_field_and_what_is_missing_is_told(page: Page) -> None:
-    page.goto("/?name=shop-8&vcpus=0")
+    page.goto("/?id=shop-8&vcpus=0")
     expect(page.get_by_role("alert")).to_contain_text("mend 1 field")
     page.get_by_role("alert").get_by_role("link", name="vcpus").click()
     expect(page.get_by_label("vCPUs")).to_have_accessible_description("is not a whole number from 1 to 4096")
@@ -250,7 +250,7 @@ def crowded(browser: Browser, large: Service) -> Iterator[Page]:
 def test_a_thousand_hosts_are_shown_and_asked_about(crowded: Page) -> None:
     crowded.goto("/cloud")
     expect(crowded.locator("main a[href^='/hosts/']").first).to_be_visible()
-    crowded.goto("/?name=shop-8&workload=web-1k&vcpus=1&memory_mb=2048")
+    crowded.goto("/?id=shop-8&workload=web-1k&vcpus=1&memory_mb=2048")
     expect(crowded.get_by_role("heading", name="Put shop-8 on")).to_be_visible()
     crowded.goto("/plans/new?kind=evacuate")
     crowded.set_viewport_size({"width": 360, "height": 740})

@@ -142,11 +142,11 @@ def strange_pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
     common = (("where", "/"), ("cloud", "/cloud"), ("placements", "/placements?which=all"), ("models", "/models"))
     hosts, instances = advisor.inventory.hosts(limit=1).items, advisor.inventory.instances(limit=1).items
     if not hosts:
-        return (*common, ("plans", "/plans"), ("answer", "/?name=a&vcpus=1&memory_mb=512"))
+        return (*common, ("plans", "/plans"), ("answer", "/?id=a&vcpus=1&memory_mb=512"))
     return (
         *common,
-        ("answer", f"/?name={_long('asked')}&vcpus=4&memory_mb=2048&min_throughput_ratio=0.9"),
-        ("nowhere", f"/?name={_long('asked')}&vcpus=4000&memory_mb=2048"),
+        ("answer", f"/?id={_long('asked')}&vcpus=4&memory_mb=2048&min_throughput_ratio=0.9"),
+        ("nowhere", f"/?id={_long('asked')}&vcpus=4000&memory_mb=2048"),
         ("instance-asked", f"/?instance={instances[0].id}"),
         ("filter", "/cloud?label=wrong&name=none"),
         ("host", f"/hosts/{hosts[0].id}"),
@@ -178,7 +178,7 @@ def fill(advisor: Advisor, folder: Path) -> None:
         PlanRequest("evacuate", empty=("h4",), keep_ratio=0.5, commands=True),
         PlanRequest("consolidate", keep_ratio=0.6),
         PlanRequest("capacity", more[:1], growth=Growth(1.0, 2.0, 12)),
-        PlanRequest("what_if", whatif=WhatIf(remove=("h2",)), keep_ratio=0.6),
+        PlanRequest("what_if", what_if=WhatIf(remove=("h2",)), keep_ratio=0.6),
         PlanRequest("right_size"),
     ):
         advisor.plans.make(replace(plan, time_limit_s=3.0))
@@ -234,10 +234,10 @@ def pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
         ("where", "/"),
         (
             "where-answer",
-            "/?name=shop-8&workload=web-1k&vcpus=1&memory_mb=2048&min_throughput_ratio=0.9&service=latency",
+            "/?id=shop-8&workload=web-1k&vcpus=1&memory_mb=2048&min_throughput_ratio=0.9&service=latency",
         ),
         ("where-instance", "/?instance=render-1"),
-        ("where-wrong", "/?name=a%20b&vcpus=0&memory_mb=x"),
+        ("where-wrong", "/?id=a%20b&vcpus=0&memory_mb=x"),
         ("cloud", "/cloud"),
         ("host", "/hosts/h4"),
         ("instance", "/instances/media-1"),

@@ -17,7 +17,7 @@ import pytest
 from tests.servers.running import Running
 from tests.servers.service import Service
 
-QUESTION = {"instance": {"name": "n"}, "dry_run": True}
+QUESTION = {"instance": {"id": "n"}, "dry_run": True}
 
 
 @pytest.fixture

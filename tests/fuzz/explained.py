@@ -39,7 +39,7 @@ EXPLAINED = (
     Explained(
         BODIES,
         REJECTED,
-        r"(instance \S+: )?there is no host|every host is to be emptied|instance .* is not on|what_if needs something"
+        r"(instance \S+: )?there is no host|every host is to be emptied|instance .* is not on|what_if needs at least"
         "|nothing in the profile is known",
         "A schema does not know what the service knows: its cloud, and which metrics it reads.",
     ),

@@ -87,7 +87,7 @@ def test_it_is_ready_healthy_and_answers_where_an_instance_should_go(built: Cont
         assert ask(serving, "GET", "/v1/hosts")[0] == 401
         host = {"kind": "kvm", "pcpus": 2, "memory_mb": 4096}
         assert ask(serving, "PUT", "/v1/hosts/h1", host, token)[0] in (200, 201)
-        question = {"instance": {"name": "n", "vcpus": 1, "memory_mb": 1}}
+        question = {"instance": {"id": "n", "vcpus": 1, "memory_mb": 1}}
         status, answer = ask(serving, "POST", "/v1/placements", question, token)
         assert (status, answer["candidates"][0]["host"]) == (200, "h1")
         assert "Traceback" not in serving.log()

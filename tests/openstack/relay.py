@@ -32,7 +32,7 @@ class Relay:
 
     def about(self, server: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Questions about one server, with their answers."""
-        return [pair for pair in self.asked if pair[0]["instance"]["name"] == server]
+        return [pair for pair in self.asked if pair[0]["instance"]["id"] == server]
 
 
 class _Answers(BaseHTTPRequestHandler):

@@ -61,7 +61,7 @@ def test_a_question_says_what_the_flavor_says_of_the_server(lab: OpenStackLab, r
     lab.placed([server])
     ((question, answer),) = relay.about(server)
     assert question["instance"] == {
-        "name": server, "vcpus": 4, "memory_mb": 4096, "workload": "busy", "service": "latency",
+        "id": server, "vcpus": 4, "memory_mb": 4096, "workload": "busy", "service": "latency",
     }  # fmt: skip
     assert sorted(question["hosts"]) == list(HOSTS)
     assert not any("workload" in note for note in answer["notes"])
@@ -75,7 +75,7 @@ def test_several_servers_of_one_request_are_asked_about_one_by_one(
     lab.boot("several", "busy", min_count=3, max_count=3)
     servers = [one.id for one in compute.servers(details=False, all_projects=True)]
     assert set(lab.placed(servers).values()) == {"h017", "h042", "h088"}
-    assert {question["instance"]["name"] for question, _ in relay.asked} == set(servers)
+    assert {question["instance"]["id"] for question, _ in relay.asked} == set(servers)
 
 
 def test_a_host_where_a_limit_would_break_is_filtered_out(lab: OpenStackLab, relay: Relay, service: Service) -> None:

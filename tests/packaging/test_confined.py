@@ -110,7 +110,7 @@ def _ready(url: str) -> bool:
 
 
 def test_the_service_answers_by_what_it_trained_and_plans(service: str, trained: str) -> None:
-    answer: Answer = ask(f"{service}/v1/placements", "POST", {"instance": {"name": "n", "vcpus": 1, "memory_mb": 256}})
+    answer: Answer = ask(f"{service}/v1/placements", "POST", {"instance": {"id": "n", "vcpus": 1, "memory_mb": 256}})
     assert (answer.status, answer.body["model"]["version"]) == (200, trained)
     plan = ask(f"{service}/v1/plans", "POST", {"kind": "consolidate"})
     assert plan.status == 200, plan.body

@@ -179,7 +179,7 @@ def test_it_runs_as_nobody_on_a_read_only_root_file_system(wheels: list[Path], t
         assert client.get("/readyz").status_code == 200
         host = {"kind": "kvm", "pcpus": 2, "memory_mb": 4096}
         assert client.put("/v1/hosts/h1", json=host).status_code == 201
-        question = {"instance": {"name": "n", "vcpus": 1, "memory_mb": 1}}
+        question = {"instance": {"id": "n", "vcpus": 1, "memory_mb": 1}}
         assert client.post("/v1/placements", json=question).json()["candidates"][0]["host"] == "h1"
         assert client.get("/").status_code == 200, "templates are there"
         text = client.get("/metrics").text

@@ -134,7 +134,7 @@ def test_the_database_is_upgraded_by_the_migrations_in_the_wheel(server: Path, t
 def test_the_service_answers_a_question(server: Path, command: tuple[str, ...], tmp_path: Path) -> None:
     database = ("--database", f"sqlite:///{tmp_path}/c.sqlite3") if command == ("serve",) else ()
     host = {"kind": "kvm", "pcpus": 64, "memory_mb": 524288}
-    question = {"instance": {"name": "new", "vcpus": 4, "memory_mb": 8192}}
+    question = {"instance": {"id": "new", "vcpus": 4, "memory_mb": 8192}}
     with served(server, *command, *database, cwd=tmp_path) as ask:
         if command == ("serve",):
             ask("PUT", "/v1/hosts/kvm01", host)

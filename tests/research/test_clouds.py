@@ -16,7 +16,7 @@ from models.physics.prior import PriorPredictor
 from profiler.observed import Colocation, Host, Instance, IsolationSettings, Outcome, Pinning
 from research.benchmarks import placement
 from research.benchmarks.clouds import chart, optimum, runs
-from research.benchmarks.clouds.advisor_policy import AdvisorPolicy, name_of
+from research.benchmarks.clouds.advisor_policy import CotenantPolicy, name_of
 from research.benchmarks.clouds.policies import (
     BubbleUpPolicy,
     LowestPolicy,
@@ -318,14 +318,14 @@ def test_the_bubble_rule_reads_sweeps_where_there_are_some() -> None:
 @pytest.mark.parametrize("seats", [2, 3])
 def test_one_host_per_situation_has_the_whole_clouds_answer(objective: str, seats: int) -> None:
     w = world(seats, **({"a_b_c": (0.4, 0.5, 0.6), "b_c_d": (0.9, 0.9, 1.0)} if seats == 3 else {}))
-    advised = AdvisorPolicy(w, PriorPredictor(), objective)  # type: ignore[arg-type]
+    advised = CotenantPolicy(w, PriorPredictor(), objective)  # type: ignore[arg-type]
     asked = 0
 
     class Both:
         def choose(self, offered: Offer, workload: str, random: np.random.Generator) -> SituationChoice:
             nonlocal asked
             choice = advised.choose(offered, workload, random)
-            (first,) = AdvisorPolicy(w, PriorPredictor(), objective).ask(hosts, workload).candidates  # type: ignore[arg-type]
+            (first,) = CotenantPolicy(w, PriorPredictor(), objective).ask(hosts, workload).candidates  # type: ignore[arg-type]
             assert first.host == name_of(offered.first[choice.situation])
             tied = {hosts[int(name[1:])] for name in first.tied_with} - {choice.situation}
             assert tied == choice.tied & offered.first.keys() - {choice.situation}

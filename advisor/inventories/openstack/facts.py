@@ -25,7 +25,7 @@ def zones_of(zones: Sequence[Row] | None, aggregates: Sequence[Row]) -> dict[str
     """The availability zone of each compute host, from the zones themselves or else from aggregates."""
     if zones is not None:
         return {host: str(zone["zoneName"]) for zone in zones for host in zone.get("hosts") or {}}
-    named = [one for one in aggregates if one.get("availability_zone")]
+    named = [aggregate for aggregate in aggregates if aggregate.get("availability_zone")]
     return {host: str(one["availability_zone"]) for one in named for host in one.get("hosts") or ()}
 
 
@@ -47,7 +47,9 @@ def host_facts(
     labels = {"source": source, "render": "openstack"}
     if host in zones:
         labels["zone"] = zones[host]
-    labels |= {f"aggregate.{one['name']}": "true" for one in aggregates if host in (one.get("hosts") or ())}
+    labels |= {
+        f"aggregate.{aggregate['name']}": "true" for aggregate in aggregates if host in (aggregate.get("hosts") or ())
+    }
     reason = _disabled(row, service)
     if reason:
         labels["disabled_reason"] = reason

@@ -69,7 +69,7 @@ class OpenStack:
             ),
             left_out,
         )
-        specs = {str(one["name"]): one.get("extra_specs") or {} for one in flavors}
+        specs = {str(flavor["name"]): flavor.get("extra_specs") or {} for flavor in flavors}
         placed, gone, unclear = changed_or_gone(servers or [])
         instances, unread = _told(
             placed, lambda row: instance_facts(row, source=self.name, current_specs=specs), left_out

@@ -22,7 +22,7 @@ def question(spec: Any, hosts: Sequence[str], objective: str) -> dict[str, Any]:
     """
     flavor = spec.flavor
     instance = {
-        "name": spec.instance_uuid,
+        "id": spec.instance_uuid,
         "vcpus": flavor.vcpus,
         "memory_mb": flavor.memory_mb,
         **described(dict(flavor.extra_specs or {}), flavor.vcpus),
@@ -36,5 +36,5 @@ def question(spec: Any, hosts: Sequence[str], objective: str) -> dict[str, Any]:
         "objective": objective,
         "limit": SHOWN,
         "explain": False,
-        "mend": False,
+        "mitigate": False,
     }

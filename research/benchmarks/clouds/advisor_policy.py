@@ -29,7 +29,7 @@ class _RankedSituations:
 
 
 @dataclass(frozen=True, slots=True)
-class AdvisorPolicy:
+class CotenantPolicy:
     """What the advisor says about a workload is asked once, about one host in each situation that there can be: hosts
     that are alike are alike, and no host's score depends on which others are in question (both tested)."""
 

@@ -13,7 +13,7 @@ from advisor.scheduling.scoring import KEPT
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from research.benchmarks.clouds import optimum
-from research.benchmarks.clouds.advisor_policy import AdvisorPolicy
+from research.benchmarks.clouds.advisor_policy import CotenantPolicy
 from research.benchmarks.clouds.policies import BubbleUpPolicy, oracles, pack, rules_of_thumb, spread
 from research.benchmarks.clouds.streams import Event, FilledCloud, SituationPolicy, arrivals, churn, counts, fill
 from research.benchmarks.clouds.worlds import MeasuredWorld, at_most_alone, halves
@@ -76,7 +76,7 @@ def advised(world: MeasuredWorld, learned: Predictor) -> dict[str, SituationPoli
     for name, predictor in (("prior", PriorPredictor()), ("cotenant", learned)):
         remembered = PredictionCache()
         for objective in OBJECTIVES:
-            found[f"{name} ({objective})"] = AdvisorPolicy(world, predictor, objective, remembered)
+            found[f"{name} ({objective})"] = CotenantPolicy(world, predictor, objective, remembered)
     return found
 
 

@@ -33,7 +33,7 @@ def test_a_model_that_fails_once_at_lower_bounds_leaves_the_whole_capacity_to_th
 
 
 def test_an_imagined_model_that_fails_is_no_answer_of_another_one() -> None:
-    asked = PlanRequest(kind="what_if", whatif=WhatIf(model="m-1"), then="rebalance")
+    asked = PlanRequest(kind="what_if", what_if=WhatIf(model="m-1"), then="rebalance")
     for times in (0, 3):
         with pytest.raises(BrokenArtifact, match="model m-1 failed: RuntimeError: broken"):
             plan(cloud(*PRESSED, hosts=HOSTS), asked, models=lambda _: ActivePredictor(FailsLater(times)))  # noqa: B023

@@ -78,8 +78,8 @@ def test_hosts_not_seen_for_too_long_are_rejected_with_that_reason() -> None:
         PlanRequest(instances=(vm("x"),)),
         PlanRequest(kind="rebalance"),
         PlanRequest(kind="capacity", instances=(vm("x"),), growth=Growth(1, months=2)),
-        PlanRequest(kind="what_if", whatif=WhatIf(remove=("h1",)), instances=(vm("x"),), then="capacity"),
-        PlanRequest(kind="what_if", whatif=WhatIf(remove=("h1",)), then="rebalance"),
+        PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",)), instances=(vm("x"),), then="capacity"),
+        PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",)), then="rebalance"),
         PlanRequest(kind="right_size"),
     ],
     ids=lambda one: f"{one.kind}-{one.then}",
@@ -204,7 +204,7 @@ def test_load_alone_can_fill_a_cloud() -> None:
 
 def test_an_imagined_cloud_stands_beside_the_one_of_now_and_the_homeless_are_placed() -> None:
     now = cloud(vm("a", on="h1"), vm("b", on="h2"), hosts=HOSTS)
-    found = plan(now, PlanRequest(kind="what_if", whatif=WhatIf(remove=("h1",))))
+    found = plan(now, PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",))))
     assert [(one.name, one.sums.hosts, one.sums.instances) for one in found.variants] == [
         ("now", 3, 2),
         ("imagined", 2, 2),
@@ -218,7 +218,7 @@ def test_an_imagined_cloud_stands_beside_the_one_of_now_and_the_homeless_are_pla
 def test_who_lost_its_host_in_an_imagined_cloud_is_placed_before_what_is_asked_there() -> None:
     now = cloud(vm("a", on="h1"), vm("b", on="h2"), vm("c", on="h3"), hosts=HOSTS)
     asked = (vm("n"),)
-    found = plan(now, PlanRequest(kind="what_if", whatif=WhatIf(remove=("h1",)), instances=asked, then="admit"))
+    found = plan(now, PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",)), instances=asked, then="admit"))
     assert [(one.instance, one.stage) for one in found.steps] == [("a", 0), ("n", 1)]
     assert all(one.host == there(found)[one.instance] for one in found.steps)
     assert [one.fit for one in found.variants] == [None, None, 1, 1]
@@ -242,12 +242,12 @@ def test_a_workload_that_nobody_knows_by_that_name_is_told() -> None:
 
 def test_capacity_of_an_imagined_cloud_is_told_beside_that_of_now() -> None:
     more = WhatIf(hosts=(host("h4", pcpus=4),))
-    request = PlanRequest(kind="what_if", instances=(vm("n", memory_mb=5000),), whatif=more, then="capacity")
+    request = PlanRequest(kind="what_if", instances=(vm("n", memory_mb=5000),), what_if=more, then="capacity")
     assert [one.fit for one in plan(cloud(hosts=HOSTS), request).variants] == [3, 4]
 
 
 def test_a_host_that_is_imagined_too_small_for_who_is_on_it_is_told() -> None:
-    small = PlanRequest(kind="what_if", whatif=WhatIf(hosts=(host("h1", memory_mb=2000, pcpus=1),)))
+    small = PlanRequest(kind="what_if", what_if=WhatIf(hosts=(host("h1", memory_mb=2000, pcpus=1),)))
     assert plan(cloud(*PRESSED, hosts=HOSTS), small).notes == (
         "The instances on h1 are promised more CPU than there would be.",
         "The instances on h1 are promised more memory than there would be.",
@@ -257,13 +257,13 @@ def test_a_host_that_is_imagined_too_small_for_who_is_on_it_is_told() -> None:
 def test_who_is_placed_in_either_cloud_is_counted_beside_each_other() -> None:
     asked = tuple(vm(f"n{number}", memory_mb=5000) for number in range(4))
     request = PlanRequest(
-        kind="what_if", instances=asked, whatif=WhatIf(hosts=(host("h4", pcpus=4),)), then="admit", time_limit_s=10
+        kind="what_if", instances=asked, what_if=WhatIf(hosts=(host("h4", pcpus=4),)), then="admit", time_limit_s=10
     )
     assert [one.fit for one in plan(cloud(hosts=HOSTS), request).variants] == [None, None, 3, 4]
 
 
 def test_own_pcpus_for_everybody_change_what_is_predicted_and_where_there_are_too_few_that_is_said() -> None:
-    request = PlanRequest(kind="what_if", whatif=WhatIf(pinning="own"))
+    request = PlanRequest(kind="what_if", what_if=WhatIf(pinning="own"))
     roomy = plan(cloud(*PRESSED[:4], hosts=HOSTS[:1]), request)
     crowded = plan(cloud(*PRESSED, hosts=HOSTS[:1]), request)
     assert roomy.notes == ()
@@ -279,7 +279,7 @@ def test_who_is_asked_for_otherwise_and_best_off_where_it_is_says_so() -> None:
 
 def test_steps_of_an_imagined_cloud_say_why_as_those_of_the_one_of_now() -> None:
     spread = cloud(vm("a", on="h1"), vm("b", on="h2"), hosts=HOSTS)
-    asked = PlanRequest(kind="what_if", whatif=WhatIf(hosts=(host("h4"),)), then="consolidate")
+    asked = PlanRequest(kind="what_if", what_if=WhatIf(hosts=(host("h4"),)), then="consolidate")
     (step,) = plan(spread, asked).steps
     assert "so that fewer hosts are needed" in step.why
 

@@ -112,7 +112,7 @@ def test_the_shape_is_the_contract_s() -> None:
                     }
                 ],
                 "changes": {"batch-1": CAPPED},
-                "rungs": [
+                "mitigation": [
                     {
                         "action": "cap",
                         "text": "Cap batch-1.",
@@ -145,12 +145,12 @@ def test_the_shape_is_the_contract_s() -> None:
             }
         ],
         "rejected": [
-            {"host": "h9", "code": "capacity.memory", "reason": "needs 4096 MB, 1024 MB free", "rungs": []},
+            {"host": "h9", "code": "capacity.memory", "reason": "needs 4096 MB, 1024 MB free", "mitigation": []},
             {
                 "host": "h10",
                 "code": "limit.newcomer",
                 "reason": "too slow",
-                "rungs": [
+                "mitigation": [
                     {
                         "action": "driver_domain",
                         "text": "Move it.",

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 
+from advisor.domain import PlanRequest, WhatIf
 from advisor.store import (
     codec,
     colocations,
@@ -127,6 +128,13 @@ def test_a_time_of_another_zone_comes_back_as_the_same_moment(database: Database
     assert seen_at is not None
     assert seen_at == NOW
     assert seen_at.tzinfo is UTC
+
+
+def test_a_field_is_read_by_the_name_that_it_had_when_it_was_stored() -> None:
+    stored = codec.encode(PlanRequest("what_if", what_if=WhatIf(remove=("h1",))))
+    former = {("whatif" if name == "what_if" else name): value for name, value in stored.items()}
+    assert codec.decode(PlanRequest, former) == codec.decode(PlanRequest, stored)
+    assert codec.decode(PlanRequest, former).what_if == WhatIf(remove=("h1",))
 
 
 def test_decoding_gives_fields_that_the_data_lacks_their_defaults() -> None:

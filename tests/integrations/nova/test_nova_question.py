@@ -47,14 +47,14 @@ def spec(specs: dict[str, Any] | None = None, **more: object) -> Spec:
 
 def test_a_plain_flavor_says_what_it_holds() -> None:
     assert question(spec(), ["h1", "h2"], "worst") == {
-        "instance": {"name": UUID, "vcpus": 4, "memory_mb": 8192},
-        "hosts": ["h1", "h2"], "objective": "worst", "limit": 20, "explain": False, "mend": False,
+        "instance": {"id": UUID, "vcpus": 4, "memory_mb": 8192},
+        "hosts": ["h1", "h2"], "objective": "worst", "limit": 20, "explain": False, "mitigate": False,
     }  # fmt: skip
 
 
 def test_extra_specs_are_limits_and_what_is_accepted() -> None:
     assert question(spec(SPECS), ["h1"], "total")["instance"] == {
-        "name": UUID, "vcpus": 4, "memory_mb": 8192, "workload": "web-1k", "service": "latency", "load": 0.5,
+        "id": UUID, "vcpus": 4, "memory_mb": 8192, "workload": "web-1k", "service": "latency", "load": 0.5,
         "min_throughput_ratio": 0.9, "max_latency_ratio": 2.0, "exclusive": True,
         "isolation": {
             "cap_percent": 200.0, "weight": 512, "disk_limit_mb_s": 15.0,
@@ -85,7 +85,7 @@ def test_a_host_that_needs_other_settings_is_refused_and_not_held_for_the_server
         assert Answer.of(recommendation_as_json(told)).passes(["h1"]) == []
         assert advisor.cloud.vitals().pending == 0
         mended = advisor.placements.place(
-            PlacementBody.model_validate({**asked, "mend": True}).to_domain()
+            PlacementBody.model_validate({**asked, "mitigate": True}).to_domain()
         ).recommendation
         assert (mended.candidates[0].rungs[-1].satisfies, advisor.cloud.vitals().pending) == (True, 1)
 
