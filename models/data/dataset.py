@@ -70,13 +70,19 @@ _PLATFORM_RULES = {
     "numa_nodes": _COUNT,
 }
 _PROFILE_RULES = {
+    "platform": CellRule(),
+    "workload": _NAME,
     "scope": CellRule(among=SCOPES),
     "metric": _NAME,
     "value": CellRule(required=True, number=True),
     "load": _NUMBER,
     "unit": CellRule(),
 }
-_OUTCOME_RULES = {
+_COLOCATION_RULES = {
+    "platform": _NAME,
+    "run": _NAME,
+    "repeat": CellRule(),
+    "workload": _NAME,
     "outcome": CellRule(required=True, among=OUTCOMES),
     "solo": _NUMBER,
     "colocated": _NUMBER,
@@ -90,6 +96,9 @@ _OUTCOME_RULES = {
     "vcpus": _COUNT,
     "instance": _NAME,
     "unit": CellRule(),
+    "driver_cpus": CellRule(),
+    "paper": CellRule(),
+    "finding": CellRule(),
 }
 SATURATED = 1.0
 SHARE_OF_HOST = "% of host"  # a unit: 100 = all pCPUs together; turned into 100 = one pCPU on reading
@@ -235,11 +244,16 @@ def _looks_like_number(text: str) -> bool:
     return True
 
 
-def _platform(row: TableRow, platforms: Mapping[str, Host], *, required: bool) -> str:
-    name = row.text("platform", required=required)
+def _check_platform(row: TableRow, name: str, platforms: Mapping[str, Host]) -> None:
     if name and name not in platforms:
         raise row.error("platform", f"{name!r} is not in the platforms table")
-    return name
+
+
+def _check_workload(row: TableRow, name: str) -> None:
+    try:
+        check_id(name, "workload")
+    except ValueError as error:
+        raise row.error("workload", str(error)) from None
 
 
 def _read_profiles(path: Path, platforms: Mapping[str, Host], origin: str) -> tuple[WorkloadProfile, ...]:
@@ -250,9 +264,11 @@ def _read_profiles(path: Path, platforms: Mapping[str, Host], origin: str) -> tu
     values: dict[tuple[str, str], dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(dict))
     for row in read_rows(table, PROFILE_COLUMNS):
         cells = row.read(_PROFILE_RULES)
+        owner = cells["platform"], cells["workload"]
+        _check_platform(row, owner[0], platforms)
+        _check_workload(row, owner[1])
         key = join_key(cells["scope"] or "instance", cells["metric"])
         load = SATURATED if cells["load"] is None else min(cells["load"], SATURATED)
-        owner = (_platform(row, platforms, required=False), _workload(row))
         value = cells["value"]
         if cells["unit"] == SHARE_OF_HOST and owner[0]:
             value *= platforms[owner[0]].pcpus
@@ -268,15 +284,6 @@ def _read_profiles(path: Path, platforms: Mapping[str, Host], origin: str) -> tu
     )
 
 
-def _workload(row: TableRow) -> str:
-    try:
-        return check_id(row.text("workload", required=True), "workload")
-    except DatasetError:
-        raise
-    except ValueError as error:
-        raise row.error("workload", str(error)) from None
-
-
 def _read_colocations(path: Path, platforms: Mapping[str, Host]) -> tuple[Colocation, ...]:
     table = find_table(path, "colocations")
     return () if table is None else colocations_from(read_rows(table, COLOCATION_COLUMNS), platforms)
@@ -290,20 +297,21 @@ def colocations_from(rows: Iterable[TableRow], platforms: Mapping[str, Host]) ->
     source: dict[tuple[str, str, str], tuple[str, str]] = {}
     seen: dict[tuple[str, str, str, str, str], int] = {}
     for row in rows:
-        platform = _platform(row, platforms, required=True)
-        run = (platform, row.text("run", required=True), row.text("repeat"))
-        outcome = _outcome(row)
+        cells = row.read(_COLOCATION_RULES)
+        run = cells["platform"], cells["run"], cells["repeat"]
+        _check_platform(row, run[0], platforms)
+        outcome = _outcome(row, cells)
         key = (*run, outcome.instance.id, outcome.outcome)
         if key in seen:
             raise row.error("outcome", f"{outcome.outcome} of {outcome.instance.id} stands in line {seen[key]} already")
         seen[key] = row.line
         if there.setdefault(key[:4], outcome.instance) != outcome.instance:
             raise row.error("instance", f"{outcome.instance.id} is described otherwise in another line of run {run[1]}")
-        cpus = _driver_cpus(row)
+        cpus = _driver_cpus(row, cells["driver_cpus"])
         if driver.setdefault(run, cpus) != cpus:
             raise row.error("driver_cpus", f"another line of run {run[1]} says otherwise")
         together[run].append(outcome)
-        source[run] = (row.text("paper"), row.text("finding"))
+        source[run] = cells["paper"], cells["finding"]
     return tuple(
         Colocation(
             run=run[1],
@@ -318,27 +326,27 @@ def colocations_from(rows: Iterable[TableRow], platforms: Mapping[str, Host]) ->
     )
 
 
-def _driver_cpus(row: TableRow) -> tuple[int, ...]:
+def _driver_cpus(row: TableRow, text: str) -> tuple[int, ...]:
     try:
-        return parse_cpus(row.text("driver_cpus")) if row.text("driver_cpus") else ()
+        return parse_cpus(text) if text else ()
     except ValueError as error:
         raise row.error("driver_cpus", str(error)) from None
 
 
-def _outcome(row: TableRow) -> Outcome:
-    cells = row.read(_OUTCOME_RULES)
+def _outcome(row: TableRow, cells: Mapping[str, Any]) -> Outcome:
+    _check_workload(row, cells["workload"])
     if cells["solo"] == 0 and cells["outcome"] in RATIO_OUTCOMES:
         raise row.error("solo", "is 0: a ratio to it has no meaning")
     if cells["load"] == 0:
         raise row.error("load", "is 0: who is not loaded has no throughput (leave the cell empty for saturation)")
-    workload, settings = _workload(row), _settings(row, cells)
+    settings = _settings(row, cells)
     pinned = len(settings.pinning.cpus) if settings.pinning else 1
     vcpus = cells["vcpus"] or pinned
     if vcpus < pinned:
         raise row.error("pinning", f"names {pinned} vCPUs of an instance that has {vcpus}")
     load = SATURATED if cells["load"] is None else cells["load"]
     try:
-        instance = Instance(id=cells["instance"], vcpus=vcpus, workload=workload, load=load, settings=settings)
+        instance = Instance(id=cells["instance"], vcpus=vcpus, workload=cells["workload"], load=load, settings=settings)
     except ValueError as error:
         raise row.error("instance", str(error)) from None
     return Outcome(instance, cells["outcome"], cells["solo"], cells["colocated"], cells["unit"])
