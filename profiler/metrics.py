@@ -48,6 +48,7 @@ EIGHT: tuple[Metric, ...] = (
 _ONE: tuple[Scope, ...] = ("instance",)
 _HOST: tuple[Scope, ...] = ("host",)
 
+# A key without a scope means the instance's, for the host's too: its keys are `host.steal` and `host.busy`.
 ADDITIONAL: tuple[Metric, ...] = (
     Metric("system", "%", _ONE, "instance", "percent", "the part of cpu inside the kernel"),
     Metric("throttled", "%", _ONE, "instance", "percent", "time that a cap held it back"),

@@ -6,7 +6,16 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
-from advisor.domain import Band, Candidate, Effect, IsolationSettings, MitigationStep, Recommendation, Rejection
+from advisor.domain import (
+    Band,
+    Candidate,
+    Effect,
+    Inventory,
+    IsolationSettings,
+    MitigationStep,
+    Recommendation,
+    Rejection,
+)
 from api.cli.output import print_table, say
 from profiler.observed import DEFAULT_WEIGHT
 
@@ -81,6 +90,12 @@ def show_reasons(candidate: Candidate) -> None:
     say(f"Why {candidate.host}:")
     for reason in candidate.reasons:
         say(f"  {reason.text}")
+
+
+def sizes_only(cloud: Inventory) -> int:
+    """Of how many instances nothing is known but their size."""
+    profiles = {workload.name for workload in cloud.workloads}
+    return sum(instance.workload not in profiles for instance in cloud.instances)
 
 
 def _show_ladder(host: str, steps: Sequence[MitigationStep]) -> None:

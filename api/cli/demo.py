@@ -12,7 +12,7 @@ import typer
 from advisor import offline
 from advisor.domain import Inventory, PlacementRequest, recommendation_as_json
 from advisor.errors import InvalidInput
-from api.cli.answers import show_answer, show_commands, show_reasons
+from api.cli.answers import show_answer, show_commands, show_reasons, sizes_only
 from api.cli.options import AsJson, settings
 from api.cli.output import print_json, say
 
@@ -80,13 +80,12 @@ def _answer(*, as_json: bool) -> None:
 
 def _known(cloud: Inventory) -> dict[str, int]:
     """How many hosts and instances there are, and of how many instances the workload is known."""
-    profiles = {workload.name for workload in cloud.workloads}
-    profiled = sum(instance.workload in profiles for instance in cloud.instances)
+    unknown = sizes_only(cloud)
     return {
         "hosts": len(cloud.hosts),
         "instances": len(cloud.instances),
-        "sizes_only": len(cloud.instances) - profiled,
-        "profiled": profiled,
+        "sizes_only": unknown,
+        "profiled": len(cloud.instances) - unknown,
     }
 
 

@@ -11,6 +11,7 @@ from advisor import offline
 from advisor.domain import Growth, PlanKind, PlanRequest
 from advisor.errors import InvalidInput
 from api.cli import plan_words
+from api.cli.answers import sizes_only
 from api.cli.ask import InventoryFile, names_of
 from api.cli.options import AsJson, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, progress, say
@@ -147,6 +148,11 @@ def plan(
         print_json(PlanAnswer.of(answer).model_dump(mode="json", exclude_unset=True))
         return
     plan_words.show(answer, undo=undo)
+    if unknown := sizes_only(cloud):
+        say(
+            f"Known of {unknown} of {len(cloud.instances)} instances: only their sizes. Each of them counts as busy on "
+            "all its vCPUs; what they really do to each other is not known."
+        )
     if report:
         say(f"Report written to {report}.")
 

@@ -87,6 +87,12 @@ def test_a_cloud_that_needs_nothing_says_so() -> None:
     assert known[0] == "No other size or cap would suit better, as far as is known."
 
 
+def test_a_plan_says_of_how_many_instances_only_the_size_is_known() -> None:
+    assert "only their sizes" not in run("pressed.yaml", "--kind", "rebalance").stdout
+    Path("dark.yaml").write_text(PRESSED.replace("workload: batch}", "workload: unheard-of}"), encoding="utf-8")
+    assert "Known of 2 of 3 instances: only their sizes." in run("dark.yaml", "--kind", "rebalance").stdout
+
+
 def test_the_question_follows_from_the_options() -> None:
     kinds = {
         ("--empty", "h1"): "evacuate",
