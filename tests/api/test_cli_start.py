@@ -37,7 +37,10 @@ def test_help_imports_no_heavy_library(program: str) -> None:
     assert imported(program, "--help").isdisjoint(HEAVY)
 
 
-def test_a_question_on_files_imports_no_database_web_server_or_solver() -> None:
+def test_a_question_on_files_imports_no_database_web_server_or_solver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COTENANT_STATE_DIR", str(tmp_path))  # where no trained model answers, as `make run` leaves one
     question = ("where", "examples/cloud.yaml", "--instance", "examples/shop-7.yaml", "--explain")
     assert imported(COMMAND, *question).isdisjoint(OF_A_QUESTION)
 
