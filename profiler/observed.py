@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from profiler.demand import Demand, Resource
 from profiler.host_kinds import HOST_KINDS, HostKind
 
 NetMode = Literal["none", "shared", "dedicated"]
@@ -20,6 +21,7 @@ MAX_WEIGHT = 65_535  # xl(1), sched-credit
 MAX_CPUS = 4096  # what the parsers accept, against absurd ranges in input
 _ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:-]{1,255}\Z")  # `.` and `..` are steps of a path
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_NO_DEMAND: Mapping[Resource, Demand] = MappingProxyType({})
 
 
 def check_id(value: str, what: str = "id") -> str:
@@ -191,7 +193,7 @@ class Instance:
     """A VM or a container; `host` None = not placed. `load` is offered load over what it can do alone.
 
     It accepts no throughput ratio below `min_throughput_ratio` and no latency ratio above `max_latency_ratio`; an
-    `exclusive` one shares its host with nobody.
+    `exclusive` one shares its host with nobody. `demand` is what is known of its demand over time, by resource.
     """
 
     id: str
@@ -207,6 +209,7 @@ class Instance:
     labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     max_latency_ratio: float | None = None
     exclusive: bool = False
+    demand: Mapping[Resource, Demand] = field(default_factory=lambda: _NO_DEMAND)
 
     def __post_init__(self) -> None:
         check_id(self.id, "instance")

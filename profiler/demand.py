@@ -1,0 +1,62 @@
+"""Demand: what an instance wants of a resource over time, free of contention."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+Resource = Literal["cpu", "net_mbit", "disk_mb_s", "mem_bw_mb_s"]
+RESOURCES: tuple[Resource, ...] = get_args(Resource)
+DemandOrigin = Literal["given", "class", "measured", "trace", "assumed"]
+ORIGINS: tuple[DemandOrigin, ...] = get_args(DemandOrigin)
+HOURS = (0, 24, 168)  # lengths of `hours`: unknown, hours of the day, hours of the week
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Demand for one resource, of windows of `window_s` seconds: CPUs (run + wait, own throttling apart), Mbit/s or MB/s.
+
+    `spread` is the standard deviation between windows, `common` the share (0-1) of its square that all instances of the
+    cloud have in common, `autocorrelation_s` how long a window resembles the next ones, `hours` the factors of the mean in
+    each hour of the day or the week (mean 1). `windows` is how many windows taught it, 0 = none, and `doubt` the standard
+    deviation of what is not known of `mean`. `open_loop` is the share (0-1) of its work that arrives whatever the service is,
+    `burst_ms` the mean CPU time of one burst. None = unknown.
+    """
+
+    mean: float
+    resource: Resource = "cpu"
+    spread: float = 0.0
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    window_s: float = 300.0
+    autocorrelation_s: float | None = None
+    hours: tuple[float, ...] = ()
+    common: float | None = None
+    windows: float = 0.0
+    doubt: float = 0.0
+    open_loop: float | None = None
+    burst_ms: float | None = None
+    origin: DemandOrigin = "given"
+
+    def __post_init__(self) -> None:
+        if self.resource not in RESOURCES:
+            raise ValueError(f"demand: resource {self.resource!r} is none of {', '.join(RESOURCES)}")
+        if self.origin not in ORIGINS:
+            raise ValueError(f"demand for {self.resource}: origin {self.origin!r} is none of {', '.join(ORIGINS)}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, (int, float)) and not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"demand for {self.resource}: {field.name} is {value}, not a number from 0 on")
+        for name in ("common", "open_loop"):
+            share = getattr(self, name)
+            if share is not None and share > 1:
+                raise ValueError(f"demand for {self.resource}: {name} is {share}, above 1")
+        known = [quantile for quantile in (self.p50, self.p95, self.p99) if quantile is not None]
+        if known != sorted(known):
+            raise ValueError(f"demand for {self.resource}: p50, p95 and p99 do not grow: {known}")
+        if len(self.hours) not in HOURS or any(not (math.isfinite(one) and one >= 0) for one in self.hours):
+            raise ValueError(f"demand for {self.resource}: hours are not 24 or 168 numbers from 0 on")
+        if self.window_s <= 0:
+            raise ValueError(f"demand for {self.resource}: window_s is not above 0")
