@@ -20,10 +20,12 @@ class HostKindTraits:
     """How hosts of one kind behave. Findings (N, L) are those of datasets/papers.
 
     `tool` is its own command, `lab_instances` how the lab makes instances like its own. `has_driver_domain`: I/O is
-    done by a domain or threads beside the instance; `driver_servers` are the CPUs of it that one bridge can keep busy
-    (N9, N11), inf = all; `events_grow` with the CPUs of both sides (N10, N11). `cpu_s_per_page` is the driver domain's
-    CPU time for a page where a profile says nothing: 65 % at 7,728 and 82 % at 15,402 pages/s were seen on emulated
-    Xen, real machines do a few times better; assumed.
+    done by a domain or threads beside the instance; `driver_apart`: by a domain with vCPUs and a weight of its own
+    (Xen), not by threads in the instance's control group (libvirt puts vhost and emulator threads there);
+    `driver_servers` are the CPUs of it that one bridge can keep busy (N9, N11), inf = all; `events_grow` with the
+    CPUs of both sides (N10, N11). `cpu_s_per_page` is the driver domain's CPU time for a page where a profile says
+    nothing: 65 % at 7,728 and 82 % at 15,402 pages/s were seen on emulated Xen, real machines do a few times better;
+    assumed.
 
     `weight_exponent`: what a weight is worth is weight ** exponent; ten times the weight got 57.1 against 42.9 % under
     Xen's credit scheduler (L4). `turn_ms`: how long one that never blocks keeps a CPU: sched_credit_tslice_ms of Xen
@@ -36,6 +38,7 @@ class HostKindTraits:
     tool: str
     lab_instances: str
     has_driver_domain: bool
+    driver_apart: bool
     driver_servers: float
     events_grow: bool
     cpu_s_per_page: float
@@ -53,6 +56,7 @@ TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
             tool="xl",
             lab_instances="xen",
             has_driver_domain=True,
+            driver_apart=True,
             driver_servers=1.0,
             events_grow=True,
             cpu_s_per_page=2e-5,
@@ -67,6 +71,7 @@ TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
             tool="virsh",
             lab_instances="qemu",
             has_driver_domain=True,
+            driver_apart=False,
             driver_servers=math.inf,
             events_grow=False,
             cpu_s_per_page=2e-5,
@@ -81,6 +86,7 @@ TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
             tool="lxc",
             lab_instances="container",
             has_driver_domain=False,
+            driver_apart=False,
             driver_servers=math.inf,
             events_grow=False,
             cpu_s_per_page=0.0,

@@ -147,9 +147,11 @@ class Host:
     """A hypervisor: what it has, and where its driver domain runs.
 
     `numa[n]` are the pCPUs of node n; empty = one node. `driver_cpus` are the pCPUs of the driver domain (Dom0, or
-    vhost and emulator threads); empty = it may run anywhere. `*_overcommit` is how much may be promised per unit there;
-    `driver_overcommit` how much work guests may ask of the driver domain over what its pCPUs can do. `disk_mb_s` and
-    `mem_bw_mb_s` are what its disk and its memory were measured to do for everybody there together, in MB/s.
+    vhost and emulator threads); empty = it may run anywhere, and then it has as many vCPUs (dom0_max_vcpus of
+    xen-command-line). `driver_weight` is its scheduler weight; xl gives Dom0 256 as everybody (xl(1)). `*_overcommit`
+    is how much may be promised per unit there; `driver_overcommit` how much work guests may ask of the driver domain
+    over what its pCPUs can do. `disk_mb_s` and `mem_bw_mb_s` are what its disk and its memory were measured to do for
+    everybody there together, in MB/s.
     """
 
     id: str
@@ -167,6 +169,7 @@ class Host:
     mem_bw_mb_s: float | None = None
     numa: tuple[tuple[int, ...], ...] = ()
     driver_cpus: tuple[int, ...] = ()
+    driver_weight: int = DEFAULT_WEIGHT
     labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     enabled: bool = True
     cpu_overcommit: float = 4.0

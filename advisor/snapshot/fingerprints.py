@@ -41,14 +41,13 @@ def of_table(table: ProfileTable) -> bytes:
     return digest(guessed, fastest, reporters, sorted(families(table.columns).items()), sorted(table.platforms.items()))
 
 
-def of_hosts(hosts: Sequence[bytes], kinds: Bytes8, vcpus: Floats, load: Floats, counts: Ints, table: bytes) -> Bytes:
+def of_hosts(hosts: Sequence[bytes], kinds: Bytes8, numbers: Floats, counts: Ints, table: bytes) -> Bytes:
     """The fingerprints of H hosts, (H,) S16: of the host and of its residents in slot order.
 
-    `hosts` (H,) are digests; `kinds` (H, N, 16) are digests of the residents except `vcpus` and `load`, (H, N); only
+    `hosts` (H,) are digests; `kinds` (H, N, 16) are digests of the residents except for their `numbers` (H, N, K); only
     the first `counts` (H,) slots count.
     """
-    numbers = np.stack([vcpus, load], axis=2).view(np.uint8)
-    everybody = np.concatenate([kinds, numbers], axis=2)
+    everybody = np.concatenate([kinds, np.ascontiguousarray(numbers).view(np.uint8)], axis=2)
     digests_by_host = [
         blake2b(host + table + row[:count].tobytes(), digest_size=SIZE).digest()
         for host, row, count in zip(hosts, everybody, counts.tolist(), strict=True)

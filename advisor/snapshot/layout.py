@@ -15,7 +15,7 @@ from advisor.domain import Host, Instance
 from advisor.snapshot import fingerprints
 from advisor.snapshot.host_arrays import HOST_FIELDS, SLOT_FIELDS, HostArrays
 from models.arrays import Floats, Ints
-from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.data.scene import CPU_DEMAND, ProfileTable, SceneBatch, build_batch, cpu_demand
 from models.physics.demands import demands
 
 Bytes = NDArray[np.bytes_]
@@ -24,7 +24,7 @@ _ADMINISTERED = frozenset(  # fields that restrict placement but do not affect p
     {"id", "labels", "enabled", "disk_gb", "cpu_overcommit", "memory_overcommit", "driver_overcommit"}
 )
 _host_kind = attrgetter(*(field.name for field in fields(Host) if field.name not in _ADMINISTERED))
-# Not vcpus and load: they differ too often to be part of a template.
+# Not vcpus, load and demand: they differ too often to be part of a template.
 _instance_kind = attrgetter("workload", "settings", "service")
 
 
@@ -46,12 +46,13 @@ def lay_out(
 
     vcpus, load = of_everybody("vcpus"), of_everybody("load")
     min_ratio, max_latency = of_everybody("min_throughput_ratio"), of_everybody("max_latency_ratio")
-    order = np.lexsort((max_latency, min_ratio, load, vcpus, templates.rank[templates.slot], host))
+    demand = np.array([cpu_demand(instance) for instance in everybody]).reshape(-1, len(CPU_DEMAND))
+    order = np.lexsort((max_latency, min_ratio, *demand.T, load, vcpus, templates.rank[templates.slot], host))
     slot = np.arange(len(everybody)) - np.repeat(np.cumsum(counts) - counts, counts)
     shape = (len(hosts), int(counts.max(initial=0)))
 
     def spread(values: NDArray[Any], nobody: float) -> NDArray[Any]:
-        grid = np.full(shape, nobody, dtype=values.dtype)
+        grid = np.full((*shape, *values.shape[1:]), nobody, dtype=values.dtype)
         grid[host, slot] = values[order]
         return grid
 
@@ -62,7 +63,12 @@ def lay_out(
         return np.array(values, dtype=np.float64)
 
     templates_by_slot = spread(templates.slot, -1)
-    scenes = replace(templates.scenes(templates_by_slot), vcpus=spread(vcpus, 0.0), load=spread(load, 0.0))
+    scenes = replace(
+        templates.scenes(templates_by_slot),
+        vcpus=spread(vcpus, 0.0),
+        load=spread(load, 0.0),
+        cpu_demand=spread(demand, np.nan),
+    )
     in_slot_order = iter([everybody[position] for position in order.tolist()])
     return HostArrays(
         residents=tuple(tuple(islice(in_slot_order, count)) for count in counts.tolist()),
@@ -82,8 +88,7 @@ def lay_out(
         fingerprints=fingerprints.of_hosts(
             templates.host_digests(),
             templates.digests[templates_by_slot],
-            scenes.vcpus,
-            scenes.load,
+            np.concatenate([np.stack([scenes.vcpus, scenes.load], axis=2), scenes.cpu_demand], axis=2),
             counts,
             templates.table_digest,
         ),
@@ -168,7 +173,9 @@ class _Templates:
 
 def _contents(batch: SceneBatch, first: int, pcpus: Sequence[int]) -> list[tuple[Any, ...]]:
     """A sortable description of each resident template: workload, profile, settings, pCPUs."""
-    plain = [name for name in SLOT_FIELDS if name not in {"present", "profile", "vcpus", "load", "affinity"}]
+    plain = [
+        name for name in SLOT_FIELDS if name not in {"present", "profile", "vcpus", "load", "affinity", "cpu_demand"}
+    ]
     profiles: dict[int, bytes] = {}
     descriptions = []
     for scene, cpus in enumerate(pcpus, start=first):

@@ -18,6 +18,8 @@ from profiler.observed import DEFAULT_WEIGHT, NET_MODES, Host, Instance
 T = TypeVar("T")
 
 HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
+# Of demand for CPUs over time (profiler.demand.Demand), what prediction reads.
+CPU_DEMAND = ("mean", "spread", "common", "doubt", "open_loop", "burst_ms")
 DISK_KINDS = ("", "hdd", "ssd", "nvme", "network")
 
 
@@ -112,14 +114,15 @@ class SceneBatch:
     """S scenes with up to N slots for instances and up to P pCPUs. Slots without an instance have `present` False.
 
     Per scene: `host_numbers` (S, 7) in the order of HOST_NUMBERS, nan = unknown; `kind` (S,) index into HOST_KINDS;
-    `disk_kind` (S,); `disk_mb_s` and `mem_bw_mb_s` (S,) what disk and memory were measured to do there, nan = unknown;
-    `platform` (S,) its name, "" = unknown; `driver_cpus` (S, P) where the driver domain may run;
-    `node` (S, P) the NUMA node of each pCPU, which is one more than the last where no node names it.
-    Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`,
-    `prompt` whether it is sensitive to latency and has a setting that is rendered otherwise for that: a cap
-    (models.physics.cap_periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES,
-    `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf);
-    `affinity` (S, N, P): the pCPUs that any vCPU of it may use.
+    `disk_kind` (S,); `disk_mb_s` and `mem_bw_mb_s` (S,) what disk and memory were measured to do there, nan =
+    unknown; `platform` (S,) its name, "" = unknown; `driver_cpus` (S, P) where the driver domain may run and
+    `driver_weight` (S,) its scheduler weight; `node` (S, P) the NUMA node of each pCPU, which is one more than the
+    last where no node names it. Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf =
+    none), `weight`, `prompt` whether it is sensitive to latency and has a setting that is rendered otherwise for
+    that: a cap (models.physics.cap_periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES,
+    `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs
+    that any vCPU of it may use. `cpu_demand` (S, N, 6): its demand for CPUs over time in the order of CPU_DEMAND, nan
+    = unknown; a known mean stands instead of that of the profile.
     """
 
     table: ProfileTable
@@ -130,6 +133,7 @@ class SceneBatch:
     mem_bw_mb_s: Floats
     platform: NDArray[np.str_]
     driver_cpus: Bools
+    driver_weight: Floats
     node: Ints
     present: Bools
     profile: Ints
@@ -143,6 +147,7 @@ class SceneBatch:
     net_ceil: Floats
     disk_limit: Floats
     affinity: Bools
+    cpu_demand: Floats
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -200,7 +205,7 @@ def stack(batches: Sequence[SceneBatch]) -> SceneBatch:
     )
 
 
-def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dict[str, np.generic | NDArray[np.bool_]]:
+def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dict[str, np.generic | NDArray[Any]]:
     """One instance as the values of a slot on a host with `pcpus` pCPUs in a batch of `width` pCPUs.
 
     ValueError when it is pinned to a pCPU that the host has not.
@@ -228,7 +233,16 @@ def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dic
         "net_ceil": np.float64(ceil),
         "disk_limit": np.float64(settings.disk_limit_mb_s or np.inf),
         "affinity": affinity,
+        "cpu_demand": cpu_demand(instance),
     }
+
+
+def cpu_demand(instance: Instance) -> Floats:
+    """An instance's demand for CPUs over time in the order of CPU_DEMAND, nan = unknown; (6,)."""
+    demand = instance.demand.get("cpu")
+    if demand is None:
+        return np.full(len(CPU_DEMAND), np.nan)
+    return np.array([np.nan if (value := getattr(demand, name)) is None else value for name in CPU_DEMAND])
 
 
 _EMPTY: dict[str, float] = {
@@ -254,6 +268,7 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
     columns = {name: np.full((count, slots), empty) for name, empty in _EMPTY.items()}
     columns["present"] = columns["present"].astype(bool)
     affinity = np.zeros((count, slots, width), dtype=bool)
+    demand = np.full((count, slots, len(CPU_DEMAND)), np.nan)
     driver = np.zeros((count, width), dtype=bool)
     node = np.zeros((count, width), dtype=np.int64)
     for scene, (host, instances) in enumerate(scenes):
@@ -266,6 +281,8 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
             for name, value in slot_values(instance, row, host.pcpus, width).items():
                 if name == "affinity":
                     affinity[scene, slot] = value
+                elif name == "cpu_demand":
+                    demand[scene, slot] = value
                 else:
                     columns[name][scene, slot] = value
     return SceneBatch(
@@ -277,7 +294,9 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         mem_bw_mb_s=np.array([host.mem_bw_mb_s or np.nan for host, _ in scenes]),
         platform=np.array([host.platform for host, _ in scenes], dtype=np.str_),
         driver_cpus=driver,
+        driver_weight=np.array([float(host.driver_weight) for host, _ in scenes]),
         node=node,
         affinity=affinity,
+        cpu_demand=demand,
         **columns,
     )

@@ -14,7 +14,18 @@ from models.physics.prior import solve
 
 OWN_SETTINGS = "own settings"  # of `solo` in dataset.yaml: solo values were measured under the instance's own limits
 _OF_SCENE = frozenset(
-    ("table", "host_numbers", "kind", "disk_kind", "disk_mb_s", "mem_bw_mb_s", "platform", "driver_cpus", "node")
+    (
+        "table",
+        "host_numbers",
+        "kind",
+        "disk_kind",
+        "disk_mb_s",
+        "mem_bw_mb_s",
+        "platform",
+        "driver_cpus",
+        "driver_weight",
+        "node",
+    )
 )
 
 

@@ -89,7 +89,11 @@ class LearnedPredictor:
         marks[whole.scene, whole.slot] = (estimates["throughput"].outside | blank)[row]
         nothing = unasked(scenes.present)
         return InterferencePrediction(
-            bands["throughput"], bands.get("latency", nothing), bands.get("jitter", nothing), marks
+            bands["throughput"],
+            bands.get("latency", nothing),
+            bands.get("jitter", nothing),
+            marks,
+            whole.prior.cpu,
         )
 
     def _of_table(self, table: ProfileTable) -> _PreparedTable:

@@ -10,13 +10,12 @@ from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
 from models.physics import htb
 from models.physics.cap_periods import cap_period_ms
-from models.physics.demands import Demands, burst_ms, capacity, first_known, link, profile_column, weights
-from models.physics.kinds import trait
+from models.physics.demands import Demands, burst_ms, capacity, first_known, link, profile_column
+from models.physics.kinds import holds, trait
 from models.physics.queueing import (
     TimeMoments,
     among_packets,
     behind_backlog,
-    behind_turns,
     budget_runs_out,
     cap_stall,
     first_come_first_served,
@@ -34,21 +33,17 @@ SATURATING = 0.5
 class _Place:
     """Where each slot stands on the CPUs it may use; all (S, N), per vCPU that can run at a time.
 
-    `own` CPU demand without its cap; `fair` CPU that is certain; `rate` CPU that it finds free, `alone` with nothing
-    but its own work for the driver domain beside it; `cap` its cap, 1 = none; `turns` ms that it waits at worst when it
-    wakes behind the others.
+    `own` CPU demand without its cap; `alone` CPU that it finds with nothing but its own work for the driver domain
+    beside it; `cap` its cap, 1 = none.
     """
 
     servers: Floats
     own: Floats
-    fair: Floats
-    rate: Floats
     alone: Floats
     cap: Floats
-    turns: Floats
 
 
-def latency_and_jitter(scenes: SceneBatch, want: Demands, throughput: Floats) -> tuple[Floats, Floats]:
+def latency_and_jitter(scenes: SceneBatch, want: Demands, throughput: Floats, share: Floats) -> tuple[Floats, Floats]:
     """Mean latency and its standard deviation over their values alone without settings; two (S, N), never below 1.
 
     Who saturates a resource has a fixed number of requests on their way: latency is 1 / `throughput` (Little's law;
@@ -57,7 +52,7 @@ def latency_and_jitter(scenes: SceneBatch, want: Demands, throughput: Floats) ->
     Performance, 1984, chapter 6), plus stalls of caps, turns of neighbours and full queues in milliseconds.
     """
     place = _place(scenes, want)
-    alone, together = _residence(scenes, want, place, alone=True), _residence(scenes, want, place, alone=False)
+    alone, together = (_residence(scenes, want, place, share, alone=alone) for alone in (True, False))
     # Milliseconds per unit of `alone`: a burst is the CPU's part of it.
     unit = np.divide(burst_ms(scenes), want.cpu, out=np.zeros_like(want.cpu), where=want.cpu > 0)
     mean_ms = first_known(_known(scenes, "latency_mean_ms"), unit * alone.mean)
@@ -83,35 +78,23 @@ def _known(scenes: SceneBatch, key: str) -> Floats:
 
 
 def _place(scenes: SceneBatch, want: Demands) -> _Place:
-    here, may = scenes.present, (scenes.affinity & scenes.present[:, :, None]).astype(float)
+    may = (scenes.affinity & scenes.present[:, :, None]).astype(float)
     size = np.maximum(may.sum(axis=2), 1.0)
     servers = np.minimum(np.maximum(scenes.vcpus, 1.0), size)
-    beside = (may @ may.transpose(0, 2, 1)) * ~np.eye(scenes.slots, dtype=bool) / size[:, :, None]
-    used = np.where(here, np.minimum(want.cpu, scenes.cap), 0.0) / size
     on_driver = (may @ scenes.driver_cpus[:, :, None])[:, :, 0] / size
     on_driver /= np.maximum(scenes.driver_cpus.sum(axis=1), 1)[:, None]  # of a CPU second of the driver domain
-    others = (beside @ used[:, :, None])[:, :, 0] + on_driver * want.driver.sum(axis=1, keepdims=True)
-    weight = np.where(here, weights(scenes, scenes.weight), 0.0)
-    met = weight + ((beside > 0) @ weight[:, :, None])[:, :, 0]
-    fair = np.divide(weight, met, out=np.ones_like(weight), where=met > 0) * size / servers
     # One vCPU finds a CPU free unless all it may use are busy; as many vCPUs as CPUs find what the others leave.
-    busy = np.clip(others, 0.0, 1.0)
-    rate = np.clip(np.maximum(1 - busy ** (size / servers), np.minimum(fair, 1.0)), 1e-3, 1.0)
     own_driver = np.clip(on_driver * want.driver, 0.0, 1.0)
-    alone = np.clip(np.maximum(1 - own_driver ** (size / servers), rate), 1e-3, 1.0)
-    longest = trait(scenes.kind, "turn_ms")[:, None]  # an unknown neighbour keeps the CPU as long as it may
-    turn = np.where(np.isnan(profile_column(scenes, "execution")), longest, np.minimum(burst_ms(scenes), longest))
-    turns = (beside @ (used * turn)[:, :, None])[:, :, 0] * busy ** (size / servers - 1)
-    cap = np.clip(scenes.cap / servers, 1e-3, 1.0)
-    return _Place(servers, want.cpu / servers, fair, rate, alone, cap, turns)
+    alone = np.clip(1 - own_driver ** (size / servers), 1e-3, 1.0)
+    return _Place(servers, want.cpu / servers, alone, np.clip(scenes.cap / servers, 1e-3, 1.0))
 
 
-def _residence(scenes: SceneBatch, want: Demands, place: _Place, *, alone: bool) -> TimeMoments:
+def _residence(scenes: SceneBatch, want: Demands, place: _Place, share: Floats, *, alone: bool) -> TimeMoments:
     """Residence time at all resources together, in the unit of the demands: co-located, or alone without settings."""
     total = np.zeros_like(want.cpu)
     whole = TimeMoments(total, total)
     for demand, time in (
-        (want.cpu, _at_cpu(scenes, place, alone=alone)),
+        (want.cpu, _at_cpu(scenes, place, share, alone=alone)),
         (want.driver, _at_driver(scenes, want, alone=alone)),
         (want.net / link(scenes)[:, None], _at_nic(scenes, want, alone=alone)),
         (want.disk, _at_shared(want.disk, _disk_limit(scenes), alone=alone)),
@@ -121,13 +104,16 @@ def _residence(scenes: SceneBatch, want: Demands, place: _Place, *, alone: bool)
     return whole
 
 
-def _at_cpu(scenes: SceneBatch, place: _Place, *, alone: bool) -> TimeMoments:
-    """Residence time at the CPU. A cap acts as a slower CPU in periods whose budget runs out, and not in the others."""
+def _at_cpu(scenes: SceneBatch, place: _Place, share: Floats, *, alone: bool) -> TimeMoments:
+    """Residence time at the CPU, which grows as the share of the CPU time that it wants shrinks: (run + wait) / run.
+
+    A cap acts as a slower CPU in periods whose budget runs out, and not in the others.
+    """
+    free = processor_sharing(place.own, place.alone, place.servers)
     if alone:
-        return processor_sharing(place.own, place.alone, place.servers)
-    free = processor_sharing(place.own, place.rate, place.servers)
-    held = processor_sharing(place.own, np.minimum(place.rate, place.cap), place.servers)
-    return free.mixed(held, _throttled(scenes, place))
+        return free
+    held = processor_sharing(place.own, np.minimum(place.alone, place.cap), place.servers)
+    return free.mixed(held, _throttled(scenes, place)).times(1 / share)
 
 
 def _throttled(scenes: SceneBatch, place: _Place) -> Floats:
@@ -140,22 +126,19 @@ def _period(scenes: SceneBatch) -> Floats:
 
 
 def _stalls(scenes: SceneBatch, place: _Place) -> TimeMoments:
-    """Stall times in ms: until a cap's budget is refilled, and behind other instances' turns on wake-up.
-
-    An instance that uses less than its fair share is preferred when it wakes (BOOST of Xen's credit scheduler, the
-    lag of Linux's EEVDF) and does not wait for others' turns.
-    """
+    """Stall times in ms until a cap's budget is refilled."""
     never = TimeMoments(np.zeros_like(place.own), np.zeros_like(place.own))
-    stall = never.mixed(cap_stall(place.cap, _period(scenes)), _throttled(scenes, place))
-    unboosted = place.own > place.fair * (1 + 1e-9)
-    return stall.plus(behind_turns(np.where(unboosted, place.turns, 0.0)))
+    return never.mixed(cap_stall(place.cap, _period(scenes)), _throttled(scenes, place))
 
 
 def _at_driver(scenes: SceneBatch, want: Demands, *, alone: bool) -> TimeMoments:
-    """Residence time at the driver domain: one FCFS queue for all pages; under Xen one CPU serves it (N9, N11)."""
+    """Residence time at the driver domain: one FCFS queue for all pages, which under Xen one CPU serves (N9, N11);
+    threads of its own serve an instance where the driver domain is not apart."""
+    apart = holds(scenes.kind, "driver_apart")[:, None]
     size = np.maximum(scenes.driver_cpus.sum(axis=1), 1)[:, None].astype(float)
-    servers = np.minimum(trait(scenes.kind, "driver_servers")[:, None], size)
-    busy = (want.driver if alone else np.broadcast_to(want.driver.sum(axis=1, keepdims=True), want.cpu.shape)) / servers
+    servers = np.where(apart, np.minimum(trait(scenes.kind, "driver_servers")[:, None], size), 1.0)
+    everybody = np.broadcast_to(want.driver.sum(axis=1, keepdims=True), want.cpu.shape)
+    busy = np.where(apart & ~np.array(alone), everybody, want.driver) / servers
     return first_come_first_served(busy, servers)
 
 

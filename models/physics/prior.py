@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from models.arrays import Bools, Floats, Ints
-from models.data.scene import SceneBatch
+from models.arrays import Bools, Floats
+from models.data.scene import CPU_DEMAND, SceneBatch
 from models.physics import htb
-from models.physics.demands import Demands, capacity, crowd, demands, driver_price, link, weights
-from models.physics.kinds import trait
+from models.physics.contention import SURE, cpu_contention_of, doubted
+from models.physics.demands import Demands, capacity, crowd, demands, driver_price, guessed, link
+from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
-from models.physics.max_min import cpu_classes, fill, share_sets
-from models.prediction import TARGETS, BandArrays, InterferencePrediction, unasked
-from profiler.observed import DEFAULT_WEIGHT
+from models.physics.max_min import fill
+from models.prediction import TARGETS, BandArrays, CpuPressure, InterferencePrediction, unasked
 
 PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules of thumb miss by (findings N3-N8)
 # How much wider latency's interval is than that of T/B, and jitter's: waiting depends on how work arrives, of which a
 # profile says nothing, and jitter on its squares, which doubles a spread of logs.
 LATENCY_TIMES, JITTER_TIMES = 2.0, 4.0
-_ROUNDS, UNDAMPED, CONVERGED = 24, 2, 1e-5  # of the fixed point: most scenes need three rounds
 RESOURCES = ("cpu", "driver_domain", "nic", "disk", "memory")
 # Of a profile, all that the prior reads.
 METRICS = (
@@ -33,14 +32,17 @@ METRICS = (
 
 @dataclass(frozen=True)  # without slots: waiting is computed when it is first read, which most questions never do
 class PriorResult:
-    """`throughput` (S, N) T/B; `latency` and `jitter` (S, N) ratios to alone, jitter being the standard deviation of
-    latency; `limits` (S, N, 5) how far each of RESOURCES alone would let an instance go; `demands` what was asked;
-    `crowd` (S, N) CPU demand per CPU on the pCPUs it may use; `scenes` what it is about."""
+    """`throughput` (S, N) what each keeps of its own speed; `latency` and `jitter` (S, N) ratios to alone, jitter
+    being the standard deviation of latency; `limits` (S, N, 5) how far each of RESOURCES alone would let an instance
+    go; `demands` what was asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use; `cpu` what became of the
+    demand for CPUs;
+    `scenes` what it is about."""
 
     throughput: Floats
     limits: Floats
     demands: Demands
     crowd: Floats
+    cpu: CpuPressure
     scenes: SceneBatch
 
     @property
@@ -55,136 +57,60 @@ class PriorResult:
     def _waiting(self) -> tuple[Floats, Floats]:
         if self.scenes.slots == 0:
             return self.throughput, self.throughput
-        return latency_and_jitter(self.scenes, self.demands, self.throughput)
+        return latency_and_jitter(self.scenes, self.demands, self.throughput, self.cpu.share)
 
 
-@dataclass(frozen=True, slots=True)
-class _SceneDemands:
-    """What S scenes ask of what there is; (S, N) each, except `weight` (S, N + 1) and `allowed` (S, N + 1, C) with the
-    driver domain as the last consumer, `room` (S, C) CPUs, and `driver_most` and `link` (S,); `net_class` is who has a
-    traffic class, of `net_rate` up to `net_most`, and `net_first` whose is served before the others."""
+def solve(scenes: SceneBatch, deviations: float = 0.0) -> PriorResult:
+    """Share CPUs, driver domain, NIC, disk and memory among the instances of each scene.
 
-    cpu: Floats
-    keen: Floats
-    cap: Floats
-    weight: Floats
-    allowed: Bools
-    room: Floats
-    driver: Floats
-    driver_most: Floats
-    net: Floats
-    net_rate: Floats
-    net_most: Floats
-    net_class: Bools
-    net_first: Bools
-    link: Floats
-    disk: Floats
-    disk_most: Floats
-    memory: Floats
-
-    def take(self, rows: Ints) -> _SceneDemands:
-        """The scenes with these numbers."""
-        return _SceneDemands(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
-
-
-def solve(scenes: SceneBatch) -> PriorResult:
-    """Find the throughput ratios at which CPUs, driver domain, NIC, disk and memory are shared max-min fairly.
-
-    Every instance is as fast as its scarcest resource allows, and an instance that one resource limits demands less
-    of the others; that fixed point is found by damped iteration. Needs solo profiles only (NEIGHBOR sections 3.4, 4).
+    Every instance is as fast as its scarcest resource allows. Devices come first, and each is shared max-min fairly
+    as if all could ask for it at full speed. Then CPUs are shared among instances that ask no more than their devices
+    let them. Nothing goes back from CPUs to devices, so that there is no fixed point to look for, and a device looks
+    busier than it is where CPUs hold its users back. Needs solo profiles only (NEIGHBOR sections 3.4, 4).
+    `deviations` as in `cpu_contention_of`.
     """
     want = demands(scenes)
-    if scenes.slots == 0:
-        nothing = np.ones((len(scenes), 0))
-        return PriorResult(nothing, np.ones((len(scenes), 0, len(RESOURCES))), want, nothing, scenes)
-    limits = _fixed_point(_asked(scenes, want))
-    return PriorResult(limits.min(axis=2), limits, want, crowd(scenes, want), scenes)
+    devices = [
+        _nic(scenes, want.net),
+        *(_ratio(_shared(asked), want_) for asked, want_ in _disk_and_memory(scenes, want)),
+    ]
+    slowed = np.minimum.reduce(devices) if scenes.slots else np.ones(want.cpu.shape)
+    driver = want.driver * driver_price(scenes, want) * slowed
+    apart = holds(scenes.kind, "driver_apart")
+    cpu = want.cpu * (want.keen + (1 - want.keen) * slowed) + np.where(apart[:, None], 0.0, driver)
+    most = np.maximum(trait(scenes.kind, "driver_servers"), want.driver.max(axis=1, initial=0.0))
+    whole = np.where(apart, np.minimum(driver.sum(axis=1), most), 0.0)
+    over_time = ~np.isnan(scenes.cpu_demand[:, :, 0]) | guessed(scenes)
+    waits = np.where(over_time, scenes.cpu_demand[:, :, CPU_DEMAND.index("open_loop")] < 0.5, True)
+    shared = cpu_contention_of(scenes, cpu, whole, waits, deviations)
+    own = np.where(over_time, shared.pressure.share, shared.throughput)
+    full = np.divide(cpu, scenes.cap, out=np.zeros_like(cpu), where=np.isfinite(scenes.cap))
+    own = own / np.maximum(full, 1.0)  # what its own cap takes
+    served = _ratio(fill(shared.driver * whole, driver, np.ones_like(driver)), driver)
+    limits = np.stack([own, np.where(apart[:, None], served, 1.0), *devices], axis=2)
+    limits = np.where(scenes.present[:, :, None], np.clip(limits, 1e-3, 1.0), 1.0)
+    return PriorResult(limits.min(axis=2), limits, want, crowd(scenes, want), shared.pressure, scenes)
 
 
-def _asked(scenes: SceneBatch, want: Demands) -> _SceneDemands:
-    affinity = np.concatenate([scenes.affinity, scenes.driver_cpus[:, None, :]], axis=1)
-    affinity &= np.concatenate([scenes.present, np.ones((len(scenes), 1), dtype=bool)], axis=1)[:, :, None]
-    allowed, room = cpu_classes(affinity, scenes.pcpus)
-    everybody = np.concatenate([scenes.weight, np.full((len(scenes), 1), float(DEFAULT_WEIGHT))], axis=1)
-    driver_most = trait(scenes.kind, "driver_servers")
+def _disk_and_memory(scenes: SceneBatch, want: Demands) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """What is asked of disk and memory, as a share of each, within its limit and without; round robin (finding L6)."""
     disk = np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], want.disk.shape)
-    return _SceneDemands(
-        cpu=want.cpu,
-        keen=want.keen,
-        cap=scenes.cap,
-        weight=weights(scenes, everybody),
-        allowed=allowed,
-        room=room,
-        driver=want.driver * driver_price(scenes, want),
-        driver_most=np.maximum(driver_most, want.driver.max(axis=1)),  # solo it was seen to use that much
-        net=want.net,
-        net_rate=scenes.net_rate,
-        net_most=scenes.net_ceil,
-        net_class=htb.shaped(scenes),
-        net_first=htb.first(scenes),
-        link=link(scenes),
-        disk=want.disk,
-        disk_most=np.divide(scenes.disk_limit, disk, out=np.full(disk.shape, np.inf), where=disk > 0),
-        memory=want.memory,
+    most = np.divide(scenes.disk_limit, disk, out=np.full(disk.shape, np.inf), where=disk > 0)
+    return (np.minimum(want.disk, most), want.disk), (want.memory, want.memory)
+
+
+def _ratio(got: Floats, full: Floats) -> Floats:
+    """What was got of what was asked, 1 where nothing was asked."""
+    return np.asarray(np.divide(got, full, out=np.ones_like(got), where=full > 0))
+
+
+def _nic(scenes: SceneBatch, want: Floats) -> Floats:
+    """What each gets of its traffic when the NIC is shared among instances with a class, up to each ceiling, and those
+    without."""
+    got = htb.shares(
+        np.minimum(want, scenes.net_ceil), scenes.net_rate, htb.shaped(scenes), htb.first(scenes), link(scenes)
     )
-
-
-def _fixed_point(asked: _SceneDemands) -> Floats:
-    """The throughput ratio that each resource allows each instance, (S, N, 5).
-
-    Scenes are independent of each other; only those that have not converged are computed again.
-    """
-    limits = np.ones((*asked.cpu.shape, len(RESOURCES)))
-    active = np.arange(len(limits))
-    for turn in range(_ROUNDS):
-        now = limits[active]
-        step = _round(asked, now) - now
-        limits[active] = now + (1.0 if turn <= UNDAMPED else 0.5) * step
-        moving = np.abs(step).max(axis=(1, 2), initial=0.0) >= CONVERGED
-        active = active[moving]
-        if not len(active):
-            break
-        if not moving.all():
-            asked = asked.take(np.flatnonzero(moving))
-    return limits
-
-
-def _round(asked: _SceneDemands, limits: Floats) -> Floats:
-    """One iteration: share every resource, with demands reduced to what the other resources allow; (S, N, 5)."""
-    others = _least_of_others(limits)
-    cpu_want = np.minimum(asked.cpu * (asked.keen + (1 - asked.keen) * others[0]), asked.cap)
-    driver_want = asked.driver * others[1]
-    driver_total = np.minimum(driver_want.sum(axis=1), asked.driver_most)
-    cpu = share_sets(np.concatenate([cpu_want, driver_total[:, None]], axis=1), asked.weight, asked.allowed, asked.room)
-    driver = fill(cpu[:, -1], driver_want, np.ones_like(driver_want))
-    net, disk, memory = asked.net * others[2], asked.disk * others[3], asked.memory * others[4]
-    return np.stack(
-        [
-            _reached(cpu[:, :-1], asked.cpu * others[0], asked.cpu),
-            _reached(driver, driver_want, asked.driver),
-            _reached(_nic(asked, net), net, asked.net),
-            _reached(_shared(np.minimum(disk, asked.disk_most)), disk, asked.disk),  # round robin (finding L6)
-            _reached(_shared(memory), memory, asked.memory),
-        ],
-        axis=2,
-    )
-
-
-def _least_of_others(limits: Floats) -> list[Floats]:
-    """For every resource, the minimum of the limits by all other resources; five arrays (S, N)."""
-    low, next_low = np.partition(limits, 1, axis=2)[:, :, :2].transpose(2, 0, 1)
-    return [np.where(limits[:, :, at] == low, next_low, low) for at in range(len(RESOURCES))]
-
-
-def _reached(got: Floats, asked: Floats, full: Floats) -> Floats:
-    """The ratio that a resource allows: 1 where the demand was met, else the allocation over the full demand."""
-    enough = got >= asked * (1 - 1e-9)
-    return np.where(enough, 1.0, np.clip(np.divide(got, full, out=np.ones_like(got), where=full > 0), 1e-3, 1.0))
-
-
-def _nic(asked: _SceneDemands, want: Floats) -> Floats:
-    """Share the NIC among instances with a class, up to each ceiling, and those without; Mbit/s."""
-    return htb.shares(np.minimum(want, asked.net_most), asked.net_rate, asked.net_class, asked.net_first, asked.link)
+    return _ratio(got, want)
 
 
 def _shared(want: Floats) -> Floats:
@@ -205,11 +131,28 @@ class PriorPredictor:
         unknown = here & (scenes.profile == 0)
         throughput = np.where(here, result.throughput, np.nan)
         return InterferencePrediction(
-            throughput=band(throughput, prior_spread(throughput, unknown), ceiling=1.05),
+            throughput=_around(scenes, throughput, unknown),
             latency=latency_band(result.latency, scenes) if "latency" in targets else unasked(here),
             jitter=jitter_band(result.jitter, scenes) if "jitter" in targets else unasked(here),
             outside=unknown,
+            pressure=result.cpu,
         )
+
+
+def _around(scenes: SceneBatch, throughput: Floats, unknown: Bools) -> BandArrays:
+    """The prior's interval, (S, N): as it would be if everybody wanted more, or less, than expected, and the prior's
+    own.
+
+    The deviations are those of the doubt about each one's demand, so that less evidence never narrows it.
+    """
+    own = band(throughput, prior_spread(throughput, unknown), ceiling=1.05)
+    if not doubted(scenes):
+        return own
+    ends = []
+    for side in (SURE, -SURE):
+        end = np.where(scenes.present, solve(scenes, side).throughput, np.nan)
+        ends.append(band(end, prior_spread(end, unknown), ceiling=1.05))
+    return BandArrays(own.expected, np.minimum(own.lower, ends[0].lower), np.maximum(own.upper, ends[1].upper))
 
 
 def latency_band(ratio: Floats, scenes: SceneBatch) -> BandArrays:

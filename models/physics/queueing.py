@@ -1,4 +1,4 @@
-"""Closed-form waiting times: processor sharing, FCFS, CPU caps, scheduler turns and full queues; arrays in and out."""
+"""Closed-form waiting times: processor sharing, FCFS, CPU caps and full queues; arrays in and out."""
 
 from __future__ import annotations
 
@@ -98,15 +98,6 @@ def budget_runs_out(share: Floats, busy: Floats, period: Floats, service: Floats
     depth = np.divide(spare**2 * period, 4 * busy * service, out=np.full(spare.shape, np.inf), where=busy > 0)
     chance = np.where(spare > 0, np.exp(-np.minimum(depth, 700.0)), 1.0)
     return np.where(share < 1, chance, 0.0)
-
-
-def behind_turns(turns: Floats) -> TimeMoments:
-    """Wait for the rest of other instances' turns: uniform between 0 and `turns`, the sum of the turns.
-
-    Behind k CPU-bound ones with turns of 30 ms: up to k times 30 ms under Xen's credit scheduler without boost;
-    the mean is the residual that Pollaczek and Khinchine give, Σ ρE[S²] / 2E[S].
-    """
-    return TimeMoments(turns / 2, turns**2 / 12)
 
 
 def behind_backlog(backlog: Floats, rate: Floats) -> TimeMoments:

@@ -111,6 +111,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
             moves, host_kind, instance.workload, instance.vcpus, instance.memory_mb, instance.disk_gb,
             instance.load, instance.settings, instance.service,
             instance.min_throughput_ratio, instance.max_latency_ratio, instance.exclusive,
+            tuple(instance.demand.items()),
         )  # fmt: skip
         if key not in number:
             number[key] = len(kinds)

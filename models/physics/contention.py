@@ -1,0 +1,153 @@
+"""Contention for CPUs over time: the mean over moments of demand, and what happens within each moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.arrays import Bools, Floats, Ints
+from models.data.scene import CPU_DEMAND, SceneBatch
+from models.physics import cpu_contention
+from models.physics.cpu_contention import CLOSED, HOG, OPEN
+from models.physics.demands import ASSUMED_COMMON, ASSUMED_DOUBT, ASSUMED_SPREAD, burst_ms, guessed, weights
+from models.physics.kinds import trait
+from models.prediction import CpuPressure
+
+# Bounds of the moments in probability: demand below its mean rarely hurts anybody, its last 5 % do most. The last two
+# make up the worst twentieth of the time. How many are enough is measured (research.contention.moments).
+MOMENT_BOUNDS = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
+SERVED = 0.995  # of its work that an open loop is served, below which it is overloaded
+ALWAYS_BUSY = 0.97  # of its vCPUs: who uses as much alone always wants them
+PYTHON_UP_TO = 2_000  # slots of a batch: for fewer, compiling takes longer than the work
+SURE = 1.645  # standard deviations of a 90 % interval
+
+
+@dataclass(frozen=True, slots=True)
+class CpuContention:
+    """What S scenes of N slots make of their demand for CPUs: the `pressure`; `throughput` (S, N), the part of the CPU
+    time that each would use alone; and `driver` (S,), the part that the driver domain gets of what it wants."""
+
+    pressure: CpuPressure
+    throughput: Floats
+    driver: Floats
+
+
+def cpu_contention_of(
+    scenes: SceneBatch, cpu: Floats, driver: Floats, sensitive: Bools, deviations: float = 0.0
+) -> CpuContention:
+    """Share the CPUs of each scene among its instances and its driver domain.
+
+    `cpu` (S, N) is what each uses alone on average, in CPUs; `driver` (S,) what a driver domain with vCPUs of its own
+    does; `sensitive` (S, N) who asks for more when it is served: closed loops. At `deviations` standard deviations
+    everybody wants that much more than expected, as far as each one's mean is not known.
+    """
+    everybody = _consumers(scenes, cpu, driver, sensitive, deviations)
+    shape = everybody.demand.shape
+    run, want, short, worst = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.ones(shape)
+    crowded = np.zeros(len(scenes))
+    z, chance = moments()
+    if run.size > PYTHON_UP_TO:
+        cpu_contention.compile_all()
+    cpu_contention.share_hosts(
+        scenes.pcpus.astype(np.float64), everybody.size, everybody.demand, everybody.growth, everybody.loop,
+        everybody.weight, everybody.long, everybody.allowed, z, chance, run, want, short, worst, crowded,
+    )  # fmt: skip
+    asked = np.where(everybody.loop == HOG, everybody.size, everybody.demand)
+    share = np.divide(run, want, out=np.ones(shape), where=want > 1e-12)
+    reached = np.clip(np.divide(run, asked, out=np.ones(shape), where=asked > 1e-12), 1e-3, 1.0)
+    pressure = CpuPressure(
+        share=np.clip(share[:, :-1], 1e-3, 1.0),
+        worst=worst[:, :-1],
+        short=short[:, :-1],
+        overloaded=(everybody.loop[:, :-1] == OPEN) & (reached[:, :-1] < SERVED),
+        crowded=crowded,
+    )
+    return CpuContention(pressure, reached[:, :-1], reached[:, -1])
+
+
+def doubted(scenes: SceneBatch) -> bool:
+    """Whether anybody's mean demand is in doubt."""
+    return bool((scenes.present & (guessed(scenes) | (_known(scenes, "doubt", np.zeros(scenes.load.shape)) > 0))).any())
+
+
+def moments() -> tuple[Floats, Floats]:
+    """Standard normal moments, each the mean of its part of the distribution, and their parts of the time; (M,)."""
+    from scipy.special import ndtri
+
+    bounds = np.array(MOMENT_BOUNDS)
+    chance = np.diff(bounds)
+    with np.errstate(divide="ignore"):
+        density = np.exp(-(ndtri(bounds) ** 2) / 2) / np.sqrt(2 * np.pi)
+    return np.asarray(-np.diff(density) / chance), chance
+
+
+@dataclass(frozen=True, slots=True)
+class _Consumers:
+    """Instances and, in the last slot, the driver domain; (S, N + 1), `allowed` (S, N + 1, P)."""
+
+    size: Floats
+    demand: Floats
+    growth: Floats
+    loop: Ints
+    weight: Floats
+    long: Floats
+    allowed: Bools
+
+
+def _consumers(scenes: SceneBatch, cpu: Floats, driver: Floats, sensitive: Bools, deviations: float) -> _Consumers:
+    here = scenes.present
+    own_cpus = np.maximum(scenes.affinity.sum(axis=2), 1)
+    size = np.where(here, np.minimum(np.minimum(np.maximum(scenes.vcpus, np.ceil(cpu)), scenes.cap), own_cpus), 0.0)
+    demand = np.where(here, cpu, 0.0)
+    class_of_all = here & guessed(scenes)
+    doubts = ASSUMED_DOUBT * np.where(scenes.profile == 0, scenes.vcpus, demand)
+    spread = np.where(here, _known(scenes, "spread", class_of_all * ASSUMED_SPREAD * demand), 0.0)
+    common = np.where(here, _known(scenes, "common", class_of_all * ASSUMED_COMMON), 0.0)
+    doubt = np.where(here, _known(scenes, "doubt", class_of_all * doubts), 0.0)
+    if deviations:
+        together = np.sqrt((doubt**2).sum(axis=1, keepdims=True))
+        demand = np.maximum(demand + deviations * _over(doubt**2, together), 0.0)
+    growth = _growth(demand, spread, common, np.zeros_like(doubt) if deviations else doubt)
+    demand = np.minimum(demand, size)
+    hog = here & (demand >= ALWAYS_BUSY * size)
+    loop = np.where(hog, HOG, np.where(sensitive, CLOSED, OPEN))
+    burst, turn = _known(scenes, "burst_ms", burst_ms(scenes)), trait(scenes.kind, "turn_ms")[:, None]
+    long = np.where(here, burst / (burst + turn), 1.0)
+    driver_size = np.where(driver > 0, scenes.driver_cpus.sum(axis=1), 0.0)
+    weight = np.concatenate([np.where(here, scenes.weight, 1.0), scenes.driver_weight[:, None]], axis=1)
+    return _Consumers(
+        size=np.concatenate([size, driver_size[:, None]], axis=1),
+        demand=np.concatenate([demand, np.minimum(driver, driver_size)[:, None]], axis=1),
+        growth=np.concatenate([growth, np.zeros((len(scenes), 1))], axis=1),
+        loop=np.concatenate([loop, np.full((len(scenes), 1), OPEN)], axis=1),
+        weight=weights(scenes, weight),
+        long=np.concatenate([long, np.ones((len(scenes), 1))], axis=1),
+        allowed=np.concatenate([scenes.affinity, scenes.driver_cpus[:, None, :]], axis=1),
+    )
+
+
+def _known(scenes: SceneBatch, name: str, otherwise: NDArray[np.floating[Any]]) -> Floats:
+    """A column of CPU_DEMAND, and something else where it is unknown; (S, N)."""
+    value = scenes.cpu_demand[:, :, CPU_DEMAND.index(name)]
+    return np.where(np.isnan(value), otherwise, value)
+
+
+def _growth(demand: Floats, spread: Floats, common: Floats, doubt: Floats) -> Floats:
+    """How each demand moves with that of its whole host, as the exponent per standard deviation of the sum; (S, N).
+
+    The sum's variance is that of the common part, which adds up, and that of everybody's own. Given the sum, a demand
+    moves by its covariance with it (linear regression), here as a lognormal one of the same mean and deviation.
+    """
+    shared = np.sqrt(common) * spread
+    own = (1 - common) * spread**2 + doubt**2
+    shared_sum = shared.sum(axis=1, keepdims=True)
+    together = np.sqrt(shared_sum**2 + own.sum(axis=1, keepdims=True))
+    moves = _over(shared * shared_sum + own, together)
+    return np.asarray(np.sqrt(np.log1p(_over(moves, demand) ** 2)))
+
+
+def _over(value: Floats, whole: Floats) -> Floats:
+    return np.asarray(np.divide(value, whole, out=np.zeros_like(value), where=whole > 1e-12))

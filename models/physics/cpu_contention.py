@@ -1,0 +1,468 @@
+"""How bursty consumers share CPUs: how much of the CPU time that each wants it gets, and for how much of the time it
+is short.
+
+The state of a host is K, the number of vCPUs that want a CPU. K is taken for a birth-death process, whose steps up
+and down are summed over the consumers as they are on average when K want one. For closed loops of one vCPU with equal
+weights this is the product form of a machine-repair queue with processor sharing, which no distribution of bursts
+changes (Baskett, Chandy, Muntz and Palacios, JACM 22, 1975); for one open loop it is M/M/1. Everything else is
+approximated, and `research/contention` measures how well.
+
+The functions here are written for single hosts in the part of Python that numba compiles. Without numba, or for few
+hosts, they run as they are.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+
+from models.arrays import Bools, Floats, Ints
+
+CLOSED, OPEN, HOG = 0, 1, 2
+BELOW, ABOVE = 6, 10  # nodes below and above the number of CPUs at which consumers are looked at
+POINTS = 120.0  # of K at most; larger ranges are gone through in larger steps
+FREE = 1e9  # a level that holds nobody back
+MOST_TILT = 1e6
+ALMOST = 1 - 1e-9
+MOST_BUSY = 0.999  # of its vCPUs that a consumer wants, on average, unless it is a hog
+CLOSED_ROUNDS = 6  # of the fixed point of a closed loop of several vCPUs; it halves its error in each
+
+
+def closed_busy(vcpus: float, demand: float, tilt: float, most: float) -> tuple[float, float]:
+    """The chance that a vCPU of a closed loop wants a CPU, and the speed that it then has."""
+    each = demand / vcpus
+    asks = tilt * each / (1 - each)
+    speed, busy = 1.0, asks / (asks + 1)
+    if vcpus > most:
+        for _ in range(CLOSED_ROUNDS):
+            speed = min(1.0, most / (1 + (vcpus - 1) * busy))
+            busy = 0.5 * busy + 0.5 * asks / (asks + speed)
+    return busy, speed
+
+
+def served(loop: int, vcpus: float, demand: float, weight: float, tilt: float, level: float) -> tuple[float, float]:
+    """CPUs that a consumer is served on average at a level of CPUs per weight, and how that grows with log `tilt`.
+
+    `tilt` multiplies the rate at which its work arrives.
+    """
+    most = min(vcpus, level * weight)
+    if loop == HOG:
+        return most, 0.0
+    if loop == OPEN:
+        asks = tilt * demand
+        return (asks, asks) if asks < most else (most, 0.0)
+    busy, speed = closed_busy(vcpus, demand, tilt, most)
+    got = vcpus * busy * speed
+    return min(got, most), got * (1 - busy)
+
+
+def state(
+    loop: int, vcpus: float, demand: float, weight: float, tilt: float, level: float
+) -> tuple[float, float, float, float, float]:
+    """Of one consumer: vCPUs that want a CPU, CPUs served, rates of K up and down by it, and the chance that it is
+    short.
+
+    An open loop is a queue of `vcpus` servers that together get at most `most` CPUs; how likely all of them are busy is
+    Sakasegawa's approximation (Annals of the Institute of Statistical Mathematics 29, 1977), which is exact for one.
+    """
+    most = min(vcpus, level * weight)
+    held_back = most < vcpus * (1 - 1e-12)
+    if loop == HOG:
+        return vcpus, most, 0.0, 0.0, 1.0 if held_back else 0.0
+    if loop == OPEN:
+        asks = tilt * demand
+        if asks >= most * ALMOST:
+            return vcpus, most, 0.0, max(most - demand, 0.0), 1.0 if held_back else 0.0
+        load = asks / most
+        short = 0.0
+        if not held_back:
+            wants = asks
+            full = load ** (math.sqrt(2 * (vcpus + 1)) - 1)
+        elif most >= 1:
+            queue, rest = load ** (math.sqrt(2 * (most + 1)) - 1), load ** (vcpus - most)
+            wants = asks + queue * load * (1 - rest) / (1 - load)
+            full, short = queue * rest, queue * load ** (math.floor(most) + 1 - most)
+        else:
+            full = load**vcpus
+            wants = load * (1 - full) / (1 - load)
+            short = load
+        return wants, asks, demand * (1 - full), max(asks - demand * full, 0.0), short
+    busy, speed = closed_busy(vcpus, demand, tilt, most)
+    each = demand / vcpus
+    wants = vcpus * busy
+    got = min(wants * speed, most)
+    short = 0.0
+    if held_back and most < 1:
+        short = 1 - (1 - busy) ** vcpus
+    elif held_back:
+        over = (math.floor(most) + 0.5 - wants) / math.sqrt(2 * max(wants * (1 - busy), 1e-9))
+        short = 0.5 * math.erfc(over)
+    return wants, got, (vcpus - wants) * each / (1 - each), got, short
+
+
+def fair_level(cpus: float, asked: Floats, weight: Floats) -> float:
+    """The CPUs per weight at which `cpus` are used up, where more is asked (weighted max-min fairness)."""
+    low = high = 0.0
+    for at in range(len(asked)):
+        high = max(high, asked[at] / weight[at])
+    for _ in range(44):
+        middle = 0.5 * (low + high)
+        total = 0.0
+        for at in range(len(asked)):
+            total += min(asked[at], middle * weight[at])
+        if total > cpus:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def between(at: float, places: Floats, values: Floats, first: int) -> float:
+    """`values` at a place between ordered `places` from number `first` on, linear between them, constant beyond."""
+    if at <= places[first]:
+        return float(values[first])
+    for right in range(first + 1, len(places)):
+        if at <= places[right]:
+            gap = places[right] - places[right - 1]
+            if gap < 1e-12:
+                return float(values[right])
+            part = (at - places[right - 1]) / gap
+            return float(values[right - 1] * (1 - part) + values[right] * part)
+    return float(values[-1])
+
+
+def tilt_at_full(cpus: float, hogs: float, vcpus: Floats, demand: Floats, loop: Ints, weight: Floats) -> float:
+    """By how much work would have to arrive faster for as many vCPUs to want a CPU as there are CPUs."""
+    low, high, growing = 1e-4, 1.0, True
+    while high / low > 1 + 1e-7 and high < MOST_TILT:
+        middle = high if growing else math.sqrt(low * high)
+        total = hogs
+        for at in range(len(vcpus)):
+            if loop[at] != HOG:
+                total += served(loop[at], vcpus[at], demand[at], weight[at], middle, FREE)[0]
+        if total >= cpus:
+            high, growing = middle, False
+        elif growing:
+            low, high = high, high * 2
+        else:
+            low = middle
+    return high
+
+
+def tilt_at_level(
+    cpus: float, level: float, tilt: float, vcpus: Floats, demand: Floats, loop: Ints, weight: Floats
+) -> float:
+    """The least tilt, from `tilt` on, at which consumers that are held to `level` use all CPUs (Newton's method)."""
+    for _ in range(30):
+        total = slope = 0.0
+        for at in range(len(vcpus)):
+            got, grows = served(loop[at], vcpus[at], demand[at], weight[at], tilt, level)
+            total += got
+            slope += grows
+        if total >= cpus * (1 - 1e-7) or tilt > MOST_TILT:
+            break
+        tilt *= math.exp(min((cpus - total) / max(slope, 1e-9), 1.0))
+    return tilt
+
+
+def steady_state(cpus: float, hogs: float, ready: Floats, up: Floats, down: Floats, first: int, part: Floats) -> float:
+    """Fill in each node's part of the time, (J,), from the rates of K there; returns that of K > `cpus`."""
+    start = max(math.ceil(ready[first] - hogs - 1e-6), 0.0) + hogs
+    stride = max(1.0, (ready[-1] - start) / POINTS)
+    chance = np.zeros(max(int((ready[-1] - start) / stride) + 1, 1))
+    for point in range(1, len(chance)):
+        middle = start + stride * (point - 0.5)
+        rise = math.log(max(between(middle - 0.5, ready, up, first), 1e-12))
+        fall = math.log(max(between(middle + 0.5, ready, down, first), 1e-12))
+        chance[point] = chance[point - 1] + stride * (rise - fall)
+    highest = chance.max()
+    total = crowded = 0.0
+    left = first
+    for point in range(len(chance)):
+        here, wanted = math.exp(chance[point] - highest), start + stride * point
+        total += here
+        if wanted > cpus + 1e-9:
+            crowded += here
+        while left < len(ready) - 2 and ready[left + 1] < wanted:
+            left += 1
+        gap = ready[left + 1] - ready[left]
+        right = min(max((wanted - ready[left]) / gap, 0.0), 1.0) if gap > 1e-12 else 0.0
+        part[left] += here * (1 - right)
+        part[left + 1] += here * right
+    for node in range(len(part)):
+        part[node] /= total
+    return crowded / total
+
+
+def bursts_meet(
+    cpus: float,
+    vcpus: Floats,
+    demand: Floats,
+    kind: Ints,
+    weight: Floats,
+    run: Floats,
+    want: Floats,
+    short: Floats,
+) -> float:
+    """`share_cpus` where every open loop's work is served in the end: the steady state of the birth-death process."""
+    count = len(vcpus)
+    hogs = usual = 0.0
+    for at in range(count):
+        if kind[at] == HOG:
+            hogs += vcpus[at]
+        else:
+            usual += demand[at]
+    first, tilt = BELOW, 1e-4
+    tilts, levels = np.zeros(BELOW + ABOVE), np.full(BELOW + ABOVE, FREE)
+    top = (vcpus / weight).max()
+    if hogs < cpus:
+        first, tilt = 0, tilt_at_full(cpus, hogs, vcpus, demand, kind, weight)
+        reach = (cpus - hogs - usual + 6 * math.sqrt(usual) + 2) / (cpus - hogs)
+        reach = max(min(1 - 1e-3, reach), 0.02)
+        for node in range(BELOW):
+            tilts[node] = tilt * (1 - reach * (1 - node / (BELOW - 1.0)))
+    else:  # they alone use all CPUs
+        top = fair_level(cpus, np.where(kind == HOG, vcpus, 0.0), weight)
+    high, low = math.log(top), math.log(fair_level(cpus, vcpus, weight))
+    for step in range(ABOVE):
+        along = (step + 0.02) / (ABOVE - 0.96)
+        level = math.exp(high * (1 - along) + low * along)
+        tilt = tilt_at_level(cpus, level, tilt, vcpus, demand, kind, weight)
+        tilts[BELOW + step], levels[BELOW + step] = tilt, level
+    nodes = BELOW + ABOVE
+    wanted, got, lacking = np.zeros((nodes, count)), np.zeros((nodes, count)), np.zeros((nodes, count))
+    ready, up, down = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
+    for node in range(first, nodes):
+        for at in range(count):
+            wants, gets, rises, falls, lacks = state(
+                kind[at], vcpus[at], demand[at], weight[at], tilts[node], levels[node]
+            )
+            wanted[node, at], got[node, at], lacking[node, at] = wants, gets, lacks
+            ready[node] += wants
+            up[node] += rises
+            down[node] += falls
+        if node > first:
+            ready[node] = max(ready[node], ready[node - 1])
+    part = np.zeros(nodes)
+    crowded = steady_state(cpus, hogs, ready, up, down, first, part)
+    for at in range(count):
+        run[at] = want[at] = short[at] = 0.0
+        for node in range(first, nodes):
+            run[at] += part[node] * got[node, at]
+            want[at] += part[node] * wanted[node, at]
+            short[at] += part[node] * lacking[node, at]
+    return crowded
+
+
+def hogs_give_way(
+    cpus: float,
+    level: float,
+    vcpus: Floats,
+    demand: Floats,
+    kind: Ints,
+    weight: Floats,
+    run: Floats,
+    want: Floats,
+    short: Floats,
+) -> None:
+    """`bursts_meet` where who wants less than its fair part, `level` times its weight, runs first.
+
+    The others get what is left.
+    """
+    modest = (kind != HOG) & (demand < level * weight)
+    light, heavy = np.flatnonzero(modest), np.flatnonzero(~modest)
+    ran, wanted, lacked = demand[light].copy(), demand[light].copy(), np.zeros(len(light))
+    if len(light) and vcpus[light].sum() > cpus:
+        bursts_meet(cpus, vcpus[light], demand[light], kind[light], weight[light], ran, wanted, lacked)
+    left = max(cpus - ran.sum(), 0.0)
+    for place in range(len(light)):
+        at = light[place]
+        run[at], want[at], short[at] = ran[place], wanted[place], lacked[place]
+    asked = np.where(kind == HOG, vcpus, demand)[heavy]
+    rest = fair_level(left, asked, weight[heavy]) if asked.sum() > left else FREE
+    for at in heavy:
+        most = vcpus[at] if kind[at] == HOG else demand[at]
+        run[at], want[at] = min(most, rest * weight[at]), vcpus[at]
+        if kind[at] == CLOSED:  # whoever waits does not think
+            each = demand[at] / vcpus[at]
+            want[at] = max(vcpus[at] - run[at] * (1 - each) / each, run[at])
+        short[at] = 1.0 if run[at] < most * ALMOST else 0.0
+
+
+def share_cpus(
+    cpus: float,
+    vcpus: Floats,
+    demand: Floats,
+    loop: Ints,
+    weight: Floats,
+    long: Floats,
+    run: Floats,
+    want: Floats,
+    short: Floats,
+) -> float:
+    """Fill in what N consumers run and want, in CPUs, and for which part of the time each is short; all (N,).
+
+    Consumers want `demand` CPUs alone (a hog all of its `vcpus`), have a `weight` as a whole, and may use all `cpus`.
+    How far their bursts are `long` against the scheduler's slices, 0-1, decides how they stand beside hogs: the
+    scheduler lets who slept run first, for about a slice. Returns the part of the time in which more vCPUs want a CPU
+    than there are CPUs.
+    """
+    count = len(vcpus)
+    asked = np.where(loop == HOG, vcpus, demand)
+    total = asked.sum()
+    run[:], want[:], short[:] = asked, asked, 0.0
+    if vcpus.sum() <= cpus + 1e-9 or total + 6 * math.sqrt(total) + 2 < cpus:  # never, or as good as never
+        return 0.0
+    kind, level = loop.copy(), FREE
+    if total > cpus:  # whose work arrives faster than it is ever served always wants all its vCPUs
+        level = fair_level(cpus, asked, weight)
+        for at in range(count):
+            if kind[at] == OPEN and demand[at] >= level * weight[at] * ALMOST:
+                kind[at] = HOG
+    crowded = bursts_meet(cpus, vcpus, demand, kind, weight, run, want, short)
+    light = (kind != HOG) & (demand < level * weight)
+    if light.all() or not light.any() or long[light].min() >= 1:
+        return crowded
+    ran, wanted, lacked = np.empty(count), np.empty(count), np.empty(count)
+    hogs_give_way(cpus, level, vcpus, demand, kind, weight, ran, wanted, lacked)
+    usual = (long[light] * demand[light]).sum() / max(demand[light].sum(), 1e-12)
+    for at in range(count):
+        part = long[at] if light[at] else usual
+        run[at] = part * run[at] + (1 - part) * ran[at]
+        want[at] = part * want[at] + (1 - part) * wanted[at]
+        short[at] = part * short[at] + (1 - part) * lacked[at]
+    return crowded
+
+
+def share_host(
+    cpus: float,
+    vcpus: Floats,
+    demand: Floats,
+    loop: Ints,
+    weight: Floats,
+    long: Floats,
+    allowed: Bools,
+    run: Floats,
+    want: Floats,
+    short: Floats,
+) -> float:
+    """`share_cpus` where each consumer may use some of the CPUs only, `allowed` (N, P).
+
+    Whoever may use a set of CPUs only shares it with those who may not leave it, either, and all share the whole
+    host; the scarcest of these sets decides (Hall's condition for nested sets; for sets that overlap otherwise an
+    approximation).
+    """
+    count = len(vcpus)
+    crowded = share_cpus(cpus, vcpus, demand, loop, weight, long, run, want, short)
+    sizes = np.zeros(count, np.int64)
+    for at in range(count):
+        sizes[at] = allowed[at].sum()
+    for at in range(count):
+        if sizes[at] >= allowed.shape[1] or sizes[at] >= cpus:
+            continue
+        inside = np.zeros(count, np.bool_)
+        seen = False
+        for other in range(count):
+            if sizes[other] <= sizes[at] and not (allowed[other] & ~allowed[at]).any():
+                inside[other] = True
+                if other < at and sizes[other] == sizes[at]:
+                    seen = True
+                    break
+        if seen:
+            continue
+        who = np.flatnonzero(inside)
+        ran, wanted, lacked = np.empty(len(who)), np.empty(len(who)), np.empty(len(who))
+        share_cpus(float(sizes[at]), vcpus[who], demand[who], loop[who], weight[who], long[who], ran, wanted, lacked)
+        for place in range(len(who)):
+            one = who[place]
+            if ran[place] * want[one] < run[one] * wanted[place]:
+                run[one], want[one] = ran[place], wanted[place]
+            short[one] = max(short[one], lacked[place])
+    return crowded
+
+
+def share_hosts(
+    cpus: Floats,
+    vcpus: Floats,
+    demand: Floats,
+    growth: Floats,
+    loop: Ints,
+    weight: Floats,
+    long: Floats,
+    allowed: Bools,
+    moments: Floats,
+    chances: Floats,
+    run: Floats,
+    want: Floats,
+    short: Floats,
+    worst: Floats,
+    crowded: Floats,
+) -> None:
+    """Fill in (S, N) what consumers `run` and `want` and how long they are `short` on S hosts, the mean of M moments,
+    how much of what they want they get in the `worst` moment, and for how long each host is `crowded`, (S,).
+
+    In a moment at z = `moments` (M,), which has `chances` (M,) of the time, a consumer's demand is `demand` (S, N)
+    times exp(`growth` z), over the mean of that. Slots whose `vcpus` are 0 are empty.
+    """
+    for host in range(len(cpus)):
+        who = np.flatnonzero(vcpus[host] > 0)
+        if not len(who):
+            continue
+        size, kind, heavy, may = vcpus[host][who], loop[host][who], weight[host][who], allowed[host][who]
+        lasting = long[host][who]
+        usual, moves = demand[host][who], growth[host][who]
+        means = np.zeros(len(who))
+        for moment in range(len(moments)):
+            means += chances[moment] * np.exp(moves * moments[moment])
+        ran, wanted, lacked = np.zeros(len(who)), np.zeros(len(who)), np.zeros(len(who))
+        single = not moves.any()
+        for moment in range(1 if single else len(moments)):
+            part = 1.0 if single else chances[moment]
+            now = (
+                np.minimum(usual * np.exp(moves * moments[moment]) / means, size * MOST_BUSY)
+                if not single
+                else np.minimum(usual, size * MOST_BUSY)
+            )
+            crowded[host] += part * share_host(cpus[host], size, now, kind, heavy, lasting, may, ran, wanted, lacked)
+            for place in range(len(who)):
+                at = who[place]
+                run[host, at] += part * ran[place]
+                want[host, at] += part * wanted[place]
+                short[host, at] += part * lacked[place]
+                if wanted[place] > 0:
+                    worst[host, at] = min(worst[host, at], ran[place] / wanted[place])
+
+
+_compiled = threading.Event()
+_compiling = threading.Lock()
+_FUNCTIONS = (
+    "closed_busy",
+    "served",
+    "state",
+    "fair_level",
+    "between",
+    "tilt_at_full",
+    "tilt_at_level",
+    "steady_state",
+    "bursts_meet",
+    "hogs_give_way",
+    "share_cpus",
+    "share_host",
+    "share_hosts",
+)  # fmt: skip; in the order in which they call each other
+
+
+def compile_all() -> bool:
+    """Replace the functions here by compiled ones; False where numba is not installed."""
+    with _compiling:
+        if not _compiled.is_set():
+            try:
+                import numba
+            except ImportError:
+                return False
+            for name in _FUNCTIONS:
+                globals()[name] = numba.njit(cache=True, error_model="numpy")(globals()[name])
+            _compiled.set()
+    return True

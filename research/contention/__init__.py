@@ -1,0 +1,1 @@
+"""How much contention hosts have: simulated, measured, and predictions judged by both."""

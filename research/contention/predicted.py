@@ -1,0 +1,73 @@
+"""What the product's model says of hosts that were simulated or measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.physics.cpu_contention import CLOSED, HOG, OPEN, state
+from models.physics.prior import solve
+from models.prediction import CpuPressure
+from profiler.demand import Demand
+from profiler.observed import Host, Instance, IsolationSettings, Pinning
+from research.contention.host_spec import HostOutcome, HostSpec, InstanceOutcome, InstanceSpec
+
+LONG_MS = 1e9  # bursts against which slices are nothing, as in a fluid simulation
+
+
+def predict(hosts: Sequence[HostSpec], slices: bool = False) -> list[HostOutcome]:
+    """The outcome of each host by the prior, which is told each instance's demand; `slices`: of a real scheduler."""
+    return [_outcome(host, solve(scene(host, slices)).cpu) for host in hosts]
+
+
+def scene(host: HostSpec, slices: bool, capacity: float | None = None) -> SceneBatch:
+    """A host as a scene; `capacity` in CPUs where that is not the number of its CPUs."""
+    instances = [_instance(one, slices) for one in host.instances]
+    batch = build_batch([(Host("h", "lxc", pcpus=host.cpus, memory_mb=1.0), instances)], ProfileTable.build(()))
+    if capacity is None:
+        return batch
+    numbers = batch.host_numbers.copy()
+    numbers[:, 0] = capacity
+    return replace(batch, host_numbers=numbers)
+
+
+def _instance(one: InstanceSpec, slices: bool) -> Instance:
+    demand = Demand(
+        mean=one.vcpus if one.loop == "hog" else one.demand_cpus,
+        spread=one.spread_cpus,
+        common=one.common,
+        open_loop=float(one.loop == "open"),
+        burst_ms=one.burst_ms if slices else LONG_MS,
+        windows=1.0,
+    )
+    settings = IsolationSettings(
+        pinning=Pinning.all_on(one.pin, one.vcpus) if one.pin else None,
+        cap_percent=100 * one.cap_cpus if np.isfinite(one.cap_cpus) else None,
+        weight=round(one.weight),
+    )
+    return Instance(one.id, vcpus=one.vcpus, settings=settings, demand={"cpu": demand})
+
+
+def _outcome(host: HostSpec, cpu: CpuPressure) -> HostOutcome:
+    nan = float("nan")
+    instances = {}
+    for at, one in enumerate(host.instances):
+        under_cap, held_back = _alone(one)
+        share, short = float(cpu.share[0, at]) * under_cap, 1 - (1 - float(cpu.short[0, at])) * (1 - held_back)
+        instances[one.id] = InstanceOutcome(share, short, nan, nan, nan)
+    return HostOutcome(instances, float(cpu.crowded[0]))
+
+
+def _alone(one: InstanceSpec) -> tuple[float, float]:
+    """The share that an instance has alone under its own cap, and the part of the time in which that holds it back.
+
+    The product tells the cap's doing apart; a simulation counts it as waiting.
+    """
+    if one.cap_cpus >= one.vcpus:
+        return 1.0, 0.0
+    kind = {"open": OPEN, "closed": CLOSED, "hog": HOG}[one.loop]
+    wants, gets, _, _, short = state(kind, float(one.vcpus), one.demand_cpus, 1.0, 1.0, one.cap_cpus)
+    return gets / wants, short
