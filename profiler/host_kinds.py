@@ -27,9 +27,13 @@ class HostKindTraits:
     nothing: 65 % at 7,728 and 82 % at 15,402 pages/s were seen on emulated Xen, real machines do a few times better;
     assumed.
 
-    `weight_exponent`: what a weight is worth is weight ** exponent; ten times the weight got 57.1 against 42.9 % under
-    Xen's credit scheduler (L4). `turn_ms`: how long one that never blocks keeps a CPU: sched_credit_tslice_ms of Xen
-    (xen-command-line); Linux's base slice, 0.75 ms times 1 + log2 of up to 8 CPUs (kernel/sched/fair.c).
+    `weight_exponent`: what a weight is worth is weight ** exponent; ten times the weight got 57.1 against 42.9 %
+    under Xen's credit scheduler (L4). `brief_exponent`: the same where bursts of a few ms meet that in the end are
+    all served, for none is interrupted before its slice is over; `work_astray`: by how much waits are longer while
+    some CPU idles, for work does not find it at once. Both were chosen on half of the containers in
+    datasets/container-contention, on one and two CPUs, Linux 6.18. `turn_ms`: how long one that never blocks keeps a
+    CPU: sched_credit_tslice_ms of Xen (xen-command-line); Linux's base slice, 0.75 ms times 1 + log2 of up to 8 CPUs
+    (kernel/sched/fair.c).
 
     `cap_period_ms`: the fixed period of a cap, None = that of Linux's quota; `cap_per_vcpu`: the quota holds for each
     vCPU alone (libvirt, formatdomain). `disk_limit` can be set; `disk_limit_each_way`: for reads and writes apart.
@@ -43,6 +47,8 @@ class HostKindTraits:
     events_grow: bool
     cpu_s_per_page: float
     weight_exponent: float
+    brief_exponent: float
+    work_astray: float
     turn_ms: float
     cap_period_ms: float | None
     cap_per_vcpu: bool
@@ -61,6 +67,8 @@ TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
             events_grow=True,
             cpu_s_per_page=2e-5,
             weight_exponent=math.log10(57.1 / 42.9),
+            brief_exponent=1.0,
+            work_astray=0.0,  # not measured
             turn_ms=30.0,
             cap_period_ms=10.0,  # credit2_cap_period_ms of Xen's boot line; no tool sets it for one domain
             cap_per_vcpu=False,
@@ -76,6 +84,8 @@ TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
             events_grow=False,
             cpu_s_per_page=2e-5,
             weight_exponent=1.0,
+            brief_exponent=0.5,
+            work_astray=1.5,
             turn_ms=3.0,
             cap_period_ms=None,
             cap_per_vcpu=True,
@@ -91,6 +101,8 @@ TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
             events_grow=False,
             cpu_s_per_page=0.0,
             weight_exponent=1.0,
+            brief_exponent=0.5,
+            work_astray=1.5,
             turn_ms=3.0,
             cap_period_ms=None,
             cap_per_vcpu=False,

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import CPU_DEMAND, SceneBatch
 from models.physics import cpu_contention
-from models.physics.cpu_contention import CLOSED, HOG, OPEN
-from models.physics.demands import ASSUMED_COMMON, ASSUMED_DOUBT, ASSUMED_SPREAD, burst_ms, guessed, weights
+from models.physics.cpu_contention import CLOSED, HOG, MOST_BUSY, OPEN
+from models.physics.demands import ASSUMED_COMMON, ASSUMED_DOUBT, ASSUMED_SPREAD, guessed, weights
 from models.physics.kinds import trait
 from models.prediction import CpuPressure
+from profiler.observed import DEFAULT_WEIGHT
 
 # Bounds of the moments in probability: demand below its mean rarely hurts anybody, its last 5 % do most. The last two
 # make up the worst twentieth of the time. How many are enough is measured (research.contention.moments).
@@ -27,8 +28,9 @@ SURE = 1.645  # standard deviations of a 90 % interval
 
 @dataclass(frozen=True, slots=True)
 class CpuContention:
-    """What S scenes of N slots make of their demand for CPUs: the `pressure`; `throughput` (S, N), the part of the CPU
-    time that each would use alone; and `driver` (S,), the part that the driver domain gets of what it wants."""
+    """What S scenes of N slots make of their demand for CPUs: the `pressure`; `throughput` (S, N), the part of the
+    CPU time that it would use alone which each gets if all were as busy as on average; and `driver` (S,), the part
+    that the driver domain gets of what it wants."""
 
     pressure: CpuPressure
     throughput: Floats
@@ -36,7 +38,7 @@ class CpuContention:
 
 
 def cpu_contention_of(
-    scenes: SceneBatch, cpu: Floats, driver: Floats, sensitive: Bools, deviations: float = 0.0
+    scenes: SceneBatch, cpu: Floats, driver: Floats, sensitive: Bools, deviations: float = 0.0, *, fluid: bool = False
 ) -> CpuContention:
     """Share the CPUs of each scene among its instances and its driver domain.
 
@@ -44,20 +46,21 @@ def cpu_contention_of(
     does; `sensitive` (S, N) who asks for more when it is served: closed loops. At `deviations` standard deviations
     everybody wants that much more than expected, as far as each one's mean is not known.
     """
-    everybody = _consumers(scenes, cpu, driver, sensitive, deviations)
+    everybody = _consumers(scenes, cpu, driver, sensitive, deviations, fluid)
     shape = everybody.demand.shape
-    run, want, short, worst = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.ones(shape)
+    run, want, short, fair, worst = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), np.ones(shape)
     crowded = np.zeros(len(scenes))
     z, chance = moments()
     if run.size > PYTHON_UP_TO:
         cpu_contention.compile_all()
     cpu_contention.share_hosts(
         scenes.pcpus.astype(np.float64), everybody.size, everybody.demand, everybody.growth, everybody.loop,
-        everybody.weight, everybody.long, everybody.allowed, z, chance, run, want, short, worst, crowded,
+        everybody.weight, everybody.brief, everybody.astray, everybody.allowed, z, chance, run, want, short, fair,
+        worst, crowded,
     )  # fmt: skip
     asked = np.where(everybody.loop == HOG, everybody.size, everybody.demand)
     share = np.divide(run, want, out=np.ones(shape), where=want > 1e-12)
-    reached = np.clip(np.divide(run, asked, out=np.ones(shape), where=asked > 1e-12), 1e-3, 1.0)
+    reached = np.clip(np.divide(fair, asked, out=np.ones(shape), where=asked > 1e-12), 1e-3, 1.0)
     pressure = CpuPressure(
         share=np.clip(share[:, :-1], 1e-3, 1.0),
         worst=worst[:, :-1],
@@ -93,14 +96,17 @@ class _Consumers:
     growth: Floats
     loop: Ints
     weight: Floats
-    long: Floats
+    brief: Floats
+    astray: Floats
     allowed: Bools
 
 
-def _consumers(scenes: SceneBatch, cpu: Floats, driver: Floats, sensitive: Bools, deviations: float) -> _Consumers:
+def _consumers(
+    scenes: SceneBatch, cpu: Floats, driver: Floats, sensitive: Bools, deviations: float, fluid: bool
+) -> _Consumers:
     here = scenes.present
     own_cpus = np.maximum(scenes.affinity.sum(axis=2), 1)
-    size = np.where(here, np.minimum(np.minimum(np.maximum(scenes.vcpus, np.ceil(cpu)), scenes.cap), own_cpus), 0.0)
+    size = np.where(here, np.minimum(np.maximum(scenes.vcpus, np.ceil(cpu)), own_cpus), 0.0)
     demand = np.where(here, cpu, 0.0)
     class_of_all = here & guessed(scenes)
     doubts = ASSUMED_DOUBT * np.where(scenes.profile == 0, scenes.vcpus, demand)
@@ -111,20 +117,22 @@ def _consumers(scenes: SceneBatch, cpu: Floats, driver: Floats, sensitive: Bools
         together = np.sqrt((doubt**2).sum(axis=1, keepdims=True))
         demand = np.maximum(demand + deviations * _over(doubt**2, together), 0.0)
     growth = _growth(demand, spread, common, np.zeros_like(doubt) if deviations else doubt)
-    demand = np.minimum(demand, size)
-    hog = here & (demand >= ALWAYS_BUSY * size)
-    loop = np.where(hog, HOG, np.where(sensitive, CLOSED, OPEN))
-    burst, turn = _known(scenes, "burst_ms", burst_ms(scenes)), trait(scenes.kind, "turn_ms")[:, None]
-    long = np.where(here, burst / (burst + turn), 1.0)
+    # A quota is used up at full speed and then waited for: who asks for more than its cap thinks, as it were, between.
+    capped = here & (demand >= scenes.cap * MOST_BUSY) & (scenes.cap < size)
+    demand = np.minimum(demand, np.minimum(size, scenes.cap * MOST_BUSY))
+    hog = here & (demand >= ALWAYS_BUSY * size) & ~capped
+    loop = np.where(hog, HOG, np.where(sensitive | capped, CLOSED, OPEN))
     driver_size = np.where(driver > 0, scenes.driver_cpus.sum(axis=1), 0.0)
     weight = np.concatenate([np.where(here, scenes.weight, 1.0), scenes.driver_weight[:, None]], axis=1)
+    weight = weights(scenes, weight / DEFAULT_WEIGHT)
     return _Consumers(
         size=np.concatenate([size, driver_size[:, None]], axis=1),
         demand=np.concatenate([demand, np.minimum(driver, driver_size)[:, None]], axis=1),
         growth=np.concatenate([growth, np.zeros((len(scenes), 1))], axis=1),
         loop=np.concatenate([loop, np.full((len(scenes), 1), OPEN)], axis=1),
-        weight=weights(scenes, weight),
-        long=np.concatenate([long, np.ones((len(scenes), 1))], axis=1),
+        weight=weight,
+        brief=weight if fluid else np.where(weight > 0, weight, 1.0) ** trait(scenes.kind, "brief_exponent")[:, None],
+        astray=np.zeros(len(scenes)) if fluid else trait(scenes.kind, "work_astray"),
         allowed=np.concatenate([scenes.affinity, scenes.driver_cpus[:, None, :]], axis=1),
     )
 

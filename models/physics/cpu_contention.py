@@ -169,7 +169,7 @@ def tilt_at_level(
 
 def steady_state(cpus: float, hogs: float, ready: Floats, up: Floats, down: Floats, first: int, part: Floats) -> float:
     """Fill in each node's part of the time, (J,), from the rates of K there; returns that of K > `cpus`."""
-    start = max(math.ceil(ready[first] - hogs - 1e-6), 0.0) + hogs
+    start = max(math.floor(ready[first] - hogs + 1e-6), 0.0) + hogs
     stride = max(1.0, (ready[-1] - start) / POINTS)
     chance = np.zeros(max(int((ready[-1] - start) / stride) + 1, 1))
     for point in range(1, len(chance)):
@@ -256,83 +256,46 @@ def bursts_meet(
     return crowded
 
 
-def hogs_give_way(
-    cpus: float,
-    level: float,
-    vcpus: Floats,
-    demand: Floats,
-    kind: Ints,
-    weight: Floats,
-    run: Floats,
-    want: Floats,
-    short: Floats,
-) -> None:
-    """`bursts_meet` where who wants less than its fair part, `level` times its weight, runs first.
-
-    The others get what is left.
-    """
-    modest = (kind != HOG) & (demand < level * weight)
-    light, heavy = np.flatnonzero(modest), np.flatnonzero(~modest)
-    ran, wanted, lacked = demand[light].copy(), demand[light].copy(), np.zeros(len(light))
-    if len(light) and vcpus[light].sum() > cpus:
-        bursts_meet(cpus, vcpus[light], demand[light], kind[light], weight[light], ran, wanted, lacked)
-    left = max(cpus - ran.sum(), 0.0)
-    for place in range(len(light)):
-        at = light[place]
-        run[at], want[at], short[at] = ran[place], wanted[place], lacked[place]
-    asked = np.where(kind == HOG, vcpus, demand)[heavy]
-    rest = fair_level(left, asked, weight[heavy]) if asked.sum() > left else FREE
-    for at in heavy:
-        most = vcpus[at] if kind[at] == HOG else demand[at]
-        run[at], want[at] = min(most, rest * weight[at]), vcpus[at]
-        if kind[at] == CLOSED:  # whoever waits does not think
-            each = demand[at] / vcpus[at]
-            want[at] = max(vcpus[at] - run[at] * (1 - each) / each, run[at])
-        short[at] = 1.0 if run[at] < most * ALMOST else 0.0
-
-
 def share_cpus(
     cpus: float,
     vcpus: Floats,
     demand: Floats,
     loop: Ints,
     weight: Floats,
-    long: Floats,
+    brief: Floats,
+    astray: float,
     run: Floats,
     want: Floats,
     short: Floats,
+    fair: Floats,
 ) -> float:
-    """Fill in what N consumers run and want, in CPUs, and for which part of the time each is short; all (N,).
+    """Fill in what N consumers run and want, in CPUs, for how long each is short, and its fair part; (N,).
 
-    Consumers want `demand` CPUs alone (a hog all of its `vcpus`), have a `weight` as a whole, and may use all `cpus`.
-    How far their bursts are `long` against the scheduler's slices, 0-1, decides how they stand beside hogs: the
-    scheduler lets who slept run first, for about a slice. Returns the part of the time in which more vCPUs want a CPU
-    than there are CPUs.
+    Consumers want `demand` CPUs alone (a hog all of its `vcpus`), and may use all `cpus`. `weight` decides who gets
+    more where demand is never met, and `brief` where bursts meet. By `astray` a wait is longer while some CPU idles,
+    for work does not find it at once. `fair` is the weighted max-min share of the means, in CPUs, as if there were no
+    bursts. Returns the part of the time in which more vCPUs want a CPU than there are CPUs.
     """
     count = len(vcpus)
     asked = np.where(loop == HOG, vcpus, demand)
     total = asked.sum()
-    run[:], want[:], short[:] = asked, asked, 0.0
+    run[:], want[:], short[:], fair[:] = asked, asked, 0.0, asked
     if vcpus.sum() <= cpus + 1e-9 or total + 6 * math.sqrt(total) + 2 < cpus:  # never, or as good as never
         return 0.0
-    kind, level = loop.copy(), FREE
+    kind, force = loop.copy(), brief.copy()
     if total > cpus:  # whose work arrives faster than it is ever served always wants all its vCPUs
         level = fair_level(cpus, asked, weight)
         for at in range(count):
+            fair[at] = min(asked[at], level * weight[at])
             if kind[at] == OPEN and demand[at] >= level * weight[at] * ALMOST:
                 kind[at] = HOG
-    crowded = bursts_meet(cpus, vcpus, demand, kind, weight, run, want, short)
-    light = (kind != HOG) & (demand < level * weight)
-    if light.all() or not light.any() or long[light].min() >= 1:
-        return crowded
-    ran, wanted, lacked = np.empty(count), np.empty(count), np.empty(count)
-    hogs_give_way(cpus, level, vcpus, demand, kind, weight, ran, wanted, lacked)
-    usual = (long[light] * demand[light]).sum() / max(demand[light].sum(), 1e-12)
     for at in range(count):
-        part = long[at] if light[at] else usual
-        run[at] = part * run[at] + (1 - part) * ran[at]
-        want[at] = part * want[at] + (1 - part) * wanted[at]
-        short[at] = part * short[at] + (1 - part) * lacked[at]
+        if kind[at] == HOG:
+            force[at] = weight[at]
+    crowded = bursts_meet(cpus, vcpus, demand, kind, force, run, want, short)
+    if cpus >= 2:
+        for at in range(count):
+            want[at] = run[at] + (want[at] - run[at]) * (1 + astray * (1 - crowded))
     return crowded
 
 
@@ -342,20 +305,22 @@ def share_host(
     demand: Floats,
     loop: Ints,
     weight: Floats,
-    long: Floats,
+    brief: Floats,
+    astray: float,
     allowed: Bools,
     run: Floats,
     want: Floats,
     short: Floats,
+    fair: Floats,
 ) -> float:
     """`share_cpus` where each consumer may use some of the CPUs only, `allowed` (N, P).
 
-    Whoever may use a set of CPUs only shares it with those who may not leave it, either, and all share the whole
-    host; the scarcest of these sets decides (Hall's condition for nested sets; for sets that overlap otherwise an
+    Whoever may use a set of CPUs only shares it with those who may not leave it, either, and all share the whole host;
+    the scarcest of these sets decides (Hall's condition for nested sets; for sets that overlap otherwise an
     approximation).
     """
     count = len(vcpus)
-    crowded = share_cpus(cpus, vcpus, demand, loop, weight, long, run, want, short)
+    crowded = share_cpus(cpus, vcpus, demand, loop, weight, brief, astray, run, want, short, fair)
     sizes = np.zeros(count, np.int64)
     for at in range(count):
         sizes[at] = allowed[at].sum()
@@ -373,13 +338,17 @@ def share_host(
         if seen:
             continue
         who = np.flatnonzero(inside)
-        ran, wanted, lacked = np.empty(len(who)), np.empty(len(who)), np.empty(len(who))
-        share_cpus(float(sizes[at]), vcpus[who], demand[who], loop[who], weight[who], long[who], ran, wanted, lacked)
+        ran, wanted, lacked, owed = np.empty(len(who)), np.empty(len(who)), np.empty(len(who)), np.empty(len(who))
+        share_cpus(
+            float(sizes[at]), vcpus[who], demand[who], loop[who], weight[who], brief[who], astray,
+            ran, wanted, lacked, owed,
+        )  # fmt: skip
         for place in range(len(who)):
             one = who[place]
             if ran[place] * want[one] < run[one] * wanted[place]:
                 run[one], want[one] = ran[place], wanted[place]
             short[one] = max(short[one], lacked[place])
+            fair[one] = min(fair[one], owed[place])
     return crowded
 
 
@@ -390,47 +359,50 @@ def share_hosts(
     growth: Floats,
     loop: Ints,
     weight: Floats,
-    long: Floats,
+    brief: Floats,
+    astray: Floats,
     allowed: Bools,
     moments: Floats,
     chances: Floats,
     run: Floats,
     want: Floats,
     short: Floats,
+    fair: Floats,
     worst: Floats,
     crowded: Floats,
 ) -> None:
-    """Fill in (S, N) what consumers `run` and `want` and how long they are `short` on S hosts, the mean of M moments,
-    how much of what they want they get in the `worst` moment, and for how long each host is `crowded`, (S,).
+    """Fill in (S, N) what consumers `run` and `want`, how long they are `short` and their `fair` parts on S hosts,
+    the mean of M moments, how much of what they want they get in the `worst` moment, and how long each host is
+    `crowded`, (S,).
 
     In a moment at z = `moments` (M,), which has `chances` (M,) of the time, a consumer's demand is `demand` (S, N)
-    times exp(`growth` z), over the mean of that. Slots whose `vcpus` are 0 are empty.
+    times exp(`growth` z), over the mean of that. Slots whose `vcpus` are 0 are empty; `astray` is (S,).
     """
     for host in range(len(cpus)):
         who = np.flatnonzero(vcpus[host] > 0)
         if not len(who):
             continue
-        size, kind, heavy, may = vcpus[host][who], loop[host][who], weight[host][who], allowed[host][who]
-        lasting = long[host][who]
+        size, kind, may = vcpus[host][who], loop[host][who], allowed[host][who]
+        heavy, light = weight[host][who], brief[host][who]
         usual, moves = demand[host][who], growth[host][who]
         means = np.zeros(len(who))
         for moment in range(len(moments)):
             means += chances[moment] * np.exp(moves * moments[moment])
-        ran, wanted, lacked = np.zeros(len(who)), np.zeros(len(who)), np.zeros(len(who))
-        single = not moves.any()
-        for moment in range(1 if single else len(moments)):
-            part = 1.0 if single else chances[moment]
-            now = (
-                np.minimum(usual * np.exp(moves * moments[moment]) / means, size * MOST_BUSY)
-                if not single
-                else np.minimum(usual, size * MOST_BUSY)
+        ran, wanted, lacked, owed = np.zeros(len(who)), np.zeros(len(who)), np.zeros(len(who)), np.zeros(len(who))
+        steady = not moves.any()
+        for moment in range(1 if steady else len(moments)):
+            part = 1.0 if steady else chances[moment]
+            now = usual if steady else usual * np.exp(moves * moments[moment]) / means
+            now = np.minimum(now, size * MOST_BUSY)
+            crowded[host] += part * share_host(
+                cpus[host], size, now, kind, heavy, light, astray[host], may, ran, wanted, lacked, owed
             )
-            crowded[host] += part * share_host(cpus[host], size, now, kind, heavy, lasting, may, ran, wanted, lacked)
             for place in range(len(who)):
                 at = who[place]
                 run[host, at] += part * ran[place]
                 want[host, at] += part * wanted[place]
                 short[host, at] += part * lacked[place]
+                fair[host, at] += part * owed[place]
                 if wanted[place] > 0:
                     worst[host, at] = min(worst[host, at], ran[place] / wanted[place])
 
@@ -447,7 +419,6 @@ _FUNCTIONS = (
     "tilt_at_level",
     "steady_state",
     "bursts_meet",
-    "hogs_give_way",
     "share_cpus",
     "share_host",
     "share_hosts",

@@ -60,7 +60,7 @@ class PriorResult:
         return latency_and_jitter(self.scenes, self.demands, self.throughput, self.cpu.share)
 
 
-def solve(scenes: SceneBatch, deviations: float = 0.0) -> PriorResult:
+def solve(scenes: SceneBatch, deviations: float = 0.0, *, fluid: bool = False) -> PriorResult:
     """Share CPUs, driver domain, NIC, disk and memory among the instances of each scene.
 
     Every instance is as fast as its scarcest resource allows. Devices come first, and each is shared max-min fairly
@@ -82,7 +82,7 @@ def solve(scenes: SceneBatch, deviations: float = 0.0) -> PriorResult:
     whole = np.where(apart, np.minimum(driver.sum(axis=1), most), 0.0)
     over_time = ~np.isnan(scenes.cpu_demand[:, :, 0]) | guessed(scenes)
     waits = np.where(over_time, scenes.cpu_demand[:, :, CPU_DEMAND.index("open_loop")] < 0.5, True)
-    shared = cpu_contention_of(scenes, cpu, whole, waits, deviations)
+    shared = cpu_contention_of(scenes, cpu, whole, waits, deviations, fluid=fluid)
     own = np.where(over_time, shared.pressure.share, shared.throughput)
     full = np.divide(cpu, scenes.cap, out=np.zeros_like(cpu), where=np.isfinite(scenes.cap))
     own = own / np.maximum(full, 1.0)  # what its own cap takes

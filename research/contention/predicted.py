@@ -15,32 +15,33 @@ from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 from research.contention.host_spec import HostOutcome, HostSpec, InstanceOutcome, InstanceSpec
 
-LONG_MS = 1e9  # bursts against which slices are nothing, as in a fluid simulation
+
+def predict(hosts: Sequence[HostSpec], fluid: bool = True) -> list[HostOutcome]:
+    """The outcome of each host by the prior, which is told each instance's demand; `fluid`: of a simulation that
+    shares CPUs at every moment and takes a cap for a rate, instead of a real scheduler."""
+    return [_outcome(host, solve(scene(host, fluid), fluid=fluid).cpu, fluid) for host in hosts]
 
 
-def predict(hosts: Sequence[HostSpec], slices: bool = False) -> list[HostOutcome]:
-    """The outcome of each host by the prior, which is told each instance's demand; `slices`: of a real scheduler."""
-    return [_outcome(host, solve(scene(host, slices)).cpu) for host in hosts]
-
-
-def scene(host: HostSpec, slices: bool, capacity: float | None = None) -> SceneBatch:
+def scene(host: HostSpec, fluid: bool, capacity: float | None = None) -> SceneBatch:
     """A host as a scene; `capacity` in CPUs where that is not the number of its CPUs."""
-    instances = [_instance(one, slices) for one in host.instances]
+    instances = [_instance(one) for one in host.instances]
     batch = build_batch([(Host("h", "lxc", pcpus=host.cpus, memory_mb=1.0), instances)], ProfileTable.build(()))
-    if capacity is None:
-        return batch
-    numbers = batch.host_numbers.copy()
-    numbers[:, 0] = capacity
-    return replace(batch, host_numbers=numbers)
+    if fluid:  # a rate of at most so many CPUs is as many vCPUs; a quota would be used up at full speed
+        batch = replace(batch, vcpus=np.minimum(batch.vcpus, batch.cap), cap=np.full(batch.cap.shape, np.inf))
+    if capacity is not None:
+        numbers = batch.host_numbers.copy()
+        numbers[:, 0] = capacity
+        batch = replace(batch, host_numbers=numbers)
+    return batch
 
 
-def _instance(one: InstanceSpec, slices: bool) -> Instance:
+def _instance(one: InstanceSpec) -> Instance:
     demand = Demand(
         mean=one.vcpus if one.loop == "hog" else one.demand_cpus,
         spread=one.spread_cpus,
         common=one.common,
         open_loop=float(one.loop == "open"),
-        burst_ms=one.burst_ms if slices else LONG_MS,
+        burst_ms=one.burst_ms,
         windows=1.0,
     )
     settings = IsolationSettings(
@@ -51,11 +52,11 @@ def _instance(one: InstanceSpec, slices: bool) -> Instance:
     return Instance(one.id, vcpus=one.vcpus, settings=settings, demand={"cpu": demand})
 
 
-def _outcome(host: HostSpec, cpu: CpuPressure) -> HostOutcome:
+def _outcome(host: HostSpec, cpu: CpuPressure, fluid: bool) -> HostOutcome:
     nan = float("nan")
     instances = {}
     for at, one in enumerate(host.instances):
-        under_cap, held_back = _alone(one)
+        under_cap, held_back = _alone(one) if fluid else (1.0, 0.0)
         share, short = float(cpu.share[0, at]) * under_cap, 1 - (1 - float(cpu.short[0, at])) * (1 - held_back)
         instances[one.id] = InstanceOutcome(share, short, nan, nan, nan)
     return HostOutcome(instances, float(cpu.crowded[0]))
