@@ -15,13 +15,14 @@ HOURS = (0, 24, 168)  # lengths of `hours`: unknown, hours of the day, hours of 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Demand for one resource, of windows of `window_s` seconds: CPUs (run + wait, own throttling apart), Mbit/s or MB/s.
+    """Demand for one resource, of windows of `window_s` seconds: CPUs (run + wait, own throttling apart), Mbit/s or
+    MB/s.
 
     `spread` is the standard deviation between windows, `common` the share (0-1) of its square that all instances of the
-    cloud have in common, `autocorrelation_s` how long a window resembles the next ones, `hours` the factors of the mean in
-    each hour of the day or the week (mean 1). `windows` is how many windows taught it, 0 = none, and `doubt` the standard
-    deviation of what is not known of `mean`. `open_loop` is the share (0-1) of its work that arrives whatever the service is,
-    `burst_ms` the mean CPU time of one burst. None = unknown.
+    cloud have in common, `autocorrelation_s` how long a window resembles the next ones, `hours` the factors of the
+    mean in each hour of the day or the week (mean 1). `windows` is how many windows taught it, 0 = none, and `doubt`
+    the standard deviation of what is not known of `mean`. `open_loop` is the share (0-1) of its work that arrives
+    whatever the service is, `burst_ms` the mean CPU time of one burst. None = unknown.
     """
 
     mean: float

@@ -17,6 +17,7 @@ from advisor.snapshot.host_arrays import HOST_FIELDS, SLOT_FIELDS, HostArrays
 from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.physics.demands import demands
+from profiler.demand import Demand
 
 Bytes = NDArray[np.bytes_]
 
@@ -25,7 +26,7 @@ _ADMINISTERED = frozenset(  # fields that restrict placement but do not affect p
 )
 _host_kind = attrgetter(*(field.name for field in fields(Host) if field.name not in _ADMINISTERED))
 # Not vcpus and load: they differ too often to be part of a template.
-_instance_kind = attrgetter("workload", "settings", "service")
+_instance_kind = attrgetter("workload", "settings", "service", "demand_key")
 
 
 def lay_out(
@@ -133,7 +134,7 @@ class _Templates:
                 slot_at.append(template)
         wide = Host("wide", "lxc", pcpus=width, memory_mb=1.0)
         batch = build_batch([*empty, *alone, (wide, ())], table)
-        content = _contents(batch, len(empty), [host.pcpus for host, _ in alone])
+        content = _contents(batch, len(empty), [(host.pcpus, one.demand_key) for host, (one,) in alone])
         ranks = {description: number for number, description in enumerate(sorted(set(content)))}
         return cls(
             batch=batch,
@@ -166,16 +167,17 @@ class _Templates:
         return [digests[template] for template in self.host.tolist()]
 
 
-def _contents(batch: SceneBatch, first: int, pcpus: Sequence[int]) -> list[tuple[Any, ...]]:
-    """A sortable description of each resident template: workload, profile, settings, pCPUs."""
+def _contents(batch: SceneBatch, first: int, own: Sequence[tuple[int, tuple[Demand, ...]]]) -> list[tuple[Any, ...]]:
+    """A sortable description of each resident template: workload, profile, settings, pCPUs, demand."""
     plain = [name for name in SLOT_FIELDS if name not in {"present", "profile", "vcpus", "load", "affinity"}]
     profiles: dict[int, bytes] = {}
     descriptions = []
-    for scene, cpus in enumerate(pcpus, start=first):
+    for scene, (cpus, demand) in enumerate(own, start=first):
         row = int(batch.profile[scene, 0])
         if row not in profiles:
             profiles[row] = fingerprints.of_profile(batch.table, row)
         numbers = [float(getattr(batch, name)[scene, 0]) for name in plain]
         affinity = np.packbits(batch.affinity[scene, 0, :cpus]).tobytes()
-        descriptions.append((batch.table.names[row], profiles[row], *numbers, affinity))
+        of_demand = fingerprints.digest(demand) if demand else b""
+        descriptions.append((batch.table.names[row], profiles[row], *numbers, affinity, of_demand))
     return descriptions

@@ -35,7 +35,11 @@ class Refusals:
         number: dict[tuple[object, ...], int] = {}
         sort = [
             number.setdefault(
-                (k.workload, k.vcpus, k.settings, k.service, k.min_throughput_ratio, k.max_latency_ratio), len(number)
+                (
+                    *(k.workload, k.vcpus, k.settings, k.service, k.min_throughput_ratio, k.max_latency_ratio),
+                    k.demand_key,
+                ),
+                len(number),
             )
             for k in problem.kinds
         ]
