@@ -19,6 +19,7 @@ from models.profiling.demand_classes import (
     doubt,
     from_class,
     from_mean,
+    of_instance,
 )
 from models.profiling.demand_estimation import (
     Tally,
